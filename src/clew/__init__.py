@@ -1,0 +1,48 @@
+"""clew keeps conversations with language models: durably, in a tree, to be found, continued, forked and rewound.
+
+>>> import clew
+>>> store = clew.open(":memory:")
+>>> session = store.sessions.create(title="Build fails", cwd="/src/app")
+>>> node = session.append(clew.user("Why is the build failing?"))
+>>> [node.text for node in session.path()]
+['Why is the build failing?']
+"""
+
+from clew import errors
+from clew.errors import (
+    Ambiguous,
+    ClewError,
+    Closed,
+    Conflict,
+    Invalid,
+    NotAStore,
+    NotFound,
+    ReadOnly,
+    SchemaTooNew,
+    Sealed,
+    StorageFull,
+    Tampered,
+    Unavailable,
+)
+from clew.model import (
+    Media,
+    Message,
+    Native,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    assistant,
+    native,
+    system,
+    tool,
+    user,
+)
+from clew.node import Counters, Node
+from clew.nodes import Save
+from clew.session import Branch, Session
+from clew.store import Store, open
+
+__version__ = "0.1.0"

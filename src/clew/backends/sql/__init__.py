@@ -1,0 +1,41 @@
+"""The SQL of every backend: named statements, and numbered migrations."""
+
+from __future__ import annotations
+
+import os
+
+_FOLDER = os.path.dirname(__file__)
+
+_COLUMNS = {
+    "{node}": "n.pos, n.ord, n.created_at, n.role, n.kind, n.turns, n.tokens_in, n.tokens_out, n.cost, n.gaps, n.id, n.body",
+    "{run}": "u.run, u.tree, u.parent, u.derived, u.depth, u.carried, u.tip, u.closed, u.wrapped_key, u.mac",
+    "{ref}": "r.ref, r.workspace, r.kind, r.key, r.owner, r.tree, r.head, r.head_id, r.version, r.created_at,"
+    " r.active_at, r.rank, r.trashed_at, r.expires_at, r.hold, r.look, r.wrapped_key, r.mac, r.data",
+    "{blob}": "b.blob, b.tree, b.look, b.size, b.chunks, b.created_at, b.wrapped_key, b.mac",
+}
+
+
+def queries() -> dict[str, str]:
+    """The named statements, column lists filled in."""
+    blocks = _read("queries.sql").split("-- name: ")[1:]
+    named = {}
+    for block in blocks:
+        name, _, statement = block.partition("\n")
+        for mark, columns in _COLUMNS.items():
+            statement = statement.replace(mark, columns)
+        named[name.strip()] = statement.strip()
+    return named
+
+
+def migrations(dialect: str) -> list[tuple[int, str]]:
+    """The migrations of one dialect as (format they lead to, script), in order."""
+    found = []
+    for name in os.listdir(_FOLDER):
+        if name.endswith(f".{dialect}.sql"):
+            found.append((int(name[:4]), _read(name)))
+    return sorted(found)
+
+
+def _read(name: str) -> str:
+    with open(os.path.join(_FOLDER, name), encoding="utf-8") as file:
+        return file.read()

@@ -1,0 +1,260 @@
+-- Every statement that a backend runs on the row level, by name. A parameter is a question mark, in reading order.
+-- {run}, {node}, {ref}, {blob} stand for the column lists of the row types in clew.backends.
+
+-- name: state
+SELECT number, format, state, key_id FROM epoch
+
+-- name: begin
+SELECT number, max(ord_floor, (SELECT ifnull(max(ord), 0) FROM nodes)) FROM epoch
+
+-- name: header
+SELECT value FROM header WHERE name = ?
+
+-- name: node
+SELECT u.tree, u.depth, u.carried,
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       {node}
+FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.id = ?
+
+-- name: node_at
+SELECT u.tree, u.depth, u.carried,
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       {node}
+FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ?
+
+-- name: ids_between
+SELECT id FROM nodes WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
+
+-- name: id_before
+SELECT id FROM nodes WHERE id < ? ORDER BY id DESC LIMIT 1
+
+-- name: id_after
+SELECT id FROM nodes WHERE id > ? ORDER BY id LIMIT 1
+
+-- name: lineage
+WITH RECURSIVE up (n, run, seq) AS (
+    VALUES (0, ? >> 24, ? & 16777215)
+    UNION ALL
+    SELECT n + 1, u.parent >> 24, u.parent & 16777215 FROM up JOIN runs u ON u.run = up.run WHERE u.parent IS NOT NULL
+)
+SELECT up.seq, {run} FROM up JOIN runs u ON u.run = up.run ORDER BY up.n DESC
+
+-- name: stretch
+SELECT {node} FROM nodes n WHERE n.pos BETWEEN ? AND ? ORDER BY n.pos
+
+-- name: by_ord_up
+SELECT u.tree, u.depth, u.carried,
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       {node}
+FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.ord > ? AND n.ord < ? ORDER BY n.ord LIMIT ? OFFSET ?
+
+-- name: by_ord_down
+SELECT u.tree, u.depth, u.carried,
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       {node}
+FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.ord > ? AND n.ord < ? ORDER BY n.ord DESC LIMIT ? OFFSET ?
+
+-- name: last_ord
+SELECT ifnull(max(ord), 0) FROM nodes
+
+-- name: ord_id
+SELECT id FROM nodes WHERE ord = ?
+
+-- name: run
+SELECT {run} FROM runs u WHERE u.run = ?
+
+-- name: runs_from
+SELECT {run} FROM runs u WHERE u.parent BETWEEN ? AND ?
+UNION
+SELECT {run} FROM runs u WHERE u.derived BETWEEN ? AND ?
+
+-- name: runs_after
+SELECT {run} FROM runs u WHERE u.run > ? ORDER BY u.run LIMIT ?
+
+-- name: last_pos
+SELECT max(pos) FROM nodes WHERE pos BETWEEN ? AND ?
+
+-- name: add_tree
+INSERT INTO trees (workspace, created_at) VALUES (?, ?)
+
+-- name: add_run
+INSERT INTO runs (tree, parent, derived, depth, carried, tip, closed, wrapped_key, mac) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: set_run
+UPDATE runs SET parent = ?, derived = ?, tip = ?, closed = ?, wrapped_key = ?, mac = ? WHERE run = ?
+
+-- name: add_node
+INSERT INTO nodes (pos, ord, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: raise_floor
+UPDATE epoch SET ord_floor = max(ord_floor, (SELECT ifnull(max(ord), 0) FROM nodes))
+
+-- name: delete_nodes
+DELETE FROM nodes WHERE pos BETWEEN ? AND ?
+
+-- name: delete_run
+DELETE FROM runs WHERE run = ?
+
+-- name: tree_in_use
+SELECT EXISTS (SELECT 1 FROM runs WHERE tree = ?) OR EXISTS (SELECT 1 FROM refs WHERE tree = ?)
+
+-- name: delete_tree
+DELETE FROM trees WHERE tree = ?
+
+-- name: tree_workspace
+SELECT workspace FROM trees WHERE tree = ?
+
+-- name: tip
+SELECT e.number, max(e.ord_floor, ifnull((SELECT max(ord) FROM nodes), 0)),
+       r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id,
+       ifnull((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
+       r.tree, h.pos, h.id, u.depth, u.carried, h.turns, h.tokens_in, h.tokens_out, h.cost, h.gaps,
+       u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = r.head + 1)
+FROM refs r LEFT JOIN runs u ON u.run = r.head >> 24 LEFT JOIN nodes h ON h.pos = r.head, epoch e
+WHERE r.ref = ?
+
+-- name: ground
+SELECT u.tree, n.pos, n.id, u.depth, u.carried, n.turns, n.tokens_in, n.tokens_out, n.cost, n.gaps,
+       u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = n.pos + 1)
+FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.id = ?
+
+-- name: ref
+SELECT {ref} FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key = ?
+
+-- name: ref_number
+SELECT {ref} FROM refs r WHERE r.ref = ?
+
+-- name: keys_between
+SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key BETWEEN ? AND ? ORDER BY key LIMIT ?
+
+-- name: key_before
+SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key < ? ORDER BY key DESC LIMIT 1
+
+-- name: key_after
+SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key > ? ORDER BY key LIMIT 1
+
+-- name: refs_recent
+SELECT {ref} FROM refs r
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
+ORDER BY r.rank DESC, r.ref DESC LIMIT ?
+
+-- name: refs_look
+SELECT {ref} FROM refs r
+WHERE r.workspace = ? AND r.kind = ? AND r.look = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
+ORDER BY r.rank DESC, r.ref DESC LIMIT ?
+
+-- name: refs_label
+SELECT {ref} FROM refs r
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
+  AND EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref) AND (? IS NULL OR r.look = ?)
+ORDER BY r.rank DESC, r.ref DESC LIMIT ?
+
+-- name: count_refs
+SELECT count(*) FROM refs r
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND ifnull(r.expires_at > ?, 1)
+  AND (? IS NULL OR r.look = ?) AND (? IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
+
+-- name: refs_owned
+SELECT {ref} FROM refs r WHERE r.owner = ? ORDER BY r.ref
+
+-- name: refs_in_tree
+SELECT {ref} FROM refs r WHERE r.tree = ? AND r.head BETWEEN ? AND ? ORDER BY r.ref
+
+-- name: refs_after
+SELECT {ref} FROM refs r WHERE r.ref > ? ORDER BY r.ref LIMIT ?
+
+-- name: top_rank
+SELECT ifnull(max(rank), 0) FROM refs WHERE workspace = ? AND kind = ? AND trashed_at IS NULL
+
+-- name: add_ref
+INSERT INTO refs (workspace, kind, key, owner, tree, head, head_id, version, created_at, active_at, rank,
+                  trashed_at, expires_at, hold, look, wrapped_key, mac, data)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: set_ref
+UPDATE refs SET owner = ?, head = ?, head_id = ?, version = ?, active_at = ?, rank = ?, trashed_at = ?, expires_at = ?,
+                hold = ?, look = ?, wrapped_key = ?, mac = ?, data = ?
+WHERE ref = ? AND version = ?
+
+-- name: move_ref
+UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, mac = ? WHERE ref = ? AND version = ?
+
+-- name: move_ref_up
+UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, rank = ?, mac = ? WHERE ref = ? AND version = ?
+
+-- name: delete_ref
+DELETE FROM refs WHERE ref = ?
+
+-- name: delete_log
+DELETE FROM log WHERE pos BETWEEN ? AND ?
+
+-- name: labels
+SELECT look FROM labels WHERE ref = ? ORDER BY look
+
+-- name: clear_labels
+DELETE FROM labels WHERE ref = ?
+
+-- name: add_label
+INSERT INTO labels (look, ref) VALUES (?, ?)
+
+-- name: log_last
+SELECT max(pos) FROM log WHERE pos BETWEEN ? AND ?
+
+-- name: log_range
+SELECT pos, created_at, id, body FROM log WHERE pos BETWEEN ? AND ? ORDER BY pos LIMIT ?
+
+-- name: log_by_id
+SELECT pos, created_at, id, body FROM log WHERE id = ?
+
+-- name: add_log
+INSERT INTO log (pos, created_at, id, body) VALUES (?, ?, ?, ?)
+
+-- name: blob
+SELECT {blob} FROM blobs b WHERE b.tree = ? AND b.look = ?
+
+-- name: blobs_between
+SELECT {blob} FROM blobs b WHERE b.tree = ? AND b.look BETWEEN ? AND ?
+
+-- name: blobs_after
+SELECT {blob} FROM blobs b WHERE b.blob > ? ORDER BY b.blob LIMIT ?
+
+-- name: add_blob
+INSERT INTO blobs (tree, look, size, chunks, created_at, wrapped_key, mac) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: set_blob
+UPDATE blobs SET look = ?, size = ?, chunks = ?, wrapped_key = ?, mac = ? WHERE blob = ?
+
+-- name: add_chunk
+INSERT INTO chunks (pos, body) VALUES (?, ?)
+
+-- name: chunk
+SELECT body FROM chunks WHERE pos = ?
+
+-- name: count_chunks
+SELECT count(*) FROM chunks WHERE pos BETWEEN ? AND ?
+
+-- name: add_use
+INSERT OR IGNORE INTO uses (blob, user) VALUES (?, ?)
+
+-- name: blobs_used
+SELECT DISTINCT blob FROM uses WHERE user BETWEEN ? AND ?
+
+-- name: delete_uses
+DELETE FROM uses WHERE user BETWEEN ? AND ?
+
+-- name: blob_in_use
+SELECT EXISTS (SELECT 1 FROM uses WHERE blob = ?)
+
+-- name: delete_blob
+DELETE FROM blobs WHERE blob = ?
+
+-- name: delete_chunks
+DELETE FROM chunks WHERE pos BETWEEN ? AND ?
+
+-- name: tree_blobs
+SELECT blob FROM blobs WHERE tree = ?
+
+-- name: counts
+SELECT (SELECT count(*) FROM nodes), (SELECT count(*) FROM runs), (SELECT count(*) FROM refs),
+       (SELECT count(*) FROM blobs), (SELECT count(*) FROM log)

@@ -1,0 +1,106 @@
+"""Connections to a store's file: how they are made, what is checked before, how the driver's errors are told."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from typing import Literal
+
+from clew.errors import Closed, ClewError, NotAStore, ReadOnly, SchemaTooNew, StorageFull, Tampered, Unavailable
+
+APPLICATION_ID = 0x636C6577  # "clew"
+FORMAT = 1
+"""The newest format this clew reads and writes."""
+OLDEST_SQLITE = (3, 37, 0)
+
+Durability = Literal["full", "relaxed"]
+
+_NETWORK = frozenset(
+    "9p afs beegfs ceph cifs coda davfs fuse.glusterfs fuse.s3fs fuse.sshfs gfs2 lustre ncpfs nfs nfs4 smb3 smbfs".split()
+)
+
+
+def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, timeout: float) -> sqlite3.Connection:
+    """A connection in autocommit mode, settings made, nothing written. Pass ":memory:" for a store without a file."""
+    memory = path == ":memory:"
+    conn = sqlite3.connect(
+        path if memory else uri(path, mode),
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        uri=not memory,
+    )
+    run = conn.execute
+    run("PRAGMA foreign_keys = ON")
+    run("PRAGMA temp_store = MEMORY")
+    if mode == "rw":
+        run("PRAGMA secure_delete = ON")
+        run(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+        if sys.platform == "darwin":  # fsync there only reaches the drive's cache
+            run("PRAGMA fullfsync = ON")
+            run("PRAGMA checkpoint_fullfsync = ON")
+    return conn
+
+
+def uri(path: str, mode: str) -> str:
+    """`path` as a SQLite URI; odd characters are kept."""
+    quoted = "".join(
+        char if char.isalnum() and char.isascii() or char in "/._-~" else "".join(f"%{byte:02X}" for byte in os.fsencode(char))
+        for char in os.path.abspath(path)
+    )
+    return f"file:{quoted}?mode={mode}"
+
+
+def check(conn: sqlite3.Connection, path: str) -> int:
+    """The format of the store; 0 if the file is still empty. NotAStore or SchemaTooNew, nothing changed."""
+    application = conn.execute("PRAGMA application_id").fetchone()[0]
+    found = int(conn.execute("PRAGMA user_version").fetchone()[0])
+    if application == APPLICATION_ID:
+        if found > FORMAT:
+            raise SchemaTooNew(path, found, FORMAT)
+        return found
+    if application or found or conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise NotAStore(path, "it is a database of another program")
+    return 0
+
+
+def on_network(path: str) -> str | None:
+    """The kind of network file system that `path` is on, or None. Only Linux can be asked."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = [line.split(" ") for line in file]
+    except OSError:
+        return None
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
+    best, kind = "", ""
+    for mount in mounts:
+        point = mount[4].replace("\\040", " ")
+        inside = folder == point or folder.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, mount[mount.index("-") + 1]
+    return kind if kind in _NETWORK else None
+
+
+def translate(error: sqlite3.Error, path: str) -> ClewError:
+    """The error of clew's that tells what a driver's error means."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    match code & 0xFF:
+        case sqlite3.SQLITE_FULL:
+            return StorageFull(f"no space is left for {path}")
+        case sqlite3.SQLITE_READONLY:
+            return ReadOnly(f"{path} cannot be written")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return Unavailable(f"{path} is kept busy by another program", hint="Make the same call again.")
+        case sqlite3.SQLITE_NOTADB:
+            return NotAStore(path, "it is not a database")
+        case sqlite3.SQLITE_CORRUPT:
+            return Tampered(path, "the database file is malformed")
+        case sqlite3.SQLITE_CANTOPEN:
+            return Unavailable(f"{path} cannot be opened", hint="Check that its folder exists and can be read.")
+        case sqlite3.SQLITE_IOERR:
+            return Unavailable(f"reading or writing {path} failed ({error})", hint="Check the disk, then make the same call again.")
+    if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
+        return Closed("the store is closed")
+    return Unavailable(f"{path}: {error}")

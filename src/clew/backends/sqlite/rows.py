@@ -1,0 +1,317 @@
+"""The rows of a store in SQLite: `Tx`, statement by statement."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, Ground, LogRow, Move, NodeRow, Place, RefRow, RunRow, State, Tip
+from clew.backends.sql import queries
+from clew.errors import Conflict
+
+SQL = queries()
+_TIP, _ADD_NODE, _MOVE_REF = SQL["tip"], SQL["add_node"], SQL["move_ref"]
+_FOREVER = (1 << 62, 1 << 62)
+
+
+class SQLiteTx:
+    """A transaction on one connection; what it means is written at `clew.backends.Tx`."""
+
+    __slots__ = ("_ord", "_run", "conn", "epoch", "run_sql")
+
+    def __init__(self, conn: sqlite3.Connection) -> None:
+        self.conn = conn
+        # One cursor for all: making one for each statement costs more than some statements. So every method takes
+        # its rows whole before it runs the next statement.
+        self._run = self.run_sql = conn.cursor().execute
+        self.epoch: int | None = None
+        """Number of the epoch once this transaction has read it."""
+        self._ord = 0
+
+    def begin(self) -> None:
+        """Opens a write transaction; what the last one knew is forgotten."""
+        self.epoch = None
+        self._run("BEGIN IMMEDIATE")
+
+    def current_epoch(self) -> int:
+        """The epoch's number, read once in a transaction, with whatever first needs it."""
+        if self.epoch is None:
+            self.epoch, self._ord = self._run(SQL["begin"]).fetchone()
+        return self.epoch
+
+    # -- the store itself
+
+    def state(self) -> State:
+        return State._make(self._run(SQL["state"]).fetchone())
+
+    def header(self, name: str) -> bytes | None:
+        row = self._run(SQL["header"], (name,)).fetchone()
+        return row[0] if row else None
+
+    def next_ord(self) -> int:
+        if self.epoch is None:
+            self.current_epoch()
+        self._ord += 1
+        return self._ord
+
+    def last_ord(self) -> int:
+        return int(self._run(SQL["last_ord"]).fetchone()[0])
+
+    def ord_id(self, ord: int) -> bytes | None:
+        row = self._run(SQL["ord_id"], (ord,)).fetchone()
+        return row[0] if row else None
+
+    # -- nodes and runs
+
+    def node(self, id: bytes) -> Place | None:
+        row = self._run(SQL["node"], (id,)).fetchone()
+        return Place(row[0], row[1], row[2], row[3], row[4:]) if row else None
+
+    def node_at(self, pos: int) -> Place | None:
+        row = self._run(SQL["node_at"], (pos,)).fetchone()
+        return Place(row[0], row[1], row[2], row[3], row[4:]) if row else None
+
+    def ground(self, id: bytes) -> Ground | None:
+        row = self._run(SQL["ground"], (id,)).fetchone()
+        return Ground._make(row) if row else None
+
+    def ids_between(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
+        return [row[0] for row in self._run(SQL["ids_between"], (low, high, limit))]
+
+    def id_beside(self, id: bytes) -> list[bytes]:
+        found = [self._run(SQL[name], (id,)).fetchone() for name in ("id_before", "id_after")]
+        return [row[0] for row in found if row]
+
+    def lineage(self, pos: int) -> list[tuple[RunRow, int]]:
+        return [(RunRow._make(row[1:]), row[0]) for row in self._run(SQL["lineage"], (pos, pos))]
+
+    def stretch(self, low: int, high: int) -> list[NodeRow]:
+        return self._run(SQL["stretch"], (low, high)).fetchall()
+
+    def by_ord(
+        self, after: int | None, before: int | None, *, newest: bool, limit: int, offset: int = 0
+    ) -> list[Place]:
+        bounds = (-1 if after is None else after, 1 << 62 if before is None else before, limit, offset)
+        rows = self._run(SQL["by_ord_down" if newest else "by_ord_up"], bounds)
+        return [Place(row[0], row[1], row[2], row[3], row[4:]) for row in rows]
+
+    def run(self, run: int) -> RunRow | None:
+        row = self._run(SQL["run"], (run,)).fetchone()
+        return RunRow._make(row) if row else None
+
+    def runs_from(self, low: int, high: int) -> list[RunRow]:
+        return [RunRow._make(row) for row in self._run(SQL["runs_from"], (low, high, low, high))]
+
+    def runs_after(self, run: int, limit: int) -> list[RunRow]:
+        return [RunRow._make(row) for row in self._run(SQL["runs_after"], (run, limit))]
+
+    def last_seq(self, run: int) -> int:
+        low = run << SEQ_BITS
+        found = self._run(SQL["last_pos"], (low, low | MAX_SEQ)).fetchone()[0]
+        return -1 if found is None else found & MAX_SEQ
+
+    def add_tree(self, workspace: str, created_at: int) -> int:
+        return _number(self._run(SQL["add_tree"], (workspace, created_at)))
+
+    def tree_workspace(self, tree: int) -> str | None:
+        row = self._run(SQL["tree_workspace"], (tree,)).fetchone()
+        return row[0] if row else None
+
+    def add_run(self, row: RunRow) -> int:
+        return _number(self._run(SQL["add_run"], row[1:]))
+
+    def set_run(self, row: RunRow) -> None:
+        self._run(SQL["set_run"], (row.parent, row.derived, row.tip, row.closed, row.wrapped_key, row.mac, row.run))
+
+    def add_nodes(self, rows: Sequence[NodeRow]) -> None:
+        try:
+            if len(rows) == 1:
+                self._run(_ADD_NODE, rows[0])
+            else:
+                self.conn.executemany(SQL["add_node"], rows)
+        except sqlite3.IntegrityError:
+            raise Conflict("a message with this id is already stored") from None
+
+    def delete_nodes(self, low: int, high: int) -> int:
+        self._run(SQL["raise_floor"])
+        return self._run(SQL["delete_nodes"], (low, high)).rowcount
+
+    def delete_run(self, run: int) -> None:
+        self._run(SQL["delete_run"], (run,))
+
+    def delete_tree_if_empty(self, tree: int) -> bool:
+        if self._run(SQL["tree_in_use"], (tree, tree)).fetchone()[0]:
+            return False
+        for (blob,) in self._run(SQL["tree_blobs"], (tree,)).fetchall():
+            self.delete_blob(blob)
+        self._run(SQL["delete_tree"], (tree,))
+        return True
+
+    # -- refs
+
+    def tip(self, ref: int) -> Tip | None:
+        row = self._run(_TIP, (ref,)).fetchone()
+        if row is None:
+            return None
+        if self.epoch is None:
+            self.epoch, self._ord = row[0], row[1]
+        return Tip._make(row)
+
+    def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
+        row = self._run(SQL["ref"], (workspace, kind, key)).fetchone()
+        return RefRow._make(row) if row else None
+
+    def ref_number(self, ref: int) -> RefRow | None:
+        row = self._run(SQL["ref_number"], (ref,)).fetchone()
+        return RefRow._make(row) if row else None
+
+    def keys_between(self, workspace: str, kind: str, low: bytes, high: bytes, limit: int) -> list[bytes]:
+        return [row[0] for row in self._run(SQL["keys_between"], (workspace, kind, low, high, limit))]
+
+    def key_beside(self, workspace: str, kind: str, key: bytes) -> list[bytes]:
+        found = [self._run(SQL[name], (workspace, kind, key)).fetchone() for name in ("key_before", "key_after")]
+        return [row[0] for row in found if row]
+
+    def refs_recent(
+        self,
+        workspace: str,
+        kind: str,
+        *,
+        before: tuple[int, int] | None = None,
+        look: bytes | None = None,
+        label: bytes | None = None,
+        limit: int,
+    ) -> list[RefRow]:
+        rank, ref = before or _FOREVER
+        if label is not None:
+            rows = self._run(SQL["refs_label"], (workspace, kind, rank, ref, label, look, look, limit))
+        elif look is not None:
+            rows = self._run(SQL["refs_look"], (workspace, kind, look, rank, ref, limit))
+        else:
+            rows = self._run(SQL["refs_recent"], (workspace, kind, rank, ref, limit))
+        return [RefRow._make(row) for row in rows]
+
+    def count_refs(
+        self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int
+    ) -> int:
+        bounds = (workspace, kind, now, look, look, label, label)
+        return int(self._run(SQL["count_refs"], bounds).fetchone()[0])
+
+    def refs_owned(self, ref: int) -> list[RefRow]:
+        return [RefRow._make(row) for row in self._run(SQL["refs_owned"], (ref,))]
+
+    def refs_in_tree(self, tree: int, low: int, high: int) -> list[RefRow]:
+        return [RefRow._make(row) for row in self._run(SQL["refs_in_tree"], (tree, low, high))]
+
+    def refs_after(self, ref: int, limit: int) -> list[RefRow]:
+        return [RefRow._make(row) for row in self._run(SQL["refs_after"], (ref, limit))]
+
+    def top_rank(self, workspace: str, kind: str) -> int:
+        return int(self._run(SQL["top_rank"], (workspace, kind)).fetchone()[0])
+
+    def add_ref(self, row: RefRow) -> int:
+        try:
+            return _number(self._run(SQL["add_ref"], row[1:]))
+        except sqlite3.IntegrityError:
+            raise Conflict(f"a {row.kind} with this id is already stored") from None
+
+    def set_ref(self, row: RefRow) -> None:
+        done = self._run(
+            SQL["set_ref"],
+            (row.owner, row.head, row.head_id, row.version, row.active_at, row.rank, row.trashed_at, row.expires_at,
+             row.hold, row.look, row.wrapped_key, row.mac, row.data, row.ref, row.version - 1),
+        )  # fmt: skip
+        if done.rowcount != 1:
+            raise Conflict(f"the {row.kind} was changed by someone else")
+
+    def move_ref(self, ref: int, move: Move, *, up: bool) -> None:
+        head, head_id, version, active_at, rank, mac = move
+        if up:
+            done = self._run(SQL["move_ref_up"], (head, head_id, version, active_at, rank, mac, ref, version - 1))
+        else:
+            done = self._run(_MOVE_REF, (head, head_id, version, active_at, mac, ref, version - 1))
+        if done.rowcount != 1:
+            raise Conflict("the ref was changed by someone else")
+
+    def delete_ref(self, ref: int) -> None:
+        self._run(SQL["delete_log"], (ref << SEQ_BITS, ref << SEQ_BITS | MAX_SEQ))
+        self.delete_uses(-ref, -ref)
+        self._run(SQL["delete_ref"], (ref,))
+
+    def labels(self, ref: int) -> list[bytes]:
+        return [row[0] for row in self._run(SQL["labels"], (ref,))]
+
+    def set_labels(self, ref: int, looks: Iterable[bytes]) -> None:
+        self._run(SQL["clear_labels"], (ref,))
+        self.conn.executemany(SQL["add_label"], [(look, ref) for look in looks])
+
+    # -- log
+
+    def log_next(self, ref: int) -> int:
+        low = ref << SEQ_BITS
+        found = self._run(SQL["log_last"], (low, low | MAX_SEQ)).fetchone()[0]
+        return low if found is None else found + 1
+
+    def log_range(self, low: int, high: int, limit: int) -> list[LogRow]:
+        return [LogRow._make(row) for row in self._run(SQL["log_range"], (low, high, limit))]
+
+    def log_by_id(self, id: bytes) -> LogRow | None:
+        row = self._run(SQL["log_by_id"], (id,)).fetchone()
+        return LogRow._make(row) if row else None
+
+    def add_log(self, rows: Sequence[LogRow]) -> None:
+        try:
+            self.conn.executemany(SQL["add_log"], rows)
+        except sqlite3.IntegrityError:
+            raise Conflict("an entry with this id is already stored") from None
+
+    # -- blobs
+
+    def blob(self, tree: int, look: bytes) -> BlobRow | None:
+        row = self._run(SQL["blob"], (tree, look)).fetchone()
+        return BlobRow._make(row) if row else None
+
+    def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:
+        return [BlobRow._make(row) for row in self._run(SQL["blobs_between"], (tree, low, high))]
+
+    def blobs_after(self, blob: int, limit: int) -> list[BlobRow]:
+        return [BlobRow._make(row) for row in self._run(SQL["blobs_after"], (blob, limit))]
+
+    def add_blob(self, row: BlobRow) -> int:
+        return _number(self._run(SQL["add_blob"], row[1:]))
+
+    def set_blob(self, row: BlobRow) -> None:
+        self._run(SQL["set_blob"], (row.look, row.size, row.chunks, row.wrapped_key, row.mac, row.blob))
+
+    def add_chunk(self, pos: int, body: bytes) -> None:
+        self._run(SQL["add_chunk"], (pos, body))
+
+    def chunk(self, pos: int) -> bytes | None:
+        row = self._run(SQL["chunk"], (pos,)).fetchone()
+        return row[0] if row else None
+
+    def count_chunks(self, blob: int) -> int:
+        low = blob << SEQ_BITS
+        return int(self._run(SQL["count_chunks"], (low, low | MAX_SEQ)).fetchone()[0])
+
+    def add_uses(self, user: int, blobs: Iterable[int]) -> None:
+        self.conn.executemany(SQL["add_use"], [(blob, user) for blob in blobs])
+
+    def delete_uses(self, low: int, high: int) -> None:
+        used = self._run(SQL["blobs_used"], (low, high)).fetchall()
+        if not used:
+            return
+        self._run(SQL["delete_uses"], (low, high))
+        for (blob,) in used:
+            if not self._run(SQL["blob_in_use"], (blob,)).fetchone()[0]:
+                self.delete_blob(blob)
+
+    def delete_blob(self, blob: int) -> None:
+        self._run(SQL["delete_chunks"], (blob << SEQ_BITS, blob << SEQ_BITS | MAX_SEQ))
+        self._run(SQL["delete_blob"], (blob,))
+
+
+def _number(cursor: sqlite3.Cursor) -> int:
+    number = cursor.lastrowid
+    assert number is not None
+    return number

@@ -1,0 +1,140 @@
+"""Blobs: attachments, images, contents of files. Addressed by what they contain, kept once in a tree, read in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, NamedTuple
+
+from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow
+from clew.engine import Engine, Tx
+from clew.envelope import blob_fields, chunk_context
+from clew.errors import Invalid, NotFound, Tampered
+
+CHUNK = 256 * 1024
+"""Bytes in one piece: small against memory, large against the cost of a row."""
+BATCH = 16
+"""Pieces in one transaction: a large blob must not keep other writers waiting."""
+STALE = 24 * 3600 * 1_000_000
+"""Microseconds after which a blob that was never finished is taken for abandoned."""
+
+_STAGED = b"\x00staged."  # no keyed hash has this length, so a blob in the making is never found
+
+
+class Blob(NamedTuple):
+    """A blob's address (SHA-256 of its content, in hex) and size."""
+
+    digest: str
+    size: int
+
+
+Source = bytes | IO[bytes] | Iterable[bytes]
+
+
+class Blobs:
+    """The blobs of one tree. A message that shows one keeps it; a blob goes with the last message that shows it."""
+
+    def __init__(self, engine: Engine, tree: Callable[[], int]) -> None:
+        self._engine = engine
+        self._tree = tree
+
+    def put(self, source: Source) -> Blob:
+        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content that the tree has is not stored twice."""
+        from hashlib import sha256
+
+        engine, tree = self._engine, self._tree()
+        pieces = _pieces(source)
+        staged = engine.write(lambda tx: self._stage(tx, tree))
+        digest, size, number = sha256(), 0, 0
+        try:
+            while batch := [piece for _, piece in zip(range(BATCH), pieces, strict=False)]:
+                for piece in batch:
+                    digest.update(piece)
+                    size += len(piece)
+                if number + len(batch) > MAX_SEQ:
+                    raise Invalid("the blob is too large")
+                engine.write(lambda tx, first=number, batch=batch: self._fill(tx, staged, first, batch))  # type: ignore[misc]
+                number += len(batch)
+            blob = Blob(digest.hexdigest(), size)
+            engine.write(lambda tx: self._finish(tx, staged, blob, number))
+        except BaseException:
+            engine.write(lambda tx: tx.delete_blob(staged.blob))
+            raise
+        return blob
+
+    def get(self, digest: str) -> bytes:
+        """The whole content. NotFound; Tampered if it is not what was stored."""
+        return b"".join(self.open(digest))
+
+    def open(self, digest: str) -> Iterator[bytes]:
+        """The content in pieces; no transaction is held between them. NotFound at once; Tampered where it is."""
+        row = self._row(digest)
+
+        def stream() -> Iterator[bytes]:
+            for number in range(row.chunks):
+                pos = row.blob << SEQ_BITS | number
+                body = self._engine.read(lambda tx, pos=pos: tx.chunk(pos))  # type: ignore[misc]
+                payload = None if body is None else self._engine.seal.open(body, chunk_context(pos))
+                if payload is None:
+                    raise Tampered(f"blob {digest}", f"its piece {number} is missing or damaged")
+                yield bytes(payload)
+
+        return stream()
+
+    def stat(self, digest: str) -> Blob:
+        """Address and size of a blob. NotFound."""
+        return Blob(digest, self._row(digest).size)
+
+    def _row(self, digest: str) -> BlobRow:
+        tree = self._tree()
+        row = self._engine.read(lambda tx: tx.blob(tree, self._engine.blob_look(tree, digest)))
+        if row is None:
+            raise NotFound("blob", digest)
+        if row.mac != self._engine.seal.sign(blob_fields(row)):
+            raise Tampered(f"blob {digest}")
+        return row
+
+    def _stage(self, tx: Tx, tree: int) -> BlobRow:
+        """A blob in the making. Those that a crash left behind are removed."""
+        now = self._engine.clock()
+        for old in tx.blobs_between(tree, _STAGED, _STAGED + b"\xff" * 16):
+            if len(old.look) == len(_STAGED) + 16 and old.created_at < now - STALE:
+                tx.delete_blob(old.blob)
+        row = BlobRow(0, tree, _STAGED + self._engine.new_id(), 0, 0, now, None, b"")
+        return row._replace(blob=tx.add_blob(row))
+
+    def _fill(self, tx: Tx, row: BlobRow, first: int, batch: list[bytes]) -> None:
+        for number, piece in enumerate(batch, first):
+            pos = row.blob << SEQ_BITS | number
+            tx.add_chunk(pos, self._engine.seal.close(piece, chunk_context(pos)))
+
+    def _finish(self, tx: Tx, row: BlobRow, blob: Blob, chunks: int) -> None:
+        look = self._engine.blob_look(row.tree, blob.digest)
+        if tx.blob(row.tree, look) is not None:
+            tx.delete_blob(row.blob)  # the tree has this content
+            return
+        row = row._replace(look=look, size=blob.size, chunks=chunks)
+        tx.set_blob(row._replace(mac=self._engine.seal.sign(blob_fields(row))))
+
+
+def _pieces(source: Source) -> Iterator[bytes]:
+    """The source in pieces of `CHUNK` bytes, the last one shorter."""
+    rest = b""
+    for part in _parts(source):
+        if not isinstance(part, bytes | bytearray | memoryview):
+            raise Invalid(f"a blob is made of bytes, not {type(part).__name__}")
+        rest += part
+        while len(rest) >= CHUNK:
+            yield rest[:CHUNK]
+            rest = rest[CHUNK:]
+    if rest:
+        yield rest
+
+
+def _parts(source: Source) -> Iterable[bytes]:
+    if isinstance(source, bytes | bytearray | memoryview):
+        return (source[at : at + CHUNK] for at in range(0, len(source), CHUNK))
+    if callable(read := getattr(source, "read", None)):
+        return iter(lambda: read(CHUNK), b"")
+    if isinstance(source, str):
+        raise Invalid("a blob is made of bytes, not str", hint="Encode the text first.")
+    return source

@@ -1,0 +1,138 @@
+"""Deleting: what goes when a ref goes, and what goes when a node is deleted by name.
+
+A node is needed while it has a child, a ref, or a compaction that stands for it, or was saved without a ref. When a ref
+goes, deletion walks up from its head and stops at the first node that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from clew import ids
+from clew.backends import MAX_SEQ, SEQ_BITS, RefRow, RunRow
+from clew.engine import Engine, Tx
+from clew.errors import Conflict
+from clew.refs import BRANCH, Refs
+
+FOLLOWS = ("session", "subagent")
+"""Kinds of ref whose head moves up when the nodes under it are deleted."""
+
+
+class Cut(NamedTuple):
+    """The part of a run that is to go: from `first` to its end."""
+
+    run: RunRow
+    first: int
+
+
+def delete_ref(engine: Engine, tx: Tx, ref: RefRow) -> int:
+    """Deletes a ref, the refs it owns, and every node that only they needed. Returns how many nodes."""
+    going = [ref]
+    for one in going:
+        going.extend(tx.refs_owned(one.ref))
+    for one in reversed(going):  # owners last
+        tx.delete_ref(one.ref)
+    gone = sum(_prune(engine, tx, one.head) for one in going if one.head is not None)
+    if ref.tree is not None:
+        tx.delete_tree_if_empty(ref.tree)
+    return gone
+
+
+def _prune(engine: Engine, tx: Tx, head: int) -> int:
+    """Walks up from `head`, deleting what nobody needs."""
+    gone, heads = 0, [head]
+    while heads:
+        pos = heads.pop()
+        run = tx.run(pos >> SEQ_BITS)
+        if run is None or (last := tx.last_seq(run.run)) != pos & MAX_SEQ:
+            continue  # gone already, or it has a child
+        low, high = run.run << SEQ_BITS, run.run << SEQ_BITS | last
+        needed = [run.tip, *(one.head & MAX_SEQ for one in tx.refs_in_tree(run.tree, low, high) if one.head is not None)]
+        for grown in tx.runs_from(low, high):
+            needed += [at & MAX_SEQ for at in (grown.parent, grown.derived) if at is not None and low <= at <= high]
+        keep = max(needed)
+        if keep < last:
+            gone += last - keep
+            _cut(engine, tx, Cut(run, keep + 1))
+            if keep < 0:
+                heads += [at for at in (run.parent, run.derived) if at is not None]
+    return gone
+
+
+def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *, recursive: bool) -> int:
+    """Deletes nodes by id; unknown ids are passed over. Conflict, nothing deleted, if a node must stay.
+
+    Without `recursive` a node with children outside `targets` is a Conflict. A session whose head goes follows up to
+    the nearest node that stays; a branch that ends inside goes too; any other ref inside is a Conflict.
+    """
+    wanted = {place.row[0] for place in map(tx.node, set(targets)) if place is not None}
+    cuts = _cuts(tx, wanted, recursive=recursive)
+    gone, trees = 0, set()
+    for cut in cuts:
+        trees.add(cut.run.tree)
+        low, high = cut.run.run << SEQ_BITS | cut.first, cut.run.run << SEQ_BITS | MAX_SEQ
+        for ref in tx.refs_in_tree(cut.run.tree, low, high):
+            _lift(engine, refs, tx, ref, cuts)
+        for grown in tx.runs_from(low, high):
+            if grown.derived is not None and low <= grown.derived <= high:
+                tx.set_run(engine.sign_run(tx, grown._replace(derived=None)))
+    for cut in reversed(cuts):  # what grew from a cut comes after it, and must go before it
+        gone += tx.last_seq(cut.run.run) - cut.first + 1
+        _cut(engine, tx, cut)
+    for tree in trees:
+        tx.delete_tree_if_empty(tree)
+    return gone
+
+
+def _cuts(tx: Tx, wanted: set[int], *, recursive: bool) -> list[Cut]:
+    """The parts of runs that go with the nodes at `wanted`: each run once, parents before what grew from them."""
+    first: dict[int, int] = {}
+    queue = sorted(wanted)
+    for pos in queue:
+        run, seq = pos >> SEQ_BITS, pos & MAX_SEQ
+        if first.get(run, MAX_SEQ + 1) <= seq:
+            continue
+        last = tx.last_seq(run)
+        grown = [one for one in tx.runs_from(pos, run << SEQ_BITS | MAX_SEQ) if one.parent is not None and one.parent >= pos]
+        if not recursive:
+            below = [run << SEQ_BITS | at for at in range(seq + 1, last + 1)] + [one.run << SEQ_BITS for one in grown]
+            if not wanted.issuperset(below):
+                raise Conflict("a message that others follow cannot be deleted alone", hint="Delete recursively.")
+        first[run] = min(seq, first.get(run, seq))
+        queue.extend(one.run << SEQ_BITS for one in grown if one.parent is not None and one.parent >> SEQ_BITS == run)
+    found = []
+    for run, seq in first.items():
+        row = tx.run(run)
+        assert row is not None
+        found.append(Cut(row, seq))
+    return sorted(found, key=lambda cut: cut.run.depth)
+
+
+def _lift(engine: Engine, refs: Refs, tx: Tx, ref: RefRow, cuts: list[Cut]) -> None:
+    """Takes a ref out of what is about to go."""
+    if ref.kind == BRANCH:
+        tx.delete_ref(ref.ref)
+        return
+    if ref.kind not in FOLLOWS or ref.hold:
+        raise Conflict(f"{ref.kind} {ids.text(ref.key)} needs these messages", hint="Delete it first.")
+    first = {cut.run.run: cut for cut in cuts}
+    pos = ref.head
+    while pos is not None and (cut := first.get(pos >> SEQ_BITS)) is not None and pos & MAX_SEQ >= cut.first:
+        pos = pos - (pos & MAX_SEQ) + cut.first - 1 if cut.first else cut.run.parent
+    place = None if pos is None else tx.node_at(pos)
+    tip = refs.tip(tx, ref)
+    refs.move(tx, ref.ref, tip, pos, place.row[10] if place else None)
+
+
+def _cut(engine: Engine, tx: Tx, cut: Cut) -> None:
+    """Deletes the end of a run. What is left of it is closed: its numbers are never given again."""
+    run, low = cut.run, cut.run.run << SEQ_BITS
+    tx.delete_uses(low | cut.first, low | MAX_SEQ)
+    tx.delete_nodes(low | cut.first, low | MAX_SEQ)
+    if cut.first == 0:
+        tx.delete_run(run.run)
+    else:
+        tx.set_run(engine.sign_run(tx, run._replace(closed=1, tip=min(run.tip, cut.first - 1))))
+
+

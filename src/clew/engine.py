@@ -1,0 +1,242 @@
+"""What rows mean: ids, clock, envelopes, and how a tree grows. Everything that is stored passes through here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, TypeVar
+
+from clew import codec, ids
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Ground, NodeRow, Place, RunRow
+from clew.backends.sqlite import SQLiteBackend
+from clew.backends.sqlite.rows import SQLiteTx as Tx
+from clew.codec import Encoded
+from clew.envelope import Plain, Seal, node_context, run_fields
+from clew.errors import Ambiguous, Conflict, Invalid, NotFound, Sealed, Tampered
+from clew.ids import IdSource
+from clew.model import ROLES, Said
+from clew.node import Node, Stretch
+
+T = TypeVar("T")
+Clock = Callable[[], int]
+
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes of one message at most, unless the store is opened with another limit. Larger things are blobs."""
+
+_USER, _ASSISTANT = ROLES.index("user"), ROLES.index("assistant")
+
+
+def wall_clock() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class Draft(NamedTuple):
+    """A message with its id, encoded and checked, before it has a place."""
+
+    id: bytes
+    encoded: Encoded
+    created_at: int
+
+
+class Engine:
+    """A backend, and the rules by which it is read and written."""
+
+    def __init__(
+        self,
+        backend: SQLiteBackend,
+        *,
+        workspace: str = "",
+        clock: Clock = wall_clock,
+        new_id: IdSource = ids.new_id,
+        max_body: int = MAX_BODY,
+    ) -> None:
+        self.backend = backend
+        self.workspace = workspace
+        self.clock = clock
+        self.new_id = new_id
+        self.max_body = max_body
+        state, store_id, lookup_key = backend.read(
+            lambda tx: (tx.state(), tx.header("store_id"), tx.header("lookup_key"))
+        )
+        if state.state != "plain":
+            raise Sealed(f"{backend.path} is sealed")
+        if store_id is None or lookup_key is None:
+            raise Tampered(backend.path, "its header is incomplete")
+        self.store_id = store_id
+        self._lookup_key = lookup_key
+        self.seal: Seal = Plain(store_id)
+
+    def read(self, work: Callable[[Tx], T]) -> T:
+        """What `work` returns, from one moment of the store."""
+        return self.backend.read(work)
+
+    def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
+        """Runs `work` in a transaction, durable when this returns."""
+        return self.backend.write(work, settle)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Several steps of this thread as one."""
+        return self.backend.transaction()
+
+    def look(self, domain: str, value: bytes) -> bytes:
+        """The keyed hash under which equal values are found without being shown."""
+        from hashlib import blake2b  # 2 ms at import, and many programs never look anything up
+
+        return blake2b(value, key=self._lookup_key, digest_size=16, person=domain.encode()).digest()
+
+    # -- ids and handles
+
+    def node_handle(self, id: bytes) -> str:
+        """The shortest handle that means this node alone."""
+        return handle_beside(id, self.read(lambda tx: tx.id_beside(id)))
+
+    def resolve_node(self, typed: str) -> bytes:
+        """The id that a full id or a handle means. NotFound, Ambiguous."""
+        exact = ids.maybe(typed)
+        if exact is not None:
+            return exact
+        return pick("node", typed, lambda low, high: self.read(lambda tx: tx.ids_between(low, high, 9)))
+
+    def fresh_id(self, given: str | None) -> bytes:
+        """The id a caller asked for, or a new one."""
+        return self.new_id() if given is None else ids.parse(given)
+
+    # -- drafting: everything that can fail fails before the transaction
+
+    def draft(self, said: Said, id: str | None = None, created_at: int | None = None) -> Draft:
+        """Encodes a message under the id it will have. Invalid if it cannot be stored."""
+        encoded = codec.encode(said)
+        if len(encoded.payload) > self.max_body:
+            raise Invalid(
+                f"the message has {len(encoded.payload):,} bytes, the limit is {self.max_body:,}",
+                hint="Keep large content as a blob, or open the store with a larger max_body.",
+            )
+        return Draft(self.fresh_id(id), encoded, self.clock() if created_at is None else created_at)
+
+    # -- growing
+
+    def grow(self, tx: Tx, ground: Ground, drafts: Sequence[Draft], derived: int | None = None) -> list[Node]:
+        """Stores `drafts` as a chain after the ground's node, or as a root. Conflict if an id is in use.
+
+        The chain goes on in the node's run where it can; else it begins a new run. A root that is `derived` from the
+        node at that position carries its totals forward: they are the ground's.
+        """
+        tree, pos, parent, run_depth, carried, turns, tokens_in, tokens_out, cost, gaps, extends = ground
+        if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ:
+            pos += 1
+            stretch = Stretch(tree, run_depth or 0, carried or 0)
+        else:
+            pos, stretch = self._new_run(tx, ground, derived)
+        turns, tokens_in, tokens_out = turns or 0, tokens_in or 0, tokens_out or 0
+        cost, gaps = cost or 0, gaps or 0
+        rows: list[NodeRow] = []
+        nodes: list[Node] = []
+        shown: list[tuple[Node, frozenset[str]]] = []
+        close = self.seal.close
+        for draft in drafts:
+            kind, role, payload, (used_in, used_out, spent), blobs = draft.encoded
+            turns += role == _USER
+            tokens_in += used_in or 0
+            tokens_out += used_out or 0
+            cost += spent or 0
+            if role == _ASSISTANT:
+                gaps |= (used_in is None or used_out is None) | (spent is None) << 1
+            id, created_at = draft.id, draft.created_at
+            context = node_context(
+                tree, stretch.depth + (pos & MAX_SEQ), parent, id, created_at, role, kind,
+                turns, tokens_in, tokens_out, cost, gaps,
+            )  # fmt: skip
+            row = (
+                pos, tx.next_ord(), created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id,
+                close(payload, context),
+            )  # fmt: skip
+            rows.append(row)
+            nodes.append(Node(self, stretch, parent, row))
+            parent = id
+            pos += 1
+            if blobs:
+                shown.append((nodes[-1], blobs))
+            if not pos & MAX_SEQ and draft is not drafts[-1]:  # the run is full: 16 million messages
+                tx.add_nodes(rows)
+                rows = []
+                last = Ground(tree, pos - 1, parent, stretch.depth, stretch.carried)
+                pos, stretch = self._new_run(tx, last, None)
+        tx.add_nodes(rows)
+        for node, blobs in shown:
+            self._use_blobs(tx, tree, node, blobs)
+        return nodes
+
+    def known(self, tx: Tx, drafts: Sequence[Draft], tree: int | None) -> list[Node] | None:
+        """The nodes that `drafts` became when they were stored before; None if none of them is known.
+
+        Conflict if an id is taken by other content, by another tree, or if only some of the ids are known.
+        """
+        places = [tx.node(draft.id) for draft in drafts]
+        if not any(places):
+            return None
+        nodes = []
+        for draft, place in zip(drafts, places, strict=True):
+            if place is None:
+                raise Conflict("some of these messages are stored and some are not", hint="Append the new ones alone.")
+            node = self.node(place)
+            if node._payload() != draft.encoded.payload or tree not in (None, place.tree):
+                raise Conflict(f"id {node.id} is taken by another message")
+            nodes.append(node)
+        return nodes
+
+    def node(self, place: Place) -> Node:
+        """The node that stands at a place."""
+        return Node(self, Stretch(place.tree, place.run_depth, place.carried), place.parent, place.row)
+
+    def sign_run(self, tx: Tx, run: RunRow) -> RunRow:
+        """`run` with its signature renewed."""
+        tip = tx.node_at(run.run << SEQ_BITS | run.tip) if run.tip >= 0 else None
+        return run._replace(mac=self.seal.sign(run_fields(run, tip.row[ID] if tip else None)))
+
+    def _new_run(self, tx: Tx, ground: Ground, derived: int | None) -> tuple[int, Stretch]:
+        """Begins a run after the ground's node: the position of its first node, and what its nodes share."""
+        depth = 0 if ground.pos is None else (ground.run_depth or 0) + (ground.pos & MAX_SEQ) + 1
+        stretch = Stretch(ground.tree, depth, ground.carried or 0)
+        run = RunRow(0, ground.tree, ground.pos, derived, depth, stretch.carried, -1, 0, None, b"")
+        run = run._replace(run=tx.add_run(run))
+        tx.set_run(self.sign_run(tx, run))
+        return run.run << SEQ_BITS, stretch
+
+    def _use_blobs(self, tx: Tx, tree: int, node: Node, digests: Iterable[str]) -> None:
+        used = []
+        for digest in sorted(digests):
+            row = tx.blob(tree, self.blob_look(tree, digest))
+            if row is None:
+                raise NotFound("blob", digest, hint="Put the blob into the same session first.")
+            used.append(row.blob)
+        tx.add_uses(node._row[POS], used)
+
+    def blob_look(self, tree: int, digest: str) -> bytes:
+        """The keyed hash under which a tree knows a blob."""
+        return self.look("blob", tree.to_bytes(8, "big") + digest.encode())
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.backend.close()
+
+
+def handle_beside(id: bytes, beside: Iterable[bytes]) -> str:
+    """The shortest handle of `id` that differs from those of the ids beside it."""
+    return ids.handle(id, max([ids.SHORTEST, *(ids.shared(id, other) + 1 for other in beside)]))
+
+
+def pick(what: str, typed: str, between: Callable[[bytes, bytes], list[bytes]]) -> bytes:
+    """The one id that a typed handle means, among those that `between` finds. NotFound, Ambiguous."""
+    span = ids.span(typed)
+    found = between(*span) if span else []
+    if not found:
+        hint = "" if span else "A handle has at least 6 letters; an id is a UUID."
+        raise NotFound(what, typed, hint=hint)
+    if len(found) > 1:
+        longest = max(ids.shared(one, other) for one, other in zip(found, found[1:], strict=False)) + 1
+        raise Ambiguous(what, typed, [ids.handle(id, longest) for id in found])
+    return found[0]
+
+

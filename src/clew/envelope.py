@@ -1,0 +1,105 @@
+"""How bytes lie at rest: an envelope around each body, and a signature over each row that changes.
+
+A plain store guards against damage with a CRC-32 seeded with the row's identity, so that a flipped bit, a body moved
+to another row, and metadata parted from its body all show. The first byte of an envelope says how it was closed.
+
+The functions below pack what a body must not be parted from. Their bytes are part of the format.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Protocol
+from zlib import crc32
+
+from clew.backends import BlobRow, RefRow, RunRow
+
+_HEAD = 5
+_NONE = b"\0" * 16
+_NODE = Struct("<q16s16sqqBBqqqqB").pack
+_MOVE = Struct("<16sqq16sqqq").pack
+_INTS = {count: Struct(f"<{count}q").pack for count in (2, 6, 8)}
+
+
+class Seal(Protocol):
+    """Closes and opens envelopes. `context` is everything a body must not be parted from: ids, place, counts."""
+
+    def close(self, payload: bytes, context: bytes) -> bytes:
+        """The envelope of `payload`."""
+        ...
+
+    def open(self, envelope: bytes, context: bytes) -> memoryview | None:
+        """What was closed with the same context; None if this is not it."""
+        ...
+
+    def sign(self, fields: bytes) -> bytes:
+        """A short signature of a row's fields."""
+        ...
+
+
+class Plain:
+    """Envelopes of a store without a key: readable, and checked."""
+
+    def __init__(self, store_id: bytes) -> None:
+        self._seed = crc32(store_id)
+
+    def close(self, payload: bytes, context: bytes) -> bytes:
+        return b"\x01" + crc32(payload, crc32(context, self._seed)).to_bytes(4, "big") + payload
+
+    def open(self, envelope: bytes, context: bytes) -> memoryview | None:
+        payload = memoryview(envelope)[_HEAD:]
+        if envelope[:_HEAD] != b"\x01" + crc32(payload, crc32(context, self._seed)).to_bytes(4, "big"):
+            return None
+        return payload
+
+    def sign(self, fields: bytes) -> bytes:
+        return crc32(fields, self._seed).to_bytes(4, "big")
+
+
+def node_context(
+    tree: int, depth: int, parent: bytes | None, id: bytes, created_at: int, role: int, kind: int,
+    turns: int, tokens_in: int, tokens_out: int, cost: int, gaps: int,
+) -> bytes:  # fmt: skip
+    """What a node's body is bound to: its place in the tree, its id, and all that its row says of it."""
+    return _NODE(tree, id, parent or _NONE, depth, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps)
+
+
+def run_fields(run: RunRow, tip: bytes | None) -> bytes:
+    """What a run's signature covers; `tip` is the id of the node at its tip."""
+    row = (run.run, run.tree, _int(run.parent), _int(run.derived), run.depth, run.carried, run.tip, run.closed)
+    return b"run" + _INTS[8](*row) + (tip or _NONE) + (run.wrapped_key or b"")
+
+
+def ref_context(ref: RefRow) -> bytes:
+    """What a ref's data is bound to: all of its row that changes only together with the data."""
+    numbers = (
+        _int(ref.owner), _int(ref.tree), ref.created_at, _int(ref.trashed_at), _int(ref.expires_at), ref.hold,
+    )  # fmt: skip
+    names = f"ref\0{ref.workspace}\0{ref.kind}\0".encode()
+    return b"".join((names, _INTS[6](*numbers), ref.key, ref.look or b""))
+
+
+def move_fields(
+    key: bytes, tree: int | None, head: int | None, head_id: bytes | None, version: int, active_at: int, rank: int
+) -> bytes:
+    """What a ref's signature covers: the fields that move with its head."""
+    return _MOVE(key, -1 if tree is None else tree, -1 if head is None else head, head_id or _NONE, version, active_at, rank)
+
+
+def log_context(pos: int, created_at: int, id: bytes) -> bytes:
+    """What a log entry is bound to."""
+    return b"log" + _INTS[2](pos, created_at) + id
+
+
+def blob_fields(blob: BlobRow) -> bytes:
+    """What a blob's signature covers."""
+    return b"blob" + _INTS[6](blob.blob, blob.tree, blob.size, blob.chunks, blob.created_at, len(blob.look)) + blob.look
+
+
+def chunk_context(pos: int) -> bytes:
+    """What a piece of a blob is bound to."""
+    return b"chunk" + _INTS[2](pos, 0)
+
+
+def _int(value: int | None) -> int:
+    return -1 if value is None else value

@@ -1,0 +1,131 @@
+"""Every error that clew raises on purpose, in one tree.
+
+::
+
+    ClewError
+    ├── NotFound        no such node, session, blob, entry
+    ├── Ambiguous       a handle that fits several ids; names the candidates
+    ├── Conflict        someone else was first, or the id is taken; nothing was changed
+    ├── Invalid         the input cannot be stored or understood; nothing was changed
+    │   └── NotAStore   the file is not a clew store
+    ├── Sealed          the store is sealed and no key was given
+    ├── Tampered        stored bytes are not what was written; says where
+    ├── Unavailable     the store cannot be reached now: busy, or an I/O error; asking again may help
+    │   ├── StorageFull no space left; free some and ask again
+    │   └── ReadOnly    the file or its folder cannot be written
+    ├── SchemaTooNew    written by a newer clew; refused unchanged
+    └── Closed          the store was closed, or belongs to the process before a fork
+
+An error carries its fields, and a ``hint`` that says what to do. No error carries the content of a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class ClewError(Exception):
+    """The root of the tree; ``hint`` says what to do about it, or is empty."""
+
+    hint: str = ""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        self.message = message
+        if hint:
+            self.hint = hint
+        super().__init__(f"{message}. {self.hint}" if self.hint else message)
+
+
+class NotFound(ClewError):
+    """There is no such thing in this store."""
+
+    def __init__(self, what: str, key: str, *, hint: str = "") -> None:
+        self.what = what
+        self.key = key
+        super().__init__(f"no {what} {clip(key)}", hint=hint)
+
+
+class Ambiguous(ClewError):
+    """A handle that fits several ids."""
+
+    def __init__(self, what: str, key: str, candidates: Sequence[str]) -> None:
+        self.what = what
+        self.key = key
+        self.candidates = tuple(candidates)
+        listed = ", ".join(self.candidates[:8]) + (", …" if len(self.candidates) > 8 else "")
+        super().__init__(f"{what} {clip(key)} is ambiguous: {listed}", hint="Type more letters of the one you mean.")
+
+
+class Conflict(ClewError):
+    """Someone else was first, or the id is taken by other content. Nothing was changed."""
+
+
+class Invalid(ClewError):
+    """The input cannot be stored or understood. Nothing was changed."""
+
+
+class NotAStore(Invalid):
+    """The file exists and is not a clew store. It was not changed."""
+
+    hint = "Name another file, or move this one away."
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path = path
+        super().__init__(f"{path} is not a clew store: {why}")
+
+
+class Sealed(ClewError):
+    """The store is sealed; its contents need the key."""
+
+    hint = "Open the store again with its key."
+
+
+class Tampered(ClewError):
+    """Stored bytes are not what was written: damage or tampering. The rest stays readable."""
+
+    hint = "Run verify to list everything that is damaged; a backup has the original."
+
+    def __init__(self, where: str, why: str = "its checksum does not match") -> None:
+        self.where = where
+        self.why = why
+        super().__init__(f"{where} is damaged: {why}")
+
+
+class Unavailable(ClewError):
+    """The store cannot be reached now. Nothing acknowledged is lost; the same call may be made again."""
+
+
+class StorageFull(Unavailable):
+    """No space is left on the device. Nothing acknowledged is lost."""
+
+    hint = "Free some space and make the same call again; the store stays usable."
+
+
+class ReadOnly(Unavailable):
+    """The store can be read and not written."""
+
+    hint = "Check the permissions of the file and of its folder."
+
+
+class SchemaTooNew(ClewError):
+    """The store was written by a newer clew. It was not changed."""
+
+    hint = "Upgrade clew to open it."
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        self.path = path
+        self.found = found
+        self.known = known
+        super().__init__(f"{path} has format {found}, this clew knows formats up to {known}")
+
+
+class Closed(ClewError):
+    """The store was closed, or it was opened before this process was forked."""
+
+    hint = "Open the store again."
+
+
+def clip(text: str, limit: int = 64) -> str:
+    """`text` quoted for an error message: bounded, and without control characters."""
+    shown = text if len(text) <= limit else text[:limit] + "…"
+    return ascii(shown).replace("\\u2026", "…") if not shown.isprintable() else repr(shown)

@@ -1,0 +1,100 @@
+"""The log of a ref: entries beside the tree that are only ever added. Transcripts, audit, receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from clew import ids
+from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow
+from clew.engine import Engine, Tx
+from clew.envelope import log_context
+from clew.errors import Conflict, Invalid, Tampered
+from clew.node import moment
+
+PAGE = 256
+
+
+class Entry(NamedTuple):
+    """One entry: its number in the log, its id, when it was written, and its bytes."""
+
+    number: int
+    id: str
+    created_at: datetime
+    data: bytes
+
+
+class Log:
+    """The log of one ref. It goes with the ref, and never otherwise."""
+
+    def __init__(self, engine: Engine, ref: Callable[[], RefRow]) -> None:
+        self._engine = engine
+        self._ref = ref
+
+    def append(self, data: bytes | Sequence[bytes], *, id: str | Sequence[str] | None = None) -> list[Entry]:
+        """Adds entries, all or none, durable when this returns. The same id and bytes again change nothing."""
+        many = [data] if isinstance(data, bytes) else list(data)
+        names = [id] if isinstance(id, str) else [None] * len(many) if id is None else list(id)
+        if len(names) != len(many):
+            raise Invalid("there must be as many ids as entries")
+        for one in many:
+            if not isinstance(one, bytes):
+                raise Invalid(f"a log entry is bytes, not {type(one).__name__}")
+            if len(one) > self._engine.max_body:
+                raise Invalid(f"the entry has {len(one):,} bytes, the limit is {self._engine.max_body:,}")
+        fresh = [self._engine.fresh_id(name) for name in names]
+        ref = self._ref().ref
+        return self._engine.write(
+            lambda tx: self._append(tx, ref, list(zip(fresh, many, strict=True))),
+            lambda tx: self._known(tx, ref, list(zip(fresh, many, strict=True))),
+        )
+
+    def read(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
+        """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
+        ref = self._ref().ref
+        low, high = ref << SEQ_BITS | max(start, 0), ref << SEQ_BITS | (MAX_SEQ if stop is None else min(stop - 1, MAX_SEQ))
+
+        def stream(low: int) -> Iterator[Entry]:
+            while low <= high:
+                rows = self._engine.read(lambda tx, low=low: tx.log_range(low, high, PAGE))  # type: ignore[misc]
+                for row in rows:
+                    yield self._entry(row)
+                if len(rows) < PAGE:
+                    return
+                low = rows[-1].pos + 1
+
+        return stream(low)
+
+    def __len__(self) -> int:
+        ref = self._ref().ref
+        return self._engine.read(lambda tx: tx.log_next(ref)) & MAX_SEQ
+
+    def _append(self, tx: Tx, ref: int, entries: list[tuple[bytes, bytes]]) -> list[Entry]:
+        stored = self._known(tx, ref, entries)
+        if stored is not None:
+            return stored
+        pos, now = tx.log_next(ref), self._engine.clock()
+        if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
+            raise Invalid("the log is full")
+        rows = [
+            LogRow(pos + n, now, id, self._engine.seal.close(data, log_context(pos + n, now, id)))
+            for n, (id, data) in enumerate(entries)
+        ]
+        tx.add_log(rows)
+        return [self._entry(row) for row in rows]
+
+    def _known(self, tx: Tx, ref: int, entries: list[tuple[bytes, bytes]]) -> list[Entry] | None:
+        rows = [tx.log_by_id(id) for id, _ in entries]
+        if not any(rows):
+            return None
+        found = [self._entry(row) for row in rows if row is not None and row.pos >> SEQ_BITS == ref]
+        if [one.data for one in found] != [data for _, data in entries]:
+            raise Conflict("an id is taken by another entry")
+        return found
+
+    def _entry(self, row: LogRow) -> Entry:
+        payload = self._engine.seal.open(row.body, log_context(row.pos, row.created_at, row.id))
+        if payload is None:
+            raise Tampered(f"log entry {row.pos & MAX_SEQ}")
+        return Entry(row.pos & MAX_SEQ, ids.text(row.id), moment(row.created_at), bytes(payload))

@@ -1,0 +1,158 @@
+"""A message that is stored: what was said, and its place in a tree."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, NamedTuple
+
+from clew import codec, ids
+from clew.backends import (
+    COST, CREATED_AT, GAPS, ID, MAX_SEQ, POS, ROLE, TOKENS_IN, TOKENS_OUT, TURNS, NodeRow,
+)  # fmt: skip
+from clew.envelope import node_context
+from clew.errors import Invalid, Tampered
+from clew.model import ROLES, Message, Native, Role, Said
+
+if TYPE_CHECKING:
+    from clew.engine import Engine
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def moment(microseconds: int) -> datetime:
+    """A stored time; exact, unlike `fromtimestamp`."""
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def microseconds(moment: datetime) -> int:
+    """A time as it is stored. Invalid if it does not say its time zone."""
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise Invalid("a time must be a datetime with its time zone", hint="Use datetime.now(timezone.utc).")
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+class Stretch(NamedTuple):
+    """What the nodes of a run share."""
+
+    tree: int
+    depth: int
+    """Depth of the run's first node."""
+    carried: int
+
+
+class Counters(NamedTuple):
+    """Totals of a path, down to and with one node."""
+
+    messages: int = 0
+    """With those that compactions left behind."""
+    turns: int = 0
+    """Messages from the person."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: int = 0
+    """In millionths of the currency's unit."""
+    tokens_known: bool = True
+    """False if some answer did not say its tokens: the totals are then lower bounds."""
+    cost_known: bool = True
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out."""
+        return self.tokens_in + self.tokens_out
+
+
+class Node:
+    """One stored message. It never changes; its content is read, and checked, when it is first asked for."""
+
+    __slots__ = ("_engine", "_parent", "_row", "_said", "_stretch")
+
+    def __init__(self, engine: Engine, stretch: Stretch, parent: bytes | None, row: NodeRow) -> None:
+        self._engine = engine
+        self._stretch = stretch
+        self._parent = parent
+        self._row = row
+        self._said: Said | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id, a UUID."""
+        return ids.text(self._row[ID])
+
+    @property
+    def handle(self) -> str:
+        """The short name people type for it: at least six letters, more if another node begins with the same."""
+        return self._engine.node_handle(self._row[ID])
+
+    @property
+    def parent_id(self) -> str | None:
+        """The id of the message it follows; None at a root."""
+        return None if self._parent is None else ids.text(self._parent)
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was said, in UTC."""
+        return moment(self._row[CREATED_AT])
+
+    @property
+    def role(self) -> Role:
+        """Who said it."""
+        return ROLES[self._row[ROLE]]
+
+    @property
+    def depth(self) -> int:
+        """How many messages stand above it in its path."""
+        return self._stretch.depth + (self._row[POS] & MAX_SEQ)
+
+    @property
+    def counters(self) -> Counters:
+        """Totals of the path down to here."""
+        row, gaps = self._row, self._row[GAPS]
+        messages = self._stretch.carried + self.depth + 1
+        return Counters(
+            messages, row[TURNS], row[TOKENS_IN], row[TOKENS_OUT], row[COST], not gaps & 1, not gaps & 2
+        )
+
+    @property
+    def said(self) -> Said:
+        """What was stored: a neutral message, or a native one. Tampered if the bytes are not what was written."""
+        if self._said is None:
+            self._said = codec.decode(self._payload(), f"node {self.id}")
+        return self._said
+
+    @property
+    def message(self) -> Message:
+        """The neutral view of what was said."""
+        return codec.neutral(self.said)
+
+    @property
+    def native(self) -> Native | None:
+        """The provider's own message, byte for byte; None if it was stored in neutral form."""
+        said = self.said
+        return said if isinstance(said, Native) else None
+
+    @property
+    def text(self) -> str:
+        """Its words."""
+        return self.message.text
+
+    def _payload(self) -> memoryview:
+        pos, _, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body = self._row
+        tree, depth, _ = self._stretch
+        context = node_context(
+            tree, depth + (pos & MAX_SEQ), self._parent, id, created_at, role, kind,
+            turns, tokens_in, tokens_out, cost, gaps,
+        )  # fmt: skip
+        payload = self._engine.seal.open(body, context)
+        if payload is None:
+            raise Tampered(f"node {self.id}")
+        return payload
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self._row[ID] == other._row[ID]
+
+    def __hash__(self) -> int:
+        return hash(self._row[ID])
+
+    def __repr__(self) -> str:
+        # No content: a repr ends up in logs.
+        return f"<Node {self.id} {self.role}>"

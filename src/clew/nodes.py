@@ -1,0 +1,257 @@
+"""The tree itself: messages saved, read, listed and deleted by id, with or without a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from clew import deletion, ids, paths
+from clew.backends import ID, MAX_SEQ, ORD, POS, SEQ_BITS, Ground
+from clew.engine import Draft, Engine, Tx
+from clew.errors import Conflict, Invalid, NotFound
+from clew.model import Message, Native, Said
+from clew.node import Node, microseconds
+from clew.refs import Refs
+
+CHAIN = "chain"
+"""As a parent: the message before it in the same call."""
+
+
+class Save(NamedTuple):
+    """A message to be saved with more said about it than its place in a list."""
+
+    message: Said
+    parent: str | None = CHAIN
+    """The id it follows, `CHAIN` for the one before it in the call, None for a root of a new tree."""
+    id: str | None = None
+    """Its id: saving the same again under the same id changes nothing."""
+    created_at: datetime | None = None
+
+
+class NodePage(NamedTuple):
+    """Some nodes, and where the rest begins; `next_cursor` is None on the last page."""
+
+    items: list[Node]
+    next_cursor: str | None
+
+
+class _Item(NamedTuple):
+    draft: Draft
+    parent: bytes | None
+
+
+NodeList = list[Node]  # inside `Nodes`, list is its method
+ItemList = list[_Item]
+SaveList = list[Said | Save]
+
+
+class Nodes:
+    """Messages by id. What is saved here belongs to no session, and goes only when `delete` says so."""
+
+    def __init__(self, engine: Engine, refs: Refs) -> None:
+        self._engine = engine
+        self._refs = refs
+
+    def save(self, messages: Said | Save | Sequence[Said | Save], *, parent: str | None = None) -> NodeList:
+        """Stores messages in one transaction, each after the one before it, the first after `parent` or as a root.
+
+        A `Save` may name another parent, and an id. What is stored already under its id is returned as it is; Conflict
+        if the id has other content or another parent. NotFound if a parent is; nothing is stored then.
+        """
+        items = self._items(messages, parent)
+        return self._engine.write(lambda tx: self._save(tx, items), lambda tx: self._saved(tx, items))
+
+    def save_dialog(self, dialog: Sequence[Node | Said | Save]) -> NodeList:
+        """Stores a dialog given from its root on: nodes that it begins with are verified, what follows is saved.
+
+        Conflict if a node is not stored, or not after the one before it. One transaction.
+        """
+        saves: SaveList = []
+        before: str | None = None
+        for step in dialog:
+            if isinstance(step, Node):
+                if step.parent_id != before:
+                    raise Conflict(f"node {step.id} does not follow the message before it in the dialog")
+                step = Save(step.said, before, step.id, step.created_at)
+            saves.append(step)
+            before = step.id if isinstance(step, Save) else ""
+        return self.save(saves)
+
+    def get(self, ids: str | Iterable[str]) -> NodeList:
+        """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
+        wanted = [self._engine.resolve_node(one) for one in ([ids] if isinstance(ids, str) else ids)]
+        return self._engine.read(lambda tx: [self._node(tx, id) for id in wanted])
+
+    def resolve(self, typed: str) -> str:
+        """The id that a handle, or the beginning of one, means. NotFound, Ambiguous."""
+        id = self._engine.resolve_node(typed)
+        return self._engine.read(lambda tx: self._node(tx, id)).id
+
+    def handles(self, nodes: Iterable[str]) -> list[str]:
+        """The handles of nodes given by id."""
+        return [self._engine.node_handle(ids.parse(one)) for one in nodes]
+
+    def list(
+        self, *, limit: int = 50, cursor: str | None = None, offset: int = 0, ascending: bool = False
+    ) -> NodePage:
+        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`."""
+        if limit < 1 or offset < 0:
+            raise Invalid("a page has at least one item, and its offset is not negative")
+        edge = None if cursor is None else _read_cursor(cursor)
+        after, before = (edge, None) if ascending else (None, edge)
+        places = self._engine.read(
+            lambda tx: tx.by_ord(after, before, newest=not ascending, limit=limit + 1, offset=offset)
+        )
+        nodes = [self._engine.node(place) for place in places[:limit]]
+        return NodePage(nodes, f"n{places[limit - 1].row[ORD]:x}" if len(places) > limit else None)
+
+    def path(self, id: str, *, last: int | None = None) -> NodeList:
+        """From the root down to a node; with `last`, the last ones, still in order. Never what follows it. NotFound."""
+        wanted = self._engine.resolve_node(id)
+
+        def work(tx: Tx) -> NodeList:
+            pos = self._node(tx, wanted)._row[POS]
+            return paths.whole(self._engine, tx, pos) if last is None else paths.last(self._engine, tx, pos, last)
+
+        return self._engine.read(work)
+
+    def children(self, id: str) -> NodeList:
+        """The messages that follow a node directly, in the order they were stored. NotFound."""
+        wanted = self._engine.resolve_node(id)
+        return self._engine.read(lambda tx: self._children(tx, self._node(tx, wanted)))
+
+    def subtree(self, id: str) -> NodeList:
+        """A node and everything below it, each after its parent. NotFound."""
+        wanted = self._engine.resolve_node(id)
+
+        def work(tx: Tx) -> NodeList:
+            found = [self._node(tx, wanted)]
+            for node in found:
+                found.extend(self._children(tx, node))
+            return found
+
+        return self._engine.read(work)
+
+    def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> int:
+        """Deletes nodes, all or none; unknown ids are passed over. Returns how many went.
+
+        Conflict if a node has children that are not deleted with it, or if a snapshot or a hold needs it. A session
+        whose head goes is moved to the nearest message that stays.
+        """
+        wanted = []
+        for one in [ids] if isinstance(ids, str) else ids:
+            try:
+                wanted.append(self._engine.resolve_node(one))
+            except NotFound:
+                continue
+        return self._engine.write(
+            lambda tx: deletion.delete_nodes(self._engine, self._refs, tx, wanted, recursive=recursive)
+        )
+
+    # -- saving
+
+    def _items(self, messages: Said | Save | Sequence[Said | Save], parent: str | None) -> Sequence[_Item]:
+        if isinstance(messages, Message | Native | Save):
+            messages = [messages]
+        items: ItemList = []
+        before = None if parent is None else self._engine.resolve_node(parent)
+        for one in messages:
+            save = one if isinstance(one, Save) else Save(one)
+            at = None if save.created_at is None else microseconds(save.created_at)
+            draft = self._engine.draft(save.message, save.id, at)
+            if save.parent != CHAIN:
+                before = None if save.parent is None else self._engine.resolve_node(save.parent)
+            items.append(_Item(draft, before))
+            before = draft.id
+        return items
+
+    def _save(self, tx: Tx, items: Sequence[_Item]) -> NodeList:
+        done: dict[bytes, Node] = {}
+        for chain in _chains(items):
+            new = []
+            for item in chain:
+                place = tx.node(item.draft.id)
+                if place is None:
+                    new.append(item)
+                    continue
+                node = self._engine.node(place)
+                if new or place.parent != item.parent or node._payload() != item.draft.encoded.payload:
+                    raise Conflict(f"id {node.id} is taken by another message")
+                done[item.draft.id] = node
+            for node in self._grow(tx, new):
+                done[node._row[ID]] = node
+        return [done[item.draft.id] for item in items]
+
+    def _grow(self, tx: Tx, chain: Sequence[_Item]) -> Sequence[Node]:
+        if not chain:
+            return ()
+        parent = chain[0].parent
+        if parent is None:
+            ground = Ground(tx.add_tree(self._engine.workspace, self._engine.clock()))
+        else:
+            found = tx.ground(parent)
+            if found is None:
+                raise NotFound("node", ids.text(parent), hint="Save the parent first, or in the same call.")
+            ground = found
+        nodes = self._engine.grow(tx, ground, [item.draft for item in chain])
+        pos = nodes[-1]._row[POS]
+        run = tx.run(pos >> SEQ_BITS)
+        assert run is not None
+        tx.set_run(self._engine.sign_run(tx, run._replace(tip=max(run.tip, pos & MAX_SEQ))))
+        return nodes
+
+    def _saved(self, tx: Tx, items: Sequence[_Item]) -> NodeList | None:
+        places = [tx.node(item.draft.id) for item in items]
+        return [self._engine.node(place) for place in places if place is not None] if all(places) else None
+
+    # -- reading
+
+    def _node(self, tx: Tx, id: bytes) -> Node:
+        place = tx.node(id)
+        if place is None:
+            raise NotFound("node", ids.text(id))
+        return self._engine.node(place)
+
+    def _children(self, tx: Tx, node: Node) -> Sequence[Node]:
+        pos = node._row[POS]
+        places = [tx.node_at(pos + 1)] if pos & MAX_SEQ != MAX_SEQ else []
+        places += [tx.node_at(run.run << SEQ_BITS) for run in tx.runs_from(pos, pos) if run.parent == pos]
+        return sorted((self._engine.node(place) for place in places if place), key=lambda node: node._row[ORD])
+
+
+def _chains(items: Sequence[_Item]) -> list[list[_Item]]:
+    """Items in an order in which each comes after its parent, cut into straight chains. Invalid if there is a cycle."""
+    known = {item.draft.id: item for item in items}
+    if len(known) != len(items):
+        raise Invalid("two messages of one call have the same id")
+    ordered: list[_Item] = []
+    state: dict[bytes, bool] = {}  # False while its ancestors are being placed, True once it is placed
+    for item in items:
+        above: list[_Item] = []
+        at: _Item | None = item
+        while at is not None and at.draft.id not in state:
+            state[at.draft.id] = False
+            above.append(at)
+            at = None if at.parent is None else known.get(at.parent)
+        if at is not None and state[at.draft.id] is False:
+            raise Invalid("the parents form a cycle")
+        for one in reversed(above):
+            state[one.draft.id] = True
+            ordered.append(one)
+    chains: list[list[_Item]] = []
+    for item in ordered:
+        if chains and item.parent is not None and item.parent == chains[-1][-1].draft.id:
+            chains[-1].append(item)
+        else:
+            chains.append([item])
+    return chains
+
+
+def _read_cursor(cursor: str) -> int:
+    try:
+        if cursor[:1] != "n":
+            raise ValueError
+        return int(cursor[1:], 16)
+    except ValueError:
+        raise Invalid("this cursor was not made by list", hint="Pass next_cursor as it came.") from None

@@ -1,0 +1,96 @@
+"""Reading a path: from a root down to a node, in as few range scans as the tree has bends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, NodeRow, RunRow
+from clew.engine import Engine, Tx
+from clew.errors import Tampered
+from clew.node import Node, Stretch
+
+PAGE_BYTES = 4 << 20
+"""Bytes of bodies that `walk` holds at a time, about."""
+_FIRST_PAGE, _LARGEST_PAGE = 8, 512
+
+
+def whole(engine: Engine, tx: Tx, pos: int) -> list[Node]:
+    """Every node from the root to the one at `pos`."""
+    nodes: list[Node] = []
+    parent: bytes | None = None
+    for run, upto in lineage(tx, pos):
+        rows = tx.stretch(run.run << SEQ_BITS, run.run << SEQ_BITS | upto)
+        parent = _add(engine, run, rows, 0, upto, parent, nodes)
+    return nodes
+
+
+def last(engine: Engine, tx: Tx, pos: int, count: int) -> list[Node]:
+    """The last `count` nodes of the path to `pos`, root first. One row more is read, for the first one's parent."""
+    stretches: list[tuple[RunRow, list[NodeRow], int]] = []
+    wanted, at = count + 1, pos
+    while wanted > 0:
+        run, seq = _run(tx, at), at & MAX_SEQ
+        first = max(0, seq - wanted + 1)
+        stretches.append((run, tx.stretch(run.run << SEQ_BITS | first, at), seq))
+        wanted -= seq - first + 1
+        if run.parent is None:
+            break
+        at = run.parent
+    nodes: list[Node] = []
+    parent: bytes | None = None
+    for run, rows, upto in reversed(stretches):
+        first = rows[0][POS] & MAX_SEQ if rows else upto
+        parent = _add(engine, run, rows, first, upto, parent, nodes)
+    return nodes[-count:] if count else []
+
+
+def walk(engine: Engine, pos: int) -> Iterator[Node]:
+    """`whole`, a page at a time: bounded memory, and no transaction is held while the caller works."""
+    parent: bytes | None = None
+    limit = _FIRST_PAGE
+    for run, upto in engine.read(lambda tx: lineage(tx, pos)):
+        low, high = run.run << SEQ_BITS, run.run << SEQ_BITS | upto
+        while low <= high:
+            stop = min(high, low + limit - 1)
+            rows = engine.read(lambda tx, low=low, stop=stop: tx.stretch(low, stop))  # type: ignore[misc]
+            nodes: list[Node] = []
+            parent = _add(engine, run, rows, low & MAX_SEQ, stop & MAX_SEQ, parent, nodes)
+            yield from nodes
+            size = sum(len(row[BODY]) for row in rows) // len(rows) + 1
+            limit = max(1, min(_LARGEST_PAGE, PAGE_BYTES // size))
+            low = stop + 1
+
+
+def lineage(tx: Tx, pos: int) -> list[tuple[RunRow, int]]:
+    """The runs of the path to `pos`, root first, each with its highest seq on the path. Tampered if one is missing."""
+    runs = tx.lineage(pos)
+    if not runs or runs[0][0].parent is not None:
+        raise Tampered(f"the path to position {pos >> SEQ_BITS}:{pos & MAX_SEQ}", "a run of it is missing")
+    return runs
+
+
+def on_path(tx: Tx, pos: int, ancestor: int) -> bool:
+    """True if the node at `ancestor` is on the path to the one at `pos`."""
+    return any(run.run == ancestor >> SEQ_BITS and upto >= ancestor & MAX_SEQ for run, upto in lineage(tx, pos))
+
+
+def _add(
+    engine: Engine, run: RunRow, rows: list[NodeRow], first: int, upto: int, parent: bytes | None, nodes: list[Node]
+) -> bytes | None:
+    """Makes nodes of a run's rows; `parent` is the id before the first. Returns the last id. Tampered if one is missing."""
+    if len(rows) != upto - first + 1:
+        raise Tampered(f"run {run.run}", f"{upto - first + 1 - len(rows)} of its messages are missing")
+    stretch = Stretch(run.tree, run.depth, run.carried)
+    for row in rows:
+        nodes.append(Node(engine, stretch, parent, row))
+        parent = row[ID]
+    return parent
+
+
+def _run(tx: Tx, pos: int) -> RunRow:
+    run = tx.run(pos >> SEQ_BITS)
+    if run is None:
+        raise Tampered(f"run {pos >> SEQ_BITS}", "it is missing")
+    return run
+
+

@@ -1,0 +1,188 @@
+"""Refs: the only rows that change. A ref names a head in a tree, carries a little data, and moves by compare-and-swap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from clew import ids
+from clew.backends import ID, POS, Ground, Move, RefRow, Tip
+from clew.engine import Draft, Engine, Tx, handle_beside, pick
+from clew.envelope import move_fields, ref_context
+from clew.errors import Conflict, NotFound, Tampered
+from clew.node import Node
+
+BRANCH = "branch"
+
+
+class Appended(NamedTuple):
+    """What an append did: the nodes, where the ref stands now (None: it did not move), the branch they became if any."""
+
+    nodes: list[Node]
+    move: Move | None
+    branch: RefRow | None = None
+
+
+class Refs:
+    """Makes, reads, moves and signs refs. Methods with `tx` are steps of a transaction that the caller runs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # -- reading
+
+    def get(self, tx: Tx, kind: str, key: bytes) -> RefRow:
+        """The ref, checked. NotFound, also if it is in the trash."""
+        row = tx.ref(self._engine.workspace, kind, key)
+        if row is None or row.trashed_at is not None:
+            raise NotFound(kind, ids.text(key))
+        return self.checked(row)
+
+    def tip(self, tx: Tx, row: RefRow) -> Tip:
+        """The ref of `row` as it is now, with its head, checked. NotFound. Tampered if the head is not where it says."""
+        tip = tx.tip(row.ref)
+        if tip is None or tip.trashed_at is not None:
+            raise NotFound(row.kind, ids.text(row.key))
+        if tip.id != tip.head_id or tip.mac != self._engine.seal.sign(
+            move_fields(row.key, tip.tree, tip.pos, tip.id, tip.version, tip.active_at, tip.rank)
+        ):
+            raise Tampered(f"{row.kind} {ids.text(row.key)}", "its head is not where it should be")
+        return tip
+
+    def checked(self, row: RefRow) -> RefRow:
+        """`row`, if its signature is right. Tampered."""
+        if row.mac != self._engine.seal.sign(
+            move_fields(row.key, row.tree, row.head, row.head_id, row.version, row.active_at, row.rank)
+        ):
+            raise Tampered(f"{row.kind} {ids.text(row.key)}")
+        return row
+
+    def data(self, row: RefRow) -> memoryview:
+        """The payload of a ref's data. Tampered."""
+        payload = self._engine.seal.open(row.data, ref_context(row))
+        if payload is None:
+            raise Tampered(f"{row.kind} {ids.text(row.key)}")
+        return payload
+
+    def resolve(self, kind: str, typed: str) -> bytes:
+        """The key that a full id or a handle means. NotFound, Ambiguous."""
+        exact = ids.maybe(typed)
+        if exact is not None:
+            return exact
+        engine = self._engine
+        return pick(
+            kind, typed, lambda low, high: engine.read(lambda tx: tx.keys_between(engine.workspace, kind, low, high, 9))
+        )
+
+    def handle(self, row: RefRow) -> str:
+        """The shortest handle that means this ref alone among its kind."""
+        return handle_beside(row.key, self._engine.read(lambda tx: tx.key_beside(row.workspace, row.kind, row.key)))
+
+    # -- writing
+
+    def add(
+        self,
+        tx: Tx,
+        kind: str,
+        key: bytes,
+        payload: bytes,
+        *,
+        tree: int,
+        at: Ground | None,
+        owner: int | None = None,
+        look: bytes | None = None,
+        active_at: int | None = None,
+    ) -> RefRow:
+        """A new ref, signed. Conflict if the key is taken."""
+        engine = self._engine
+        now = engine.clock()
+        active = now if active_at is None else active_at
+        # A dated ref takes its place among the others; one made now goes to the top even if the clock has stepped back.
+        rank = active if active_at is not None else max(now, tx.top_rank(engine.workspace, kind) + 1)
+        head, head_id = (None, None) if at is None else (at.pos, at.id)
+        mac = engine.seal.sign(move_fields(key, tree, head, head_id, 1, active, rank))
+        row = RefRow(
+            0, engine.workspace, kind, key, owner, tree, head, head_id, 1, now, active, rank,
+            None, None, 0, look, None, mac, b"",
+        )  # fmt: skip
+        row = row._replace(data=engine.seal.close(payload, ref_context(row)))
+        return row._replace(ref=tx.add_ref(row))
+
+    def move(self, tx: Tx, ref: int, tip: Tip, head: int | None, head_id: bytes | None) -> Move:
+        """Points the ref elsewhere, signed and stored; it goes to the top of its kind. Conflict if it was changed."""
+        now = self._engine.clock()
+        up = tip.rank < tip.top
+        version, rank = tip.version + 1, max(now, tip.top + 1) if up else tip.rank
+        mac = self._engine.seal.sign(move_fields(tip.key, tip.tree, head, head_id, version, now, rank))
+        move = Move(head, head_id, version, now, rank, mac)
+        tx.move_ref(ref, move, up=up)
+        return move
+
+    def change(self, tx: Tx, row: RefRow, payload: bytes, *, look: bytes | None) -> RefRow:
+        """The ref with other data, signed and stored; not an activity. Conflict if it was changed."""
+        version = row.version + 1
+        mac = self._engine.seal.sign(
+            move_fields(row.key, row.tree, row.head, row.head_id, version, row.active_at, row.rank)
+        )
+        changed = row._replace(version=version, look=look, mac=mac)
+        changed = changed._replace(data=self._engine.seal.close(payload, ref_context(changed)))
+        tx.set_ref(changed)
+        return changed
+
+    def branch(self, tx: Tx, owner: int, at: Ground) -> RefRow:
+        """Keeps what a ref leaves behind within reach: an owned ref at the ground's node."""
+        return self.add(tx, BRANCH, self._engine.new_id(), b"\x01{}", tree=at.tree, at=at, owner=owner)
+
+    def append(
+        self,
+        row: RefRow,
+        drafts: Sequence[Draft],
+        *,
+        expect: bytes | None | Literal[False] = False,
+        branch: bool = False,
+    ) -> Appended:
+        """Stores `drafts` after the head and moves it; one transaction, durable when this returns.
+
+        With `expect`, only if that is the head: else Conflict, or with `branch` the drafts become a branch there.
+        Drafts that are stored already are returned as they are, and nothing moves.
+        """
+        engine = self._engine
+
+        def work(tx: Tx) -> Appended:
+            tip = self.tip(tx, row)
+            if expect is not False and tip.id != expect:
+                stored = engine.known(tx, drafts, tip.tree)
+                if stored is not None:
+                    return Appended(stored, None)
+                if not branch:
+                    raise self.moved(row)
+                return self._aside(tx, row, expect, drafts)
+            try:
+                nodes = engine.grow(tx, tip.ground, drafts)
+            except Conflict:
+                stored = engine.known(tx, drafts, tip.tree)
+                if stored is None:
+                    raise
+                return Appended(stored, None)
+            last = nodes[-1]._row
+            return Appended(nodes, self.move(tx, row.ref, tip, last[POS], last[ID]))
+
+        def settle(tx: Tx) -> Appended | None:
+            stored = engine.known(tx, drafts, None)
+            return None if stored is None else Appended(stored, None)
+
+        return engine.write(work, settle)
+
+    def moved(self, row: RefRow) -> Conflict:
+        """The error that says someone else has moved the head."""
+        return Conflict(f"the head of {row.kind} {ids.text(row.key)} has moved", hint="Read what came, then try again.")
+
+    def _aside(self, tx: Tx, ref: RefRow, expect: bytes | None, drafts: Sequence[Draft]) -> Appended:
+        """The head had moved: the drafts go where the caller thought it was, with a branch of their own."""
+        assert ref.tree is not None
+        ground = Ground(ref.tree) if expect is None else tx.ground(expect)
+        if ground is None or ground.tree != ref.tree:
+            raise NotFound("node", ids.text(expect or b""))
+        nodes = self._engine.grow(tx, ground, drafts)
+        last = Ground(ground.tree, nodes[-1]._row[POS], nodes[-1]._row[ID])
+        return Appended(nodes, None, self.branch(tx, ref.ref, last))

@@ -1,0 +1,433 @@
+"""A session: a ref whose head follows the talk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, overload
+
+import msgspec
+
+from clew import codec, deletion, ids, paths
+from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow
+from clew.blobs import Blob, Blobs
+from clew.engine import Draft, Engine, Tx
+from clew.errors import Invalid, NotFound, Tampered
+from clew.log import Log
+from clew.model import Media, Message, Modality, Native, Said
+from clew.node import Counters, Node, microseconds, moment
+from clew.refs import BRANCH, Refs
+
+if TYPE_CHECKING:
+    from clew.sessions import Sessions
+
+
+class SessionData(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session's ref carries, as stored."""
+
+    title: str | None = None
+    cwd: str | None = None
+    model: str | None = None
+    labels: tuple[str, ...] = ()
+    agent: str | None = None
+    forked_from: str | None = None
+    forked_at: str | None = None
+    extra: dict[str, Any] | None = None
+
+
+_decode = msgspec.json.Decoder(SessionData).decode
+_UNSET: Any = object()
+
+
+class Branch(NamedTuple):
+    """What a session left behind when its head moved elsewhere: still there, still readable."""
+
+    id: str
+    head_id: str
+    created_at: datetime
+
+
+class Session:
+    """A conversation. The object shows the session as it was read; what it does acts on the session as it is now."""
+
+    def __init__(self, sessions: Sessions, row: RefRow) -> None:
+        self._sessions = sessions
+        self._engine: Engine = sessions._engine
+        self._refs: Refs = sessions._refs
+        self._row = row
+        self._data: SessionData | None = None
+
+    # -- what it says of itself
+
+    @property
+    def id(self) -> str:
+        """Its id, a UUID."""
+        return ids.text(self._row.key)
+
+    @property
+    def handle(self) -> str:
+        """The short name people type for it."""
+        return self._refs.handle(self._row)
+
+    @property
+    def data(self) -> SessionData:
+        """Everything it carries. Tampered if the bytes are not what was written."""
+        if self._data is None:
+            payload = self._refs.data(self._row)
+            try:
+                self._data = _decode(payload[1:])
+            except msgspec.DecodeError as error:
+                raise Tampered(f"session {self.id}", f"its data does not decode ({error})") from None
+        return self._data
+
+    @property
+    def title(self) -> str | None:
+        """Its title."""
+        return self.data.title
+
+    @property
+    def cwd(self) -> str | None:
+        """The directory it belongs to."""
+        return self.data.cwd
+
+    @property
+    def model(self) -> str | None:
+        """The model it talks to."""
+        return self.data.model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels, sorted."""
+        return self.data.labels
+
+    @property
+    def agent(self) -> str | None:
+        """The agent whose trace it is, if it is a subagent's."""
+        return self.data.agent
+
+    @property
+    def is_subagent(self) -> bool:
+        """True for the trace of a subagent: it is never continued by `latest`."""
+        return self._row.kind != "session"
+
+    @property
+    def forked_from(self) -> str | None:
+        """The id of the session it was forked from."""
+        return self.data.forked_from
+
+    @property
+    def forked_at(self) -> str | None:
+        """The id of the last message it shares with the session it was forked from."""
+        return self.data.forked_at
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Free data."""
+        return dict(self.data.extra or {})
+
+    @property
+    def head_id(self) -> str | None:
+        """The id of its last message; None while it has none."""
+        return None if self._row.head_id is None else ids.text(self._row.head_id)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._row.version
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was created."""
+        return moment(self._row.created_at)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When its head last moved."""
+        return moment(self._row.active_at)
+
+    @property
+    def counters(self) -> Counters:
+        """Messages, turns, tokens and cost, as its head has them."""
+        head = self._row.head_id
+        place = None if head is None else self._engine.read(lambda tx: tx.node(head))
+        if place is None and head is not None:
+            raise Tampered(f"session {self.id}", "its head is missing")
+        return Counters() if place is None else self._engine.node(place).counters
+
+    @property
+    def blobs(self) -> Blobs:
+        """The attachments of its tree."""
+        return Blobs(self._engine, lambda: self._tree)
+
+    @property
+    def log(self) -> Log:
+        """Entries beside its messages: a transcript, an audit."""
+        return Log(self._engine, lambda: self._row)
+
+    def refresh(self) -> Session:
+        """Reads it again. NotFound if it is gone."""
+        row = self._row
+        return self._saw(self._engine.read(lambda tx: self._refs.get(tx, row.kind, row.key)))
+
+    # -- talking
+
+    @overload
+    def append(
+        self,
+        messages: Said,
+        *,
+        id: str | None = None,
+        created_at: datetime | None = None,
+        expect_head: str | None = _UNSET,
+        on_conflict: Literal["raise", "branch"] = "raise",
+    ) -> Node: ...
+    @overload
+    def append(
+        self,
+        messages: Sequence[Said],
+        *,
+        id: Sequence[str] | None = None,
+        created_at: datetime | None = None,
+        expect_head: str | None = _UNSET,
+        on_conflict: Literal["raise", "branch"] = "raise",
+    ) -> list[Node]: ...
+    def append(
+        self,
+        messages: Said | Sequence[Said],
+        *,
+        id: str | Sequence[str] | None = None,
+        created_at: datetime | None = None,
+        expect_head: str | None = _UNSET,
+        on_conflict: Literal["raise", "branch"] = "raise",
+    ) -> Node | list[Node]:
+        """Adds a message, or several in one transaction, after whatever is last now. Durable when it returns.
+
+        With `expect_head` only if that is the last message (None: if there is none): else Conflict, or with
+        ``on_conflict="branch"`` the messages become a branch after it. An `id` makes the call safe to repeat: the same
+        message under the same id is stored once.
+        """
+        at = None if created_at is None else microseconds(created_at)
+        one = isinstance(messages, Message | Native)
+        if one:
+            drafts = [self._engine.draft(messages, id, at)]  # type: ignore[arg-type]
+        else:
+            drafts = self._drafts(messages, id, at)  # type: ignore[arg-type]
+            if not drafts:
+                return []
+        if expect_head is _UNSET:
+            done = self._refs.append(self._row, drafts)
+        else:
+            if on_conflict not in ("raise", "branch"):
+                raise Invalid(f"on_conflict is 'raise' or 'branch', not {on_conflict!r}")
+            expect = None if expect_head is None else self._engine.resolve_node(expect_head)
+            done = self._refs.append(self._row, drafts, expect=expect, branch=on_conflict == "branch")
+        if done.move is not None:
+            self._moved(done.move)
+        return done.nodes[0] if one else done.nodes
+
+    def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:
+        """Its messages, root first: all, the `last` ones, or those up to and with `until`. NotFound if it has no such."""
+        if last is not None and last < 0:
+            raise Invalid("last cannot be negative")
+        stop = None if until is None else self._engine.resolve_node(until)
+
+        def work(tx: Tx) -> list[Node]:
+            head = self._refs.get(tx, self._row.kind, self._row.key).head
+            pos = head if stop is None else self._on_path(tx, head, stop).pos
+            if pos is None:
+                return []
+            return paths.whole(self._engine, tx, pos) if last is None else paths.last(self._engine, tx, pos, last)
+
+        return self._engine.read(work)
+
+    def iter(self) -> Iterator[Node]:
+        """Its messages, root first, a few at a time: the memory used does not grow with the session."""
+        row = self._row
+        head = self._engine.read(lambda tx: self._refs.get(tx, row.kind, row.key)).head
+        return iter(()) if head is None else paths.walk(self._engine, head)
+
+    def history(self) -> Iterator[Node]:
+        """`iter`, and before it everything that compactions left behind."""
+        row = self._row
+
+        def origins(tx: Tx) -> list[int]:
+            head = self._refs.get(tx, row.kind, row.key).head
+            found: list[int] = []
+            while head is not None:
+                found.append(head)
+                head = paths.lineage(tx, head)[0][0].derived
+            return found
+
+        for head in reversed(self._engine.read(origins)):
+            yield from paths.walk(self._engine, head)
+
+    # -- going elsewhere
+
+    def fork(self, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
+        """A new session that shares everything up to `at`, or up to the last message. Nothing is copied."""
+        return self._sessions.fork(self, at=at, title=title, id=id)
+
+    def rewind(self, to: str | None) -> Branch | None:
+        """Goes back to a message, or with None to before the first. What is left stays, and is returned as a branch.
+
+        NotFound if `to` is not among its messages.
+        """
+        target = None if to is None else self._engine.resolve_node(to)
+
+        def work(tx: Tx) -> tuple[Move | None, RefRow | None]:
+            tip = self._refs.tip(tx, self._row)
+            ground = None if target is None else self._on_path(tx, tip.pos, target)
+            if tip.id == target:
+                return None, None
+            left = self._refs.branch(tx, self._row.ref, tip.ground)
+            head = (None, None) if ground is None else (ground.pos, ground.id)
+            return self._refs.move(tx, self._row.ref, tip, *head), left
+
+        move, left = self._engine.write(work)
+        if move is not None:
+            self._moved(move)
+        return None if left is None else _branch(left)
+
+    def branches(self) -> list[Branch]:
+        """What it has left behind, oldest first."""
+        ref = self._row.ref
+        rows = self._engine.read(lambda tx: tx.refs_owned(ref))
+        return [_branch(self._refs.checked(row)) for row in rows if row.kind == BRANCH]
+
+    def subagents(self) -> list[Session]:
+        """The traces of its subagents, oldest first."""
+        ref = self._row.ref
+        rows = self._engine.read(lambda tx: tx.refs_owned(ref))
+        return [Session(self._sessions, self._refs.checked(row)) for row in rows if row.kind == "subagent"]
+
+    def compact(self, messages: Said | Sequence[Said], *, expect_head: str | None = _UNSET) -> list[Node]:
+        """Goes on from a summary: `messages` become a new root that stands for everything before.
+
+        `path` begins there; `history` still has the rest, and the counters go on. Invalid if there is nothing yet.
+        """
+        many = [messages] if isinstance(messages, Message | Native) else messages
+        drafts = self._drafts(many, None, None)
+        if not drafts:
+            raise Invalid("a compaction needs at least one message to go on from")
+        expect = _UNSET if expect_head is _UNSET else expect_head and self._engine.resolve_node(expect_head)
+
+        def work(tx: Tx) -> tuple[Move, list[Node]]:
+            tip = self._refs.tip(tx, self._row)
+            if tip.pos is None:
+                raise Invalid("a session without messages has nothing to compact")
+            if expect is not _UNSET and expect != tip.id:
+                raise self._refs.moved(self._row)
+            carried = (tip.carried or 0) + (tip.run_depth or 0) + (tip.pos & ((1 << SEQ_BITS) - 1)) + 1
+            ground = tip.ground._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
+            nodes = self._engine.grow(tx, ground, drafts, derived=tip.pos)
+            last = nodes[-1]._row
+            return self._refs.move(tx, self._row.ref, tip, last[POS], last[ID]), nodes
+
+        move, nodes = self._engine.write(work)
+        self._moved(move)
+        return nodes
+
+    # -- changing what it says of itself
+
+    def rename(self, title: str | None) -> Session:
+        """Gives it another title."""
+        return self._change(lambda data: msgspec.structs.replace(data, title=title))
+
+    def label(self, *add: str, remove: Sequence[str] = ()) -> Session:
+        """Adds labels, and takes others away."""
+        return self._change(
+            lambda data: msgspec.structs.replace(data, labels=tuple(sorted({*data.labels, *add} - {*remove})))
+        )
+
+    def update(
+        self, *, model: str | None = _UNSET, cwd: str | None = _UNSET, extra: dict[str, Any] | None = _UNSET
+    ) -> Session:
+        """Changes its model, its directory or its free data; `extra` replaces what was there."""
+        given = {name: value for name, value in (("model", model), ("cwd", cwd), ("extra", extra)) if value is not _UNSET}
+        return self._change(lambda data: msgspec.structs.replace(data, **given))
+
+    def attach(
+        self, source: bytes | IO[bytes], *, mime_type: str, modality: Modality = "document", name: str | None = None
+    ) -> Media:
+        """Stores a file as a blob of this session, and returns the block that shows it in a message."""
+        blob: Blob = self.blobs.put(source)
+        return Media(mime_type=mime_type, modality=modality, blob=blob.digest, name=name)
+
+    def delete(self) -> int:
+        """Deletes it with its branches, log and subagents, and every message no other session needs. Returns how many."""
+        row = self._row
+        return self._engine.write(
+            lambda tx: deletion.delete_ref(self._engine, tx, self._refs.get(tx, row.kind, row.key))
+        )
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """A session has nothing to close: what was appended is stored."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Session) and self._row.key == other._row.key
+
+    def __hash__(self) -> int:
+        return hash(self._row.key)
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}>"
+
+    # -- inside
+
+    @property
+    def _tree(self) -> int:
+        assert self._row.tree is not None
+        return self._row.tree
+
+    def _saw(self, row: RefRow) -> Session:
+        self._row, self._data = row, None
+        return self
+
+    def _moved(self, move: Move) -> None:
+        head, head_id, version, active_at, rank, mac = move
+        self._row = self._row._replace(
+            head=head, head_id=head_id, version=version, active_at=active_at, rank=rank, mac=mac
+        )
+
+    def _drafts(self, messages: Sequence[Said], id: str | Sequence[str] | None, at: int | None) -> list[Draft]:
+        if isinstance(id, str) or (id is not None and len(id) != len(messages)):
+            raise Invalid("there must be as many ids as messages")
+        if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+            raise Invalid(f"append takes a message or a list of messages, not {type(messages).__name__}")
+        return [self._engine.draft(said, id[n] if id else None, at) for n, said in enumerate(messages)]
+
+    def _on_path(self, tx: Tx, head: int | None, id: bytes) -> Ground:
+        """Where a message of this session stands. NotFound if it is not among them."""
+        ground = tx.ground(id)
+        if ground is None or head is None or ground.pos is None or not paths.on_path(tx, head, ground.pos):
+            raise NotFound("node", ids.text(id), hint=f"It is not among the messages of session {self.id}.")
+        return ground
+
+    def _change(self, change: Any) -> Session:
+        def work(tx: Tx) -> RefRow:
+            row = self._refs.get(tx, self._row.kind, self._row.key)
+            data: SessionData = change(Session(self._sessions, row).data)
+            payload, look = self._sessions._pack(data)
+            row = self._refs.change(tx, row, payload, look=look)
+            tx.set_labels(row.ref, self._sessions._label_looks(data.labels))
+            return row
+
+        return self._saw(self._engine.write(work))
+
+
+def _branch(row: RefRow) -> Branch:
+    assert row.head_id is not None
+    return Branch(ids.text(row.key), ids.text(row.head_id), moment(row.created_at))
+
+
+def pack(data: SessionData) -> bytes:
+    """A session's data as bytes. Invalid if it cannot be written."""
+    payload = b"\x01" + codec.to_json(data)
+    try:
+        codec.same(_decode(memoryview(payload)[1:]), data)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"a session cannot carry this: {error}") from None
+    return payload

@@ -1,0 +1,265 @@
+"""Sessions: created, found, listed and forked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from clew import ids
+from clew.backends import RefRow
+from clew.engine import Engine, Tx
+from clew.errors import Ambiguous, Invalid, NotFound
+from clew.refs import Refs
+from clew.session import Session, SessionData, pack
+
+SESSION, SUBAGENT = "session", "subagent"
+SCAN = 200
+"""Sessions read at a time when a filter has to look into them."""
+
+SessionList = list[Session]  # inside `Sessions`, list is its method
+
+
+class Page(NamedTuple):
+    """Some sessions, and where the rest begins; `next_cursor` is None on the last page, `total` if not asked for."""
+
+    items: SessionList
+    next_cursor: str | None
+    total: int | None = None
+
+
+class Sessions:
+    """The sessions of a store."""
+
+    def __init__(self, engine: Engine, refs: Refs) -> None:
+        self._engine = engine
+        self._refs = refs
+
+    def create(
+        self,
+        *,
+        title: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        model: str | None = None,
+        labels: Iterable[str] = (),
+        extra: dict[str, Any] | None = None,
+        id: str | None = None,
+        agent: str | None = None,
+        owner: Session | None = None,
+    ) -> Session:
+        """A new session. Conflict if the id is taken.
+
+        With `agent` it is the trace of a subagent: never picked by `latest`; with `owner` it goes when its owner goes.
+        """
+        if owner is not None and agent is None:
+            raise Invalid("only a subagent's session has an owner", hint="Name the agent.")
+        data = SessionData(title, _directory(cwd), model, tuple(sorted({*labels})), agent, extra=extra)
+        payload, look = self._pack(data)
+        key, engine = self._engine.fresh_id(id), self._engine
+
+        def work(tx: Tx) -> RefRow:
+            above = None if owner is None else self._refs.get(tx, owner._row.kind, owner._row.key).ref
+            tree = tx.add_tree(engine.workspace, engine.clock())
+            kind = SESSION if agent is None else SUBAGENT
+            row = self._refs.add(tx, kind, key, payload, tree=tree, at=None, owner=above, look=look)
+            tx.set_labels(row.ref, self._label_looks(data.labels))
+            return row
+
+        return Session(self, engine.write(work))
+
+    def get(self, key: str) -> Session:
+        """The session with this id or handle. NotFound, Ambiguous."""
+        exact = ids.maybe(key)
+        if exact is not None:
+            row = self._engine.read(lambda tx: self._find(tx, exact))
+            if row is None:
+                raise NotFound("session", key)
+            return Session(self, self._refs.checked(row))
+        return self._by_handle(key)
+
+    def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
+        """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
+        look = self._look(_directory(cwd))
+        now = self._engine.clock()
+        before: tuple[int, int] | None = None
+        while True:
+            rows = self._engine.read(
+                lambda tx, before=before: tx.refs_recent(self._engine.workspace, SESSION, before=before, look=look, limit=4)  # type: ignore[misc]
+            )
+            for row in rows:
+                if not _expired(row, now):
+                    return Session(self, self._refs.checked(row))
+            if len(rows) < 4:
+                where = "" if cwd is None else f" in {os.fspath(cwd)}"
+                raise NotFound("session", f"latest{where}", hint="Create one first.")
+            before = rows[-1].rank, rows[-1].ref
+
+    def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        label: str | None = None,
+        title: str | None = None,
+        include_expired: bool = False,
+        subagents: bool = False,
+        total: bool = False,
+    ) -> Page:
+        """Sessions, last active first; filtered by exact directory, by label, by words in the title.
+
+        `cursor` is the `next_cursor` of the page before; it stays good when sessions change. With `subagents` the traces
+        of subagents are listed instead. `total` counts all that the filters let through.
+        """
+        if limit < 1:
+            raise Invalid("a page has at least one session")
+        kind = SUBAGENT if subagents else SESSION
+        look = self._look(_directory(cwd))
+        mark = None if label is None else self._engine.look("label", label.encode())
+        edge = None if cursor is None else self._read_cursor(cursor)
+        now = self._engine.clock()
+        wanted = None if title is None else title.casefold()
+        items: SessionList = []
+        step = limit + 1 if wanted is None else SCAN
+        while len(items) <= limit:
+            rows = self._engine.read(
+                lambda tx, edge=edge: tx.refs_recent(self._engine.workspace, kind, before=edge, look=look, label=mark, limit=step)  # type: ignore[misc]
+            )
+            for row in rows:
+                session = Session(self, self._refs.checked(row))
+                if (include_expired or not _expired(row, now)) and (
+                    wanted is None or wanted in (session.title or "").casefold()
+                ):
+                    items.append(session)
+            if len(rows) < step:
+                break
+            edge = rows[-1].rank, rows[-1].ref
+        more = len(items) > limit
+        items = items[:limit]
+        count = self._count(kind, look, mark, wanted, include_expired, now) if total else None
+        return Page(items, self._cursor(items[-1]._row) if more else None, count)
+
+    def fork(self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
+        """A new session at a message of the source's tree, or at its last one. Nothing is copied.
+
+        NotFound if there is no such message; Conflict if the id is taken.
+        """
+        session = source if isinstance(source, Session) else self.get(source)
+        target = None if at is None else self._engine.resolve_node(at)
+        key = self._engine.fresh_id(id)
+
+        def work(tx: Tx) -> RefRow:
+            row = self._refs.get(tx, session._row.kind, session._row.key)
+            assert row.tree is not None
+            wanted = row.head_id if target is None else target
+            ground = None if wanted is None else tx.ground(wanted)
+            if wanted is not None and (ground is None or ground.tree != row.tree):
+                raise NotFound("node", ids.text(wanted), hint="A fork begins at a message of the same tree.")
+            old = Session(self, row).data
+            data = SessionData(
+                old.title if title is None else title, old.cwd, old.model, old.labels, None,
+                ids.text(row.key), None if wanted is None else ids.text(wanted), old.extra,
+            )  # fmt: skip
+            payload, look = self._pack(data)
+            made = self._refs.add(tx, SESSION, key, payload, tree=row.tree, at=ground, look=look)
+            tx.set_labels(made.ref, self._label_looks(data.labels))
+            return made
+
+        return Session(self, self._engine.write(work))
+
+    def rename(self, key: str, title: str | None) -> Session:
+        """Gives a session another title."""
+        return self.get(key).rename(title)
+
+    def label(self, key: str, *add: str, remove: Iterable[str] = ()) -> Session:
+        """Adds labels to a session, and takes others away."""
+        return self.get(key).label(*add, remove=tuple(remove))
+
+    def delete(self, key: str) -> int:
+        """Deletes a session and every message that no other needs. Returns how many messages."""
+        return self.get(key).delete()
+
+    # -- inside
+
+    def _find(self, tx: Tx, key: bytes) -> RefRow | None:
+        for kind in (SESSION, SUBAGENT):
+            row = tx.ref(self._engine.workspace, kind, key)
+            if row is not None and row.trashed_at is None:
+                return row
+        return None
+
+    def _by_handle(self, typed: str) -> Session:
+        found: SessionList = []
+        missing: NotFound | None = None
+        for kind in (SESSION, SUBAGENT):
+            try:
+                found.append(self.get(ids.text(self._refs.resolve(kind, typed))))
+            except NotFound as error:
+                missing = error if missing is None else missing
+        if not found:
+            raise missing or NotFound("session", typed)
+        if len(found) > 1:
+            raise Ambiguous("session", typed, [one.id for one in found])
+        return found[0]
+
+    def _pack(self, data: SessionData) -> tuple[bytes, bytes | None]:
+        return pack(data), self._look(data.cwd)
+
+    def _look(self, cwd: str | None) -> bytes | None:
+        if cwd is None:
+            return None
+        try:
+            return self._engine.look("cwd", cwd.encode())
+        except UnicodeEncodeError:
+            raise Invalid("the directory's name is not valid Unicode") from None
+
+    def _label_looks(self, labels: Iterable[str]) -> Iterable[bytes]:
+        return [self._engine.look("label", label.encode()) for label in labels]
+
+    def _count(
+        self, kind: str, look: bytes | None, mark: bytes | None, wanted: str | None, include_expired: bool, now: int
+    ) -> int:
+        engine = self._engine
+        if wanted is None:
+            since = -1 if include_expired else now
+            return engine.read(lambda tx: tx.count_refs(engine.workspace, kind, look=look, label=mark, now=since))
+        count, edge = 0, None
+        while True:
+            rows = engine.read(
+                lambda tx, edge=edge: tx.refs_recent(engine.workspace, kind, before=edge, look=look, label=mark, limit=SCAN)  # type: ignore[misc]
+            )
+            count += sum(
+                (include_expired or not _expired(row, now)) and wanted in (Session(self, row).title or "").casefold()
+                for row in rows
+            )
+            if len(rows) < SCAN:
+                return count
+            edge = rows[-1].rank, rows[-1].ref
+
+    def _cursor(self, row: RefRow) -> str:
+        place = f"{row.rank:x}.{row.ref:x}"
+        return f"{place}.{self._engine.seal.sign(place.encode()).hex()}"
+
+    def _read_cursor(self, cursor: str) -> tuple[int, int]:
+        try:
+            place, _, proof = cursor.rpartition(".")
+            rank, _, ref = place.partition(".")
+            if self._engine.seal.sign(place.encode()).hex() != proof:
+                raise ValueError
+            return int(rank, 16), int(ref, 16)
+        except (ValueError, AttributeError):
+            raise Invalid("this cursor was not made by list", hint="Pass next_cursor as it came.") from None
+
+
+def _expired(row: RefRow, now: int) -> bool:
+    return row.expires_at is not None and row.expires_at <= now
+
+
+def _directory(cwd: str | os.PathLike[str] | None) -> str | None:
+    """A directory as it is kept: `/src/app/` and `/src/app` are the same."""
+    if cwd is None:
+        return None
+    path = os.fspath(cwd)
+    if not isinstance(path, str):
+        raise Invalid(f"a directory is text, not {type(path).__name__}")
+    return os.path.normpath(path) if path else None

@@ -1,0 +1,88 @@
+"""A store as people use it: its views on one engine, and what concerns the whole."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from functools import cached_property
+
+from clew.backends.sqlite import SQLiteBackend
+from clew.backends.sqlite.connection import Durability
+from clew.engine import MAX_BODY, Clock, Engine, wall_clock
+from clew.errors import Invalid
+from clew.ids import IdSource, new_id
+from clew.nodes import Nodes
+from clew.refs import Refs
+from clew.sessions import Sessions
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    durability: Durability = "full",
+    timeout: float = 60.0,
+    create: bool = True,
+    network: bool = False,
+    workspace: str = "",
+    max_body: int = MAX_BODY,
+    clock: Clock = wall_clock,
+    ids: IdSource = new_id,
+) -> Store:
+    """Opens the store in a SQLite file, made if it is not there; ``":memory:"`` for one that is never written.
+
+    `durability="relaxed"` is faster and may lose the last seconds in a power cut, never in a crash of the program.
+    `timeout` is how long a write may wait for other writers. `network=True` allows a network file system. `workspace`
+    keeps the sessions of several tenants apart. `max_body` limits one message. `clock` (microseconds since 1970) and
+    `ids` are for tests.
+    """
+    name = os.fspath(path)
+    if not isinstance(name, str) or not name:
+        raise Invalid("a store is named by a path")
+    if "://" in name:
+        raise Invalid(f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file.")
+    backend = SQLiteBackend(name, durability=durability, timeout=timeout, create=create, network=network)
+    try:
+        return Store(Engine(backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body))
+    except BaseException:
+        backend.close()
+        raise
+
+
+class Store:
+    """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._refs = Refs(engine)
+
+    @property
+    def path(self) -> str:
+        """The file it is in."""
+        return self._engine.backend.path
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """Its conversations."""
+        return Sessions(self._engine, self._refs)
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """Its messages, as a tree."""
+        return Nodes(self._engine, self._refs)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Makes several steps of this thread one: all are kept, or none. Other writers wait meanwhile."""
+        return self._engine.transaction()
+
+    def close(self) -> None:
+        """Finishes, and lets go of the files. Idempotent; the store raises Closed afterwards."""
+        self._engine.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self.path}>"
