@@ -1,12 +1,12 @@
-"""Blobs: attachments, images, contents of files. Addressed by what they contain, kept once in a tree, read in pieces."""
+"""Blobs: attachments, images, contents of files. Addressed by content, kept once in a tree, read in pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow
-from clew.engine import Engine, Tx
+from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, Tx
+from clew.engine import Engine
 from clew.envelope import blob_fields, chunk_context
 from clew.errors import Invalid, NotFound, Tampered
 
@@ -28,6 +28,7 @@ class Blob(NamedTuple):
 
 
 Source = bytes | IO[bytes] | Iterable[bytes]
+"""Where a blob's bytes come from: at once, from a binary file, or in pieces."""
 
 
 class Blobs:
@@ -38,7 +39,7 @@ class Blobs:
         self._tree = tree
 
     def put(self, source: Source) -> Blob:
-        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content that the tree has is not stored twice."""
+        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content the tree has is not stored twice."""
         from hashlib import sha256
 
         engine, tree = self._engine, self._tree()
@@ -85,6 +86,8 @@ class Blobs:
         return Blob(digest, self._row(digest).size)
 
     def _row(self, digest: str) -> BlobRow:
+        if not isinstance(digest, str) or not digest.isascii():
+            raise Invalid("a blob is named by its digest", hint="Use the digest that put returned.")
         tree = self._tree()
         row = self._engine.read(lambda tx: tx.blob(tree, self._engine.blob_look(tree, digest)))
         if row is None:
@@ -118,23 +121,27 @@ class Blobs:
 
 def _pieces(source: Source) -> Iterator[bytes]:
     """The source in pieces of `CHUNK` bytes, the last one shorter."""
-    rest = b""
+    rest = bytearray()
     for part in _parts(source):
         if not isinstance(part, bytes | bytearray | memoryview):
             raise Invalid(f"a blob is made of bytes, not {type(part).__name__}")
-        rest += part
-        while len(rest) >= CHUNK:
-            yield rest[:CHUNK]
-            rest = rest[CHUNK:]
+        view = memoryview(part)
+        while view:
+            taken = view[: CHUNK - len(rest)]
+            rest += taken
+            view = view[len(taken) :]
+            if len(rest) == CHUNK:
+                yield bytes(rest)
+                rest.clear()
     if rest:
-        yield rest
+        yield bytes(rest)
 
 
-def _parts(source: Source) -> Iterable[bytes]:
+def _parts(source: Any) -> Iterable[Any]:
     if isinstance(source, bytes | bytearray | memoryview):
-        return (source[at : at + CHUNK] for at in range(0, len(source), CHUNK))
+        return (source,)
     if callable(read := getattr(source, "read", None)):
         return iter(lambda: read(CHUNK), b"")
-    if isinstance(source, str):
-        raise Invalid("a blob is made of bytes, not str", hint="Encode the text first.")
+    if isinstance(source, str) or not isinstance(source, Iterable):
+        raise Invalid(f"a blob is made of bytes, not {type(source).__name__}", hint="Encode text first.")
     return source

@@ -11,9 +11,7 @@ tag    what follows
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import uuid
+import re
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,8 +23,10 @@ from clew.model import ROLES, Media, Message, Native, Said, Text, ToolResult, Us
 NEUTRAL, NATIVE = 1, 2
 """The kinds of body, as a node's ``kind`` column has them: a kind is the tag of its bytes."""
 
-# JSON would write these as text, and text would come back.
-_NOT_JSON = (bytes, bytearray, memoryview, datetime.datetime, datetime.date, datetime.time, uuid.UUID, decimal.Decimal)
+MAX_DEPTH = 200
+"""Levels that data may be nested. Whether deeper data can be read would depend on how deep the caller's stack is."""
+
+_TOKENS = rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]+|[\]}]+'
 _KNOWN = frozenset({"text", "thinking", "tool_call", "tool_result", "media", "opaque"})
 
 
@@ -74,6 +74,9 @@ def encode(said: Said) -> Encoded:
         head = _json(frame)
         try:
             same(_decode_frame(head), frame)
+            if not isinstance(said.raw, bytes):
+                raise Invalid(f"a native message is bytes, not {type(said.raw).__name__}")
+            _shallow(said.raw)
             message = providers.view(said)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Invalid(
@@ -127,35 +130,64 @@ def _json(value: object) -> bytes:
         raise Invalid("the data is nested too deeply, or contains itself") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise Invalid(f"this cannot be written as JSON: {error}") from None
+    _shallow(encoded)
     if b"\\u0000" in encoded and b"\\u0000" in encoded.replace(b"\\\\", b""):
         raise Invalid("the text has a NUL character", hint="Remove it, or keep the bytes as a blob.")
     return encoded
 
 
 def _plain(said: Message) -> bool:
-    """True for a message of one text block and nothing else: the most common, and seen to be right without reading it."""
+    """True for a message of one text block and no more: the most common, and seen to be right without reading it."""
     blocks = said.blocks
     return (
         type(blocks) is tuple
         and len(blocks) == 1
         and type(block := blocks[0]) is Text
         and type(block.text) is str
-        and block.extra is said.extra is said.usage is said.model is said.label is None
+        and block.extra is None
+        and said.extra is None
+        and said.usage is None
+        and said.model is None
+        and said.label is None
         and said.role in ROLES
     )
 
 
 def same(read: object, given: object) -> None:
-    """Invalid unless what was read is what was given: JSON turns NaN into null, bytes into text, and does not say so."""
-    if read == given:
-        return
-    # Equal but for lists given as tuples and the like? Then nothing is lost.
-    if msgspec.to_builtins(read) == msgspec.to_builtins(given, builtin_types=_NOT_JSON):
+    """Invalid unless what was read is what was given: JSON turns NaN into null and bytes into text, silently."""
+    # Equal but for lists given as tuples? Then nothing is lost.
+    if read == given or _listed(read) == _listed(given):
         return
     raise Invalid(
         "the message would not come back as it is",
         hint="Free data may hold text, finite numbers, true, false, null, lists, and objects with text keys.",
     )
+
+
+def _listed(value: object) -> object:
+    """`value` with every tuple as a list."""
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    if isinstance(value, msgspec.Struct):
+        return type(value), [_listed(getattr(value, name)) for name in value.__struct_fields__]
+    return value
+
+
+def _shallow(encoded: bytes) -> None:
+    """Invalid if the JSON is nested deeper than `MAX_DEPTH`."""
+    if encoded.count(b"{") + encoded.count(b"[") <= MAX_DEPTH:
+        return  # most of the time there is no need to look closer
+    depth = 0
+    for token in re.finditer(_TOKENS, encoded):
+        first = encoded[token.start()]
+        if first in b"{[":
+            depth += token.end() - token.start()
+            if depth > MAX_DEPTH:
+                raise Invalid(f"the data is nested more than {MAX_DEPTH} levels deep")
+        elif first != 0x22:
+            depth -= token.end() - token.start()
 
 
 def _usage(used: Usage) -> tuple[int | None, int | None, int | None]:

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from clew import ids
-from clew.backends import MAX_SEQ, SEQ_BITS, RefRow, RunRow
-from clew.engine import Engine, Tx
+from clew.backends import MAX_SEQ, SEQ_BITS, RefRow, RunRow, Tx
+from clew.engine import Engine
 from clew.errors import Conflict
 from clew.refs import BRANCH, Refs
 
-FOLLOWS = ("session", "subagent")
+FOLLOWS = ("session", "subagent", BRANCH)
 """Kinds of ref whose head moves up when the nodes under it are deleted."""
 
 
@@ -34,8 +34,8 @@ def delete_ref(engine: Engine, tx: Tx, ref: RefRow) -> int:
     for one in reversed(going):  # owners last
         tx.delete_ref(one.ref)
     gone = sum(_prune(engine, tx, one.head) for one in going if one.head is not None)
-    if ref.tree is not None:
-        tx.delete_tree_if_empty(ref.tree)
+    for tree in {one.tree for one in going if one.tree is not None}:  # a subagent has a tree of its own
+        tx.delete_tree_if_empty(tree)
     return gone
 
 
@@ -48,7 +48,10 @@ def _prune(engine: Engine, tx: Tx, head: int) -> int:
         if run is None or (last := tx.last_seq(run.run)) != pos & MAX_SEQ:
             continue  # gone already, or it has a child
         low, high = run.run << SEQ_BITS, run.run << SEQ_BITS | last
-        needed = [run.tip, *(one.head & MAX_SEQ for one in tx.refs_in_tree(run.tree, low, high) if one.head is not None)]
+        needed = [
+            run.tip,
+            *(one.head & MAX_SEQ for one in tx.refs_in_tree(run.tree, low, high) if one.head is not None),
+        ]
         for grown in tx.runs_from(low, high):
             needed += [at & MAX_SEQ for at in (grown.parent, grown.derived) if at is not None and low <= at <= high]
         keep = max(needed)
@@ -64,7 +67,8 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
     """Deletes nodes by id; unknown ids are passed over. Conflict, nothing deleted, if a node must stay.
 
     Without `recursive` a node with children outside `targets` is a Conflict. A session whose head goes follows up to
-    the nearest node that stays; a branch that ends inside goes too; any other ref inside is a Conflict.
+    the nearest node that stays, and so does a branch and what a compaction stands for: what is left of them must still
+    go with the session. Any other ref inside is a Conflict.
     """
     wanted = {place.row[0] for place in map(tx.node, set(targets)) if place is not None}
     cuts = _cuts(tx, wanted, recursive=recursive)
@@ -76,7 +80,7 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
             _lift(engine, refs, tx, ref, cuts)
         for grown in tx.runs_from(low, high):
             if grown.derived is not None and low <= grown.derived <= high:
-                tx.set_run(engine.sign_run(tx, grown._replace(derived=None)))
+                tx.set_run(engine.sign_run(tx, grown._replace(derived=_above(grown.derived, cuts))))
     for cut in reversed(cuts):  # what grew from a cut comes after it, and must go before it
         gone += tx.last_seq(cut.run.run) - cut.first + 1
         _cut(engine, tx, cut)
@@ -94,7 +98,9 @@ def _cuts(tx: Tx, wanted: set[int], *, recursive: bool) -> list[Cut]:
         if first.get(run, MAX_SEQ + 1) <= seq:
             continue
         last = tx.last_seq(run)
-        grown = [one for one in tx.runs_from(pos, run << SEQ_BITS | MAX_SEQ) if one.parent is not None and one.parent >= pos]
+        grown = [
+            one for one in tx.runs_from(pos, run << SEQ_BITS | MAX_SEQ) if one.parent is not None and one.parent >= pos
+        ]
         if not recursive:
             below = [run << SEQ_BITS | at for at in range(seq + 1, last + 1)] + [one.run << SEQ_BITS for one in grown]
             if not wanted.issuperset(below):
@@ -111,18 +117,31 @@ def _cuts(tx: Tx, wanted: set[int], *, recursive: bool) -> list[Cut]:
 
 def _lift(engine: Engine, refs: Refs, tx: Tx, ref: RefRow, cuts: list[Cut]) -> None:
     """Takes a ref out of what is about to go."""
-    if ref.kind == BRANCH:
-        tx.delete_ref(ref.ref)
-        return
     if ref.kind not in FOLLOWS or ref.hold:
         raise Conflict(f"{ref.kind} {ids.text(ref.key)} needs these messages", hint="Delete it first.")
-    first = {cut.run.run: cut for cut in cuts}
-    pos = ref.head
-    while pos is not None and (cut := first.get(pos >> SEQ_BITS)) is not None and pos & MAX_SEQ >= cut.first:
-        pos = pos - (pos & MAX_SEQ) + cut.first - 1 if cut.first else cut.run.parent
+    assert ref.head is not None
+    pos = _above(ref.head, cuts)
+    if pos is None and ref.kind == BRANCH:
+        tx.delete_ref(ref.ref)
+        return
     place = None if pos is None else tx.node_at(pos)
     tip = refs.tip(tx, ref)
     refs.move(tx, ref.ref, tip, pos, place.row[10] if place else None)
+
+
+def _above(pos: int, cuts: list[Cut]) -> int | None:
+    """The nearest position on the way up from `pos` that stays; None if nothing does.
+
+    Above the root that a compaction made is what it stands for: without the summary, that is what was said.
+    """
+    first = {cut.run.run: cut for cut in cuts}
+    at: int | None = pos
+    while at is not None and (cut := first.get(at >> SEQ_BITS)) is not None and at & MAX_SEQ >= cut.first:
+        if cut.first:
+            at = at - (at & MAX_SEQ) + cut.first - 1
+        else:
+            at = cut.run.derived if cut.run.parent is None else cut.run.parent
+    return at
 
 
 def _cut(engine: Engine, tx: Tx, cut: Cut) -> None:
@@ -134,5 +153,3 @@ def _cut(engine: Engine, tx: Tx, cut: Cut) -> None:
         tx.delete_run(run.run)
     else:
         tx.set_run(engine.sign_run(tx, run._replace(closed=1, tip=min(run.tip, cut.first - 1))))
-
-

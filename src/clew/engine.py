@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from clew import codec, ids
-from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Ground, NodeRow, Place, RunRow
-from clew.backends.sqlite import SQLiteBackend
-from clew.backends.sqlite.rows import SQLiteTx as Tx
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
 from clew.envelope import Plain, Seal, node_context, run_fields
 from clew.errors import Ambiguous, Conflict, Invalid, NotFound, Sealed, Tampered
@@ -45,7 +44,7 @@ class Engine:
 
     def __init__(
         self,
-        backend: SQLiteBackend,
+        backend: Backend,
         *,
         workspace: str = "",
         clock: Clock = wall_clock,
@@ -235,8 +234,6 @@ def pick(what: str, typed: str, between: Callable[[bytes, bytes], list[bytes]]) 
         hint = "" if span else "A handle has at least 6 letters; an id is a UUID."
         raise NotFound(what, typed, hint=hint)
     if len(found) > 1:
-        longest = max(ids.shared(one, other) for one, other in zip(found, found[1:], strict=False)) + 1
+        longest = max(ids.shared(one, other) for one, other in pairwise(found)) + 1
         raise Ambiguous(what, typed, [ids.handle(id, longest) for id in found])
     return found[0]
-
-

@@ -83,7 +83,9 @@ def move_fields(
     key: bytes, tree: int | None, head: int | None, head_id: bytes | None, version: int, active_at: int, rank: int
 ) -> bytes:
     """What a ref's signature covers: the fields that move with its head."""
-    return _MOVE(key, -1 if tree is None else tree, -1 if head is None else head, head_id or _NONE, version, active_at, rank)
+    return _MOVE(
+        key, -1 if tree is None else tree, -1 if head is None else head, head_id or _NONE, version, active_at, rank
+    )
 
 
 def log_context(pos: int, created_at: int, id: bytes) -> bytes:

@@ -34,7 +34,7 @@ IdSource = Callable[[], bytes]
 
 
 class Uuid7:
-    """New version 7 ids in stored form, increasing within the process even when the clock stands still or steps back."""
+    """New version 7 ids in stored form, increasing in the process even if the clock stands still or steps back."""
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
@@ -65,7 +65,8 @@ def parse(value: str) -> bytes:
     """The stored form of an id given as text. Invalid if it is not a UUID."""
     stored = maybe(value)
     if stored is None:
-        raise Invalid(f"{clip(str(value))} is not an id", hint="An id is a UUID, like 01890a5d-ac96-774b-bcce-b302099a8057.")
+        hint = "An id is a UUID, like 01890a5d-ac96-774b-bcce-b302099a8057."
+        raise Invalid(f"{clip(str(value))} is not an id", hint=hint)
     return stored
 
 
@@ -96,6 +97,8 @@ def shared(one: bytes, other: bytes) -> int:
 
 def span(typed: str) -> tuple[bytes, bytes] | None:
     """The lowest and highest stored id that a typed handle may mean; None if it is no handle."""
+    if not typed.isalnum():
+        return None  # a control character would pass for the letter of its number
     letters = [ord(letter) for letter in typed.translate(_READ)]
     if not SHORTEST <= len(letters) <= 26 or max(letters) > 31:
         return None

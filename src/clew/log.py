@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from clew import ids
-from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow
-from clew.engine import Engine, Tx
+from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
+from clew.engine import Engine
 from clew.envelope import log_context
 from clew.errors import Conflict, Invalid, Tampered
 from clew.node import moment
@@ -53,7 +53,8 @@ class Log:
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
         """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
         ref = self._ref().ref
-        low, high = ref << SEQ_BITS | max(start, 0), ref << SEQ_BITS | (MAX_SEQ if stop is None else min(stop - 1, MAX_SEQ))
+        low = ref << SEQ_BITS | max(start, 0)
+        high = ref << SEQ_BITS | (MAX_SEQ if stop is None else min(stop - 1, MAX_SEQ))
 
         def stream(low: int) -> Iterator[Entry]:
             while low <= high:

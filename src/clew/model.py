@@ -159,15 +159,17 @@ def tool(
     return Message("tool", (ToolResult(call_id=call_id, content=inner, is_error=is_error),), label=label, extra=extra)
 
 
-def native(
-    provider: str, raw: bytes | str, *, label: str | None = None, extra: dict[str, Any] | None = None
-) -> Native:
+def native(provider: str, raw: bytes | str, *, label: str | None = None, extra: dict[str, Any] | None = None) -> Native:
     """A provider's own message as JSON, kept byte for byte. Text is taken as UTF-8."""
     if isinstance(raw, str):
         try:
             raw = raw.encode()
         except UnicodeEncodeError:
-            raise Invalid("the native message has a lone surrogate", hint="Pass the bytes as the provider sent them.") from None
+            raise Invalid(
+                "the native message has a lone surrogate", hint="Pass the bytes as the provider sent them."
+            ) from None
+    if not isinstance(raw, bytes | bytearray | memoryview):
+        raise Invalid(f"a native message is bytes or text, not {type(raw).__name__}")
     return Native(provider, bytes(raw), label, extra)
 
 

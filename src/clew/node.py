@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from clew import codec, ids
 from clew.backends import (
-    COST, CREATED_AT, GAPS, ID, MAX_SEQ, POS, ROLE, TOKENS_IN, TOKENS_OUT, TURNS, NodeRow,
+    COST,
+    CREATED_AT,
+    GAPS,
+    ID,
+    MAX_SEQ,
+    POS,
+    ROLE,
+    TOKENS_IN,
+    TOKENS_OUT,
+    TURNS,
+    NodeRow,
 )  # fmt: skip
 from clew.envelope import node_context
 from clew.errors import Invalid, Tampered
@@ -16,7 +26,7 @@ from clew.model import ROLES, Message, Native, Role, Said
 if TYPE_CHECKING:
     from clew.engine import Engine
 
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment(microseconds: int) -> datetime:
@@ -108,9 +118,7 @@ class Node:
         """Totals of the path down to here."""
         row, gaps = self._row, self._row[GAPS]
         messages = self._stretch.carried + self.depth + 1
-        return Counters(
-            messages, row[TURNS], row[TOKENS_IN], row[TOKENS_OUT], row[COST], not gaps & 1, not gaps & 2
-        )
+        return Counters(messages, row[TURNS], row[TOKENS_IN], row[TOKENS_OUT], row[COST], not gaps & 1, not gaps & 2)
 
     @property
     def said(self) -> Said:

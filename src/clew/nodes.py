@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from clew import deletion, ids, paths
-from clew.backends import ID, MAX_SEQ, ORD, POS, SEQ_BITS, Ground
-from clew.engine import Draft, Engine, Tx
+from clew.backends import ID, MAX_SEQ, ORD, POS, SEQ_BITS, Ground, Tx
+from clew.engine import Draft, Engine
 from clew.errors import Conflict, Invalid, NotFound
 from clew.model import Message, Native, Said
 from clew.node import Node, microseconds
 from clew.refs import Refs
 
+MOST = 1 << 60
+"""No page is longer: SQLite cannot count further than a little beyond it."""
 CHAIN = "chain"
 """As a parent: the message before it in the same call."""
 
@@ -70,13 +72,24 @@ class Nodes:
         saves: SaveList = []
         before: str | None = None
         for step in dialog:
-            if isinstance(step, Node):
-                if step.parent_id != before:
-                    raise Conflict(f"node {step.id} does not follow the message before it in the dialog")
-                step = Save(step.said, before, step.id, step.created_at)
-            saves.append(step)
-            before = step.id if isinstance(step, Save) else ""
-        return self.save(saves)
+            if not isinstance(step, Node):
+                saves.append(step)
+                before = (step.id or "") if isinstance(step, Save) else ""
+                continue
+            if step.parent_id != before:
+                raise Conflict(f"node {step.id} does not follow the message before it in the dialog")
+            saves.append(Save(step.said, before, step.id, step.created_at))
+            before = step.id
+        items = self._items(saves, None)
+        given = [ids.parse(step.id) for step in dialog if isinstance(step, Node)]
+
+        def work(tx: Tx) -> NodeList:
+            for id in given:
+                if tx.node(id) is None:
+                    raise Conflict(f"node {ids.text(id)} is not stored here", hint="Pass its message to save it anew.")
+            return self._save(tx, items)
+
+        return self._engine.write(work, lambda tx: self._saved(tx, items))
 
     def get(self, ids: str | Iterable[str]) -> NodeList:
         """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
@@ -92,11 +105,9 @@ class Nodes:
         """The handles of nodes given by id."""
         return [self._engine.node_handle(ids.parse(one)) for one in nodes]
 
-    def list(
-        self, *, limit: int = 50, cursor: str | None = None, offset: int = 0, ascending: bool = False
-    ) -> NodePage:
+    def list(self, *, limit: int = 50, cursor: str | None = None, offset: int = 0, ascending: bool = False) -> NodePage:
         """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`."""
-        if limit < 1 or offset < 0:
+        if not 1 <= limit <= MOST or not 0 <= offset <= MOST:
             raise Invalid("a page has at least one item, and its offset is not negative")
         edge = None if cursor is None else _read_cursor(cursor)
         after, before = (edge, None) if ascending else (None, edge)
@@ -108,6 +119,8 @@ class Nodes:
 
     def path(self, id: str, *, last: int | None = None) -> NodeList:
         """From the root down to a node; with `last`, the last ones, still in order. Never what follows it. NotFound."""
+        if last is not None and last < 0:
+            raise Invalid("last cannot be negative")
         wanted = self._engine.resolve_node(id)
 
         def work(tx: Tx) -> NodeList:
@@ -152,11 +165,12 @@ class Nodes:
     # -- saving
 
     def _items(self, messages: Said | Save | Sequence[Said | Save], parent: str | None) -> Sequence[_Item]:
-        if isinstance(messages, Message | Native | Save):
-            messages = [messages]
+        many: Any = [messages] if isinstance(messages, Message | Native | Save) else messages
+        if not isinstance(many, Sequence) or isinstance(many, str | bytes):
+            raise Invalid(f"save takes a message or a list of messages, not {type(many).__name__}")
         items: ItemList = []
         before = None if parent is None else self._engine.resolve_node(parent)
-        for one in messages:
+        for one in many:
             save = one if isinstance(one, Save) else Save(one)
             at = None if save.created_at is None else microseconds(save.created_at)
             draft = self._engine.draft(save.message, save.id, at)
@@ -194,6 +208,11 @@ class Nodes:
             if found is None:
                 raise NotFound("node", ids.text(parent), hint="Save the parent first, or in the same call.")
             ground = found
+            assert ground.pos is not None
+            above = tx.run(ground.pos >> SEQ_BITS)
+            if above is None or above.tip != ground.pos & MAX_SEQ:
+                # What was saved here is the beginning of its run, so that the tip alone tells it from a session's own.
+                ground = ground._replace(open=0)
         nodes = self._engine.grow(tx, ground, [item.draft for item in chain])
         pos = nodes[-1]._row[POS]
         run = tx.run(pos >> SEQ_BITS)
@@ -213,7 +232,7 @@ class Nodes:
             raise NotFound("node", ids.text(id))
         return self._engine.node(place)
 
-    def _children(self, tx: Tx, node: Node) -> Sequence[Node]:
+    def _children(self, tx: Tx, node: Node) -> NodeList:
         pos = node._row[POS]
         places = [tx.node_at(pos + 1)] if pos & MAX_SEQ != MAX_SEQ else []
         places += [tx.node_at(run.run << SEQ_BITS) for run in tx.runs_from(pos, pos) if run.parent == pos]
@@ -250,8 +269,8 @@ def _chains(items: Sequence[_Item]) -> list[list[_Item]]:
 
 def _read_cursor(cursor: str) -> int:
     try:
-        if cursor[:1] != "n":
+        if cursor != f"n{(place := int(cursor[1:], 16)):x}" or place >= MOST:
             raise ValueError
-        return int(cursor[1:], 16)
-    except ValueError:
+        return place
+    except (ValueError, TypeError):
         raise Invalid("this cursor was not made by list", hint="Pass next_cursor as it came.") from None

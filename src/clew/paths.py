@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, NodeRow, RunRow
-from clew.engine import Engine, Tx
+from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, NodeRow, RunRow, Tx
+from clew.engine import Engine
 from clew.errors import Tampered
 from clew.node import Node, Stretch
 
@@ -77,7 +77,7 @@ def on_path(tx: Tx, pos: int, ancestor: int) -> bool:
 def _add(
     engine: Engine, run: RunRow, rows: list[NodeRow], first: int, upto: int, parent: bytes | None, nodes: list[Node]
 ) -> bytes | None:
-    """Makes nodes of a run's rows; `parent` is the id before the first. Returns the last id. Tampered if one is missing."""
+    """Makes nodes of a run's rows after the id `parent`, and returns the last id. Tampered if one is missing."""
     if len(rows) != upto - first + 1:
         raise Tampered(f"run {run.run}", f"{upto - first + 1 - len(rows)} of its messages are missing")
     stretch = Stretch(run.tree, run.depth, run.carried)
@@ -92,5 +92,3 @@ def _run(tx: Tx, pos: int) -> RunRow:
     if run is None:
         raise Tampered(f"run {pos >> SEQ_BITS}", "it is missing")
     return run
-
-

@@ -12,7 +12,20 @@ from typing import Any
 import msgspec
 
 from clew.errors import Invalid
-from clew.model import Block, Media, Message, Modality, Native, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
+from clew.model import (
+    Block,
+    Media,
+    Message,
+    Modality,
+    Native,
+    Opaque,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 
 Json = dict[str, Any]
 
@@ -33,16 +46,15 @@ def _role(data: Json, blocks: tuple[Block, ...]) -> Role:
     if blocks and all(isinstance(block, ToolResult) for block in blocks):
         return "tool"
     role = data.get("role")
-    if role in ("user", "system", "tool"):
-        return role
-    if role == "developer":
-        return "system"
-    if role == "function":
-        return "tool"
-    return "assistant" if role in ("assistant", "model") or data.get("type") in _ANSWERS else "user"
+    if isinstance(role, str):
+        return _ROLES.get(role, "user")
+    return "assistant" if data.get("type") in ("function_call", "reasoning") else "user"
 
 
-_ANSWERS = ("function_call", "reasoning", "message")
+_ROLES: dict[str, Role] = {
+    "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "model": "assistant",
+    "tool": "tool", "function": "tool",
+}  # fmt: skip
 
 
 def _anthropic(data: Json) -> Iterator[Block]:
@@ -64,7 +76,9 @@ def _anthropic(data: Json) -> Iterator[Block]:
             inner = block.get("content")
             parts = [{"type": "text", "text": inner}] if isinstance(inner, str) else _list(inner)
             content = tuple(b for b in _anthropic({"content": parts}) if isinstance(b, Text | Media | Opaque))
-            yield ToolResult(call_id=str(block.get("tool_use_id")), content=content, is_error=block.get("is_error") is True)
+            yield ToolResult(
+                call_id=str(block.get("tool_use_id")), content=content, is_error=block.get("is_error") is True
+            )
         elif kind in ("image", "document") and isinstance(block.get("source"), dict):
             yield _source(block["source"])
         else:

@@ -1,4 +1,4 @@
-"""Refs: the only rows that change. A ref names a head in a tree, carries a little data, and moves by compare-and-swap."""
+"""Refs: the only rows that change. A ref names a head in a tree, carries data, and moves by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from clew import ids
-from clew.backends import ID, POS, Ground, Move, RefRow, Tip
-from clew.engine import Draft, Engine, Tx, handle_beside, pick
+from clew.backends import ID, POS, Ground, Move, RefRow, Tip, Tx
+from clew.engine import Draft, Engine, handle_beside, pick
 from clew.envelope import move_fields, ref_context
 from clew.errors import Conflict, NotFound, Tampered
 from clew.node import Node
@@ -16,7 +16,7 @@ BRANCH = "branch"
 
 
 class Appended(NamedTuple):
-    """What an append did: the nodes, where the ref stands now (None: it did not move), the branch they became if any."""
+    """What an append did: the nodes, where the ref stands now if it moved, the branch they became if they did."""
 
     nodes: list[Node]
     move: Move | None
@@ -39,9 +39,10 @@ class Refs:
         return self.checked(row)
 
     def tip(self, tx: Tx, row: RefRow) -> Tip:
-        """The ref of `row` as it is now, with its head, checked. NotFound. Tampered if the head is not where it says."""
+        """The ref of `row` as it is now, with its head, checked. NotFound; Tampered if the head is elsewhere."""
         tip = tx.tip(row.ref)
-        if tip is None or tip.trashed_at is not None:
+        # The number may be another's by now, if the transaction that made this ref was undone.
+        if tip is None or tip.trashed_at is not None or tip.key != row.key:
             raise NotFound(row.kind, ids.text(row.key))
         if tip.id != tip.head_id or tip.mac != self._engine.seal.sign(
             move_fields(row.key, tip.tree, tip.pos, tip.id, tip.version, tip.active_at, tip.rank)
@@ -138,7 +139,7 @@ class Refs:
         row: RefRow,
         drafts: Sequence[Draft],
         *,
-        expect: bytes | None | Literal[False] = False,
+        expect: bytes | Literal[False] | None = False,
         branch: bool = False,
     ) -> Appended:
         """Stores `drafts` after the head and moves it; one transaction, durable when this returns.
@@ -157,13 +158,7 @@ class Refs:
                 if not branch:
                     raise self.moved(row)
                 return self._aside(tx, row, expect, drafts)
-            try:
-                nodes = engine.grow(tx, tip.ground, drafts)
-            except Conflict:
-                stored = engine.known(tx, drafts, tip.tree)
-                if stored is None:
-                    raise
-                return Appended(stored, None)
+            nodes = engine.grow(tx, tip.ground, drafts)
             last = nodes[-1]._row
             return Appended(nodes, self.move(tx, row.ref, tip, last[POS], last[ID]))
 
@@ -171,7 +166,14 @@ class Refs:
             stored = engine.known(tx, drafts, None)
             return None if stored is None else Appended(stored, None)
 
-        return engine.write(work, settle)
+        try:
+            return engine.write(work, settle)
+        except Conflict:
+            # Only now, when what the attempt had begun is undone: it must not count as stored.
+            stored = engine.read(lambda tx: engine.known(tx, drafts, row.tree))
+            if stored is None:
+                raise
+            return Appended(stored, None)
 
     def moved(self, row: RefRow) -> Conflict:
         """The error that says someone else has moved the head."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
 
 import msgspec
 
 from clew import codec, deletion, ids, paths
-from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow
+from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx
 from clew.blobs import Blob, Blobs
-from clew.engine import Draft, Engine, Tx
+from clew.engine import Draft, Engine
 from clew.errors import Invalid, NotFound, Tampered
 from clew.log import Log
 from clew.model import Media, Message, Modality, Native, Said
@@ -147,27 +148,22 @@ class Session:
 
     @property
     def counters(self) -> Counters:
-        """Messages, turns, tokens and cost, as its head has them."""
-        head = self._row.head_id
-        place = None if head is None else self._engine.read(lambda tx: tx.node(head))
-        if place is None and head is not None:
-            raise Tampered(f"session {self.id}", "its head is missing")
-        return Counters() if place is None else self._engine.node(place).counters
+        """Messages, turns, tokens and cost, as its head has them now."""
+        return self._engine.read(self._counters)
 
     @property
     def blobs(self) -> Blobs:
         """The attachments of its tree."""
-        return Blobs(self._engine, lambda: self._tree)
+        return Blobs(self._engine, lambda: self._now().tree or 0)
 
     @property
     def log(self) -> Log:
         """Entries beside its messages: a transcript, an audit."""
-        return Log(self._engine, lambda: self._row)
+        return Log(self._engine, self._now)
 
     def refresh(self) -> Session:
         """Reads it again. NotFound if it is gone."""
-        row = self._row
-        return self._saw(self._engine.read(lambda tx: self._refs.get(tx, row.kind, row.key)))
+        return self._saw(self._now())
 
     # -- talking
 
@@ -211,7 +207,7 @@ class Session:
         if one:
             drafts = [self._engine.draft(messages, id, at)]  # type: ignore[arg-type]
         else:
-            drafts = self._drafts(messages, id, at)  # type: ignore[arg-type]
+            drafts = self._drafts(messages, id, at)
             if not drafts:
                 return []
         if expect_head is _UNSET:
@@ -226,7 +222,7 @@ class Session:
         return done.nodes[0] if one else done.nodes
 
     def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:
-        """Its messages, root first: all, the `last` ones, or those up to and with `until`. NotFound if it has no such."""
+        """Its messages, root first: all, the `last` ones, or those up to and with `until`. NotFound without it."""
         if last is not None and last < 0:
             raise Invalid("last cannot be negative")
         stop = None if until is None else self._engine.resolve_node(until)
@@ -336,14 +332,18 @@ class Session:
     def label(self, *add: str, remove: Sequence[str] = ()) -> Session:
         """Adds labels, and takes others away."""
         return self._change(
-            lambda data: msgspec.structs.replace(data, labels=tuple(sorted({*data.labels, *add} - {*remove})))
+            lambda data: msgspec.structs.replace(data, labels=label_set({*data.labels, *add} - {*remove}))
         )
 
     def update(
         self, *, model: str | None = _UNSET, cwd: str | None = _UNSET, extra: dict[str, Any] | None = _UNSET
     ) -> Session:
         """Changes its model, its directory or its free data; `extra` replaces what was there."""
-        given = {name: value for name, value in (("model", model), ("cwd", cwd), ("extra", extra)) if value is not _UNSET}
+        given = {
+            name: value for name, value in (("model", model), ("cwd", cwd), ("extra", extra)) if value is not _UNSET
+        }
+        if cwd is not _UNSET:
+            given["cwd"] = directory(cwd)
         return self._change(lambda data: msgspec.structs.replace(data, **given))
 
     def attach(
@@ -354,13 +354,13 @@ class Session:
         return Media(mime_type=mime_type, modality=modality, blob=blob.digest, name=name)
 
     def delete(self) -> int:
-        """Deletes it with its branches, log and subagents, and every message no other session needs. Returns how many."""
+        """Deletes it with its branches, log and subagents, and each message nobody else needs. Returns how many."""
         row = self._row
         return self._engine.write(
             lambda tx: deletion.delete_ref(self._engine, tx, self._refs.get(tx, row.kind, row.key))
         )
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -377,10 +377,17 @@ class Session:
 
     # -- inside
 
-    @property
-    def _tree(self) -> int:
-        assert self._row.tree is not None
-        return self._row.tree
+    def _now(self) -> RefRow:
+        """Its row as it is now. NotFound if it is gone: nothing may be hung on what is no longer there."""
+        row = self._row
+        return self._engine.read(lambda tx: self._refs.get(tx, row.kind, row.key))
+
+    def _counters(self, tx: Tx) -> Counters:
+        head = self._refs.get(tx, self._row.kind, self._row.key).head_id
+        place = None if head is None else tx.node(head)
+        if place is None and head is not None:
+            raise Tampered(f"session {self.id}", "its head is missing")
+        return Counters() if place is None else self._engine.node(place).counters
 
     def _saw(self, row: RefRow) -> Session:
         self._row, self._data = row, None
@@ -392,11 +399,11 @@ class Session:
             head=head, head_id=head_id, version=version, active_at=active_at, rank=rank, mac=mac
         )
 
-    def _drafts(self, messages: Sequence[Said], id: str | Sequence[str] | None, at: int | None) -> list[Draft]:
-        if isinstance(id, str) or (id is not None and len(id) != len(messages)):
-            raise Invalid("there must be as many ids as messages")
+    def _drafts(self, messages: Any, id: str | Sequence[str] | None, at: int | None) -> list[Draft]:
         if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
             raise Invalid(f"append takes a message or a list of messages, not {type(messages).__name__}")
+        if id is not None and (isinstance(id, str) or len(id) != len(messages)):
+            raise Invalid("there must be as many ids as messages")
         return [self._engine.draft(said, id[n] if id else None, at) for n, said in enumerate(messages)]
 
     def _on_path(self, tx: Tx, head: int | None, id: bytes) -> Ground:
@@ -421,6 +428,27 @@ class Session:
 def _branch(row: RefRow) -> Branch:
     assert row.head_id is not None
     return Branch(ids.text(row.key), ids.text(row.head_id), moment(row.created_at))
+
+
+def directory(cwd: str | os.PathLike[str] | None) -> str | None:
+    """A directory as it is kept: `/src/app/` and `/src/app` are the same."""
+    if cwd is None:
+        return None
+    try:
+        path = os.fspath(cwd)
+    except TypeError:
+        path = None
+    if not isinstance(path, str):
+        raise Invalid(f"a directory is text or a path, not {type(cwd).__name__}")
+    return os.path.normpath(path) if path else None
+
+
+def label_set(labels: Iterable[str]) -> tuple[str, ...]:
+    """Labels as they are kept: each once, sorted. Invalid if one is not text."""
+    found = list(labels) if not isinstance(labels, str) else [None]
+    if not all(isinstance(label, str) for label in found):
+        raise Invalid("labels are a list of texts")
+    return tuple(sorted({*found}))
 
 
 def pack(data: SessionData) -> bytes:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from clew import ids
-from clew.backends import RefRow
-from clew.engine import Engine, Tx
+from clew.backends import RefRow, Tx
+from clew.engine import Engine
 from clew.errors import Ambiguous, Invalid, NotFound
 from clew.refs import Refs
-from clew.session import Session, SessionData, pack
+from clew.session import Session, SessionData, directory, label_set, pack
 
 SESSION, SUBAGENT = "session", "subagent"
 SCAN = 200
@@ -53,7 +53,9 @@ class Sessions:
         """
         if owner is not None and agent is None:
             raise Invalid("only a subagent's session has an owner", hint="Name the agent.")
-        data = SessionData(title, _directory(cwd), model, tuple(sorted({*labels})), agent, extra=extra)
+        if owner is not None and not isinstance(owner, Session):
+            raise Invalid(f"an owner is a Session, not {type(owner).__name__}")
+        data = SessionData(title, directory(cwd), model, label_set(labels), agent, extra=extra)
         payload, look = self._pack(data)
         key, engine = self._engine.fresh_id(id), self._engine
 
@@ -79,12 +81,14 @@ class Sessions:
 
     def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
-        look = self._look(_directory(cwd))
+        look = self._look(directory(cwd))
         now = self._engine.clock()
         before: tuple[int, int] | None = None
         while True:
             rows = self._engine.read(
-                lambda tx, before=before: tx.refs_recent(self._engine.workspace, SESSION, before=before, look=look, limit=4)  # type: ignore[misc]
+                lambda tx, before=before: tx.refs_recent(
+                    self._engine.workspace, SESSION, before=before, look=look, limit=4
+                )  # type: ignore[misc]
             )
             for row in rows:
                 if not _expired(row, now):
@@ -108,14 +112,16 @@ class Sessions:
     ) -> Page:
         """Sessions, last active first; filtered by exact directory, by label, by words in the title.
 
-        `cursor` is the `next_cursor` of the page before; it stays good when sessions change. With `subagents` the traces
-        of subagents are listed instead. `total` counts all that the filters let through.
+        `cursor` is the `next_cursor` of the page before; it stays good when sessions change. With `subagents` the
+        traces of subagents are listed instead. `total` counts all that the filters let through.
         """
-        if limit < 1:
+        if not 1 <= limit < 1 << 60:
             raise Invalid("a page has at least one session")
+        if title is not None and not isinstance(title, str):
+            raise Invalid(f"a title is text, not {type(title).__name__}")
         kind = SUBAGENT if subagents else SESSION
-        look = self._look(_directory(cwd))
-        mark = None if label is None else self._engine.look("label", label.encode())
+        look = self._look(directory(cwd))
+        mark = None if label is None else self._label_look(label)
         edge = None if cursor is None else self._read_cursor(cursor)
         now = self._engine.clock()
         wanted = None if title is None else title.casefold()
@@ -123,7 +129,9 @@ class Sessions:
         step = limit + 1 if wanted is None else SCAN
         while len(items) <= limit:
             rows = self._engine.read(
-                lambda tx, edge=edge: tx.refs_recent(self._engine.workspace, kind, before=edge, look=look, label=mark, limit=step)  # type: ignore[misc]
+                lambda tx, edge=edge: tx.refs_recent(
+                    self._engine.workspace, kind, before=edge, look=look, label=mark, limit=step
+                )  # type: ignore[misc]
             )
             for row in rows:
                 session = Session(self, self._refs.checked(row))
@@ -139,7 +147,9 @@ class Sessions:
         count = self._count(kind, look, mark, wanted, include_expired, now) if total else None
         return Page(items, self._cursor(items[-1]._row) if more else None, count)
 
-    def fork(self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
+    def fork(
+        self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None
+    ) -> Session:
         """A new session at a message of the source's tree, or at its last one. Nothing is copied.
 
         NotFound if there is no such message; Conflict if the id is taken.
@@ -214,7 +224,13 @@ class Sessions:
             raise Invalid("the directory's name is not valid Unicode") from None
 
     def _label_looks(self, labels: Iterable[str]) -> Iterable[bytes]:
-        return [self._engine.look("label", label.encode()) for label in labels]
+        return [self._label_look(label) for label in labels]
+
+    def _label_look(self, label: str) -> bytes:
+        try:
+            return self._engine.look("label", label.encode())
+        except (AttributeError, UnicodeEncodeError):
+            raise Invalid("a label is text, and valid Unicode") from None
 
     def _count(
         self, kind: str, look: bytes | None, mark: bytes | None, wanted: str | None, include_expired: bool, now: int
@@ -226,7 +242,9 @@ class Sessions:
         count, edge = 0, None
         while True:
             rows = engine.read(
-                lambda tx, edge=edge: tx.refs_recent(engine.workspace, kind, before=edge, look=look, label=mark, limit=SCAN)  # type: ignore[misc]
+                lambda tx, edge=edge: tx.refs_recent(
+                    engine.workspace, kind, before=edge, look=look, label=mark, limit=SCAN
+                )  # type: ignore[misc]
             )
             count += sum(
                 (include_expired or not _expired(row, now)) and wanted in (Session(self, row).title or "").casefold()
@@ -247,19 +265,9 @@ class Sessions:
             if self._engine.seal.sign(place.encode()).hex() != proof:
                 raise ValueError
             return int(rank, 16), int(ref, 16)
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, TypeError):
             raise Invalid("this cursor was not made by list", hint="Pass next_cursor as it came.") from None
 
 
 def _expired(row: RefRow, now: int) -> bool:
     return row.expires_at is not None and row.expires_at <= now
-
-
-def _directory(cwd: str | os.PathLike[str] | None) -> str | None:
-    """A directory as it is kept: `/src/app/` and `/src/app` are the same."""
-    if cwd is None:
-        return None
-    path = os.fspath(cwd)
-    if not isinstance(path, str):
-        raise Invalid(f"a directory is text, not {type(path).__name__}")
-    return os.path.normpath(path) if path else None

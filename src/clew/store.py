@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import cached_property
+from typing import TYPE_CHECKING, Self
 
 from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import Durability
 from clew.engine import MAX_BODY, Clock, Engine, wall_clock
 from clew.errors import Invalid
 from clew.ids import IdSource, new_id
+from clew.indexing import Mode, Progress
+from clew.model import Role
 from clew.nodes import Nodes
 from clew.refs import Refs
+from clew.search import Hit, Search
+from clew.session import Session
 from clew.sessions import Sessions
+
+if TYPE_CHECKING:
+    from clew.backup import Backup
+    from clew.verify import Report
 
 
 def open(
@@ -70,15 +80,58 @@ class Store:
         """Its messages, as a tree."""
         return Nodes(self._engine, self._refs)
 
+    @cached_property
+    def _search(self) -> Search:
+        return Search(self._engine, self.sessions)
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        session: Session | str | None = None,
+        role: Role | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        mode: Mode = "words",
+        progress: Progress | None = None,
+    ) -> list[Hit]:
+        """Messages in which all the words are found, best first; whatever is typed, it is never a syntax error.
+
+        Words are whole words, ``"in quotes"`` a phrase, ``pre*`` a beginning; capitals and accents do not matter.
+        ``mode="substring"`` finds any run of characters: for code, and for languages without spaces. Filters: a
+        session, a role, a time from `since` up to `until`. `progress` is called while new messages are indexed.
+        """
+        return self._search(
+            query, limit=limit, session=session, role=role, since=since, until=until, mode=mode, progress=progress
+        )
+
+    def verify(self, *, progress: Progress | None = None) -> Report:
+        """Reads everything and checks it: bodies, tree, refs, blobs, log, search index. Names what is damaged.
+
+        It writes nothing, and others may go on writing.
+        """
+        from clew.verify import verify
+
+        return verify(self._engine, progress=progress, checks=[self._search.check])
+
+    def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
+        """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""
+        from clew.backup import backup
+
+        return backup(self._engine, path, progress=progress)
+
     def transaction(self) -> AbstractContextManager[None]:
         """Makes several steps of this thread one: all are kept, or none. Other writers wait meanwhile."""
         return self._engine.transaction()
 
     def close(self) -> None:
         """Finishes, and lets go of the files. Idempotent; the store raises Closed afterwards."""
+        if "_search" in self.__dict__:
+            self._search.close()
         self._engine.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

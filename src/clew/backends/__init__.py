@@ -6,8 +6,9 @@ was given to. Every method raises the errors of `clew.errors`; no driver's error
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -18,7 +19,18 @@ MAX_SEQ = (1 << SEQ_BITS) - 1
 NodeRow = tuple[int, int, int, int, int, int, int, int, int, int, bytes, bytes]
 """A node as stored: pos, ord, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body."""
 
-POS, ORD, CREATED_AT, ROLE, KIND, TURNS, TOKENS_IN, TOKENS_OUT, COST, GAPS, ID, BODY = range(12)
+POS: Final = 0
+ORD: Final = 1
+CREATED_AT: Final = 2
+ROLE: Final = 3
+KIND: Final = 4
+TURNS: Final = 5
+TOKENS_IN: Final = 6
+TOKENS_OUT: Final = 7
+COST: Final = 8
+GAPS: Final = 9
+ID: Final = 10
+BODY: Final = 11
 
 
 class Place(NamedTuple):
@@ -166,16 +178,45 @@ class Tx(Protocol):
     """One transaction. Reads see one moment of the store, and what the transaction itself has written."""
 
     # -- the store itself
-    def state(self) -> State: ...
-    def header(self, name: str) -> bytes | None: ...
+
+    def state(self) -> State:
+        """The epoch as it is now."""
+        ...
+
+    def header(self, name: str) -> bytes | None:
+        """A value fixed when the store was made."""
+        ...
+
     def next_ord(self) -> int:
         """A number above every one given before, in this or any committed transaction."""
         ...
 
+    def last_ord(self) -> int:
+        """The highest number that a stored node has, 0 if there is none."""
+        ...
+
+    def ord_id(self, ord: int) -> bytes | None:
+        """The id of the node with this number."""
+        ...
+
     # -- nodes and runs
-    def node(self, id: bytes) -> Place | None: ...
-    def node_at(self, pos: int) -> Place | None: ...
-    def ids_between(self, low: bytes, high: bytes, limit: int) -> list[bytes]: ...
+
+    def node(self, id: bytes) -> Place | None:
+        """A node by id."""
+        ...
+
+    def node_at(self, pos: int) -> Place | None:
+        """A node by position."""
+        ...
+
+    def ground(self, id: bytes) -> Ground | None:
+        """What a chain that grows after this node has to know."""
+        ...
+
+    def ids_between(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
+        """Ids of nodes from `low` to `high`, in id order."""
+        ...
+
     def id_beside(self, id: bytes) -> list[bytes]:
         """The ids next to `id` in id order, of which there are up to two: its handle must differ from theirs."""
         ...
@@ -184,19 +225,20 @@ class Tx(Protocol):
         """The runs on the path down to `pos`, root first, each with the highest seq on the path."""
         ...
 
-    def stretch(self, low: int, high: int, limit: int) -> list[NodeRow]:
-        """Nodes from position `low` to `high`, in order, `limit` at most."""
+    def stretch(self, low: int, high: int) -> list[NodeRow]:
+        """Nodes from position `low` to `high`, in order."""
         ...
 
-    def tail(self, low: int, high: int, count: int) -> list[NodeRow]:
-        """The last `count` nodes from position `low` to `high`, in order."""
-        ...
-
-    def by_ord(self, after: int | None, before: int | None, *, newest: bool, limit: int, offset: int = 0) -> list[Place]:
+    def by_ord(
+        self, after: int | None, before: int | None, *, newest: bool, limit: int, offset: int = 0
+    ) -> list[Place]:
         """Nodes by order of commit, strictly between `after` and `before`."""
         ...
 
-    def run(self, run: int) -> RunRow | None: ...
+    def run(self, run: int) -> RunRow | None:
+        """A run by number."""
+        ...
+
     def runs_from(self, low: int, high: int) -> list[RunRow]:
         """Runs that grew, or were derived, from a position between `low` and `high`."""
         ...
@@ -205,85 +247,181 @@ class Tx(Protocol):
         """The highest seq in a run, -1 if it is empty."""
         ...
 
-    def add_tree(self, workspace: str, created_at: int) -> int: ...
-    def add_run(self, run: RunRow) -> int:
-        """A new run; its number and mac are set by `set_run` once the number is known."""
+    def add_tree(self, workspace: str, created_at: int) -> int:
+        """A new tree; returns its number."""
         ...
 
-    def set_run(self, run: RunRow) -> None: ...
+    def add_run(self, row: RunRow) -> int:
+        """A new run; returns its number. Sign it with `set_run` once the number is known."""
+        ...
+
+    def set_run(self, row: RunRow) -> None:
+        """Replaces what can change of a run."""
+        ...
+
     def add_nodes(self, rows: Sequence[NodeRow]) -> None:
-        """Conflict if a position or an id is in use."""
+        """Stores nodes. Conflict if a position or an id is in use."""
         ...
 
-    def delete_nodes(self, low: int, high: int) -> int: ...
-    def delete_run(self, run: int) -> None: ...
-    def delete_tree_if_empty(self, tree: int) -> bool: ...
+    def delete_nodes(self, low: int, high: int) -> int:
+        """Deletes the nodes between two positions; returns how many."""
+        ...
+
+    def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
+        """Deletions after number `after`, as (number, low, high)."""
+        ...
+
+    def forgotten_span(self) -> tuple[int, int]:
+        """The first deletion that is still remembered and the last there was; (1, 0) if there was none."""
+        ...
+
+    def tree_workspace(self, tree: int) -> str | None:
+        """The workspace of a tree."""
+        ...
+
+    def delete_run(self, run: int) -> None:
+        """Deletes a run that has no nodes left."""
+        ...
+
+    def delete_tree_if_empty(self, tree: int) -> bool:
+        """Deletes a tree that no run and no ref is in, with its blobs."""
+        ...
 
     # -- refs
-    def tip(self, workspace: str, kind: str, key: bytes) -> Tip | None: ...
-    def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None: ...
-    def ref_number(self, ref: int) -> RefRow | None: ...
-    def keys_between(self, workspace: str, kind: str, low: bytes, high: bytes, limit: int) -> list[bytes]: ...
-    def key_beside(self, workspace: str, kind: str, key: bytes) -> list[bytes]: ...
+
+    def tip(self, ref: int) -> Tip | None:
+        """All that an append after the ref's head has to know."""
+        ...
+
+    def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
+        """A ref by key."""
+        ...
+
+    def keys_between(self, workspace: str, kind: str, low: bytes, high: bytes, limit: int) -> list[bytes]:
+        """Keys of refs from `low` to `high`, in key order."""
+        ...
+
+    def key_beside(self, workspace: str, kind: str, key: bytes) -> list[bytes]:
+        """The keys next to `key` among its kind, of which there are up to two."""
+        ...
+
     def refs_recent(
         self,
         workspace: str,
         kind: str,
         *,
-        before: tuple[int, int] | None,
-        look: bytes | None,
-        label: bytes | None,
+        before: tuple[int, int] | None = None,
+        look: bytes | None = None,
+        label: bytes | None = None,
         limit: int,
     ) -> list[RefRow]:
-        """Refs not in the trash, last active first, after the (rank, ref) `before`."""
+        """Refs not in the trash, last active first, those after the (rank, ref) `before`."""
         ...
 
-    def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None) -> int: ...
-    def refs_owned(self, ref: int) -> list[RefRow]: ...
+    def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int) -> int:
+        """How many refs are neither in the trash nor expired at `now`."""
+        ...
+
+    def refs_owned(self, ref: int) -> list[RefRow]:
+        """The refs that a ref owns, oldest first."""
+        ...
+
     def refs_in_tree(self, tree: int, low: int, high: int) -> list[RefRow]:
-        """Refs of a tree whose head lies between two positions."""
+        """The refs of a tree whose head lies between two positions."""
         ...
 
-    def top_rank(self, workspace: str, kind: str) -> int: ...
+    def top_rank(self, workspace: str, kind: str) -> int:
+        """The highest rank among the refs of a kind, 0 if there is none."""
+        ...
+
     def add_ref(self, row: RefRow) -> int:
-        """A new ref; Conflict if its key is taken. Its number is given here, so `mac` must not cover it."""
+        """A new ref; returns its number. Conflict if its key is taken."""
         ...
 
     def set_ref(self, row: RefRow) -> None:
         """Replaces a ref whose stored version is ``row.version - 1``. Conflict if it is not."""
         ...
 
-    def move_ref(self, row: RefRow) -> None:
-        """`set_ref` where only head, head_id, version, active_at, rank and mac differ: the hot path."""
+    def move_ref(self, ref: int, move: Move, *, up: bool) -> None:
+        """`set_ref` for what moves with the head alone; `up` if the rank changes too."""
         ...
 
     def delete_ref(self, ref: int) -> None:
-        """Deletes a ref with its labels, log and uses of blobs."""
+        """Deletes a ref with its labels, its log, and the blobs that nothing else shows."""
         ...
 
-    def labels(self, ref: int) -> list[bytes]: ...
-    def set_labels(self, ref: int, looks: Iterable[bytes]) -> None: ...
+    def labels(self, ref: int) -> list[bytes]:
+        """The keyed hashes of a ref's labels."""
+        ...
+
+    def set_labels(self, ref: int, looks: Iterable[bytes]) -> None:
+        """Replaces them."""
+        ...
 
     # -- log
-    def add_log(self, ref: int, rows: Sequence[tuple[int, bytes, bytes]]) -> None: ...
-    def log_next(self, ref: int) -> int: ...
-    def log_range(self, ref: int, start: int, stop: int, limit: int) -> list[LogRow]: ...
-    def log_by_id(self, id: bytes) -> LogRow | None: ...
-    def add_log_rows(self, rows: Sequence[LogRow]) -> None: ...
+
+    def log_next(self, ref: int) -> int:
+        """The position of a ref's next entry."""
+        ...
+
+    def log_range(self, low: int, high: int, limit: int) -> list[LogRow]:
+        """Entries between two positions, in order."""
+        ...
+
+    def log_by_id(self, id: bytes) -> LogRow | None:
+        """An entry by id."""
+        ...
+
+    def add_log(self, rows: Sequence[LogRow]) -> None:
+        """Stores entries. Conflict if a position or an id is in use."""
+        ...
 
     # -- blobs
-    def blob(self, tree: int, look: bytes) -> BlobRow | None: ...
-    def add_blob(self, row: BlobRow) -> int: ...
-    def set_blob(self, row: BlobRow) -> None: ...
-    def add_chunk(self, pos: int, body: bytes) -> None: ...
-    def chunk(self, pos: int) -> bytes | None: ...
-    def add_uses(self, user: int, blobs: Iterable[int]) -> None: ...
-    def unused_blobs(self, users: tuple[int, int]) -> list[int]: ...
-    def delete_blob(self, blob: int) -> None: ...
+
+    def blob(self, tree: int, look: bytes) -> BlobRow | None:
+        """A tree's blob by its keyed hash."""
+        ...
+
+    def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:
+        """A tree's blobs whose keyed hash lies between two."""
+        ...
+
+    def add_blob(self, row: BlobRow) -> int:
+        """A new blob; returns its number."""
+        ...
+
+    def set_blob(self, row: BlobRow) -> None:
+        """Replaces what can change of a blob until it is complete."""
+        ...
+
+    def add_chunk(self, pos: int, body: bytes) -> None:
+        """Stores a piece of a blob."""
+        ...
+
+    def chunk(self, pos: int) -> bytes | None:
+        """A piece of a blob."""
+        ...
+
+    def add_uses(self, user: int, blobs: Iterable[int]) -> None:
+        """Notes that a node (its position) or a ref (minus its number) shows blobs."""
+        ...
+
+    def delete_uses(self, low: int, high: int) -> None:
+        """Forgets what the users between two numbers show, and deletes the blobs that nothing else shows."""
+        ...
+
+    def delete_blob(self, blob: int) -> None:
+        """Deletes a blob with its pieces."""
+        ...
 
 
 class Backend(Protocol):
-    """A place where stores live."""
+    """A place where a store lives."""
+
+    @property
+    def path(self) -> str:
+        """How the place is called."""
+        ...
 
     def read(self, work: Callable[[Tx], T]) -> T:
         """What `work` returns, from one moment of the store. It must not write."""
@@ -294,8 +432,16 @@ class Backend(Protocol):
 
         `work` may share its transaction with other callers' work, each in a savepoint of its own. If the commit fails
         and its outcome is unknown, `settle` says what a new look at the store makes of it: a result if the work was
-        kept, None if it was not. Without `settle` an unknown outcome is Unavailable.
+        kept, None if it was not. Without `settle` the caller is told that it failed.
         """
+        ...
+
+    def batch(self, calls: Sequence[Call]) -> None:
+        """Runs calls on this thread in one transaction; each gets its outcome, and one that fails leaves no trace."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """What this thread reads and writes inside is one transaction, committed at the end, undone by an error."""
         ...
 
     def close(self) -> None:
@@ -303,3 +449,38 @@ class Backend(Protocol):
         ...
 
 
+class Job:
+    """One `write` that shares a transaction with others and, once it is done, its outcome: a result or an error."""
+
+    __slots__ = ("error", "result", "settle", "work")
+
+    def __init__(self, work: Callable[[Any], Any], settle: Callable[[Any], Any] | None = None) -> None:
+        self.work = work
+        self.settle = settle
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def outcome(self) -> Any:
+        """The result; or raises the error."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class Call:
+    """A function to be run in a `batch` and, once it was, its outcome. What it writes inside is in `jobs`."""
+
+    __slots__ = ("error", "function", "jobs", "result")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.jobs: list[Job] = []
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Runs the function and keeps what comes of it."""
+        try:
+            self.result = self.function()
+        except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it
+            self.error = error

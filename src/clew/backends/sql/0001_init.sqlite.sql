@@ -119,3 +119,9 @@ CREATE TABLE uses (             -- who shows a blob; a blob goes with its last u
     PRIMARY KEY (blob, user)
 ) WITHOUT ROWID;
 CREATE INDEX uses_user ON uses (user);
+
+CREATE TABLE forgotten (        -- positions whose nodes were deleted, for whatever is derived from nodes (search)
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    low    INTEGER NOT NULL,
+    high   INTEGER NOT NULL
+);

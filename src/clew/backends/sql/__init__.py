@@ -7,7 +7,8 @@ import os
 _FOLDER = os.path.dirname(__file__)
 
 _COLUMNS = {
-    "{node}": "n.pos, n.ord, n.created_at, n.role, n.kind, n.turns, n.tokens_in, n.tokens_out, n.cost, n.gaps, n.id, n.body",
+    "{node}": "n.pos, n.ord, n.created_at, n.role, n.kind,"
+    " n.turns, n.tokens_in, n.tokens_out, n.cost, n.gaps, n.id, n.body",
     "{run}": "u.run, u.tree, u.parent, u.derived, u.depth, u.carried, u.tip, u.closed, u.wrapped_key, u.mac",
     "{ref}": "r.ref, r.workspace, r.kind, r.key, r.owner, r.tree, r.head, r.head_id, r.version, r.created_at,"
     " r.active_at, r.rank, r.trashed_at, r.expires_at, r.hold, r.look, r.wrapped_key, r.mac, r.data",
@@ -29,11 +30,8 @@ def queries() -> dict[str, str]:
 
 def migrations(dialect: str) -> list[tuple[int, str]]:
     """The migrations of one dialect as (format they lead to, script), in order."""
-    found = []
-    for name in os.listdir(_FOLDER):
-        if name.endswith(f".{dialect}.sql"):
-            found.append((int(name[:4]), _read(name)))
-    return sorted(found)
+    names = [name for name in os.listdir(_FOLDER) if name.endswith(f".{dialect}.sql")]
+    return [(int(name[:4]), _read(name)) for name in sorted(names)]
 
 
 def _read(name: str) -> str:

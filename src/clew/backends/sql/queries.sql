@@ -35,7 +35,8 @@ SELECT id FROM nodes WHERE id > ? ORDER BY id LIMIT 1
 WITH RECURSIVE up (n, run, seq) AS (
     VALUES (0, ? >> 24, ? & 16777215)
     UNION ALL
-    SELECT n + 1, u.parent >> 24, u.parent & 16777215 FROM up JOIN runs u ON u.run = up.run WHERE u.parent IS NOT NULL
+    SELECT n + 1, u.parent >> 24, u.parent & 16777215 FROM up JOIN runs u ON u.run = up.run
+    WHERE u.parent >> 24 < u.run -- a run grows from an older one; a damaged row must not lead in circles
 )
 SELECT up.seq, {run} FROM up JOIN runs u ON u.run = up.run ORDER BY up.n DESC
 
@@ -92,6 +93,18 @@ UPDATE epoch SET ord_floor = max(ord_floor, (SELECT ifnull(max(ord), 0) FROM nod
 
 -- name: delete_nodes
 DELETE FROM nodes WHERE pos BETWEEN ? AND ?
+
+-- name: forget
+INSERT INTO forgotten (low, high) VALUES (?, ?)
+
+-- name: forget_old
+DELETE FROM forgotten WHERE number <= ?
+
+-- name: forgotten
+SELECT number, low, high FROM forgotten WHERE number > ? ORDER BY number LIMIT ?
+
+-- name: forgotten_span
+SELECT ifnull(min(number), 1), ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'forgotten'), 0) FROM forgotten
 
 -- name: delete_run
 DELETE FROM runs WHERE run = ?

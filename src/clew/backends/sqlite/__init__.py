@@ -6,10 +6,11 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from clew.backends.sqlite.commit import Committer, Job
+from clew.backends import Call, Job, Tx
+from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.connection import (
     FORMAT,
     OLDEST_SQLITE,
@@ -22,7 +23,7 @@ from clew.backends.sqlite.connection import (
 from clew.backends.sqlite.migrate import migrate
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.turnstile import Turnstile
-from clew.errors import Closed, ClewError, Invalid, NotFound, SchemaTooNew, Sealed, Unavailable
+from clew.errors import ClewError, Closed, Invalid, NotFound, SchemaTooNew, Sealed, Unavailable
 
 T = TypeVar("T")
 
@@ -68,7 +69,7 @@ class SQLiteBackend:
 
     # -- the contract
 
-    def read(self, work: Callable[[SQLiteTx], T]) -> T:
+    def read(self, work: Callable[[Tx], T]) -> T:
         tx = self._here()
         if tx is not None:
             return work(tx)
@@ -89,10 +90,11 @@ class SQLiteBackend:
         finally:
             self._give_reader(conn)
 
-    def write(self, work: Callable[[SQLiteTx], T], settle: Callable[[SQLiteTx], T | None] | None = None) -> T:
+    def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
         tx = self._here()
         if tx is not None:
             job = Job(work, settle)
+            self._local.jobs.append(job)
             self._savepoint(tx, job)
             return job.outcome()  # type: ignore[no-any-return]
         if not self._committer.take_lead():
@@ -118,10 +120,13 @@ class SQLiteBackend:
         finally:
             self._committer.leave()
 
-    def write_all(self, jobs: Sequence[Job]) -> None:
-        """`write` for jobs that came together: one transaction, an outcome for each."""
+    def batch(self, calls: Sequence[Call]) -> None:
         self._here()
-        self._committer.run(jobs)
+        self._committer.enter()
+        try:
+            self._batch(calls)
+        finally:
+            self._committer.leave()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -133,7 +138,7 @@ class SQLiteBackend:
         try:
             with self._told():
                 tx = self._begin()
-                self._local.tx = tx
+                self._local.tx, self._local.jobs = tx, []
                 try:
                     yield
                 except BaseException:
@@ -227,11 +232,9 @@ class SQLiteBackend:
             self._readers.pop().close()
         self._turnstile.acquire(self._timeout)
         try:
-            try:
+            with suppress(OSError):  # it exists, or SQLite says better why it cannot
                 # Owner-only from the first byte on: -wal and -shm take their mode from it.
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            except OSError:
-                pass  # it exists, or SQLite says better why it cannot
             self._writer = SQLiteTx(self._connect("rw"))
             migrate(self._writer.conn, check(self._writer.conn, self.path))
         finally:
@@ -279,7 +282,7 @@ class SQLiteBackend:
                 self._undo(tx)
                 raise
             self._commit(tx)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
             if self._suspect and isinstance(error, sqlite3.Error):
                 self._settle(jobs, error)
                 return
@@ -291,6 +294,33 @@ class SQLiteBackend:
             for job in jobs:
                 job.error = job.error or Unavailable("the write was interrupted", hint="Make the same call again.")
             raise
+
+    def _batch(self, calls: Sequence[Call]) -> None:
+        """One transaction for all `calls`; each gets its outcome. A write inside a call has a savepoint of its own."""
+        try:
+            tx = self._begin()
+            try:
+                self._local.tx = tx
+                for call in calls:
+                    self._local.jobs = call.jobs
+                    call.run()
+                    if not tx.conn.in_transaction:  # the driver has undone everything: disk full, I/O error
+                        raise call.error or Unavailable("the transaction was undone")
+            except BaseException:
+                self._undo(tx)
+                raise
+            finally:
+                self._local.tx = None
+            self._commit(tx)
+        except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
+            if self._suspect and isinstance(error, sqlite3.Error):
+                self._settle([job for call in calls for job in call.jobs], error)
+                for call in calls:
+                    call.error = call.error or next((job.error for job in call.jobs if job.error is not None), None)
+                return
+            told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+            for call in calls:
+                call.error = call.error or told
 
     def _begin(self) -> SQLiteTx:
         """Waits for its turn, and opens the write transaction. `_commit` or `_undo` must follow."""
@@ -361,8 +391,8 @@ class SQLiteBackend:
     def _renew(self) -> SQLiteTx:
         """A new connection for writing; after a failed commit, only once everything in the WAL is surely on disk.
 
-        After a failed sync the kernel may show data that the disk does not have. A checkpoint writes the pages anew into
-        the main file and syncs them, so what is read after it is durable.
+        After a failed sync the kernel may show data that the disk does not have. A checkpoint writes the pages anew
+        into the main file and syncs them, so what is read after it is durable.
         """
         if self._writer is not None and not self.memory:
             self._writer.conn.close()
@@ -372,7 +402,9 @@ class SQLiteBackend:
         if self._suspect and not self.memory:
             busy, *_ = self._writer.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
-                raise Unavailable(f"{self.path} has a reader that keeps it from recovering", hint="Make the same call again.")
+                raise Unavailable(
+                    f"{self.path} has a reader that keeps it from recovering", hint="Make the same call again."
+                )
         self._suspect = False
         return self._writer
 

@@ -9,29 +9,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends import Job
 
 LARGEST = 256
 """Pieces of work in one transaction at most. More would only make the first wait for the last."""
-
-
-class Job:
-    """A piece of work and, once it is done, its outcome: a result or an error."""
-
-    __slots__ = ("error", "result", "settle", "work")
-
-    def __init__(self, work: Callable[[SQLiteTx], Any], settle: Callable[[SQLiteTx], Any] | None = None) -> None:
-        self.work = work
-        self.settle = settle
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def outcome(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.result
 
 
 class _Party:

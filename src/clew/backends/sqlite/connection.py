@@ -7,7 +7,7 @@ import sqlite3
 import sys
 from typing import Literal
 
-from clew.errors import Closed, ClewError, NotAStore, ReadOnly, SchemaTooNew, StorageFull, Tampered, Unavailable
+from clew.errors import ClewError, Closed, NotAStore, ReadOnly, SchemaTooNew, StorageFull, Tampered, Unavailable
 
 APPLICATION_ID = 0x636C6577  # "clew"
 FORMAT = 1
@@ -17,8 +17,11 @@ OLDEST_SQLITE = (3, 37, 0)
 Durability = Literal["full", "relaxed"]
 
 _NETWORK = frozenset(
-    "9p afs beegfs ceph cifs coda davfs fuse.glusterfs fuse.s3fs fuse.sshfs gfs2 lustre ncpfs nfs nfs4 smb3 smbfs".split()
-)
+    (
+        "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2",
+        "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
+    )
+)  # fmt: skip
 
 
 def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, timeout: float) -> sqlite3.Connection:
@@ -46,10 +49,8 @@ def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, tim
 
 def uri(path: str, mode: str) -> str:
     """`path` as a SQLite URI; odd characters are kept."""
-    quoted = "".join(
-        char if char.isalnum() and char.isascii() or char in "/._-~" else "".join(f"%{byte:02X}" for byte in os.fsencode(char))
-        for char in os.path.abspath(path)
-    )
+    safe = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-~")
+    quoted = "".join(chr(byte) if byte in safe else f"%{byte:02X}" for byte in os.fsencode(os.path.abspath(path)))
     return f"file:{quoted}?mode={mode}"
 
 
@@ -100,7 +101,8 @@ def translate(error: sqlite3.Error, path: str) -> ClewError:
         case sqlite3.SQLITE_CANTOPEN:
             return Unavailable(f"{path} cannot be opened", hint="Check that its folder exists and can be read.")
         case sqlite3.SQLITE_IOERR:
-            return Unavailable(f"reading or writing {path} failed ({error})", hint="Check the disk, then make the same call again.")
+            hint = "Check the disk, then make the same call again."
+            return Unavailable(f"reading or writing {path} failed ({error})", hint=hint)
     if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
         return Closed("the store is closed")
     return Unavailable(f"{path}: {error}")

@@ -11,6 +11,8 @@ from clew.errors import Conflict
 
 SQL = queries()
 _TIP, _ADD_NODE, _MOVE_REF = SQL["tip"], SQL["add_node"], SQL["move_ref"]
+REMEMBERED = 100_000
+"""Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
 _FOREVER = (1 << 62, 1 << 62)
 
 
@@ -134,7 +136,16 @@ class SQLiteTx:
 
     def delete_nodes(self, low: int, high: int) -> int:
         self._run(SQL["raise_floor"])
+        number = _number(self._run(SQL["forget"], (low, high)))
+        self._run(SQL["forget_old"], (number - REMEMBERED,))
         return self._run(SQL["delete_nodes"], (low, high)).rowcount
+
+    def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
+        return self._run(SQL["forgotten"], (after, limit)).fetchall()
+
+    def forgotten_span(self) -> tuple[int, int]:
+        first, last = self._run(SQL["forgotten_span"]).fetchone()
+        return first, last
 
     def delete_run(self, run: int) -> None:
         self._run(SQL["delete_run"], (run,))
@@ -191,9 +202,7 @@ class SQLiteTx:
             rows = self._run(SQL["refs_recent"], (workspace, kind, rank, ref, limit))
         return [RefRow._make(row) for row in rows]
 
-    def count_refs(
-        self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int
-    ) -> int:
+    def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int) -> int:
         bounds = (workspace, kind, now, look, look, label, label)
         return int(self._run(SQL["count_refs"], bounds).fetchone()[0])
 

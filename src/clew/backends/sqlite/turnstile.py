@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from typing import Any
 
 from clew.errors import ReadOnly, Unavailable
 
@@ -21,7 +22,7 @@ try:
 except ImportError:  # Windows has no such lock: SQLite's own waiting has to do
     _WAIT = _TRY = _UNLOCK = 0
 
-    def _flock(fd: int, operation: int, /) -> None:
+    def _flock(fd: Any, operation: int, /) -> None:  # type: ignore[misc]
         """Nothing to wait for."""
 
 

@@ -1,0 +1,126 @@
+"""Appending one message at a time; forking and rewinding beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+
+import clew
+from benchmarks import peers
+from benchmarks.bench import Bench, encoded, messages, texts
+from benchmarks.floor import Floor, session_id
+from benchmarks.measure import Figure, Side, Times, interleave, ratio, span
+
+
+def append(bench: Bench) -> Iterator[Figure]:
+    """One durable message on disk, and the same where syncing is free."""
+    for place, name, target in ((bench.disk, "append, on disk", 1.25), (bench.memory, "append, software path", 4.5)):
+        times = _append(bench, place)
+        others = {
+            peer.label: f"{times.ratio(peer.label):6.1f}x   {span(times.median(peer.label))}"
+            for peer in peers.installed(bench)
+        }
+        more = f"; sums {times.total('clew'):.2f}x"
+        yield ratio(name, times, at_most=target, peers=others, more=more)
+
+
+def _append(bench: Bench, place: str) -> Times:
+    sizes = bench.sizes
+    with ExitStack() as stack:
+        floor = stack.enter_context(closing(Floor(bench.file(place))))
+        store = stack.enter_context(clew.open(bench.file(place)))
+        sides: dict[str, Side] = {
+            "floor": _floor_side(floor, session_id(), sizes.ops),
+            "clew": _clew_side(store.sessions.create(), sizes.ops),
+        }
+        for kind in peers.installed(bench):
+            peer = stack.enter_context(closing(kind(bench.file(place))))
+            sides[kind.label] = _peer_side(peer, sizes.ops)
+        return interleave(sides, rounds=sizes.rounds, ops=sizes.ops)
+
+
+def growth(bench: Bench) -> Iterator[Figure]:
+    """What an append costs after a hundred thousand others, against one after a hundred."""
+    sizes = bench.sizes
+    for place, name in ((bench.disk, "on disk"), (bench.memory, "software path")):
+        with ExitStack() as stack:
+            sides: dict[str, Side] = {}
+            for length, label in ((100, "short"), (sizes.long, "long")):
+                ours, theirs, session = bench.long_session(place, length)
+                store = stack.enter_context(clew.open(bench.copy(ours)))
+                sides[label] = _clew_side(store.sessions.latest(), sizes.ops)
+                floor = stack.enter_context(closing(Floor(bench.copy(theirs))))
+                sides[f"floor {label}"] = _floor_side(floor, session, sizes.ops)
+            times = interleave(sides, rounds=sizes.rounds, ops=sizes.ops)
+        more = f"; the floor's own growth {times.ratio('floor long', 'floor short'):.2f}x"
+        title = f"append at {sizes.long:,} against at 100, {name}"
+        yield ratio(title, times, side="long", base="short", at_most=1.1, more=more)
+
+
+def fork(bench: Bench) -> Iterator[Figure]:
+    """A fork of the whole session, and a rewind to its first message, against an append to it."""
+    sizes = bench.sizes
+    for length in (100, sizes.long):
+        ours, *_ = bench.long_session(bench.disk, length)
+        with clew.open(bench.copy(ours)) as store:
+            base = store.sessions.latest()
+            first = next(base.iter()).id
+            sides = {
+                "append": _clew_side(base, sizes.ops),
+                "fork": _fork_side(base, sizes.ops),
+                "rewind": _rewind_side(base, first, sizes.ops),
+            }
+            times = interleave(sides, rounds=sizes.rounds, ops=sizes.ops)
+        for what in ("fork", "rewind"):
+            yield ratio(f"{what} at {length:,}, in appends", times, side=what, base="append", at_most=2.0)
+
+
+def _floor_side(floor: Floor, session: str, ops: int) -> Side:
+    bodies = encoded(messages(ops))
+
+    def block() -> None:
+        for body in bodies:
+            floor.append(session, body)
+
+    return lambda: block
+
+
+def _clew_side(session: clew.Session, ops: int) -> Side:
+    said = messages(ops)
+
+    def block() -> None:
+        for message in said:
+            session.append(message)
+
+    return lambda: block
+
+
+def _peer_side(peer: peers.Peer, ops: int) -> Side:
+    words = texts(ops)
+
+    def side():  # type: ignore[no-untyped-def]
+        items = [peer.say(text) for text in words]
+        return lambda: peer.append(items)
+
+    return side
+
+
+def _fork_side(session: clew.Session, ops: int) -> Side:
+    def block() -> None:
+        for _ in range(ops):
+            session.fork()
+
+    return lambda: block
+
+
+def _rewind_side(session: clew.Session, to: str, ops: int) -> Side:
+    def side():  # type: ignore[no-untyped-def]
+        forks: Sequence[clew.Session] = [session.fork() for _ in range(ops)]
+
+        def block() -> None:
+            for one in forks:
+                one.rewind(to)
+
+        return block
+
+    return side

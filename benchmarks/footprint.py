@@ -1,0 +1,112 @@
+"""What a store takes: bytes on disk, time to start, memory to read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+
+import clew
+from benchmarks import peers
+from benchmarks.bench import Bench, encoded, messages, texts
+from benchmarks.floor import Floor, session_id
+from benchmarks.measure import Figure, Side, interleave, ratio, span
+
+SESSIONS = 100
+START = 1_000
+"""Messages in the session that a start loads."""
+
+FLOOR_START = """
+import sqlite3, json
+conn = sqlite3.connect({path!r})
+(session,) = conn.execute("SELECT id FROM sessions ORDER BY updated DESC LIMIT 1").fetchone()
+rows = conn.execute("SELECT body FROM messages WHERE session = ? ORDER BY id", (session,))
+assert len([json.loads(body)["blocks"][0]["text"] for (body,) in rows]) == {count}
+"""
+CLEW_START = """
+import clew
+store = clew.open({path!r})
+assert len([node.text for node in store.sessions.latest().path()]) == {count}
+"""
+WALK = """
+import clew
+
+def status(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(name))
+
+session = clew.open({path!r}).sessions.latest()
+before = status("VmRSS")
+count = sum(1 for node in session.iter() if node.message)
+print(count, status("VmHWM") - before)
+"""
+
+
+def space(bench: Bench) -> Iterator[Figure]:
+    """Bytes of the closed file for each message, a hundred sessions written by turns."""
+    each = bench.sizes.each
+    said = messages(each)
+    theirs, ours = bench.file(bench.memory), bench.file(bench.memory)
+    with closing(Floor(theirs)) as floor:
+        names = [session_id() for _ in range(SESSIONS)]
+        for body in encoded(said):
+            for name in names:
+                floor.append(name, body)
+    with clew.open(ours, durability="relaxed") as store:
+        sessions = [store.sessions.create() for _ in range(SESSIONS)]
+        for message in said:
+            for session in sessions:
+                session.append(message)
+    count = SESSIONS * each
+    floor_bytes, clew_bytes = os.path.getsize(theirs) / count, os.path.getsize(ours) / count
+    others = {}
+    for kind in peers.installed(bench):
+        path = bench.file(bench.memory)
+        with closing(kind(path)) as peer:
+            peer.append([peer.say(text) for text in texts(START // 4)])
+        size = os.path.getsize(path) / (START // 4)
+        others[kind.label] = f"{size / floor_bytes:6.1f}x   {size:,.0f} bytes, one session of {START // 4}"
+    detail = f"floor {floor_bytes:,.0f} bytes, clew {clew_bytes:,.0f}, over {count:,} messages"
+    yield Figure("bytes a message", clew_bytes / floor_bytes, at_most=1.35, detail=detail, peers=others)
+
+
+def start(bench: Bench) -> Iterator[Figure]:
+    """A process that imports, opens, and reads the latest session of a thousand messages."""
+    ours, theirs, _ = bench.long_session(bench.disk, START)
+    sides: dict[str, Side] = {
+        "floor": _process(FLOOR_START.format(path=theirs, count=START)),
+        "clew": _process(CLEW_START.format(path=ours, count=START)),
+        "python": _process("pass"),
+    }
+    times = interleave(sides, rounds=bench.sizes.starts, ops=1)
+    others = {}
+    for kind in peers.installed(bench):
+        path = bench.file(bench.disk)
+        with closing(kind(path)) as peer:
+            peer.fill(texts(START))
+        took = interleave({"peer": _process(kind.start.format(path=path, count=START))}, rounds=2, ops=1).median("peer")
+        others[kind.label] = f"{took / times.median('floor'):6.1f}x   {span(took)}"
+    more = f"; python alone {span(times.median('python'))}"
+    yield ratio(f"cold start, {START:,} messages", times, at_most=1.6, peers=others, more=more)
+
+
+def memory(bench: Bench) -> Iterator[Figure]:
+    """How far a process grows while it reads a long session message by message."""
+    ours, *_ = bench.long_session(bench.disk, bench.sizes.long)
+    done = _run(WALK.format(path=ours))
+    count, grown = map(int, done.split())
+    assert count == bench.sizes.long
+    yield Figure(f"memory to iterate {count:,}", grown / 1024, unit=" MB", at_most=50, detail="resident, above the start")
+
+
+def _process(code: str) -> Side:
+    return lambda: lambda: _run(code)
+
+
+def _run(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=tempfile.gettempdir(), stdout=subprocess.PIPE, text=True
+    ).stdout

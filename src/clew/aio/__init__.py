@@ -1,0 +1,54 @@
+"""The async face of clew: the same names, awaited; on asyncio and on trio.
+
+    async with await clew.aio.open("chats.db") as store: ...
+    async with clew.aio.open("chats.db") as store: ...
+
+Appends of tasks that wait at the same time are committed together. A cancelled task never leaves half a transaction:
+what it was writing is either stored whole or not at all, and the same call with the same id settles which.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any
+
+from anyio import to_thread
+
+from clew import store as sync
+from clew.aio.face import Threads
+from clew.aio.faces import Blobs, Hit, Log, Nodes, Page, Session, Sessions, Store
+
+__all__ = ["Blobs", "Hit", "Log", "Nodes", "Opening", "Page", "Session", "Sessions", "Store", "open"]
+
+
+def open(path: str | os.PathLike[str], **options: Any) -> Opening:
+    """Opens a store: await it, or use it with ``async with``. Takes what `clew.open` takes."""
+    return Opening(path, options)
+
+
+class Opening:
+    """A store about to be opened."""
+
+    def __init__(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
+        self._path = path
+        self._options = options
+        self._store: Store | None = None
+
+    def __await__(self) -> Generator[Any, Any, Store]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Store:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+    async def _open(self) -> Store:
+        opened = await to_thread.run_sync(lambda: sync.open(self._path, **self._options))
+        return Store(Threads(opened._engine), opened)

@@ -1,0 +1,91 @@
+"""What the async classes have in common: a sync object behind each, and the thread its calls run on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from clew.aio.threads import Worker, each
+from clew.engine import Engine
+
+T = TypeVar("T")
+
+AHEAD = 64
+"""Items that an async iterator fetches with one visit to a thread."""
+
+
+class Threads:
+    """Where the calls of one store run."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._committer = Worker(engine.backend.batch, "clew-commit")
+        self._pinned: ContextVar[Worker | None] = ContextVar("clew-transaction", default=None)
+
+    async def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Runs a call on a worker thread; inside a transaction, on the thread of the transaction."""
+        pinned = self._pinned.get()
+        call = partial(function, *args, **kwargs)
+        if pinned is not None:
+            return await pinned.call(call)  # type: ignore[no-any-return]
+        return await to_thread.run_sync(call)
+
+    async def commit(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Runs a call that writes, in one transaction with whatever else is waiting to be written."""
+        worker = self._pinned.get() or self._committer
+        return await worker.call(partial(function, *args, **kwargs))  # type: ignore[no-any-return]
+
+    async def stream(self, function: Callable[..., Iterator[T]], *args: Any, **kwargs: Any) -> AsyncIterator[T]:
+        """Runs a call that returns an iterator, and gives its items a few at a time."""
+        items = await self.run(function, *args, **kwargs)
+        while batch := await self.run(lambda: list(islice(items, AHEAD))):
+            for item in batch:
+                yield item
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """What the task does inside is one transaction, on a thread of its own."""
+        if self._pinned.get() is not None:
+            yield  # joins the one that is open
+            return
+        worker = Worker(each, "clew-transaction")
+        scope = self._engine.transaction()
+        token = None
+        try:
+            with anyio.CancelScope(shield=True):  # a lock that was waited for must not be left behind
+                await worker.call(scope.__enter__)
+            token = self._pinned.set(worker)
+            try:
+                yield
+            except BaseException as error:
+                with anyio.CancelScope(shield=True):
+                    await worker.call(partial(_leave, scope, error))
+                raise
+            with anyio.CancelScope(shield=True):
+                await worker.call(partial(scope.__exit__, None, None, None))
+        finally:
+            if token is not None:
+                self._pinned.reset(token)
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(worker.stop)
+
+    async def close(self) -> None:
+        """Finishes what is waiting, then closes the store."""
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(self._committer.stop)
+
+
+def _leave(scope: Any, error: BaseException) -> None:
+    """Ends a transaction by an error, which is raised again where it came from."""
+    try:
+        scope.__exit__(type(error), error, error.__traceback__)
+    except BaseException as raised:
+        if raised is not error:
+            raise

@@ -1,0 +1,562 @@
+"""The async face of a store: the same names, awaited. Written by tools/aio.py from the sync classes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
+
+from clew import blobs, log, nodes, session, sessions, store
+from clew.aio.face import Threads
+from clew.blobs import Blob, Source
+from clew.indexing import Mode, Progress
+from clew.log import Entry
+from clew.model import Media, Modality, Role, Said
+from clew.node import Counters, Node
+from clew.nodes import NodeList, NodePage, Save
+from clew.search import Hit as SyncHit
+from clew.session import _UNSET, Branch, SessionData
+from clew.sessions import Page as SyncPage
+
+if TYPE_CHECKING:
+    from clew.backup import Backup
+    from clew.verify import Report
+
+
+class Hit(SyncHit):
+    """A message that matched; its session has the async face."""
+
+    session: Session | None  # type: ignore[assignment]
+
+
+class Page(SyncPage):
+    """Some sessions, with the async face, and where the rest begins."""
+
+    items: list[Session]  # type: ignore[assignment]
+
+
+class _Face:
+    def __init__(self, threads: Threads, sync: Any) -> None:
+        self._threads = threads
+        self._sync = sync
+
+    def _wrap(self, value: Any) -> Any:
+        """`value` with the async face on every session in it."""
+        if isinstance(value, session.Session):
+            return Session(self._threads, value)
+        if isinstance(value, SyncPage):
+            return Page(self._wrap(value.items), value.next_cursor, value.total)
+        if isinstance(value, SyncHit):
+            return Hit(*value[:-1], self._wrap(value.session))
+        if isinstance(value, list):
+            return [self._wrap(item) for item in value]
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Face) and self._sync == other._sync
+
+    def __hash__(self) -> int:
+        return hash(self._sync)
+
+    def __repr__(self) -> str:
+        return f"<async {self._sync!r}>"
+
+
+def _bare(value: Any) -> Any:
+    return value._sync if isinstance(value, _Face) else value
+
+
+class Blobs(_Face):
+    """The blobs of one tree. A message that shows one keeps it; a blob goes with the last message that shows it."""
+
+    _sync: blobs.Blobs
+
+    async def put(self, source: Source) -> Blob:
+        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content the tree has is not stored twice."""
+        return await self._threads.run(self._sync.put, source)
+
+    async def get(self, digest: str) -> bytes:
+        """The whole content. NotFound; Tampered if it is not what was stored."""
+        return await self._threads.run(self._sync.get, digest)
+
+    def open(self, digest: str) -> AsyncIterator[bytes]:
+        """The content in pieces; no transaction is held between them. NotFound at once; Tampered where it is."""
+        return self._threads.stream(self._sync.open, digest)
+
+    async def stat(self, digest: str) -> Blob:
+        """Address and size of a blob. NotFound."""
+        return await self._threads.run(self._sync.stat, digest)
+
+
+class Log(_Face):
+    """The log of one ref. It goes with the ref, and never otherwise."""
+
+    _sync: log.Log
+
+    async def append(self, data: bytes | Sequence[bytes], *, id: str | Sequence[str] | None = None) -> list[Entry]:
+        """Adds entries, all or none, durable when this returns. The same id and bytes again change nothing."""
+        return await self._threads.commit(self._sync.append, data, id=id)
+
+    def read(self, start: int = 0, stop: int | None = None) -> AsyncIterator[Entry]:
+        """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
+        return self._threads.stream(self._sync.read, start, stop)
+
+
+class Session(_Face):
+    """A conversation. The object shows the session as it was read; what it does acts on the session as it is now."""
+
+    _sync: session.Session
+
+    @property
+    def id(self) -> str:
+        """Its id, a UUID."""
+        return self._sync.id
+
+    @property
+    def handle(self) -> Awaitable[str]:
+        """The short name people type for it."""
+        return self._threads.run(lambda: self._sync.handle)
+
+    @property
+    def data(self) -> SessionData:
+        """Everything it carries. Tampered if the bytes are not what was written."""
+        return self._sync.data
+
+    @property
+    def title(self) -> str | None:
+        """Its title."""
+        return self._sync.title
+
+    @property
+    def cwd(self) -> str | None:
+        """The directory it belongs to."""
+        return self._sync.cwd
+
+    @property
+    def model(self) -> str | None:
+        """The model it talks to."""
+        return self._sync.model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels, sorted."""
+        return self._sync.labels
+
+    @property
+    def agent(self) -> str | None:
+        """The agent whose trace it is, if it is a subagent's."""
+        return self._sync.agent
+
+    @property
+    def is_subagent(self) -> bool:
+        """True for the trace of a subagent: it is never continued by `latest`."""
+        return self._sync.is_subagent
+
+    @property
+    def forked_from(self) -> str | None:
+        """The id of the session it was forked from."""
+        return self._sync.forked_from
+
+    @property
+    def forked_at(self) -> str | None:
+        """The id of the last message it shares with the session it was forked from."""
+        return self._sync.forked_at
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Free data."""
+        return self._sync.extra
+
+    @property
+    def head_id(self) -> str | None:
+        """The id of its last message; None while it has none."""
+        return self._sync.head_id
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._sync.version
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was created."""
+        return self._sync.created_at
+
+    @property
+    def updated_at(self) -> datetime:
+        """When its head last moved."""
+        return self._sync.updated_at
+
+    @property
+    def counters(self) -> Awaitable[Counters]:
+        """Messages, turns, tokens and cost, as its head has them now."""
+        return self._threads.run(lambda: self._sync.counters)
+
+    @property
+    def blobs(self) -> Blobs:
+        """The attachments of its tree."""
+        return Blobs(self._threads, self._sync.blobs)
+
+    @property
+    def log(self) -> Log:
+        """Entries beside its messages: a transcript, an audit."""
+        return Log(self._threads, self._sync.log)
+
+    async def refresh(self) -> Session:
+        """Reads it again. NotFound if it is gone."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.refresh)))
+
+    @overload
+    async def append(
+        self,
+        messages: Said,
+        *,
+        id: str | None = None,
+        created_at: datetime | None = None,
+        expect_head: str | None = _UNSET,
+        on_conflict: Literal["raise", "branch"] = "raise",
+    ) -> Node: ...
+
+    @overload
+    async def append(
+        self,
+        messages: Sequence[Said],
+        *,
+        id: Sequence[str] | None = None,
+        created_at: datetime | None = None,
+        expect_head: str | None = _UNSET,
+        on_conflict: Literal["raise", "branch"] = "raise",
+    ) -> list[Node]: ...
+
+    async def append(
+        self,
+        messages: Said | Sequence[Said],
+        *,
+        id: str | Sequence[str] | None = None,
+        created_at: datetime | None = None,
+        expect_head: str | None = _UNSET,
+        on_conflict: Literal["raise", "branch"] = "raise",
+    ) -> Node | list[Node]:
+        """Adds a message, or several in one transaction, after whatever is last now. Durable when it returns.
+
+        With `expect_head` only if that is the last message (None: if there is none): else Conflict, or with
+        ``on_conflict="branch"`` the messages become a branch after it. An `id` makes the call safe to repeat: the same
+        message under the same id is stored once.
+        """
+        return await self._threads.commit(
+            self._sync.append, messages, id=id, created_at=created_at, expect_head=expect_head, on_conflict=on_conflict
+        )
+
+    async def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:
+        """Its messages, root first: all, the `last` ones, or those up to and with `until`. NotFound without it."""
+        return await self._threads.run(self._sync.path, last=last, until=until)
+
+    def iter(self) -> AsyncIterator[Node]:
+        """Its messages, root first, a few at a time: the memory used does not grow with the session."""
+        return self._threads.stream(self._sync.iter)
+
+    def history(self) -> AsyncIterator[Node]:
+        """`iter`, and before it everything that compactions left behind."""
+        return self._threads.stream(self._sync.history)
+
+    async def fork(self, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
+        """A new session that shares everything up to `at`, or up to the last message. Nothing is copied."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.fork, at=at, title=title, id=id)))
+
+    async def rewind(self, to: str | None) -> Branch | None:
+        """Goes back to a message, or with None to before the first. What is left stays, and is returned as a branch.
+
+        NotFound if `to` is not among its messages.
+        """
+        return await self._threads.run(self._sync.rewind, to)
+
+    async def branches(self) -> list[Branch]:
+        """What it has left behind, oldest first."""
+        return await self._threads.run(self._sync.branches)
+
+    async def subagents(self) -> list[Session]:
+        """The traces of its subagents, oldest first."""
+        return cast("list[Session]", self._wrap(await self._threads.run(self._sync.subagents)))
+
+    async def compact(self, messages: Said | Sequence[Said], *, expect_head: str | None = _UNSET) -> list[Node]:
+        """Goes on from a summary: `messages` become a new root that stands for everything before.
+
+        `path` begins there; `history` still has the rest, and the counters go on. Invalid if there is nothing yet.
+        """
+        return await self._threads.run(self._sync.compact, messages, expect_head=expect_head)
+
+    async def rename(self, title: str | None) -> Session:
+        """Gives it another title."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.rename, title)))
+
+    async def label(self, *add: str, remove: Sequence[str] = ()) -> Session:
+        """Adds labels, and takes others away."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.label, *add, remove=remove)))
+
+    async def update(
+        self, *, model: str | None = _UNSET, cwd: str | None = _UNSET, extra: dict[str, Any] | None = _UNSET
+    ) -> Session:
+        """Changes its model, its directory or its free data; `extra` replaces what was there."""
+        return cast(
+            "Session", self._wrap(await self._threads.run(self._sync.update, model=model, cwd=cwd, extra=extra))
+        )
+
+    async def attach(
+        self, source: bytes | IO[bytes], *, mime_type: str, modality: Modality = "document", name: str | None = None
+    ) -> Media:
+        """Stores a file as a blob of this session, and returns the block that shows it in a message."""
+        return await self._threads.run(self._sync.attach, source, mime_type=mime_type, modality=modality, name=name)
+
+    async def delete(self) -> int:
+        """Deletes it with its branches, log and subagents, and each message nobody else needs. Returns how many."""
+        return await self._threads.run(self._sync.delete)
+
+
+class Sessions(_Face):
+    """The sessions of a store."""
+
+    _sync: sessions.Sessions
+
+    async def create(
+        self,
+        *,
+        title: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        model: str | None = None,
+        labels: Iterable[str] = (),
+        extra: dict[str, Any] | None = None,
+        id: str | None = None,
+        agent: str | None = None,
+        owner: Session | None = None,
+    ) -> Session:
+        """A new session. Conflict if the id is taken.
+
+        With `agent` it is the trace of a subagent: never picked by `latest`; with `owner` it goes when its owner goes.
+        """
+        return cast(
+            "Session",
+            self._wrap(
+                await self._threads.run(
+                    self._sync.create,
+                    title=title,
+                    cwd=cwd,
+                    model=model,
+                    labels=labels,
+                    extra=extra,
+                    id=id,
+                    agent=agent,
+                    owner=_bare(owner),
+                )
+            ),
+        )
+
+    async def get(self, key: str) -> Session:
+        """The session with this id or handle. NotFound, Ambiguous."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.get, key)))
+
+    async def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
+        """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.latest, cwd)))
+
+    async def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        label: str | None = None,
+        title: str | None = None,
+        include_expired: bool = False,
+        subagents: bool = False,
+        total: bool = False,
+    ) -> Page:
+        """Sessions, last active first; filtered by exact directory, by label, by words in the title.
+
+        `cursor` is the `next_cursor` of the page before; it stays good when sessions change. With `subagents` the
+        traces of subagents are listed instead. `total` counts all that the filters let through.
+        """
+        return cast(
+            "Page",
+            self._wrap(
+                await self._threads.run(
+                    self._sync.list,
+                    limit=limit,
+                    cursor=cursor,
+                    cwd=cwd,
+                    label=label,
+                    title=title,
+                    include_expired=include_expired,
+                    subagents=subagents,
+                    total=total,
+                )
+            ),
+        )
+
+    async def fork(
+        self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None
+    ) -> Session:
+        """A new session at a message of the source's tree, or at its last one. Nothing is copied.
+
+        NotFound if there is no such message; Conflict if the id is taken.
+        """
+        return cast(
+            "Session", self._wrap(await self._threads.run(self._sync.fork, _bare(source), at=at, title=title, id=id))
+        )
+
+    async def rename(self, key: str, title: str | None) -> Session:
+        """Gives a session another title."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.rename, key, title)))
+
+    async def label(self, key: str, *add: str, remove: Iterable[str] = ()) -> Session:
+        """Adds labels to a session, and takes others away."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.label, key, *add, remove=remove)))
+
+    async def delete(self, key: str) -> int:
+        """Deletes a session and every message that no other needs. Returns how many messages."""
+        return await self._threads.run(self._sync.delete, key)
+
+
+class Nodes(_Face):
+    """Messages by id. What is saved here belongs to no session, and goes only when `delete` says so."""
+
+    _sync: nodes.Nodes
+
+    async def save(self, messages: Said | Save | Sequence[Said | Save], *, parent: str | None = None) -> NodeList:
+        """Stores messages in one transaction, each after the one before it, the first after `parent` or as a root.
+
+        A `Save` may name another parent, and an id. What is stored already under its id is returned as it is; Conflict
+        if the id has other content or another parent. NotFound if a parent is; nothing is stored then.
+        """
+        return await self._threads.commit(self._sync.save, messages, parent=parent)
+
+    async def save_dialog(self, dialog: Sequence[Node | Said | Save]) -> NodeList:
+        """Stores a dialog given from its root on: nodes that it begins with are verified, what follows is saved.
+
+        Conflict if a node is not stored, or not after the one before it. One transaction.
+        """
+        return await self._threads.commit(self._sync.save_dialog, dialog)
+
+    async def get(self, ids: str | Iterable[str]) -> NodeList:
+        """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
+        return await self._threads.run(self._sync.get, ids)
+
+    async def resolve(self, typed: str) -> str:
+        """The id that a handle, or the beginning of one, means. NotFound, Ambiguous."""
+        return await self._threads.run(self._sync.resolve, typed)
+
+    async def handles(self, nodes: Iterable[str]) -> list[str]:
+        """The handles of nodes given by id."""
+        return await self._threads.run(self._sync.handles, nodes)
+
+    async def list(
+        self, *, limit: int = 50, cursor: str | None = None, offset: int = 0, ascending: bool = False
+    ) -> NodePage:
+        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`."""
+        return await self._threads.run(self._sync.list, limit=limit, cursor=cursor, offset=offset, ascending=ascending)
+
+    async def path(self, id: str, *, last: int | None = None) -> NodeList:
+        """From the root down to a node; with `last`, the last ones, still in order. Never what follows it. NotFound."""
+        return await self._threads.run(self._sync.path, id, last=last)
+
+    async def children(self, id: str) -> NodeList:
+        """The messages that follow a node directly, in the order they were stored. NotFound."""
+        return await self._threads.run(self._sync.children, id)
+
+    async def subtree(self, id: str) -> NodeList:
+        """A node and everything below it, each after its parent. NotFound."""
+        return await self._threads.run(self._sync.subtree, id)
+
+    async def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> int:
+        """Deletes nodes, all or none; unknown ids are passed over. Returns how many went.
+
+        Conflict if a node has children that are not deleted with it, or if a snapshot or a hold needs it. A session
+        whose head goes is moved to the nearest message that stays.
+        """
+        return await self._threads.run(self._sync.delete, ids, recursive=recursive)
+
+
+class Store(_Face):
+    """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
+
+    _sync: store.Store
+
+    @property
+    def path(self) -> str:
+        """The file it is in."""
+        return self._sync.path
+
+    @property
+    def sessions(self) -> Sessions:
+        """Its conversations."""
+        return Sessions(self._threads, self._sync.sessions)
+
+    @property
+    def nodes(self) -> Nodes:
+        """Its messages, as a tree."""
+        return Nodes(self._threads, self._sync.nodes)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        session: Session | str | None = None,
+        role: Role | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        mode: Mode = "words",
+        progress: Progress | None = None,
+    ) -> list[Hit]:
+        """Messages in which all the words are found, best first; whatever is typed, it is never a syntax error.
+
+        Words are whole words, ``"in quotes"`` a phrase, ``pre*`` a beginning; capitals and accents do not matter.
+        ``mode="substring"`` finds any run of characters: for code, and for languages without spaces. Filters: a
+        session, a role, a time from `since` up to `until`. `progress` is called while new messages are indexed.
+        """
+        return cast(
+            "list[Hit]",
+            self._wrap(
+                await self._threads.run(
+                    self._sync.search,
+                    query,
+                    limit=limit,
+                    session=_bare(session),
+                    role=role,
+                    since=since,
+                    until=until,
+                    mode=mode,
+                    progress=progress,
+                )
+            ),
+        )
+
+    async def verify(self, *, progress: Progress | None = None) -> Report:
+        """Reads everything and checks it: bodies, tree, refs, blobs, log, search index. Names what is damaged.
+
+        It writes nothing, and others may go on writing.
+        """
+        return await self._threads.run(self._sync.verify, progress=progress)
+
+    async def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
+        """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""
+        return await self._threads.run(self._sync.backup, path, progress=progress)
+
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        """Makes several steps of this task one: all are kept, or none. Other writers wait meanwhile: keep it short."""
+        return self._threads.transaction()
+
+    async def close(self) -> None:
+        """Finishes what is waiting, and lets go of the files. Idempotent; the store raises Closed afterwards."""
+        await self._threads.close()
+        await self._threads.run(self._sync.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,131 @@
+"""Threads behind the async face: one that commits for many tasks at once, and one for each open transaction.
+
+SQLite has no async I/O, so work goes to threads. An append never runs on the event loop: waiting for the disk there
+would stall every other task.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import anyio
+from anyio.lowlevel import current_token
+
+from clew.backends import Call
+from clew.errors import Closed
+
+LARGEST = 256
+"""Calls in one transaction at most."""
+
+
+class Request(Call):
+    """A call made by a task, and the way back to it."""
+
+    __slots__ = ("_done", "dropped", "loop", "taken")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        super().__init__(function)
+        self.loop = current_token().native_token
+        self._done = anyio.Event()
+        self.taken = False
+        self.dropped = False
+
+    async def outcome(self) -> Any:
+        """Waits. A task that is cancelled before its call was taken up takes the call with it."""
+        try:
+            await self._done.wait()
+        except BaseException:
+            self.dropped = not self.taken
+            raise
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def wake(self) -> None:
+        """To be called on the task's event loop."""
+        self._done.set()
+
+
+class Worker:
+    """A thread that runs calls in the order they came, as many at a time as are waiting."""
+
+    def __init__(self, run: Callable[[Sequence[Call]], None], name: str) -> None:
+        self._run = run
+        self._name = name
+        self._waiting: deque[Request] = deque()
+        self._ready = threading.Semaphore(0)
+        self._mutex = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """What `function` returns, run on the thread."""
+        request = Request(function)
+        with self._mutex:
+            if self._stopping:
+                raise Closed("the store is closed")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                self._thread.start()
+            self._waiting.append(request)
+        self._ready.release()
+        return await request.outcome()
+
+    def stop(self) -> None:
+        """Finishes what is waiting, then ends the thread. Blocks; idempotent."""
+        with self._mutex:
+            self._stopping = True
+            thread = self._thread
+        self._ready.release()
+        if thread is not None:
+            thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            self._ready.acquire()
+            batch = self._take()
+            if batch:
+                try:
+                    self._run(batch)
+                except BaseException as error:  # noqa: BLE001 - the tasks must be told, or they wait for ever
+                    for request in batch:
+                        request.error = request.error or error
+                _wake(batch)
+            elif self._stopping:
+                return
+
+    def _take(self) -> list[Request]:
+        batch: list[Request] = []
+        while self._waiting and len(batch) < LARGEST:
+            request = self._waiting.popleft()
+            request.taken = True
+            if not request.dropped:
+                batch.append(request)
+        return batch
+
+
+def each(calls: Sequence[Call]) -> None:
+    """Runs calls one after the other."""
+    for call in calls:
+        call.run()
+
+
+def _wake(batch: Iterable[Request]) -> None:
+    """Tells the tasks, with one message to each event loop."""
+    loops: dict[Any, list[Request]] = {}
+    for request in batch:
+        loops.setdefault(request.loop, []).append(request)
+    for loop, requests in loops.items():
+        post = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
+        try:
+            post(_wake_all, requests)
+        except RuntimeError:
+            continue  # the loop is closed: nobody waits any more
+
+
+def _wake_all(requests: list[Request]) -> None:
+    for request in requests:
+        request.wake()

@@ -1,0 +1,166 @@
+"""A copy of a store as it is at one moment, made while others go on writing.
+
+SQLite copies its own pages, so the store's file is never opened by anything else: closing a second descriptor would drop
+SQLite's locks. The copy grows under another name, and takes the name asked for only when it is whole and on disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import NamedTuple
+
+from clew.backends.sqlite import SQLiteBackend
+from clew.backends.sqlite.connection import translate, uri
+from clew.engine import Engine
+from clew.errors import ClewError, Conflict, Invalid, ReadOnly, StorageFull, Unavailable
+
+PAGES = 256
+"""Pages copied between two calls of `progress`: 1 MiB."""
+PATIENCE = 30.0
+"""Seconds without a page copied after which a backup gives up."""
+
+Progress = Callable[[int, int], object]
+
+_BESIDE = ("-wal", "-journal")
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+class Backup(NamedTuple):
+    """A copy that is whole and on disk."""
+
+    path: str
+    """Where it is."""
+    size: int
+    """Bytes it has."""
+
+
+def backup(engine: Engine, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
+    """Copies the store, as it is now, to a new file that opens as a store. `progress` gets pages copied and all pages.
+
+    Conflict if something has that name already. On any error nothing is left behind.
+    """
+    backend = engine.backend
+    if not isinstance(backend, SQLiteBackend):
+        raise Invalid(f"{backend.path} is not a file that can be copied")
+    target = os.path.abspath(os.fspath(path))
+    if "\0" in target or not os.path.basename(target) or os.path.isdir(target):
+        raise Invalid(f"{target} is not a name for a file", hint="Name a file that does not exist yet.")
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        raise Invalid(f"there is no folder {folder}", hint="Create it first.")
+    if backend._here() is not None:
+        raise Invalid("a backup cannot be made inside a transaction", hint="Finish the transaction first.")
+    _refuse(target)
+    part = f"{target}.{os.urandom(6).hex()}.part"
+    try:
+        # Owner-only from the first byte on.
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        _copy(backend, part, target, progress)
+        size = _settle(part)
+        _name(part, target)
+        _sync_folder(folder)
+    except OSError as error:
+        raise _told(error, target) from error
+    finally:
+        for name in (part, f"{part}-journal"):
+            with suppress(OSError):
+                os.unlink(name)
+    return Backup(target, size)
+
+
+def _refuse(target: str) -> None:
+    """Conflict if the name is taken; a write-ahead log that lies beside it would be taken for the copy's own."""
+    for name in (target, *(target + end for end in _BESIDE)):
+        if os.path.lexists(name):
+            raise Conflict(f"{name} is there already", hint="A backup never overwrites: name another file.")
+
+
+def _copy(backend: SQLiteBackend, part: str, target: str, progress: Progress | None) -> None:
+    moved = time.monotonic()
+
+    def step(status: int, remaining: int, total: int) -> None:
+        nonlocal moved
+        if status in (sqlite3.SQLITE_OK, sqlite3.SQLITE_DONE):
+            moved = time.monotonic()
+            if progress is not None:
+                progress(total - remaining, total)
+        elif time.monotonic() - moved > PATIENCE:  # the driver itself would wait for ever
+            raise Unavailable(f"{backend.path} is kept busy by another program", hint="Make the same call again.")
+
+    with backend.reader() as source, closing(sqlite3.connect(uri(part, "rw"), uri=True, isolation_level=None)) as copy:
+        # From this read on the connection sees one moment, so a writer cannot make the copy begin again.
+        source.execute("SELECT count(*) FROM epoch").fetchone()
+        # The file has another name and is thrown away if this fails, so it needs no journal; it is synced at the end.
+        copy.execute("PRAGMA journal_mode = OFF")
+        copy.execute("PRAGMA synchronous = OFF")
+        try:
+            source.backup(copy, pages=PAGES, progress=step, sleep=0.05)
+        except sqlite3.Error as error:
+            damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+            raise translate(error, backend.path if damaged else target) from error
+
+
+def _settle(part: str) -> int:
+    """Brings the copy to the disk, and returns its size."""
+    fd = os.open(part, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        _sync(fd)
+        return os.fstat(fd).st_size
+    finally:
+        os.close(fd)
+
+
+def _sync(fd: int) -> None:
+    try:
+        from fcntl import F_FULLFSYNC, fcntl  # type: ignore[attr-defined,unused-ignore]
+    except ImportError:
+        os.fsync(fd)
+    else:
+        fcntl(fd, F_FULLFSYNC)  # on macOS fsync only reaches the drive's cache
+
+
+def _name(part: str, target: str) -> None:
+    """Gives the copy its name, unless something has it by now."""
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise Conflict(f"{target} is there already", hint="A backup never overwrites: name another file.") from None
+    except OSError:
+        # No hard links on this file system: claim the name first, then put the copy in its place.
+        try:
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            raise Conflict(f"{target} is there already", hint="A backup never overwrites: name another file.") from None
+        try:
+            os.replace(part, target)
+        except OSError:
+            os.unlink(target)
+            raise
+
+
+def _sync_folder(folder: str) -> None:
+    """A name is durable once its folder is; some systems cannot sync one."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _told(error: OSError, target: str) -> ClewError:
+    if error.errno in _FULL:
+        return StorageFull(f"no space is left for {target}")
+    if error.errno in _FORBIDDEN:
+        return ReadOnly(f"{target} cannot be written")
+    return Unavailable(
+        f"{target} cannot be written: {error.strerror}", hint="Check the disk, then make the same call again."
+    )

@@ -1,0 +1,76 @@
+"""How a command ends: exit codes, and errors told in one line.
+
+====  =====================================================
+code  meaning
+====  =====================================================
+0     done
+1     failed
+2     the command line cannot be understood
+3     not found
+4     ambiguous: a handle fits several ids
+5     busy: another program keeps the store, try again
+6     wrong key, or sealed and no key given
+7     damaged: stored bytes are not what was written
+8     done in part
+130   interrupted
+====  =====================================================
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from clew import errors
+from clew.cli.text import bold, dim, plain, warn
+
+FAILED, USAGE, NOT_FOUND, AMBIGUOUS, BUSY, SEALED, DAMAGED, PARTIAL, INTERRUPTED = 1, 2, 3, 4, 5, 6, 7, 8, 130
+
+# The first that fits counts: a full disk and a read-only file are Unavailable too, and trying again helps neither.
+_CODES: tuple[tuple[type[errors.ClewError], int], ...] = (
+    (errors.NotFound, NOT_FOUND),
+    (errors.Ambiguous, AMBIGUOUS),
+    (errors.StorageFull, FAILED),
+    (errors.ReadOnly, FAILED),
+    (errors.Unavailable, BUSY),
+    (errors.Sealed, SEALED),
+    (errors.Tampered, DAMAGED),
+)
+
+
+def code_of(error: errors.ClewError) -> int:
+    """The exit code that tells this error."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
+
+
+def report(error: BaseException) -> int:
+    """Says on stderr what went wrong, and returns the exit code. No traceback unless CLEW_DEBUG asks for one."""
+    if isinstance(error, click.Abort | KeyboardInterrupt | EOFError):
+        return INTERRUPTED
+    if os.environ.get("CLEW_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, errors.ClewError):
+        return say(error.message, error.hint, code_of(error))
+    if isinstance(error, click.UsageError):
+        where = "clew" if error.ctx is None else error.ctx.command_path
+        return say(error.format_message().rstrip("."), f"Try '{where} --help'.", USAGE)
+    if isinstance(error, click.ClickException):
+        return say(error.format_message(), "", FAILED)
+    if isinstance(error, OSError):
+        about = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
+        return say(f"{error.strerror or error}{about}", "", FAILED)
+    hint = "This is a bug in clew. CLEW_DEBUG=1 shows where."
+    return say(f"{type(error).__name__} in clew itself", hint, FAILED)
+
+
+def say(message: str, hint: str, code: int) -> int:
+    """Writes an error with its hint to stderr; returns `code`."""
+    paint = sys.stderr
+    warn(f"{bold('clew:', paint)} {plain(message)}")
+    if hint:
+        warn(dim(f"  hint: {plain(hint)}", paint))
+    return code

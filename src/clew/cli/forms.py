@@ -1,0 +1,93 @@
+"""What commands have in common: the form of their output, and sessions and messages as JSON."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import click
+import msgspec
+
+import clew
+from clew.cli.text import columns, out
+
+Form = Literal["text", "json", "jsonl"]
+
+
+def json_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--json` and `--jsonl` to a command; it gets them as its argument `form`."""
+
+    @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+    @click.option("--jsonl", "as_jsonl", is_flag=True, help="One JSON document per line.")
+    @functools.wraps(command)
+    def chosen(*args: Any, as_json: bool, as_jsonl: bool, **kwargs: Any) -> Any:
+        if as_json and as_jsonl:
+            raise click.UsageError("--json and --jsonl are two forms of the same: give one")
+        form: Form = "json" if as_json else "jsonl" if as_jsonl else "text"
+        return command(*args, form=form, **kwargs)
+
+    return chosen
+
+
+def out_lines(lines: Iterable[str]) -> None:
+    """Lines of text to stdout; on a terminal through PAGER, if it is set."""
+    if columns() is not None and sys.stdout.isatty() and os.environ.get("PAGER"):
+        click.echo_via_pager(line + "\n" for line in lines)
+        return
+    for line in lines:
+        out(line)
+
+
+def iso(moment: datetime) -> str:
+    """A time as JSON has it: UTC, with its microseconds."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def session_json(session: clew.Session) -> dict[str, Any]:
+    """A session as JSON."""
+    counters = session.counters
+    return {
+        "id": session.id,
+        "handle": session.handle,
+        "title": session.title,
+        "cwd": session.cwd,
+        "model": session.model,
+        "labels": list(session.labels),
+        "agent": session.agent,
+        "created_at": iso(session.created_at),
+        "updated_at": iso(session.updated_at),
+        "messages": counters.messages,
+        "turns": counters.turns,
+        "tokens_in": counters.tokens_in,
+        "tokens_out": counters.tokens_out,
+        "cost": counters.cost,
+        "head_id": session.head_id,
+        "forked_from": session.forked_from,
+        "forked_at": session.forked_at,
+        "version": session.version,
+        "extra": session.extra,
+    }
+
+
+def node_json(node: clew.Node) -> dict[str, Any]:
+    """A message as JSON: the form that `clew append` reads. One that is damaged says so, and has no content."""
+    place = {
+        "id": node.id,
+        "handle": node.handle,
+        "parent_id": node.parent_id,
+        "created_at": iso(node.created_at),
+        "role": node.role,
+    }
+    try:
+        native, text = node.native, node.text
+        if native is None:
+            return {**place, "text": text, **msgspec.to_builtins(node.message)}
+    except clew.Tampered as error:
+        return {**place, "damaged": error.why}
+    said = {"text": text, "provider": native.provider, "raw": native.raw.decode()}
+    beside = {"label": native.label, "extra": native.extra}
+    return {**place, **said, **{name: value for name, value in beside.items() if value is not None}}

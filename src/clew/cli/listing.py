@@ -1,0 +1,159 @@
+"""`clew ls`: sessions, last active first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+import clew
+from clew.cli.exits import DAMAGED
+from clew.cli.forms import Form, json_options, out_lines, session_json
+from clew.cli.moments import ago
+from clew.cli.place import reading, store_option
+from clew.cli.text import bold, clip, columns, dim, out_json, out_jsonl, pad, plain, style, warn, width
+
+
+class Filter(NamedTuple):
+    """Which sessions to list."""
+
+    limit: int
+    cursor: str | None
+    cwd: str | None
+    label: str | None
+    title: str | None
+
+
+@click.command(
+    short_help="List sessions, last active first.",
+    epilog="\b\nExamples:\n  clew ls --here\n  clew ls --title build --limit 5\n  clew ls --all --jsonl | jq -r .id",
+)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many at most.")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--here", is_flag=True, help="Those of the current directory.")
+@click.option("--cwd", metavar="DIR", help="Those of exactly this directory.")
+@click.option("--label", help="Those with this label.")
+@click.option("--title", metavar="TEXT", help="Those whose title has this text.")
+@click.option("--cursor", help="Go on where a page ended: its next_cursor.")
+@json_options
+@store_option
+@click.pass_context
+def ls(
+    ctx: click.Context,
+    limit: int,
+    everything: bool,
+    here: bool,
+    cwd: str | None,
+    label: str | None,
+    title: str | None,
+    cursor: str | None,
+    form: Form,
+) -> None:
+    """Lists sessions, last active first: handle, when, messages, title, directory."""
+    if here and cwd is not None:
+        raise click.UsageError("--here is --cwd of the current directory: give one")
+    place = os.path.abspath(cwd or ".") if here or cwd is not None else None
+    wanted = Filter(1000 if everything else limit, cursor, place, label, title)
+    damaged: list[str] = []
+    with reading() as store:
+        rest: list[str | None] = [None]
+        found = _pages(store, wanted, rest, everything=everything)
+        if form == "json":
+            sessions = [_json(session, damaged) for session in found]
+            out_json({"sessions": sessions, "next_cursor": rest[0]})
+        elif form == "jsonl":
+            out_jsonl(_json(session, damaged) for session in found)
+        else:
+            rows = [_row(session, damaged) for session in found]
+            out_lines(_table(rows))
+            if not rows:
+                warn("No sessions." if wanted[1:] != (None,) * 4 else "No sessions yet. 'clew append' begins one.")
+        if form != "json" and rest[0] is not None:
+            warn(dim("There are more: --all, or a larger --limit.") if form == "text" else f"next_cursor {rest[0]}")
+    for id in damaged:
+        warn(f"clew: session {id} is damaged")
+    ctx.exit(DAMAGED if damaged else 0)
+
+
+def _pages(store: clew.Store, wanted: Filter, rest: list[str | None], *, everything: bool) -> Iterator[clew.Session]:
+    """The sessions; `rest` gets the cursor of what was not listed."""
+    cursor = wanted.cursor
+    while True:
+        page = store.sessions.list(
+            limit=wanted.limit, cursor=cursor, cwd=wanted.cwd, label=wanted.label, title=wanted.title
+        )
+        yield from page.items
+        cursor = page.next_cursor
+        if cursor is None or not everything:
+            rest[0] = cursor
+            return
+
+
+def _json(session: clew.Session, damaged: list[str]) -> dict[str, Any]:
+    try:
+        return session_json(session)
+    except clew.Tampered as error:
+        damaged.append(session.id)
+        return {"id": session.id, "handle": session.handle, "damaged": error.why}
+
+
+class Row(NamedTuple):
+    """A session as a line of the table."""
+
+    handle: str
+    when: str
+    messages: str
+    title: str
+    cwd: str
+    titled: bool
+
+
+def _row(session: clew.Session, damaged: list[str]) -> Row:
+    when = ago(session.updated_at, datetime.now(UTC))
+    try:
+        first = session.title or next((node.text[:200] for node in session.iter()), "")
+        messages, cwd = str(session.counters.messages), _home(session.cwd or "")
+    except clew.Tampered:
+        damaged.append(session.id)
+        return Row(session.handle, when, "?", "damaged", "", False)
+    return Row(session.handle, when, messages, plain(first), plain(cwd), bool(session.title))
+
+
+def _home(path: str) -> str:
+    home = str(Path.home())
+    return "~" + path[len(home) :] if path == home or path.startswith(home + os.sep) else path
+
+
+def _table(rows: list[Row]) -> Iterator[str]:
+    """The rows, aligned; on a terminal cut to its width, the title keeping most of the room."""
+    if not rows:
+        return
+    handles, whens, counts = (max(len(row[column]) for row in rows) for column in range(3))
+    titles, room = max(width(row.title) for row in rows), columns()
+    cwds = max(width(row.cwd) for row in rows)
+    if room is not None:
+        room = max(20, room - handles - whens - counts - 6)
+        spare = room - 2 - min(cwds, max(room // 3, room - 2 - titles))
+        titles = min(titles, spare) if cwds else min(titles, room)
+        cwds = max(0, room - 2 - titles)
+    titles = min(titles, 72)
+    for row in rows:
+        title = pad(clip(row.title, titles), titles)
+        cwd = row.cwd if width(row.cwd) <= cwds else _tail(row.cwd, cwds)
+        parts = [
+            style(row.handle.ljust(handles), "33"),
+            dim(row.when.rjust(whens)),
+            row.messages.rjust(counts),
+            bold(title) if row.titled else dim(title),
+            dim(cwd),
+        ]
+        yield "  ".join(parts).rstrip()
+
+
+def _tail(path: str, limit: int) -> str:
+    """The end of a path says more than its beginning."""
+    return "…" + path[len(path) - limit + 1 :] if limit > 1 else ""

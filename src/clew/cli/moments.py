@@ -1,0 +1,58 @@
+"""Times as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import click
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_RELATIVE = re.compile(r"(\d{1,6})\s*([smhdw])")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+class Moment(click.ParamType):
+    """A time: ISO, in local time unless it says its zone, or how long ago. A bare date means its first moment, or its end."""
+
+    name = "when"
+
+    def __init__(self, *, end_of_day: bool = False) -> None:
+        self._end = end_of_day
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        text = str(value).strip()
+        try:
+            ago = _RELATIVE.fullmatch(text.lower())
+            if ago:
+                return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
+            moment = datetime.fromisoformat(text)
+            if self._end and _DATE.fullmatch(text):
+                moment += timedelta(days=1)
+            return moment.astimezone(UTC)
+        except (ValueError, OverflowError, OSError):
+            self.fail(f"{text!r} is not a time: write 2026-01-31, 2026-01-31T09:30, or 2d, 3h, 15m for how long ago", param, ctx)
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """How long ago `moment` was, in at most 11 letters; the date once that says more."""
+    seconds = (now - moment).total_seconds()
+    if seconds < -60 or seconds >= 30 * 86400:
+        return local(moment)[:10]
+    if seconds < 45:
+        return "just now"
+    for size, limit, name in ((60, 3600, "min"), (3600, 86400, "hour"), (86400, 30 * 86400, "day")):
+        if seconds < limit - size / 2:
+            count = max(1, round(seconds / size))
+            return f"{count} {name}{'s' if count > 1 and name != 'min' else ''} ago"
+    return local(moment)[:10]
+
+
+def local(moment: datetime) -> str:
+    """Date and minute in local time."""
+    try:
+        return moment.astimezone().strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, ValueError, OSError):  # at the ends of time there is no local time
+        return moment.isoformat(sep=" ", timespec="minutes")[:16]

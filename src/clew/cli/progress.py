@@ -1,0 +1,39 @@
+"""How far a long command is: one line on stderr that is written over, and only on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Self
+
+from clew.cli.text import is_terminal
+
+QUIET = 0.3
+"""Seconds before anything is shown: what is quick needs no progress."""
+
+
+class Progress:
+    """Called with what is done and what there is to do; gone without a trace when the work is."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._shown = False
+        self._next = time.monotonic() + QUIET
+        self._on = is_terminal(sys.stderr)
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if not self._on or now < self._next:
+            return
+        self._shown, self._next = True, now + 0.1
+        share = f" {min(100, 100 * done // total):3} %" if total else ""
+        sys.stderr.write(f"\r\x1b[K{self._doing}{share}")
+        sys.stderr.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,100 @@
+"""`clew` itself: the list of commands, each loaded when it is used."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+import clew
+from clew.cli.exits import INTERRUPTED, USAGE, report
+from clew.cli.place import store_option
+from clew.cli.text import is_terminal
+
+COMMANDS = {
+    "append": ("append", "Store messages, given as JSON lines."),
+    "ls": ("listing", "List sessions, last active first."),
+    "tree": ("tree", "Show messages as a tree."),
+    "show": ("show", "Show a session, or the talk up to a message."),
+    "search": ("search", "Find messages by their words."),
+    "fork": ("change", "Begin a new session that shares the talk so far."),
+    "rewind": ("change", "Go back to a message; what came after it is kept."),
+    "rename": ("change", "Give a session another title."),
+    "tag": ("change", "Add labels to a session, or take them away."),
+    "verify": ("upkeep", "Read everything and name what is damaged."),
+    "backup": ("upkeep", "Copy the store to a file, safe while others write."),
+    "tour": ("tour", "See it all happen in a temporary store."),
+}
+"""Each command, the module it is in, and what it does: help lists them without loading them."""
+
+
+class Root(click.Group):
+    """The group of all commands, and the one place where errors become exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"clew.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
+
+    def run(self, args: Sequence[str] | None = None) -> int:
+        """Runs a command line and returns its exit code; whatever goes wrong is told on stderr."""
+        try:
+            result = super().main(args=args, prog_name="clew", standalone_mode=False)
+            code = result if isinstance(result, int) else 0
+            sys.stdout.flush()
+        except SystemExit as done:
+            return done.code if isinstance(done.code, int) else 1
+        except (Exception, KeyboardInterrupt) as error:
+            code = report(error)
+            _drop_output(interrupted=code == INTERRUPTED)
+        return code
+
+    def main(self, args: Sequence[str] | None = None, **_: Any) -> Any:  # type: ignore[override]
+        """`run`, then exit: what click's test runner calls."""
+        sys.exit(self.run(args))
+
+
+def _drop_output(*, interrupted: bool) -> None:
+    """Writes what is left for stdout, if it can be written: Python would report a full disk once more as it ends."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        if not interrupted:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+@click.group(
+    cls=Root,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="\b\nExamples:\n"
+    "  clew tour\n"
+    '  echo \'{"text": "Hello"}\' | clew append --title "First words"\n'
+    "  clew search hello\n\n\b\n"
+    "Environment:\n"
+    "  CLEW_DB        the store, if --db does not name it\n"
+    "  CLEW_TIMEOUT   seconds to wait for other writers (60)\n"
+    "  NO_COLOR, FORCE_COLOR, COLUMNS, PAGER are honoured",
+)
+@store_option
+@click.version_option(clew.__version__, "-V", "--version", prog_name="clew", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Keeps conversations with language models: durable, in a tree, to be found, continued, forked and rewound."""
+    if ctx.invoked_subcommand is None:
+        there = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+        click.echo(ctx.get_help(), err=not there)
+        ctx.exit(0 if there else USAGE)

@@ -1,0 +1,101 @@
+"""`clew search`: messages by their words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.forms import Form, json_options, node_json, out_lines
+from clew.cli.moments import Moment, ago
+from clew.cli.place import reading, store_option
+from clew.cli.progress import Progress
+from clew.cli.text import bold, clip, columns, dim, out_json, out_jsonl, plain, role_style, style, warn, width
+from clew.model import ROLES, Role
+
+if TYPE_CHECKING:
+    from clew.search import Hit
+
+
+@click.command(
+    short_help="Find messages by their words.",
+    epilog="\b\nExamples:\n"
+    "  clew search lint step\n"
+    "  clew search '\"lint step\"' --role assistant --since 2d\n"
+    "  clew search --substring 設定",
+)
+@click.argument("words", nargs=-1, required=True)
+@click.option("--session", metavar="ID", help="Only in this session.")
+@click.option("--role", type=click.Choice(ROLES), help="Only what this role said.")
+@click.option("--since", type=Moment(), metavar="WHEN", help="Only from then on: a date, or 2d, 3h, 15m ago.")
+@click.option("--until", type=Moment(end_of_day=True), metavar="WHEN", help="Only up to then.")
+@click.option("--substring", is_flag=True, help="Find any run of characters: for code, and text without spaces.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many at most.")
+@json_options
+@store_option
+def search(
+    words: tuple[str, ...],
+    session: str | None,
+    role: Role | None,
+    since: datetime | None,
+    until: datetime | None,
+    substring: bool,
+    limit: int,
+    form: Form,
+) -> None:
+    """Finds messages that have all the WORDS, best first; capitals and accents do not matter.
+
+    "Words in quotes" are a phrase, pre* is the beginning of a word.
+    """
+    with reading() as store:
+        with Progress("indexing") as progress:
+            hits = store.search(
+                " ".join(words), limit=limit, session=session, role=role, since=since, until=until,
+                mode="substring" if substring else "words", progress=progress,
+            )  # fmt: skip
+        if form == "json":
+            out_json([_json(hit) for hit in hits])
+        elif form == "jsonl":
+            out_jsonl(_json(hit) for hit in hits)
+        elif hits:
+            out_lines(_lines(hits))
+        else:
+            warn("Nothing found." if substring else "Nothing found. --substring finds parts of words.")
+
+
+def _json(hit: Hit) -> dict[str, Any]:
+    session = hit.session
+    return {
+        "session": None if session is None else {"id": session.id, "handle": session.handle, "title": session.title},
+        "node": node_json(hit.node),
+        "snippet": hit.snippet,
+        "marks": [list(mark) for mark in hit.marks],
+        "score": hit.score,
+    }
+
+
+def _lines(hits: Iterable[Hit]) -> Iterator[str]:
+    now = datetime.now(UTC)
+    for number, hit in enumerate(hits):
+        if number:
+            yield ""
+        session, node = hit.session, hit.node
+        when = ago(node.created_at, now)
+        start = style(node.handle, "33") + "  " + role_style(node.role, node.role.ljust(9))
+        where = "no session" if session is None else f"{session.handle} {plain(session.title or 'untitled')}"
+        room = columns()
+        if room is not None:
+            where = clip(where, max(8, room - len(node.handle) - 11 - width(when) - 6))
+        yield f"{start}  {bold(where)}  {dim(when)}"
+        yield "    " + _marked(hit.snippet, hit.marks)
+
+
+def _marked(snippet: str, marks: Iterable[tuple[int, int]]) -> str:
+    """The snippet on one line, with what matched made to stand out."""
+    parts, at = [], 0
+    for start, end in marks:
+        parts += [plain(snippet[at:start]), style(plain(snippet[start:end]), "1;31")]
+        at = end
+    return "".join([*parts, plain(snippet[at:])])

@@ -1,0 +1,137 @@
+"""Text for a terminal or a pipe: colour where it is wanted, and stored text that cannot command the terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable
+from typing import IO, Any
+
+# Controls of the terminal (C0, DEL, C1), and those of Unicode that turn the writing direction or hide text.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_BREAK = re.compile("\r\n|[\n\r\t\v\f\x85\u2028\u2029]")
+_INVISIBLE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+
+def plain(text: str) -> str:
+    """`text` on one line, its control characters shown and not obeyed."""
+    return text if text.isprintable() else _CONTROL.sub(_shown, _BREAK.sub(" ", text))
+
+
+def paragraphs(text: str) -> list[str]:
+    """The lines of `text`, their control characters shown and not obeyed; tabs stay."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return [line if line.isprintable() else "\t".join(map(_escaped, line.split("\t"))) for line in lines]
+
+
+def _escaped(text: str) -> str:
+    return _CONTROL.sub(_shown, text)
+
+
+def _shown(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def clip(text: str, limit: int, end: str = "…") -> str:
+    """`text`, at most `limit` columns wide."""
+    if len(text) <= limit and width(text) <= limit:
+        return text
+    room, kept = limit - len(end), []
+    for char in text:
+        room -= width(char)
+        if room < 0:
+            break
+        kept.append(char)
+    return "".join(kept) + end if limit >= len(end) else ""
+
+
+def pad(text: str, columns: int) -> str:
+    """`text` filled with spaces to `columns`."""
+    return text + " " * (columns - width(text))
+
+
+def width(text: str) -> int:
+    """How many columns `text` takes: East Asian wide letters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
+
+
+def columns() -> int | None:
+    """How wide the terminal is, or COLUMNS says it is; None where nobody reads along and nothing needs to be cut."""
+    if not is_terminal(sys.stdout) and not os.environ.get("COLUMNS", "").isdigit():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def is_terminal(stream: IO[str]) -> bool:
+    """True if a person reads `stream`."""
+    return stream.isatty()
+
+
+def colourful(stream: IO[str]) -> bool:
+    """True if `stream` shows colour: NO_COLOR forbids it, FORCE_COLOR asks for it, else a terminal has it."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb"
+
+
+def style(text: str, codes: str, stream: IO[str] | None = None) -> str:
+    """`text` between the escape sequences that the numbers in `codes` name, if the stream shows colour."""
+    return f"\x1b[{codes}m{text}\x1b[0m" if text and colourful(stream or sys.stdout) else text
+
+
+def bold(text: str, stream: IO[str] | None = None) -> str:
+    """For what is looked for."""
+    return style(text, "1", stream)
+
+
+def dim(text: str, stream: IO[str] | None = None) -> str:
+    """For what stands beside."""
+    return style(text, "2", stream)
+
+
+_ROLES = {"user": "1;36", "assistant": "1;32", "tool": "1;33", "system": "1;35"}
+
+
+def role_style(role: str, text: str) -> str:
+    """`text` in the colour of who said it."""
+    return style(text, _ROLES.get(role, "1"))
+
+
+def out(line: str = "") -> None:
+    """One line of data, to stdout."""
+    sys.stdout.write(line + "\n")
+
+
+def warn(line: str = "") -> None:
+    """One line for the person, to stderr."""
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def out_json(value: Any) -> None:
+    """One JSON document, indented."""
+    _out_json(value, indent=2)
+
+
+def out_jsonl(values: Iterable[Any]) -> None:
+    """One JSON document per line, each as it comes."""
+    for value in values:
+        _out_json(value, indent=-1)
+
+
+def _out_json(value: Any, indent: int) -> None:
+    import msgspec
+
+    encoded = msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()
+    # JSON escapes C0 itself; these it would let through to the terminal, and inside strings they mean the same escaped.
+    out(_INVISIBLE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", encoded))

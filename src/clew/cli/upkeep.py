@@ -1,0 +1,74 @@
+"""`clew verify | backup`: the store as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.exits import DAMAGED
+from clew.cli.forms import Form, json_options, out_lines
+from clew.cli.place import existing, store_option
+from clew.cli.progress import Progress
+from clew.cli.text import bold, dim, out, out_json, out_jsonl, plain, style, warn
+
+if TYPE_CHECKING:
+    from clew.verify import Damage, Report
+
+
+@click.command(
+    short_help="Read everything and name what is damaged.",
+    epilog="\b\nExamples:\n  clew verify\n  clew verify --json | jq .damage",
+)
+@json_options
+@store_option
+@click.pass_context
+def verify(ctx: click.Context, form: Form) -> None:
+    """Reads everything in the store, checks it, and names what is damaged. Writes nothing. Exit code 7 on damage."""
+    with existing() as store, Progress("verifying") as progress:
+        report = store.verify(progress=progress)
+        path = store.path
+    if form == "text":
+        out_lines(_lines(report))
+        if not report.ok:
+            warn(f"{bold('clew:')} {plain(path)} is damaged; what is not named above is sound")
+    else:
+        damage = [_json(one) for one in report.damage]
+        if form == "json":
+            out_json({"ok": report.ok, "counts": report.counts, "damage": damage})
+        else:
+            out_jsonl(damage)
+    ctx.exit(0 if report.ok else DAMAGED)
+
+
+def _lines(report: Report) -> Iterator[str]:
+    for one in report.damage:
+        yield f"{style('damaged', '1;31')}  {plain(one.what)} {plain(one.where)}: {plain(one.why)}"
+        if one.session is not None:
+            place = "" if one.position is None else f", message {one.position + 1}"
+            yield dim(f"         in session {plain(str(one.session))}{place}")
+    checked = ", ".join(f"{count:,} {plain(what)}" for what, count in report.counts.items())
+    yield f"{style('ok', '1;32') if report.ok else style('not ok', '1;31')}  {dim(f'checked {checked}')}"
+
+
+def _json(one: Damage) -> dict[str, Any]:
+    return {"what": one.what, "where": one.where, "why": one.why, "session": one.session, "position": one.position}
+
+
+@click.command(
+    short_help="Copy the store to a file, safe while others write.",
+    epilog="\b\nExamples:\n  clew backup ~/backups/clew-$(date +%F).db\n  clew verify --db ~/backups/clew-2026-01-31.db",
+)
+@click.argument("path", type=click.Path(dir_okay=False))
+@json_options
+@store_option
+def backup(path: str, form: Form) -> None:
+    """Copies the store as it is now to PATH, a new file, while others go on writing. Prints where it is."""
+    with existing() as store, Progress("copying") as progress:
+        made = store.backup(path, progress=progress)
+    if form == "text":
+        out(plain(str(made.path)))
+        warn(f"{made.size:,} bytes; 'clew verify --db' checks them, and --db or CLEW_DB uses them")
+    else:
+        (out_json if form == "json" else lambda value: out_jsonl([value]))({"path": str(made.path), "size": made.size})

@@ -1,0 +1,269 @@
+"""The search index: a disposable database beside the store, filled in order of commit when someone searches.
+
+Appending writes no index. A search first reads what was stored and deleted since the last one. The file can be deleted
+at any time; one that does not belong to the store as it is now is emptied and filled anew.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from clew import ids
+from clew.backends import CREATED_AT, ID, MAX_SEQ, ORD, POS, ROLE, SEQ_BITS, Place, Tx
+from clew.backends.sqlite.connection import translate, uri
+from clew.engine import Engine
+from clew.errors import Invalid, Tampered
+from clew.model import Message, ToolCall, texts
+
+if TYPE_CHECKING:
+    from clew.verify import Damage
+
+Mode = Literal["words", "substring"]
+Progress = Callable[[int, int], None]
+"""Called with what is done and what there is to do."""
+
+APPLICATION_ID = 0x636C6578  # "clex"
+VERSION = 1
+BATCH = 500
+MARKS = 16
+
+_SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE marks (mode TEXT NOT NULL, ord INTEGER NOT NULL, id BLOB NOT NULL, PRIMARY KEY (mode, ord)) WITHOUT ROWID;
+CREATE VIRTUAL TABLE words USING fts5 (
+    text, id UNINDEXED, role UNINDEXED, created_at UNINDEXED, tokenize = 'unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE substring USING fts5 (
+    text, id UNINDEXED, role UNINDEXED, created_at UNINDEXED, tokenize = 'trigram');
+"""
+
+
+class Index:
+    """The index of one store. Not for two threads at once."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._conn: sqlite3.Connection | None = None
+        self._path = engine.backend.path
+        if self._path != ":memory:":
+            self._path += "-search"
+
+    def open(self) -> sqlite3.Connection:
+        """The database, made or emptied if it has to be."""
+        if self._conn is None:
+            try:
+                self._conn = self._connect(self._path)
+            except sqlite3.DatabaseError as error:
+                self._conn = self._recover(error)
+        return self._conn
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
+
+    def catch_up(self, mode: Mode, progress: Progress | None = None) -> sqlite3.Connection:
+        """The database, holding everything that is stored now."""
+        conn = self.open()
+        if not self._belongs(conn, mode):
+            self._empty(conn, mode)
+        self._forget(conn, mode)
+        done, total = self._edge(conn, mode), self._engine.read(lambda tx: tx.last_ord())
+        while done < total:
+            places = self._engine.read(lambda tx, done=done: tx.by_ord(done, None, newest=False, limit=BATCH))  # type: ignore[misc]
+            if not places:
+                break
+            rows = [row for row in map(self._row, places) if row is not None]
+            conn.execute("BEGIN IMMEDIATE")
+            with conn:
+                if self._edge(conn, mode) == done:  # else another process was here first
+                    conn.executemany(
+                        f"INSERT INTO {mode} (rowid, text, id, role, created_at) VALUES (?, ?, ?, ?, ?)", rows
+                    )
+                    last = places[-1].row
+                    conn.execute("INSERT INTO marks VALUES (?, ?, ?)", (mode, last[ORD], last[ID]))
+                    conn.execute(
+                        "DELETE FROM marks WHERE mode = ? AND ord NOT IN"
+                        " (SELECT ord FROM marks WHERE mode = ? ORDER BY ord DESC LIMIT ?)",
+                        (mode, mode, MARKS),
+                    )
+            done = self._edge(conn, mode)
+            if progress is not None:
+                progress(min(done, total), total)
+        return conn
+
+    def check(self) -> Iterator[Damage]:
+        """Compares the index with the store, writing nothing; what has not been caught up with is not damage."""
+        from clew.verify import Damage
+
+        if self._path == ":memory:" or not os.path.exists(self._path):
+            return
+        remedy = "delete the file, it is made anew"
+        try:
+            conn = sqlite3.connect(uri(self._path, "ro"), uri=True, isolation_level=None)
+            with closing(conn):
+                for (found,) in conn.execute("PRAGMA integrity_check(5)"):
+                    if found != "ok":
+                        yield Damage("search", self._path, f"the index is malformed; {remedy}")
+                        return
+                if self._value(conn, "store_id") != self._engine.store_id:
+                    return  # of another store: emptied when it is next used
+                for mode in ("words", "substring"):
+                    for id in self._differing(conn, mode):
+                        yield Damage("search", f"node {ids.text(id)}", f"the index has other words; {remedy}")
+        except sqlite3.DatabaseError as error:
+            yield Damage("search", self._path, f"the index cannot be read ({error}); {remedy}")
+
+    def _differing(self, conn: sqlite3.Connection, mode: Mode) -> Iterator[bytes]:
+        """Ids of messages that were indexed and are not in the index as they are in the store."""
+        done, edge = 0, self._edge(conn, mode)
+        if not self._belongs(conn, mode):
+            return
+        while done < edge:
+            places = self._engine.read(partial(_after, done=done, edge=edge))
+            if not places:
+                return
+            for row in filter(None, map(self._row, places)):
+                kept = conn.execute(f"SELECT text, id FROM {mode} WHERE rowid = ?", row[:1]).fetchone()
+                if kept != row[1:3]:
+                    yield row[2]
+            done = places[-1].row[ORD]
+
+    # -- opening
+
+    def _connect(self, path: str) -> sqlite3.Connection:
+        conn = sqlite3.connect(
+            path if path == ":memory:" else uri(path, "rwc"), uri=path != ":memory:",
+            timeout=60, isolation_level=None, check_same_thread=False,
+        )  # fmt: skip
+        try:
+            application = conn.execute("PRAGMA application_id").fetchone()[0]
+            version = conn.execute("PRAGMA user_version").fetchone()[0]
+            tables = conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if application not in (0, APPLICATION_ID) or (tables and not application):
+                raise Invalid(f"{path} is in the way of the search index", hint="Move that file away.")
+            conn.execute("PRAGMA secure_delete = ON")
+            conn.execute("PRAGMA temp_store = MEMORY")
+            conn.execute("PRAGMA synchronous = OFF")  # what a power cut takes from it is read again
+            if version != VERSION or self._value(conn, "store_id") != self._engine.store_id:
+                self._create(conn, path)
+        except BaseException:
+            conn.close()
+            raise
+        return conn
+
+    def _create(self, conn: sqlite3.Connection, path: str) -> None:
+        if path != ":memory:":
+            conn.execute("PRAGMA journal_mode = WAL")
+            os.chmod(path, 0o600)
+        conn.execute("BEGIN IMMEDIATE")
+        with conn:
+            for name in ("meta", "marks", "words", "substring"):
+                conn.execute(f"DROP TABLE IF EXISTS {name}")
+            for statement in _SCHEMA.split(";")[:-1]:
+                conn.execute(statement)
+            conn.execute("INSERT INTO meta VALUES ('store_id', ?)", (self._engine.store_id,))
+            conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            conn.execute(f"PRAGMA user_version = {VERSION}")
+
+    def _recover(self, error: sqlite3.DatabaseError) -> sqlite3.Connection:
+        """A damaged index is made anew; where none can be written, it is kept in memory."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            for end in ("", "-wal", "-shm"):
+                if os.path.exists(self._path + end):
+                    os.unlink(self._path + end)
+            return self._connect(self._path)
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL):
+            return self._connect(":memory:")
+        raise translate(error, self._path) from error
+
+    # -- keeping up
+
+    def _belongs(self, conn: sqlite3.Connection, mode: Mode) -> bool:
+        """True if what the index holds was read from the store as it is: a restored backup may have other messages.
+
+        A mark is a message that was read. One that is there under another id says no; the newest that is still there
+        under its own says yes. Marks may be gone because their messages were deleted; if all are, nobody knows.
+        """
+        marks = conn.execute("SELECT ord, id FROM marks WHERE mode = ? ORDER BY ord DESC", (mode,)).fetchall()
+        for ord, id in marks:
+            found = self._engine.read(lambda tx, at=ord: tx.ord_id(at))  # type: ignore[misc]
+            if found is not None:
+                return bool(found == id)
+        return not marks
+
+    def _empty(self, conn: sqlite3.Connection, mode: Mode) -> None:
+        conn.execute("BEGIN IMMEDIATE")
+        with conn:
+            conn.execute(f"DELETE FROM {mode}")
+            conn.execute("DELETE FROM marks WHERE mode = ?", (mode,))
+            conn.execute("DELETE FROM meta WHERE name = ?", (f"forgotten {mode}",))
+
+    def _forget(self, conn: sqlite3.Connection, mode: Mode) -> None:
+        """Drops what was deleted from the store since the last time."""
+        first, last = self._engine.read(lambda tx: tx.forgotten_span())
+        known = self._value(conn, f"forgotten {mode}")
+        done = last if known is None else int.from_bytes(known, "big")
+        if done < first - 1:
+            self._empty(conn, mode)
+            done = last
+        if known is not None and done == last:
+            return
+        conn.execute("BEGIN IMMEDIATE")
+        with conn:
+            for number, low, high in self._engine.read(partial(_forgotten, after=done)):
+                conn.execute(f"DELETE FROM {mode} WHERE rowid BETWEEN ? AND ?", (low, high))
+                done = number
+            conn.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"forgotten {mode}", done.to_bytes(8, "big")))
+
+    def _edge(self, conn: sqlite3.Connection, mode: Mode) -> int:
+        row = conn.execute("SELECT max(ord) FROM marks WHERE mode = ?", (mode,)).fetchone()
+        return row[0] or 0
+
+    def _row(self, place: Place) -> tuple[int, str, bytes, int, int] | None:
+        """What the index keeps of a node; None for one whose bytes are damaged."""
+        row = place.row
+        try:
+            message = self._engine.node(place).message
+        except Tampered:
+            return None
+        return row[POS], searchable(message), row[ID], row[ROLE], row[CREATED_AT]
+
+    def _value(self, conn: sqlite3.Connection, name: str) -> bytes | None:
+        try:
+            row = conn.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        except sqlite3.OperationalError:
+            return None  # no such table yet
+        return row[0] if row else None
+
+
+def _after(tx: Tx, done: int, edge: int) -> list[Place]:
+    return tx.by_ord(done, edge + 1, newest=False, limit=BATCH)
+
+
+def _forgotten(tx: Tx, after: int) -> list[tuple[int, int, int]]:
+    return tx.forgotten(after, -1)
+
+
+def searchable(message: Message) -> str:
+    """The words of a message that a search looks at: text, tool results, and what tools were called with."""
+    words = texts(message.blocks)
+    for block in message.blocks:
+        if isinstance(block, ToolCall):
+            words.append(f"{block.name} {msgspec.json.encode(block.arguments).decode()}")
+    if message.label:
+        words.append(message.label)
+    return "\n".join(words)
+
+
+def ranges(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Positions of the runs of a path, each up to its highest seq there."""
+    return [(run << SEQ_BITS, run << SEQ_BITS | min(upto, MAX_SEQ)) for run, upto in runs]

@@ -1,0 +1,232 @@
+"""Search: words, phrases and prefixes, or any substring, over everything that was said."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clew import paths
+from clew.backends import ID, SEQ_BITS, Place, Tx
+from clew.backends.sqlite.connection import translate
+from clew.engine import Engine
+from clew.errors import Invalid
+from clew.indexing import Index, Mode, Progress, ranges
+from clew.model import ROLES, Role
+from clew.node import Node, microseconds
+from clew.session import Session
+from clew.sessions import SESSION, SUBAGENT, Sessions
+
+if TYPE_CHECKING:
+    from clew.verify import Damage
+
+CONTEXT = 12
+"""Words of a snippet; for substrings, five characters a word."""
+
+# Two marks that no text has by accident; snippet() puts them around what matched.
+_OPEN, _CLOSE = "\x02\ue0c1\x02", "\x03\ue0c1\x03"
+_TERM = re.compile(r'"([^"]*)"?(\*?)|(\S+)')
+_SHORTEST_GRAM = 3
+
+
+class Hit(NamedTuple):
+    """A message that matched."""
+
+    node: Node
+    snippet: str
+    """The part of its words where it matched."""
+    marks: tuple[tuple[int, int], ...]
+    """Where in the snippet: from, up to and without."""
+    score: float
+    """Higher is better; only to be compared within one search."""
+    session: Session | None
+    """The session last active among those that contain it; None if it belongs to no session."""
+
+
+class _Term(NamedTuple):
+    text: str
+    prefix: bool
+
+
+class Search:
+    """Finds messages. One search at a time; the index catches up with the store before it answers."""
+
+    def __init__(self, engine: Engine, sessions: Sessions) -> None:
+        self._engine = engine
+        self._sessions = sessions
+        self._index = Index(engine)
+        self._lock = threading.Lock()
+
+    def __call__(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        session: Session | str | None = None,
+        role: Role | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        mode: Mode = "words",
+        progress: Progress | None = None,
+    ) -> list[Hit]:
+        """See `clew.Store.search`."""
+        if limit < 1:
+            raise Invalid("a search has at least one result")
+        if mode not in ("words", "substring"):
+            raise Invalid(f"mode is 'words' or 'substring', not {mode!r}")
+        if role is not None and role not in ROLES:
+            raise Invalid(f"role is one of {', '.join(ROLES)}, not {role!r}")
+        terms = list(_terms(query, mode))
+        if not terms:
+            return []
+        where, bounds = self._filters(session, role, since, until)
+        with self._lock:
+            try:
+                conn = self._index.catch_up(mode, progress)
+                return self._find(conn, mode, terms, where, bounds, limit)
+            except sqlite3.Error as error:
+                self._index.close()
+                raise translate(error, "the search index") from error
+
+    def check(self) -> Iterator[Damage]:
+        """What is wrong with the index. Writes nothing."""
+        return self._index.check()
+
+    def close(self) -> None:
+        """Idempotent."""
+        with self._lock:
+            self._index.close()
+
+    # -- inside
+
+    def _filters(
+        self, session: Session | str | None, role: Role | None, since: datetime | None, until: datetime | None
+    ) -> tuple[str, list[Any]]:
+        where, bounds = "", list[Any]()
+        if role is not None:
+            where, bounds = where + " AND role = ?", [*bounds, ROLES.index(role)]
+        if since is not None:
+            where, bounds = where + " AND created_at >= ?", [*bounds, microseconds(since)]
+        if until is not None:
+            where, bounds = where + " AND created_at < ?", [*bounds, microseconds(until)]
+        if session is not None:
+            spans = self._spans(session if isinstance(session, Session) else self._sessions.get(session))
+            where += f" AND ({' OR '.join(['rowid BETWEEN ? AND ?'] * len(spans)) or '0'})"
+            bounds += [pos for span in spans for pos in span]
+        return where, bounds
+
+    def _spans(self, session: Session) -> list[tuple[int, int]]:
+        """The positions of everything a session has said, with what its compactions left behind."""
+
+        def work(tx: Tx) -> list[tuple[int, int]]:
+            head, found = session._refs.get(tx, session._row.kind, session._row.key).head, []
+            while head is not None:
+                runs = paths.lineage(tx, head)
+                found += [(run.run, upto) for run, upto in runs]
+                head = runs[0][0].derived
+            return ranges(found)
+
+        return self._engine.read(work)
+
+    def _find(
+        self, conn: sqlite3.Connection, mode: Mode, terms: list[_Term], where: str, bounds: list[Any], limit: int
+    ) -> list[Hit]:
+        """Hits whose messages are still there and belong to this workspace, a page of rows at a time."""
+        sql, values = _statement(mode, terms, where, bounds)
+        hits: list[Hit] = []
+        offset, page = 0, limit + 8
+        while len(hits) < limit:
+            rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, page, offset]).fetchall()
+            for pos, id, rank, text in rows:
+                place = self._engine.read(lambda tx, pos=pos: self._visible(tx, pos))  # type: ignore[misc]
+                if place is not None and place.row[ID] == id and len(hits) < limit:
+                    snippet, marks = _marked(text) if mode == "words" else _excerpt(text, terms)
+                    hits.append(Hit(self._engine.node(place), snippet, marks, -rank, self._session_of(place, pos)))
+            if len(rows) < page:
+                break
+            offset += page
+        return hits
+
+    def _visible(self, tx: Tx, pos: int) -> Place | None:
+        place = tx.node_at(pos)
+        return place if place and tx.tree_workspace(place.tree) == self._engine.workspace else None
+
+    def _session_of(self, place: Place, pos: int) -> Session | None:
+        def work(tx: Tx) -> Any:
+            refs = [ref for ref in tx.refs_in_tree(place.tree, 0, 1 << 62) if ref.kind in (SESSION, SUBAGENT)]
+            for ref in sorted(refs, key=lambda ref: -ref.rank):
+                head = ref.head
+                while head is not None and ref.trashed_at is None:
+                    runs = paths.lineage(tx, head)
+                    if any(run.run == pos >> SEQ_BITS and (run.run << SEQ_BITS | upto) >= pos for run, upto in runs):
+                        return ref
+                    head = runs[0][0].derived
+            return None
+
+        ref = self._engine.read(work)
+        return None if ref is None else Session(self._sessions, ref)
+
+
+def _terms(query: str, mode: Mode) -> Iterator[_Term]:
+    """What a person typed, as terms that must all match: words, "phrases", prefixes with a star. Never an error."""
+    cleaned = query.replace("\0", " ").encode(errors="replace").decode()
+    for phrase, star, word in _TERM.findall(cleaned):
+        text = phrase or word
+        prefix = bool(star) or (bool(word) and word.endswith("*"))
+        text = text.rstrip("*") if word else text
+        if mode == "substring":
+            text = text.strip()
+        if text and (mode == "substring" or any(char.isalnum() for char in text)):
+            yield _Term(text, prefix)
+
+
+def _statement(mode: Mode, terms: list[_Term], where: str, bounds: list[Any]) -> tuple[str, list[Any]]:
+    """The query for rows that have every term, best first.
+
+    Terms of one or two characters are in no index of substrings: they are looked for in what the others found, or if
+    there are no others in everything, newest first.
+    """
+    long = [term for term in terms if mode == "words" or len(term.text) >= _SHORTEST_GRAM]
+    short = [term for term in terms if term not in long]
+    like = " AND text LIKE ? ESCAPE '\\'" * len(short)
+    likes = [_like(term) for term in short]
+    if not long:
+        sql = f"SELECT rowid, id, 0.0, text FROM {mode} WHERE 1{like}{where} ORDER BY created_at DESC, rowid DESC"
+        return sql, [*likes, *bounds]
+    star = " *" if mode == "words" else ""
+    match = " ".join('"' + term.text.replace('"', '""') + '"' + (star if term.prefix else "") for term in long)
+    shown, marks = ("text", [])
+    if mode == "words":
+        shown, marks = f"snippet({mode}, 0, ?, ?, '…', {CONTEXT})", [_OPEN, _CLOSE]
+    sql = f"SELECT rowid, id, rank, {shown} FROM {mode} WHERE {mode} MATCH ?{like}{where} ORDER BY rank"
+    return sql, [*marks, match, *likes, *bounds]
+
+
+def _like(term: _Term) -> str:
+    escaped = term.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+def _marked(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """A snippet without its marks, and where they were."""
+    plain, marks = "", []
+    for part in text.split(_OPEN):
+        word, closed, rest = part.partition(_CLOSE)
+        if closed:
+            marks.append((len(plain), len(plain) + len(word)))
+        plain += word + rest
+    return plain, tuple(marks)
+
+
+def _excerpt(text: str, terms: list[_Term]) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """The text around the first match of a substring, and where the terms are in it."""
+    pattern = re.compile("|".join(re.escape(term.text) for term in terms), re.IGNORECASE)
+    first = pattern.search(text)
+    start = max(0, (first.start() if first else 0) - 2 * CONTEXT)
+    part = text[start : start + 5 * CONTEXT]
+    before, after = "…" * (start > 0), "…" * (start + 5 * CONTEXT < len(text))
+    snippet = before + part + after
+    return snippet, tuple((found.start(), found.end()) for found in pattern.finditer(snippet))

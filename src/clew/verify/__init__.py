@@ -1,0 +1,63 @@
+"""Reading everything, and naming what is damaged. Nothing is written: the connection itself cannot."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+
+from clew.backends.sqlite import SQLiteBackend
+from clew.engine import Engine
+from clew.errors import ClewError, Invalid
+from clew.verify.beside import check_blobs, check_log, check_uses
+from clew.verify.file import check_epoch, check_file, check_header, check_numbers, check_schema
+from clew.verify.findings import LIMIT, Damage, Findings, Progress, Report, why
+from clew.verify.refs import check_refs
+from clew.verify.tree import check_forgotten, check_nodes, check_runs, check_trees
+
+__all__ = ["LIMIT", "Check", "Damage", "Progress", "Report", "verify"]
+
+Check = Callable[[], Iterable[Damage]]
+"""Looks at something beside the store's own file, and returns what is wrong with it."""
+
+_COUNTED = ("trees", "runs", "nodes", "refs", "log", "blobs", "chunks", "uses")
+_CHECKS = (
+    check_schema, check_header, check_epoch, check_numbers, check_trees, check_runs, check_nodes, check_forgotten,
+    check_refs, check_log, check_blobs, check_uses,
+)  # fmt: skip
+
+
+def verify(engine: Engine, *, progress: Progress | None = None, checks: Iterable[Check] = ()) -> Report:
+    """Reads the whole store as it is at one moment, and reports everything that is not as it was written.
+
+    Damage is reported, never raised; whatever can still be read is checked. `progress` is called with the rows read and
+    the rows there are. `checks` look at what lies beside the file.
+    """
+    backend = engine.backend
+    if not isinstance(backend, SQLiteBackend):
+        raise Invalid(f"{backend.path} is not a file that can be verified")
+    with backend.reader() as conn:
+        found = Findings(engine, conn, progress)
+        found.expect(_rows(found))
+        check_file(found)
+        for check in _CHECKS:
+            try:
+                check(found)
+            except (sqlite3.Error, OverflowError) as error:
+                found.add("file", check.__name__.replace("check_", ""), why(error))
+        for look in checks:
+            try:
+                for damage in look():
+                    found.take(damage)
+            except (sqlite3.Error, ClewError) as error:
+                found.add("file", "what lies beside the store", why(error))
+    return found.report()
+
+
+def _rows(found: Findings) -> int:
+    total = 0
+    for name in _COUNTED:
+        try:
+            total += found.one(f"SELECT count(*) FROM {name}")[0]
+        except sqlite3.Error:
+            continue  # the check of the table says what is wrong with it
+    return total

@@ -1,0 +1,126 @@
+"""What lies beside the tree: log entries, blobs and their pieces, and who shows a blob."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from hashlib import sha256
+
+from clew import codec, ids
+from clew.backends import BODY, ID, MAX_SEQ, SEQ_BITS, BlobRow, LogRow
+from clew.blobs import _STAGED
+from clew.envelope import blob_fields, chunk_context, log_context
+from clew.verify.findings import BLOBS, CHUNKS, LOG, Findings, why
+from clew.verify.tree import CHECKSUM, ODD, blobs_of
+
+
+def check_log(found: Findings) -> None:
+    """Entries open, belong to a ref, and have no gap between them."""
+    ref, expected = 0, 0
+    for pos, row in found.scan(LOG):
+        if pos >> SEQ_BITS != ref:
+            ref, expected = pos >> SEQ_BITS, 0
+            if found.one("SELECT 1 FROM refs WHERE ref = ?", ref) is None:
+                found.add("log", f"log of ref {ref}", "there is no such ref")
+        if pos & MAX_SEQ > expected:
+            found.add("log", f"entry {expected} of ref {ref}", "it is missing", ref=ref)
+        expected = (pos & MAX_SEQ) + 1
+        if row is None:
+            continue
+        entry = LogRow._make(row)
+        if found.engine.seal.open(entry.body, log_context(entry.pos, entry.created_at, entry.id)) is None:
+            found.add("log", f"entry {pos & MAX_SEQ} of ref {ref}", CHECKSUM, ref=ref)
+
+
+def check_blobs(found: Findings) -> None:
+    """Every blob is signed, all its pieces are there, and together they are the content it is found by."""
+    for number, row in found.scan(BLOBS):
+        if row is None:
+            continue
+        try:
+            problems = list(_blob_problems(found, BlobRow._make(row)))
+        except (*ODD, sqlite3.Error) as error:
+            odd = f"it cannot be checked ({type(error).__name__})"
+            problems = [why(error) if isinstance(error, sqlite3.Error) else odd]
+        for problem in problems:
+            found.add("blob", f"blob {number}", problem, pos=_shown_at(found, number))
+    blob, chunks = 0, 0
+    for pos, _ in found.scan(CHUNKS):
+        if pos >> SEQ_BITS != blob:
+            blob = pos >> SEQ_BITS
+            whole = found.one("SELECT chunks, look FROM blobs WHERE blob = ?", blob)
+            chunks = -1 if whole is None else MAX_SEQ if _unfinished(whole[1]) else whole[0]
+            if whole is None:
+                found.add("blob", f"piece of blob {blob}", "there is no such blob")
+        if 0 <= chunks <= pos & MAX_SEQ:
+            found.add("blob", f"blob {blob}", "it has more pieces than it says", pos=_shown_at(found, blob))
+            chunks = -1
+
+
+def check_uses(found: Findings) -> None:
+    """Who is said to show a blob does."""
+    count = 0
+    for blob, user in found.conn.execute("SELECT blob, user FROM uses"):
+        count += 1
+        try:
+            problem = _use_problem(found, blob, user)
+        except (*ODD, sqlite3.Error) as error:
+            problem = f"it cannot be checked ({type(error).__name__})"
+        if problem is not None:
+            pos, ref = (user, None) if isinstance(user, int) and user > 0 else (None, -user)
+            found.add("use", f"use of blob {blob}", problem, pos=pos, ref=ref)
+    found.counts["uses"] = count
+
+
+def _blob_problems(found: Findings, blob: BlobRow) -> Iterator[str]:
+    if found.one("SELECT 1 FROM trees WHERE tree = ?", blob.tree) is None:
+        yield f"its tree {blob.tree} is missing"
+    if blob.wrapped_key is not None:
+        yield "it has a key in a store that is not sealed"
+    if _unfinished(blob.look):  # its upload goes on, or was cut short: it is shown nowhere, and cleared away later
+        if blob.mac:
+            yield "it is unfinished and signed"
+        return
+    if blob.mac != found.engine.seal.sign(blob_fields(blob)):
+        yield CHECKSUM
+    digest, size = sha256(), 0
+    for number in range(min(blob.chunks, MAX_SEQ)):
+        pos = blob.blob << SEQ_BITS | number
+        body = found.tx.chunk(pos)
+        payload = None if body is None else found.engine.seal.open(body, chunk_context(pos))
+        if payload is None:
+            yield f"its piece {number} is {'missing' if body is None else 'damaged'}"
+            return
+        digest.update(payload)
+        size += len(payload)
+    if size != blob.size or found.engine.blob_look(blob.tree, digest.hexdigest()) != blob.look:
+        yield "its content is not what it is found by"
+
+
+def _use_problem(found: Findings, blob: int, user: int) -> str | None:
+    row = found.one("SELECT tree, look FROM blobs WHERE blob = ?", blob)
+    if row is None:
+        return "there is no such blob"
+    if user <= 0:
+        known = found.one("SELECT 1 FROM refs WHERE ref = ?", -user) is not None
+        return None if known else f"ref {-user}, which shows it, is missing"
+    at = found.tx.node_at(user)
+    if at is None:
+        return "the message that shows it is missing"
+    shown = blobs_of(codec.decode(memoryview(at.row[BODY])[5:], ""))
+    if at.tree != row[0] or row[1] not in {found.engine.blob_look(at.tree, digest) for digest in shown}:
+        return f"node {ids.text(at.row[ID])} does not show it"
+    return None
+
+
+def _unfinished(look: bytes) -> bool:
+    return look.startswith(_STAGED) and len(look) == len(_STAGED) + 16
+
+
+def _shown_at(found: Findings, blob: int) -> int | None:
+    """The position of a message that shows a blob."""
+    try:
+        row = found.one("SELECT user FROM uses WHERE blob = ? AND user > 0 LIMIT 1", blob)
+    except sqlite3.Error:
+        return None
+    return None if row is None else row[0]

@@ -1,0 +1,87 @@
+"""The file as SQLite sees it, and the few rows that say what kind of store it is."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from clew.backends.sqlite.connection import FORMAT
+from clew.backends.sqlite.migrate import migrate
+from clew.verify.findings import Findings, why
+
+MESSAGES = 100
+"""Complaints of SQLite's own check that are listed."""
+
+_INCREMENTAL = 2
+_HEADER = {"store_id": 16, "lookup_key": 32, "created_at": 8}
+_NUMBERED = {"trees": "tree", "runs": "run", "refs": "ref", "blobs": "blob", "forgotten": "number"}
+
+
+def check_file(found: Findings) -> None:
+    """SQLite's own check: pages, b-trees, and that each index has what its table has."""
+    try:
+        said = [str(row[0]) for row in found.conn.execute(f"PRAGMA integrity_check({MESSAGES})")]
+    except (sqlite3.Error, OverflowError) as error:
+        said = [why(error)]
+    if said == ["ok"]:
+        return
+    found.indexes_doubted = True
+    for line in said:
+        found.add("file", found.engine.backend.path, " ".join(line.split()))
+
+
+def check_schema(found: Findings) -> None:
+    """Tables and indexes are those of the format, word for word."""
+    select = "SELECT name, type, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite%'"
+    new = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        migrate(new, 0)
+        expected = {row[0]: row for row in new.execute(select)}
+    finally:
+        new.close()
+    actual = {row[0]: row for row in found.conn.execute(select)}
+    for name in sorted(expected.keys() | actual.keys()):
+        if name not in actual:
+            found.add("schema", name, "it is missing")
+        elif name not in expected:
+            found.add("schema", name, f"format {FORMAT} has no such thing")
+        elif actual[name] != expected[name]:
+            found.add("schema", name, f"it is not as format {FORMAT} has it")
+    if found.one("PRAGMA auto_vacuum")[0] != _INCREMENTAL:
+        found.add("schema", "auto_vacuum", "it is not incremental")
+
+
+def check_header(found: Findings) -> None:
+    """The values fixed when the store was made."""
+    actual = {row[0]: row[1] for row in found.conn.execute("SELECT name, value FROM header")}
+    for name in sorted(_HEADER.keys() | actual.keys(), key=str):
+        value = actual.get(name)
+        if name not in _HEADER:
+            found.add("header", str(name)[:64], f"format {FORMAT} has no such value")
+        elif not isinstance(value, bytes) or len(value) != _HEADER[name]:
+            found.add("header", name, "it is missing" if value is None else "it has the wrong size")
+
+
+def check_epoch(found: Findings) -> None:
+    """One row, of a plain store of this format."""
+    rows = found.conn.execute("SELECT one, number, format, state, key_id, ord_floor FROM epoch").fetchall()
+    if len(rows) != 1:
+        found.add("epoch", "epoch", f"it has {len(rows)} rows")
+        return
+    one, number, format, state, key_id, floor = rows[0]
+    version = found.one("PRAGMA user_version")[0]
+    if (one, format, state, key_id) != (1, version, "plain", None):
+        found.add("epoch", "epoch", f"it is not that of a plain store of format {version}")
+    if not isinstance(number, int) or not isinstance(floor, int) or number < 1 or floor < 0:
+        found.add("epoch", "epoch", "its numbers are beyond reason")
+
+
+def check_numbers(found: Findings) -> None:
+    """A number given once is not given again: SQLite's counters stand at or above the highest."""
+    counters = dict(found.conn.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+    for table, key in _NUMBERED.items():
+        highest = found.one(f"SELECT max({key}) FROM {table}")[0]
+        counter = counters.pop(table, 0)
+        if not isinstance(counter, int) or counter < (highest or 0):
+            found.add("header", f"counter of {table}", "it stands below a number that is in use")
+    for name in counters:
+        found.add("header", f"counter of {str(name)[:64]}", f"format {FORMAT} has no such counter")

@@ -1,0 +1,91 @@
+"""Runs `clew` in this process for speed, and as a real program where it matters."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from clew.cli.root import cli
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the home folder or the settings of whoever runs it."""
+    for name in ("CLEW_DB", "CLEW_DEBUG", "CLEW_TIMEOUT", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PAGER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("TZ", "UTC")
+
+
+@pytest.fixture
+def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The path of a store that is not there yet, named by CLEW_DB."""
+    path = str(tmp_path / "chats.db")
+    monkeypatch.setenv("CLEW_DB", path)
+    return path
+
+
+@pytest.fixture
+def clew_cli(db: str) -> Run:
+    """Runs a command line in this process."""
+
+    def run(*args: str, input: str | bytes | None = None, env: dict[str, str] | None = None) -> Done:
+        result = CliRunner().invoke(cli, args, input=input, env=env)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return Done(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def program(db: str) -> Run:
+    """Runs a command line as a program of its own."""
+
+    def run(*args: str, input: bytes = b"", env: dict[str, str] | None = None, **more: Any) -> Done:
+        done = subprocess.run(
+            [sys.executable, "-m", "clew", *args],
+            input=input, capture_output=True, env={**os.environ, **(env or {})}, timeout=60, **more,
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def talk(clew_cli: Run) -> Callable[..., str]:
+    """Stores messages, given as words or as whole lines, in a new session; returns its id."""
+
+    def store(*messages: str | dict[str, Any], **options: str) -> str:
+        flags = [part for name, value in options.items() for part in (f"--{name}", value)]
+        lines = [json.dumps({"text": one} if isinstance(one, str) else one) for one in messages]
+        done = clew_cli("append", *flags, input="\n".join(lines))
+        assert done.code == 0, done.err
+        return done.err.split()[1]
+
+    return store

@@ -1,0 +1,1 @@
+"""Many writers on one store: nothing lost, nobody starved."""

@@ -1,0 +1,1 @@
+"""The published contract, poured through every backend."""

@@ -1,0 +1,1 @@
+"""What survives when a process, a disk or a machine fails."""

@@ -1,0 +1,82 @@
+"""Runs crashlab, which stands beside the project, on `target.py`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+CRASHLAB = HERE.parents[2] / "shared" / "crashlab" / "crashlab.py"
+TARGET = HERE / "target.py"
+
+
+def missing(why: str) -> NoReturn:
+    """Skips the test; fails it where the tools are required."""
+    if os.environ.get("CLEW_REQUIRE_TOOLS"):
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+def require_crashlab() -> None:
+    """Skips, or fails, without the simulator and its compiler."""
+    if not CRASHLAB.exists():
+        missing(f"the crash simulator is not at {CRASHLAB}")
+    if shutil.which("gcc") is None:
+        missing("gcc is needed to build crashlab's shim")
+
+
+class Outcome(NamedTuple):
+    """What crashlab found: its exit code, its report, what the target noted in its errors file."""
+
+    code: int
+    report: dict[str, Any]
+    notes: list[dict[str, str]]
+    said: str
+
+    @property
+    def failures(self) -> int:
+        return int(self.report["failures"])
+
+    @property
+    def checks(self) -> int:
+        return int(self.report["checks"])
+
+
+def run(mode: str, *options: str, base: Path, durability: str = "full", timeout: float = 60.0) -> Outcome:
+    """One run of crashlab in a folder of its own below `base`."""
+    require_crashlab()
+    notes = base / f"errors-{os.urandom(4).hex()}.jsonl"
+    target = shlex.quote(str(TARGET))
+    append = f"{{python}} {target} append {{dir}} --durability {durability} --timeout {timeout:g} --errors {shlex.quote(str(notes))}"
+    command = [sys.executable, str(CRASHLAB), mode, "--append", append, "--read", f"{{python}} {target} read {{dir}}"]
+    env = {**os.environ, "TMPDIR": str(base), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([*command, *options], capture_output=True, text=True, env=env)
+    said = done.stdout + done.stderr
+    found = re.search(r"^\{.*^\}", done.stdout, re.DOTALL | re.MULTILINE)
+    assert found, f"crashlab said nothing: {said}"
+    lines = notes.read_text().splitlines() if notes.exists() else []
+    return Outcome(done.returncode, json.loads(found[0]), [json.loads(line) for line in lines], said)
+
+
+def assert_kept(outcome: Outcome, *, checks: int) -> None:
+    """Every promise was kept, in at least so many checks."""
+    assert outcome.code == 0, outcome.said
+    assert outcome.failures == 0, outcome.said
+    assert outcome.checks >= checks, outcome.said
+    assert outcome.report["acked"] > 0, outcome.said
+
+
+def assert_told(outcome: Outcome) -> None:
+    """Every failure that reached a caller was one of clew's own, and said what to do."""
+    for note in outcome.notes:
+        assert not note["type"].startswith("RAW"), note["text"]
+        assert note["hint"], f"no hint: {note}"

@@ -1,0 +1,198 @@
+"""Writes src/clew/aio/faces.py from the sync classes, so that the two faces cannot drift apart.
+
+    python tools/aio.py           writes the file
+    python tools/aio.py --check   says whether it is current, and changes nothing
+
+A method of a sync class becomes an async method of the same name, arguments and docstring. What it returns is wrapped
+where it is one of the classes that have an async face.
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = ROOT / "src/clew/aio/faces.py"
+
+CLASSES = {
+    "Blobs": "blobs", "Log": "log", "Session": "session", "Sessions": "sessions", "Nodes": "nodes", "Store": "store",
+}  # fmt: skip
+COMMITS = {("Session", "append"), ("Nodes", "save"), ("Nodes", "save_dialog"), ("Log", "append")}
+"""Calls that share a transaction with whatever else is waiting: what programs do often, and briefly."""
+ASKS = {("Session", "handle"), ("Session", "counters")}
+"""Properties that read the store: theirs is an awaitable."""
+LOCAL = {("Store", "path")}
+BY_HAND = {("Store", "close"), ("Store", "transaction")}
+ITERATORS = {"Iterator[Node]": "Node", "Iterator[Entry]": "Entry", "Iterator[bytes]": "bytes"}
+ALIASES = {"SessionList": "list[Session]"}
+
+HEADER = '''"""The async face of a store: the same names, awaited. Written by tools/aio.py from the sync classes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
+
+from clew import blobs, log, nodes, session, sessions, store
+from clew.aio.face import Threads
+from clew.blobs import Blob, Source
+from clew.indexing import Mode, Progress
+from clew.log import Entry
+from clew.model import Media, Modality, Role, Said
+from clew.node import Counters, Node
+from clew.nodes import NodeList, NodePage, Save
+from clew.search import Hit as SyncHit
+from clew.session import _UNSET, Branch, SessionData
+from clew.sessions import Page as SyncPage
+
+if TYPE_CHECKING:
+    from clew.backup import Backup
+    from clew.verify import Report
+
+
+class Hit(SyncHit):
+    """A message that matched; its session has the async face."""
+
+    session: Session | None  # type: ignore[assignment]
+
+
+class Page(SyncPage):
+    """Some sessions, with the async face, and where the rest begins."""
+
+    items: list[Session]  # type: ignore[assignment]
+
+
+class _Face:
+    def __init__(self, threads: Threads, sync: Any) -> None:
+        self._threads = threads
+        self._sync = sync
+
+    def _wrap(self, value: Any) -> Any:
+        """`value` with the async face on every session in it."""
+        if isinstance(value, session.Session):
+            return Session(self._threads, value)
+        if isinstance(value, SyncPage):
+            return Page(self._wrap(value.items), value.next_cursor, value.total)
+        if isinstance(value, SyncHit):
+            return Hit(*value[:-1], self._wrap(value.session))
+        if isinstance(value, list):
+            return [self._wrap(item) for item in value]
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Face) and self._sync == other._sync
+
+    def __hash__(self) -> int:
+        return hash(self._sync)
+
+    def __repr__(self) -> str:
+        return f"<async {self._sync!r}>"
+
+
+def _bare(value: Any) -> Any:
+    return value._sync if isinstance(value, _Face) else value
+'''
+
+STORE_TAIL = '''
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        """Makes several steps of this task one: all are kept, or none. Other writers wait meanwhile: keep it short."""
+        return self._threads.transaction()
+
+    async def close(self) -> None:
+        """Finishes what is waiting, and lets go of the files. Idempotent; the store raises Closed afterwards."""
+        await self._threads.close()
+        await self._threads.run(self._sync.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+'''
+
+
+def face(name: str, module: str) -> str:
+    """The async class of one sync class."""
+    tree = ast.parse((ROOT / f"src/clew/{module}.py").read_text())
+    cls = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    lines = [f"\n\nclass {name}(_Face):", f'    """{ast.get_docstring(cls)}"""', "", f"    _sync: {module}.{name}"]
+    for node in cls.body:
+        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or (name, node.name) in BY_HAND:
+            continue
+        lines += ["", *member(name, module, node)]
+    text = "\n".join(lines) + "\n"
+    return text + STORE_TAIL if name == "Store" else text
+
+
+def member(cls: str, module: str, node: ast.FunctionDef) -> list[str]:
+    """One method or property."""
+    marks = {ast.unparse(mark) for mark in node.decorator_list}
+    returns = ALIASES.get(ast.unparse(node.returns), ast.unparse(node.returns)) if node.returns else "None"
+    doc = [f'        """{ast.get_docstring(node, clean=False)}"""'] if ast.get_docstring(node) else []
+    if marks & {"property", "cached_property"}:
+        if returns in CLASSES:
+            body = [f"        return {returns}(self._threads, self._sync.{node.name})"]
+        elif (cls, node.name) in ASKS:
+            body = [f"        return self._threads.run(lambda: self._sync.{node.name})"]
+            returns = f"Awaitable[{returns}]"
+        else:
+            body = [f"        return self._sync.{node.name}"]
+        return ["    @property", f"    def {node.name}(self) -> {returns}:", *doc, *body]
+    args = ast.unparse(node.args)
+    for alias, full in ALIASES.items():
+        args = args.replace(alias, full)
+    given = passed(node.args)
+    target = f"self._sync.{node.name}"
+    if "overload" in marks:
+        return ["    @overload", f"    async def {node.name}({args}) -> {returns}: ..."]
+    if returns in ITERATORS:
+        body = [f"        return self._threads.stream({', '.join([target, *given])})"]
+        return [f"    def {node.name}({args}) -> AsyncIterator[{ITERATORS[returns]}]:", *doc, *body]
+    verb = "commit" if (cls, node.name) in COMMITS else "run"
+    call = f"await self._threads.{verb}({', '.join([target, *given])})"
+    if any(word in returns for word in ("Session", "Page", "Hit")) and "NodePage" not in returns:
+        call = f"cast({returns!r}, self._wrap({call}))"
+    return [f"    async def {node.name}({args}) -> {returns}:", *doc, f"        return {call}"]
+
+
+def passed(args: ast.arguments) -> list[str]:
+    """The arguments of a method as it passes them on."""
+    given = [bare(arg) for arg in args.args[1:]]
+    if args.vararg:
+        given.append(f"*{args.vararg.arg}")
+    given += [f"{arg.arg}={bare(arg)}" for arg in args.kwonlyargs]
+    return given
+
+
+def bare(arg: ast.arg) -> str:
+    """An argument, taken out of its async face if it may have one."""
+    return f"_bare({arg.arg})" if arg.annotation and "Session" in ast.unparse(arg.annotation) else arg.arg
+
+
+def main() -> int:
+    """Writes or checks the file."""
+    text = HEADER + "".join(face(name, module) for name, module in CLASSES.items())
+    formatted = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TARGET), "-"],
+        input=text, capture_output=True, text=True, check=True, cwd=ROOT,
+    ).stdout  # fmt: skip
+    if "--check" in sys.argv:
+        if not TARGET.exists() or TARGET.read_text() != formatted:
+            print("src/clew/aio/faces.py is not current: run python tools/aio.py", file=sys.stderr)
+            return 1
+        return 0
+    TARGET.write_text(formatted)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
