@@ -1,6 +1,6 @@
 """A copy of a store as it is at one moment, made while others go on writing.
 
-SQLite copies its own pages, so the store's file is never opened by anything else: closing a second descriptor would drop
+SQLite copies its own pages; nothing else opens the store's file, because closing a second descriptor would drop
 SQLite's locks. The copy grows under another name, and takes the name asked for only when it is whole and on disk.
 """
 

@@ -93,7 +93,7 @@ def encode(said: Said) -> Encoded:
 def decode(payload: bytes | memoryview, where: str) -> Said:
     """The message these bytes were made of. Tampered, naming `where`, if they cannot be read."""
     tag = payload[0] if payload else 0
-    view = memoryview(payload)[1:]
+    view = payload[1:]
     try:
         if tag == NEUTRAL:
             try:
@@ -197,7 +197,7 @@ def _usage(used: Usage) -> tuple[int | None, int | None, int | None]:
     return counts
 
 
-def _decode_tolerant(view: memoryview) -> Message:
+def _decode_tolerant(view: bytes | memoryview) -> Message:
     """A message with blocks of kinds that this clew does not know: those become opaque, the rest is as ever."""
     raw = _decode_any(view)
     raw["blocks"] = [_known(block) for block in raw.get("blocks", ())]

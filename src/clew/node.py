@@ -123,14 +123,20 @@ class Node:
     @property
     def said(self) -> Said:
         """What was stored: a neutral message, or a native one. Tampered if the bytes are not what was written."""
-        if self._said is None:
-            self._said = codec.decode(self._payload(), f"node {self.id}")
-        return self._said
+        said = self._said
+        if said is None:
+            payload = self._payload()
+            try:
+                said = self._said = codec.decode(payload, "")
+            except Tampered as error:  # only then is the id worth writing out
+                raise Tampered(f"node {self.id}", error.why) from None
+        return said
 
     @property
     def message(self) -> Message:
         """The neutral view of what was said."""
-        return codec.neutral(self.said)
+        said = self._said or self.said
+        return said if type(said) is Message else codec.neutral(said)
 
     @property
     def native(self) -> Native | None:
@@ -143,7 +149,7 @@ class Node:
         """Its words."""
         return self.message.text
 
-    def _payload(self) -> memoryview:
+    def _payload(self) -> bytes:
         pos, _, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body = self._row
         tree, depth, _ = self._stretch
         context = node_context(

@@ -58,7 +58,7 @@ class Refs:
             raise Tampered(f"{row.kind} {ids.text(row.key)}")
         return row
 
-    def data(self, row: RefRow) -> memoryview:
+    def data(self, row: RefRow) -> bytes:
         """The payload of a ref's data. Tampered."""
         payload = self._engine.seal.open(row.data, ref_context(row))
         if payload is None:

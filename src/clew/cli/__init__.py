@@ -6,15 +6,11 @@ Data goes to stdout, everything else to stderr. Each module here is one group of
 
 from __future__ import annotations
 
-import signal
 import sys
 
 
 def main() -> int:
     """Runs one command line and returns its exit code."""
-    if hasattr(signal, "SIGPIPE"):
-        # `clew show … | head` ends here, quietly, as every other program in a pipe does.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         from clew.cli.root import cli
     except KeyboardInterrupt:

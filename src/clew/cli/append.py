@@ -81,7 +81,7 @@ def append(session: str | None, title: str | None, cwd: str | None, labels: tupl
         warn("Type one JSON object per line; Ctrl-D ends.")
     with writing() as store:
         into = None if session is None else store.sessions.get(session)
-        for given in lines(click.get_binary_stream("stdin"), role):
+        for given in lines(sys.stdin.buffer, role):
             try:
                 if into is None:
                     with store.transaction():  # a first message that cannot be stored leaves no empty session

@@ -13,6 +13,7 @@ code  meaning
 7     damaged: stored bytes are not what was written
 8     done in part
 130   interrupted
+141   whoever read the output has gone
 ====  =====================================================
 """
 
@@ -26,7 +27,8 @@ import click
 from clew import errors
 from clew.cli.text import bold, dim, plain, warn
 
-FAILED, USAGE, NOT_FOUND, AMBIGUOUS, BUSY, SEALED, DAMAGED, PARTIAL, INTERRUPTED = 1, 2, 3, 4, 5, 6, 7, 8, 130
+FAILED, USAGE, NOT_FOUND, AMBIGUOUS, BUSY, SEALED, DAMAGED, PARTIAL = 1, 2, 3, 4, 5, 6, 7, 8
+INTERRUPTED, UNREAD = 130, 141
 
 # The first that fits counts: a full disk and a read-only file are Unavailable too, and trying again helps neither.
 _CODES: tuple[tuple[type[errors.ClewError], int], ...] = (
@@ -49,6 +51,8 @@ def report(error: BaseException) -> int:
     """Says on stderr what went wrong, and returns the exit code. No traceback unless CLEW_DEBUG asks for one."""
     if isinstance(error, click.Abort | KeyboardInterrupt | EOFError):
         return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        return UNREAD  # `clew show … | head` ends without a word, as every other program in a pipe does
     if os.environ.get("CLEW_DEBUG"):
         import traceback
 

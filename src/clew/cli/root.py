@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import clew
-from clew.cli.exits import INTERRUPTED, USAGE, report
+from clew.cli.exits import USAGE, report
 from clew.cli.place import store_option
 from clew.cli.text import is_terminal
 
@@ -59,7 +59,7 @@ class Root(click.Group):
             return done.code if isinstance(done.code, int) else 1
         except (Exception, KeyboardInterrupt) as error:
             code = report(error)
-            _drop_output(interrupted=code == INTERRUPTED)
+            _settle_output()
         return code
 
     def main(self, args: Sequence[str] | None = None, **_: Any) -> Any:  # type: ignore[override]
@@ -67,13 +67,12 @@ class Root(click.Group):
         sys.exit(self.run(args))
 
 
-def _drop_output(*, interrupted: bool) -> None:
-    """Writes what is left for stdout, if it can be written: Python would report a full disk once more as it ends."""
+def _settle_output() -> None:
+    """Writes what is left for stdout. If that cannot be, lets it go: Python would complain once more as it ends."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        if not interrupted:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
 @click.group(

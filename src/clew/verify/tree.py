@@ -215,11 +215,11 @@ def _check_node(found: Findings, run: RunRow, row: NodeRow, above: _Above | None
     return _Above(row[ID], row[ORD], totals if sound else None)
 
 
-def _open(found: Findings, run: RunRow, row: NodeRow, above: _Above | None) -> memoryview | None:
+def _open(found: Findings, run: RunRow, row: NodeRow, above: _Above | None) -> bytes | None:
     """The body's payload; None if it does not open. Below a gap there is nothing to check it against."""
     pos, _, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body = row
     if above is None:
-        return memoryview(body)[5:]
+        return body[5:]
     context = node_context(
         run.tree, run.depth + (pos & MAX_SEQ), above.id, id, created_at, role, kind,
         turns, tokens_in, tokens_out, cost, gaps,

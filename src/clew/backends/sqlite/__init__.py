@@ -63,16 +63,21 @@ class SQLiteBackend:
         self._committer = Committer(self._transact)
         # In memory there is one connection, for one at a time.
         self._alone = threading.RLock() if self.memory else None
-        with self._told():
-            self._open(create, network)
-            self.epoch = self.read(lambda tx: tx.state().number)
+        try:
+            with self._told():
+                self._open(create, network)
+                self.epoch = self.read(lambda tx: tx.state().number)
+        except BaseException:
+            self.close()
+            raise
 
     # -- the contract
 
     def read(self, work: Callable[[Tx], T]) -> T:
         tx = self._here()
         if tx is not None:
-            return work(tx)
+            with self._told():
+                return work(tx)
         if self._alone is not None:
             with self._alone, self._told():
                 assert self._writer is not None
@@ -95,7 +100,8 @@ class SQLiteBackend:
         if tx is not None:
             job = Job(work, settle)
             self._local.jobs.append(job)
-            self._savepoint(tx, job)
+            with self._told():
+                self._savepoint(tx, job)
             return job.outcome()  # type: ignore[no-any-return]
         if not self._committer.take_lead():
             job = Job(work, settle)
@@ -141,6 +147,7 @@ class SQLiteBackend:
                 self._local.tx, self._local.jobs = tx, []
                 try:
                     yield
+                    self._still(tx)
                 except BaseException:
                     self._undo(tx)
                     raise
@@ -161,8 +168,7 @@ class SQLiteBackend:
         self._committer.enter()
         try:
             self._closed = True
-            while self._readers:
-                self._readers.pop().close()
+            self._close_readers()
             if self._writer is not None:
                 self._writer.conn.close()
                 self._writer = None
@@ -217,8 +223,12 @@ class SQLiteBackend:
         conn = self._connect("ro")
         try:
             found = check(conn, self.path)
-        except BaseException:
+        except BaseException as error:
             conn.close()
+            # A first open that was cut off leaves one page, and a journal that only a connection that writes can undo.
+            hot = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
+            if hot and os.path.getsize(self.path) <= 4096:
+                return 0
             raise
         self._readers.append(conn)
         return found
@@ -228,8 +238,7 @@ class SQLiteBackend:
         folder = os.path.dirname(os.path.abspath(self.path))
         if not os.path.isdir(folder):
             raise Invalid(f"there is no folder {folder}", hint="Create it first.")
-        while self._readers:
-            self._readers.pop().close()
+        self._close_readers()
         self._turnstile.acquire(self._timeout)
         try:
             with suppress(OSError):  # it exists, or SQLite says better why it cannot
@@ -261,10 +270,18 @@ class SQLiteBackend:
                 return self._connect("ro")
 
     def _give_reader(self, conn: sqlite3.Connection) -> None:
-        if self._closed or len(self._readers) >= IDLE_READERS:
+        # One that is still in a transaction was interrupted; it would keep the WAL from being emptied.
+        if conn.in_transaction or len(self._readers) >= IDLE_READERS:
             conn.close()
-        else:
-            self._readers.append(conn)
+            return
+        self._readers.append(conn)
+        if self._closed:
+            self._close_readers()
+
+    def _close_readers(self) -> None:
+        with suppress(IndexError):  # another thread may take the last one
+            while True:
+                self._readers.pop().close()
 
     # -- writing
 
@@ -290,9 +307,9 @@ class SQLiteBackend:
             for job in jobs:
                 job.error = job.error or told
         except BaseException:
-            # Interrupted: the transaction was undone, so whoever shared it has to be told.
-            for job in jobs:
-                job.error = job.error or Unavailable("the write was interrupted", hint="Make the same call again.")
+            # Interrupted, perhaps after the commit: whoever shared the transaction is told what became of it.
+            if len(jobs) > 1:
+                self._settle(jobs, Unavailable("the write was interrupted", hint="Make the same call again."))
             raise
 
     def _batch(self, calls: Sequence[Call]) -> None:
@@ -334,9 +351,11 @@ class SQLiteBackend:
             tx = self._writer
             if tx is None or self._suspect:
                 tx = self._renew()
+            if tx.conn.in_transaction:  # an interrupt came between its begin and its end
+                tx.conn.execute("ROLLBACK")
             tx.begin()
         except BaseException:
-            self._end()
+            self._undo(self._writer)
             raise
         return tx
 
@@ -354,9 +373,9 @@ class SQLiteBackend:
             raise
         self._end()
 
-    def _undo(self, tx: SQLiteTx) -> None:
+    def _undo(self, tx: SQLiteTx | None) -> None:
         try:
-            if tx.conn.in_transaction:
+            if tx is not None and tx.conn.in_transaction:
                 tx.conn.execute("ROLLBACK")
         finally:
             self._end()
@@ -369,15 +388,25 @@ class SQLiteBackend:
 
     def _savepoint(self, tx: SQLiteTx, job: Job) -> None:
         """Runs one job so that its failure leaves nothing behind and its neighbours alone."""
+        self._still(tx)
         tx.conn.execute("SAVEPOINT job")
         try:
             job.result = job.work(tx)
-        except Exception as error:
+        except BaseException as error:
             if not tx.conn.in_transaction:
                 raise  # the driver has undone everything: disk full, I/O error
             tx.conn.execute("ROLLBACK TO job")
+            if not isinstance(error, Exception):
+                raise
             job.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         tx.conn.execute("RELEASE job")
+
+    def _still(self, tx: SQLiteTx) -> None:
+        """Unavailable if the driver has undone the transaction: what follows would be stored without what went before."""
+        if not tx.conn.in_transaction:
+            raise Unavailable(
+                "an error has undone the whole transaction", hint="Leave it, and make all of its calls again."
+            )
 
     def _new_epoch(self, tx: SQLiteTx) -> None:
         """Another process has sealed, rotated or migrated the store since it was opened."""
@@ -408,9 +437,9 @@ class SQLiteBackend:
         self._suspect = False
         return self._writer
 
-    def _settle(self, jobs: Sequence[Job], error: sqlite3.Error) -> None:
+    def _settle(self, jobs: Sequence[Job], error: Exception) -> None:
         """After a commit that failed: looks again, and answers each caller truthfully."""
-        told = translate(error, self.path)
+        told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         for job in jobs:
             if job.error is None:
                 job.error = told

@@ -19,10 +19,11 @@ LARGEST = 256
 class _Party:
     """Jobs that came together, and the caller who waits for them."""
 
-    __slots__ = ("gate", "jobs", "leads")
+    __slots__ = ("gate", "jobs", "leads", "thread")
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[Job], thread: int) -> None:
         self.jobs = jobs
+        self.thread = thread
         self.leads = False
         self.gate = threading.Lock()
         self.gate.acquire()
@@ -35,60 +36,75 @@ class Committer:
         self._transact = transact
         self._mutex = threading.Lock()
         self._queue: deque[_Party] = deque()
-        self._busy = False
+        self._leader = 0
+        """The thread that leads. One that leads and asks again was interrupted before it left, and leads on."""
 
     def take_lead(self) -> bool:
-        """True if nobody is at work: the caller then leads until it calls `leave`."""
+        """True if nobody else is at work: the caller then leads until it calls `leave`."""
+        me = threading.get_ident()
         with self._mutex:
-            if self._busy:
+            if self._leader and self._leader != me:
                 return False
-            self._busy = True
+            self._leader = me
             return True
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Returns when every job has its outcome."""
-        with self._mutex:
-            party = None
-            if self._busy:
-                party = _Party(jobs)
-                self._queue.append(party)
-            self._busy = True
-        if party is not None:
-            party.gate.acquire()  # until another leader has done our jobs, or made us the leader
-            if not party.leads:
-                return
-        self._lead(jobs)
+        party = self._queue_up(jobs)
+        if party is None or self._wait(party):
+            self._lead(jobs)
 
     def enter(self) -> None:
         """Waits for the lead and keeps it: until `leave`, nobody else writes."""
-        with self._mutex:
-            if not self._busy:
-                self._busy = True
-                return
-            party = _Party(())
-            self._queue.append(party)
-        party.gate.acquire()
+        party = self._queue_up(())
+        if party is not None:
+            self._wait(party)
 
     def leave(self) -> None:
         """Hands the lead to the next in the queue."""
         with self._mutex:
             after = self._queue.popleft() if self._queue else None
             if after is None:
-                self._busy = False
+                self._leader = 0
                 return
             after.leads = True
+            self._leader = after.thread
         after.gate.release()
+
+    def _queue_up(self, jobs: Sequence[Job]) -> _Party | None:
+        """A place in the queue; None if the caller leads at once."""
+        me = threading.get_ident()
+        with self._mutex:
+            if self._leader and self._leader != me:
+                party = _Party(jobs, me)
+                self._queue.append(party)
+                return party
+            self._leader = me
+            return None
+
+    def _wait(self, party: _Party) -> bool:
+        """True if the lead came to the caller; False if another leader has done its jobs."""
+        try:
+            party.gate.acquire()
+        except BaseException:  # interrupted: the lead must not come to one who has gone
+            with self._mutex:
+                if party in self._queue:
+                    self._queue.remove(party)
+            if party.leads:
+                self.leave()
+            raise
+        return party.leads
 
     def _lead(self, jobs: Sequence[Job]) -> None:
         followers: list[_Party] = []
-        if self._queue:
-            jobs = list(jobs)
-            with self._mutex:
-                # One who waits to keep the lead has no jobs; the batch ends before it.
-                while self._queue and self._queue[0].jobs and len(jobs) + len(self._queue[0].jobs) <= LARGEST:
-                    followers.append(self._queue.popleft())
-                    jobs.extend(followers[-1].jobs)
         try:
+            if self._queue:
+                jobs = list(jobs)
+                with self._mutex:
+                    # One who waits to keep the lead has no jobs; the batch ends before it.
+                    while self._queue and self._queue[0].jobs and len(jobs) + len(self._queue[0].jobs) <= LARGEST:
+                        followers.append(self._queue.popleft())
+                        jobs.extend(followers[-1].jobs)
             self._transact(jobs)
         finally:
             self.leave()

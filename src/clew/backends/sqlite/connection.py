@@ -99,10 +99,10 @@ def translate(error: sqlite3.Error, path: str) -> ClewError:
         case sqlite3.SQLITE_CORRUPT:
             return Tampered(path, "the database file is malformed")
         case sqlite3.SQLITE_CANTOPEN:
-            return Unavailable(f"{path} cannot be opened", hint="Check that its folder exists and can be read.")
+            return Unavailable(f"{path} cannot be opened", hint="Check its folder, and the limit on open files.")
         case sqlite3.SQLITE_IOERR:
             hint = "Check the disk, then make the same call again."
             return Unavailable(f"reading or writing {path} failed ({error})", hint=hint)
     if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
         return Closed("the store is closed")
-    return Unavailable(f"{path}: {error}")
+    return Unavailable(f"{path}: {error}", hint="Make the same call again; if it fails again, verify the store.")

@@ -7,12 +7,13 @@ file because closing any descriptor of the database itself would drop SQLite's l
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections import deque
 from typing import Any
 
-from clew.errors import ReadOnly, Unavailable
+from clew.errors import ReadOnly, StorageFull, Unavailable
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, LOCK_UN
@@ -42,6 +43,10 @@ class Turnstile:
             _flock(self._fd, _TRY)
         except BlockingIOError:
             self._wait(timeout)
+        except OSError as error:
+            raise Unavailable(
+                f"{self._path} cannot be locked: {error.strerror}", hint="Keep the store on a file system with locks."
+            ) from None
 
     def release(self) -> None:
         _flock(self._fd, _UNLOCK)
@@ -60,23 +65,38 @@ class Turnstile:
         except PermissionError:
             raise ReadOnly(f"{self._path} cannot be written") from None
         except OSError as error:
-            if error.errno == 30:  # EROFS
+            if error.errno == errno.EROFS:
                 raise ReadOnly(f"{self._path} is on a read-only file system") from None
-            raise Unavailable(f"{self._path} cannot be opened: {error.strerror}") from None
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StorageFull(f"no space is left for {self._path}") from None
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                hint = "Close some files or raise the limit on open ones, then make the same call again."
+            else:
+                hint = "Check the folder and the disk, then make the same call again."
+            raise Unavailable(f"{self._path} cannot be opened: {error.strerror}", hint=hint) from None
 
     def _wait(self, timeout: float) -> None:
         """Blocks in the kernel's queue on a thread of its own, because flock takes no timeout."""
         if self._waiter is None:
             self._waiter = _Waiter()
-        if not self._waiter.lock(self._fd, timeout):
-            # The thread still stands in the queue with this descriptor; it lets go when its turn comes.
-            self._waiter.stop()
-            self._waiter = None
-            self._fd = -1
+        try:
+            granted = self._waiter.lock(self._fd, timeout)
+        except BaseException:
+            self._walk_away()
+            raise
+        if not granted:
+            self._walk_away()
             raise Unavailable(
                 f"another process has kept the store busy for {timeout:g} s",
                 hint="Look for a process that is stopped in the middle of a write; then make the same call again.",
             )
+
+    def _walk_away(self) -> None:
+        """The thread still stands in the queue with this descriptor; it lets go when its turn comes."""
+        if self._waiter is not None:
+            self._waiter.stop()
+        self._waiter = None
+        self._fd = -1
 
 
 class _Waiter:
@@ -91,8 +111,13 @@ class _Waiter:
         request = _Request(fd)
         self._jobs.append(request)
         self._asked.release()
-        if request.done.acquire(timeout=timeout):
-            return True
+        try:
+            if request.done.acquire(timeout=timeout):
+                return True
+        except BaseException:  # interrupted: nobody would give back a lock that is granted now
+            if not request.give_up():
+                os.close(fd)
+            raise
         return not request.give_up()
 
     def stop(self) -> None:

@@ -1,0 +1,41 @@
+"""P2: an acknowledged append survives a power cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash import lab
+
+METAS = ["journaled", "strict"]
+
+
+@pytest.mark.parametrize("meta", METAS)
+def test_an_acknowledged_append_survives_a_power_cut(tmp_path: Path, meta: str) -> None:
+    """Every directory that a power cut could have left behind has all that was acknowledged."""
+    options = ("--meta", meta, "--rounds", "2", "--points", "5", "--messages", "20")
+    lab.assert_kept(lab.run("power", *options, base=tmp_path), checks=30)
+
+
+def test_relaxed_durability_is_seen_to_lose(tmp_path: Path) -> None:
+    """The same test sees what `durability="relaxed"` gives up, so it would see it if full did."""
+    options = ("--rounds", "1", "--points", "8", "--messages", "20", "--survive", "none")
+    outcome = lab.run("power", *options, base=tmp_path, durability="relaxed")
+    assert outcome.code == 1, outcome.said
+    assert outcome.report["kinds"].get("lost", 0) > 0, outcome.said
+
+
+def test_relaxed_durability_still_survives_kill(tmp_path: Path) -> None:
+    """Relaxed may lose the last seconds in a power cut, never in a crash of the program."""
+    outcome = lab.run("kill", "--rounds", "3", "--messages", "30", base=tmp_path, durability="relaxed")
+    lab.assert_kept(outcome, checks=3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("meta", METAS)
+@pytest.mark.parametrize("writers", [1, 3])
+def test_a_thousand_power_cuts(tmp_path: Path, meta: str, writers: int) -> None:
+    """A thousand crash images, from one writer and from several, lose nothing that was acknowledged."""
+    options = ("--meta", meta, "--rounds", "7", "--points", "24", "--writers", str(writers), "--messages", "40")
+    lab.assert_kept(lab.run("power", *options, base=tmp_path), checks=500)
