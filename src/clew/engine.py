@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
-from clew.envelope import Plain, Seal, node_context, run_fields
+from clew.envelope import NO_PARENT, Plain, Seal, node_context, run_fields
 from clew.errors import Ambiguous, Conflict, Invalid, NotFound, Sealed, Tampered
 from clew.ids import IdSource
 from clew.model import ROLES, Said
@@ -67,9 +68,9 @@ class Engine:
         self._lookup_key = lookup_key
         self.seal: Seal = Plain(store_id)
 
-    def read(self, work: Callable[[Tx], T]) -> T:
-        """What `work` returns, from one moment of the store."""
-        return self.backend.read(work)
+    def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
+        """What `work` returns, from one moment of the store; `single` if it asks one thing only."""
+        return self.backend.read(work, single=single)
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
         """Runs `work` in a transaction, durable when this returns."""
@@ -81,9 +82,14 @@ class Engine:
 
     def look(self, domain: str, value: bytes) -> bytes:
         """The keyed hash under which equal values are found without being shown."""
+        digest: bytes = self._hash(value, key=self._lookup_key, digest_size=16, person=domain.encode()).digest()
+        return digest
+
+    @cached_property
+    def _hash(self) -> Any:
         from hashlib import blake2b  # 2 ms at import, and many programs never look anything up
 
-        return blake2b(value, key=self._lookup_key, digest_size=16, person=domain.encode()).digest()
+        return blake2b
 
     # -- ids and handles
 
@@ -144,7 +150,7 @@ class Engine:
                 gaps |= (used_in is None or used_out is None) | (spent is None) << 1
             id, created_at = draft.id, draft.created_at
             context = node_context(
-                tree, stretch.depth + (pos & MAX_SEQ), parent, id, created_at, role, kind,
+                tree, id, parent or NO_PARENT, stretch.depth + (pos & MAX_SEQ), created_at, role, kind,
                 turns, tokens_in, tokens_out, cost, gaps,
             )  # fmt: skip
             row = (

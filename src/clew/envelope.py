@@ -15,9 +15,12 @@ from zlib import crc32
 from clew.backends import BlobRow, RefRow, RunRow
 
 _HEAD = 5
-_NONE = b"\0" * 16
-_NODE = Struct("<q16s16sqqBBqqqqB").pack
+NO_PARENT = _NONE = b"\0" * 16
+node_context = Struct("<q16s16sqqBBqqqqB").pack
+"""What a node's body is bound to: tree, id, parent or NO_PARENT, depth, created_at, role, kind, turns, tokens in and out,
+cost, gaps. The packer itself, because it is called for every message that is read."""
 _MOVE = Struct("<16sqq16sqqq").pack
+_REF = Struct("<6q").pack
 _INTS = {count: Struct(f"<{count}q").pack for count in (2, 6, 8)}
 
 
@@ -56,14 +59,6 @@ class Plain:
         return crc32(fields, self._seed).to_bytes(4, "big")
 
 
-def node_context(
-    tree: int, depth: int, parent: bytes | None, id: bytes, created_at: int, role: int, kind: int,
-    turns: int, tokens_in: int, tokens_out: int, cost: int, gaps: int,
-) -> bytes:  # fmt: skip
-    """What a node's body is bound to: its place in the tree, its id, and all that its row says of it."""
-    return _NODE(tree, id, parent or _NONE, depth, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps)
-
-
 def run_fields(run: RunRow, tip: bytes | None) -> bytes:
     """What a run's signature covers; `tip` is the id of the node at its tip."""
     row = (run.run, run.tree, _int(run.parent), _int(run.derived), run.depth, run.carried, run.tip, run.closed)
@@ -72,11 +67,12 @@ def run_fields(run: RunRow, tip: bytes | None) -> bytes:
 
 def ref_context(ref: RefRow) -> bytes:
     """What a ref's data is bound to: all of its row that changes only together with the data."""
-    numbers = (
-        _int(ref.owner), _int(ref.tree), ref.created_at, _int(ref.trashed_at), _int(ref.expires_at), ref.hold,
+    _, workspace, kind, key, owner, tree, _, _, _, created_at, _, _, trashed_at, expires_at, hold, look, _, _, _ = ref
+    numbers = _REF(
+        -1 if owner is None else owner, -1 if tree is None else tree, created_at,
+        -1 if trashed_at is None else trashed_at, -1 if expires_at is None else expires_at, hold,
     )  # fmt: skip
-    names = f"ref\0{ref.workspace}\0{ref.kind}\0".encode()
-    return b"".join((names, _INTS[6](*numbers), ref.key, ref.look or b""))
+    return f"ref\0{workspace}\0{kind}\0".encode() + numbers + key + (look or b"")
 
 
 def move_fields(

@@ -51,6 +51,8 @@ class Branch(NamedTuple):
 class Session:
     """A conversation. The object shows the session as it was read; what it does acts on the session as it is now."""
 
+    __slots__ = ("_data", "_engine", "_refs", "_row", "_sessions")
+
     def __init__(self, sessions: Sessions, row: RefRow) -> None:
         self._sessions = sessions
         self._engine: Engine = sessions._engine
@@ -128,13 +130,14 @@ class Session:
 
     @property
     def head_id(self) -> str | None:
-        """The id of its last message; None while it has none."""
-        return None if self._row.head_id is None else ids.text(self._row.head_id)
+        """The id of its last message; None while it has none. Tampered if the row is not what was written."""
+        head = self._refs.checked(self._row).head_id
+        return None if head is None else ids.text(head)
 
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return self._row.version
+        return self._refs.checked(self._row).version
 
     @property
     def created_at(self) -> datetime:
@@ -144,7 +147,7 @@ class Session:
     @property
     def updated_at(self) -> datetime:
         """When its head last moved."""
-        return moment(self._row.active_at)
+        return moment(self._refs.checked(self._row).active_at)
 
     @property
     def counters(self) -> Counters:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from clew import ids
@@ -16,6 +16,9 @@ from clew.session import Session, SessionData, directory, label_set, pack
 SESSION, SUBAGENT = "session", "subagent"
 SCAN = 200
 """Sessions read at a time when a filter has to look into them."""
+
+Edge = tuple[int, int]
+"""Rank and number of the last session of a page."""
 
 SessionList = list[Session]  # inside `Sessions`, list is its method
 
@@ -76,27 +79,20 @@ class Sessions:
             row = self._engine.read(lambda tx: self._find(tx, exact))
             if row is None:
                 raise NotFound("session", key)
-            return Session(self, self._refs.checked(row))
+            return Session(self, row)
         return self._by_handle(key)
 
     def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
         look = self._look(directory(cwd))
         now = self._engine.clock()
-        before: tuple[int, int] | None = None
-        while True:
-            rows = self._engine.read(
-                lambda tx, before=before: tx.refs_recent(
-                    self._engine.workspace, SESSION, before=before, look=look, limit=4
-                )  # type: ignore[misc]
-            )
-            for row in rows:
-                if not _expired(row, now):
-                    return Session(self, self._refs.checked(row))
-            if len(rows) < 4:
-                where = "" if cwd is None else f" in {os.fspath(cwd)}"
-                raise NotFound("session", f"latest{where}", hint="Create one first.")
-            before = rows[-1].rank, rows[-1].ref
+        edge: Edge | None = None
+        while rows := self._recent(SESSION, edge, look, None, 1):
+            if not _expired(rows[0], now):
+                return Session(self, rows[0])
+            edge = rows[0].rank, rows[0].ref
+        where = "" if cwd is None else f" in {os.fspath(cwd)}"
+        raise NotFound("session", f"latest{where}", hint="Create one first.")
 
     def list(
         self,
@@ -128,13 +124,9 @@ class Sessions:
         items: SessionList = []
         step = limit + 1 if wanted is None else SCAN
         while len(items) <= limit:
-            rows = self._engine.read(
-                lambda tx, edge=edge: tx.refs_recent(
-                    self._engine.workspace, kind, before=edge, look=look, label=mark, limit=step
-                )  # type: ignore[misc]
-            )
+            rows = self._recent(kind, edge, look, mark, step)
             for row in rows:
-                session = Session(self, self._refs.checked(row))
+                session = Session(self, row)
                 if (include_expired or not _expired(row, now)) and (
                     wanted is None or wanted in (session.title or "").casefold()
                 ):
@@ -191,6 +183,14 @@ class Sessions:
 
     # -- inside
 
+    def _recent(
+        self, kind: str, before: Edge | None, look: bytes | None, label: bytes | None, limit: int
+    ) -> Sequence[RefRow]:
+        workspace = self._engine.workspace
+        return self._engine.read(
+            lambda tx: tx.refs_recent(workspace, kind, before=before, look=look, label=label, limit=limit), single=True
+        )
+
     def _find(self, tx: Tx, key: bytes) -> RefRow | None:
         for kind in (SESSION, SUBAGENT):
             row = tx.ref(self._engine.workspace, kind, key)
@@ -241,11 +241,7 @@ class Sessions:
             return engine.read(lambda tx: tx.count_refs(engine.workspace, kind, look=look, label=mark, now=since))
         count, edge = 0, None
         while True:
-            rows = engine.read(
-                lambda tx, edge=edge: tx.refs_recent(
-                    engine.workspace, kind, before=edge, look=look, label=mark, limit=SCAN
-                )  # type: ignore[misc]
-            )
+            rows = self._recent(kind, edge, look, mark, SCAN)
             count += sum(
                 (include_expired or not _expired(row, now)) and wanted in (Session(self, row).title or "").casefold()
                 for row in rows

@@ -58,7 +58,7 @@ def run(mode: str, *options: str, base: Path, durability: str = "full", timeout:
     target = shlex.quote(str(TARGET))
     append = f"{{python}} {target} append {{dir}} --durability {durability} --timeout {timeout:g} --errors {shlex.quote(str(notes))}"
     command = [sys.executable, str(CRASHLAB), mode, "--append", append, "--read", f"{{python}} {target} read {{dir}}"]
-    env = {**os.environ, "TMPDIR": str(base), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "TMPDIR": str(base)}
     done = subprocess.run([*command, *options], capture_output=True, text=True, env=env)
     said = done.stdout + done.stderr
     found = re.search(r"^\{.*^\}", done.stdout, re.DOTALL | re.MULTILINE)

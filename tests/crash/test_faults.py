@@ -13,9 +13,9 @@ OPERATIONS = ["write", "sync", "open", "truncate", "unlink"]
 """SQLite and clew rename nothing; `test_nothing_is_renamed` watches that."""
 
 SHORT_FORM = [
-    ("write", "ENOSPC", "once", 7),
-    ("write", "EIO", "sticky", 9),
-    ("write", "SHORT", "sticky", 9),
+    ("write", "ENOSPC", "once", 11),
+    ("write", "EIO", "sticky", 17),
+    ("write", "SHORT", "sticky", 23),
     ("sync", "EIO", "once", 3),
     ("sync", "EIO", "sticky", 5),
     ("open", "EMFILE", "once", 2),

@@ -14,13 +14,13 @@ METAS = ["journaled", "strict"]
 @pytest.mark.parametrize("meta", METAS)
 def test_an_acknowledged_append_survives_a_power_cut(tmp_path: Path, meta: str) -> None:
     """Every directory that a power cut could have left behind has all that was acknowledged."""
-    options = ("--meta", meta, "--rounds", "2", "--points", "5", "--messages", "20")
-    lab.assert_kept(lab.run("power", *options, base=tmp_path), checks=30)
+    options = ("--meta", meta, "--rounds", "2", "--points", "4", "--messages", "12")
+    lab.assert_kept(lab.run("power", *options, base=tmp_path), checks=25)
 
 
 def test_relaxed_durability_is_seen_to_lose(tmp_path: Path) -> None:
     """The same test sees what `durability="relaxed"` gives up, so it would see it if full did."""
-    options = ("--rounds", "1", "--points", "8", "--messages", "20", "--survive", "none")
+    options = ("--rounds", "1", "--points", "6", "--messages", "12", "--survive", "none")
     outcome = lab.run("power", *options, base=tmp_path, durability="relaxed")
     assert outcome.code == 1, outcome.said
     assert outcome.report["kinds"].get("lost", 0) > 0, outcome.said

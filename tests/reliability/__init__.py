@@ -1,0 +1,1 @@
+"""Promises about damage, backups and old formats."""

@@ -33,7 +33,7 @@ def id_source(seed: int = 7) -> IdSource:
     return new
 
 
-def fill(store: Store, *, words: int = 40, seed: int = 7) -> None:
+def fill(store: Store, *, words: int = 40, blob: int = 40_000, seed: int = 7) -> None:
     """Sessions, forks, branches, a compaction, a subagent, blobs, a log, saved nodes, and things deleted."""
     chance = random.Random(seed)
 
@@ -51,7 +51,7 @@ def fill(store: Store, *, words: int = 40, seed: int = 7) -> None:
     path = main.path()
     call = clew.ToolCall(id="c1", name="grep", arguments={"pattern": "lint", "big": 12345678901234567890})
     main.append([clew.assistant(clew.Thinking(text="hm", signature="s"), call), clew.tool("found", call_id="c1")])
-    picture = main.attach(chance.randbytes(300_000), mime_type="image/png", modality="image", name="shot.png")
+    picture = main.attach(chance.randbytes(blob), mime_type="image/png", modality="image", name="shot.png")
     main.append(clew.user("look", picture))
     main.append(clew.native("anthropic", b'{"role":"assistant", "content":[{"type":"text","text":"native"}],"x":1.50}'))
     main.log.append([b"started", b"stopped", chance.randbytes(200)])
@@ -79,10 +79,10 @@ def fill(store: Store, *, words: int = 40, seed: int = 7) -> None:
     store.nodes.save([clew.assistant(text()), clew.user(text())], parent=saved[0].id)
 
 
-def make(path: str, *, words: int = 40) -> None:
+def make(path: str, *, words: int = 40, blob: int = 40_000) -> None:
     """A filled store in one file: nothing is left in a write-ahead log."""
     with clew.open(path, clock=clock(), ids=id_source()) as store:
-        fill(store, words=words)
+        fill(store, words=words, blob=blob)
 
 
 def readings(store: Store) -> dict[str, Any]:

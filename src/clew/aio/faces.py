@@ -172,7 +172,7 @@ class Session(_Face):
 
     @property
     def head_id(self) -> str | None:
-        """The id of its last message; None while it has none."""
+        """The id of its last message; None while it has none. Tampered if the row is not what was written."""
         return self._sync.head_id
 
     @property

@@ -423,8 +423,11 @@ class Backend(Protocol):
         """How the place is called."""
         ...
 
-    def read(self, work: Callable[[Tx], T]) -> T:
-        """What `work` returns, from one moment of the store. It must not write."""
+    def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
+        """What `work` returns, from one moment of the store. It must not write.
+
+        `single` promises that it asks one thing only, so that no transaction is needed to see one moment.
+        """
         ...
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:

@@ -30,6 +30,11 @@ from clew.cli.text import bold, dim, plain, warn
 FAILED, USAGE, NOT_FOUND, AMBIGUOUS, BUSY, SEALED, DAMAGED, PARTIAL = 1, 2, 3, 4, 5, 6, 7, 8
 INTERRUPTED, UNREAD = 130, 141
 
+
+class Unread(Exception):  # noqa: N818 - a way to end, not an error
+    """Whoever read the output has gone."""
+
+
 # The first that fits counts: a full disk and a read-only file are Unavailable too, and trying again helps neither.
 _CODES: tuple[tuple[type[errors.ClewError], int], ...] = (
     (errors.NotFound, NOT_FOUND),
@@ -51,7 +56,7 @@ def report(error: BaseException) -> int:
     """Says on stderr what went wrong, and returns the exit code. No traceback unless CLEW_DEBUG asks for one."""
     if isinstance(error, click.Abort | KeyboardInterrupt | EOFError):
         return INTERRUPTED
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, Unread | BrokenPipeError):
         return UNREAD  # `clew show … | head` ends without a word, as every other program in a pipe does
     if os.environ.get("CLEW_DEBUG"):
         import traceback

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import clew
-from clew.cli.exits import USAGE, report
+from clew.cli.exits import USAGE, Unread, report
 from clew.cli.place import store_option
 from clew.cli.text import is_terminal
 
@@ -49,6 +49,12 @@ class Root(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise Unread from None  # click would take it for a failure
+
     def run(self, args: Sequence[str] | None = None) -> int:
         """Runs a command line and returns its exit code; whatever goes wrong is told on stderr."""
         try:
@@ -57,7 +63,7 @@ class Root(click.Group):
             sys.stdout.flush()
         except SystemExit as done:
             return done.code if isinstance(done.code, int) else 1
-        except (Exception, KeyboardInterrupt) as error:
+        except (Exception, KeyboardInterrupt) as error:  # the last line of defence: nobody is shown a traceback
             code = report(error)
             _settle_output()
         return code

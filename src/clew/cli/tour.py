@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import IO
 
 import click
@@ -180,7 +181,8 @@ def _kill_a_writer(session: str, path: str) -> tuple[list[str], str]:
         assert writer.stdin is not None
         assert writer.stdout is not None
         # Lines wait in the pipe all the time: the writer is never idle, so the kill meets it at work.
-        threading.Thread(target=_feed, args=(writer.stdin,), daemon=True).start()
+        feeder = threading.Thread(target=_feed, args=(writer.stdin,))
+        feeder.start()
         late = threading.Timer(PATIENCE, writer.kill)
         late.start()
         acknowledged = []
@@ -191,15 +193,14 @@ def _kill_a_writer(session: str, path: str) -> tuple[list[str], str]:
                 writer.kill()
         late.cancel()
         code = writer.wait()
+        feeder.join()
     return acknowledged, f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _feed(pipe: IO[str]) -> None:
-    try:
+    with suppress(OSError), pipe:  # it ends when the reader is dead, as it should be
         for number in range(1_000_000):
             pipe.write(f'{{"text": "{NOTE}{number} of a writer that does not know what is coming"}}\n')
-    except (OSError, ValueError):
-        pass  # it is dead, as it should be
 
 
 # -- how it is told

@@ -26,7 +26,7 @@ from clew.backends import (
     NodeRow,
     RunRow,
 )
-from clew.envelope import node_context, run_fields
+from clew.envelope import NO_PARENT, node_context, run_fields
 from clew.errors import ClewError
 from clew.model import ROLES, Message, Said
 from clew.verify.findings import FORGOTTEN, NODES, RUNS, TREES, Findings, place
@@ -221,7 +221,7 @@ def _open(found: Findings, run: RunRow, row: NodeRow, above: _Above | None) -> b
     if above is None:
         return body[5:]
     context = node_context(
-        run.tree, run.depth + (pos & MAX_SEQ), above.id, id, created_at, role, kind,
+        run.tree, id, above.id or NO_PARENT, run.depth + (pos & MAX_SEQ), created_at, role, kind,
         turns, tokens_in, tokens_out, cost, gaps,
     )  # fmt: skip
     return found.engine.seal.open(body, context)

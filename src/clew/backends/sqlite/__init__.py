@@ -55,7 +55,7 @@ class SQLiteBackend:
         self._timeout = timeout
         self._pid = os.getpid()
         self._local = threading.local()
-        self._readers: list[sqlite3.Connection] = []
+        self._readers: list[SQLiteTx] = []
         self._writer: SQLiteTx | None = None
         self._suspect = False
         self._closed = False
@@ -73,7 +73,7 @@ class SQLiteBackend:
 
     # -- the contract
 
-    def read(self, work: Callable[[Tx], T]) -> T:
+    def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
         tx = self._here()
         if tx is not None:
             with self._told():
@@ -82,18 +82,20 @@ class SQLiteBackend:
             with self._alone, self._told():
                 assert self._writer is not None
                 return work(self._writer)
-        conn = self._take_reader()
+        tx = self._take_reader()
         try:
-            conn.execute("BEGIN")
+            if single:
+                return work(tx)
+            tx.run_sql("BEGIN")
             try:
-                return work(SQLiteTx(conn))
+                return work(tx)
             finally:
-                if conn.in_transaction:
-                    conn.execute("COMMIT")
-        except sqlite3.Error as error:
+                if tx.conn.in_transaction:
+                    tx.run_sql("COMMIT")
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise translate(error, self.path) from error
         finally:
-            self._give_reader(conn)
+            self._give_reader(tx)
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
         tx = self._here()
@@ -187,7 +189,8 @@ class SQLiteBackend:
                 assert self._writer is not None
                 yield self._writer.conn
             return
-        conn = self._take_reader()
+        tx = self._take_reader()
+        conn = tx.conn
         try:
             with self._told():
                 conn.execute("BEGIN")
@@ -195,7 +198,7 @@ class SQLiteBackend:
         finally:
             if conn.in_transaction:
                 conn.execute("ROLLBACK")
-            self._give_reader(conn)
+            self._give_reader(tx)
 
     # -- opening
 
@@ -230,7 +233,7 @@ class SQLiteBackend:
             if hot and os.path.getsize(self.path) <= 4096:
                 return 0
             raise
-        self._readers.append(conn)
+        self._readers.append(SQLiteTx(conn))
         return found
 
     def _prepare(self) -> None:
@@ -262,26 +265,26 @@ class SQLiteBackend:
             raise Closed("the store was opened before this process was forked", hint="Open it again in the child.")
         return getattr(self._local, "tx", None)
 
-    def _take_reader(self) -> sqlite3.Connection:
+    def _take_reader(self) -> SQLiteTx:
         try:
             return self._readers.pop()
         except IndexError:
             with self._told():
-                return self._connect("ro")
+                return SQLiteTx(self._connect("ro"))
 
-    def _give_reader(self, conn: sqlite3.Connection) -> None:
+    def _give_reader(self, tx: SQLiteTx) -> None:
         # One that is still in a transaction was interrupted; it would keep the WAL from being emptied.
-        if conn.in_transaction or len(self._readers) >= IDLE_READERS:
-            conn.close()
+        if tx.conn.in_transaction or len(self._readers) >= IDLE_READERS:
+            tx.conn.close()
             return
-        self._readers.append(conn)
+        self._readers.append(tx)
         if self._closed:
             self._close_readers()
 
     def _close_readers(self) -> None:
         with suppress(IndexError):  # another thread may take the last one
             while True:
-                self._readers.pop().close()
+                self._readers.pop().conn.close()
 
     # -- writing
 
@@ -402,7 +405,7 @@ class SQLiteBackend:
         tx.conn.execute("RELEASE job")
 
     def _still(self, tx: SQLiteTx) -> None:
-        """Unavailable if the driver has undone the transaction: what follows would be stored without what went before."""
+        """Unavailable if the driver has undone the transaction: what follows would be kept without what came first."""
         if not tx.conn.in_transaction:
             raise Unavailable(
                 "an error has undone the whole transaction", hint="Leave it, and make all of its calls again."
@@ -463,5 +466,5 @@ class SQLiteBackend:
         """Driver errors become clew's."""
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise translate(error, self.path) from error

@@ -84,8 +84,10 @@ def on_network(path: str) -> str | None:
     return kind if kind in _NETWORK else None
 
 
-def translate(error: sqlite3.Error, path: str) -> ClewError:
+def translate(error: sqlite3.Error | UnicodeDecodeError, path: str) -> ClewError:
     """The error of clew's that tells what a driver's error means."""
+    if isinstance(error, UnicodeDecodeError):  # the driver stumbles over its own message about a damaged schema
+        return Tampered(path, "the database file is malformed")
     code = getattr(error, "sqlite_errorcode", 0)
     match code & 0xFF:
         case sqlite3.SQLITE_FULL:

@@ -1,0 +1,118 @@
+"""P6, the first half: a flipped bit is found and located, or changes nothing that can be read."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew.errors import ClewError
+from tests.reliability import sample
+
+Row = tuple[Any, ...]
+Places = dict[int, tuple[set[str | None], int]]
+
+
+class Original:
+    """A sound store: its bytes, what is read from it, and where each node stands."""
+
+    def __init__(self, path: Path) -> None:
+        sample.make(str(path))
+        self.bytes = path.read_bytes()
+        self.rows = node_rows(path)
+        with clew.open(path) as store:
+            assert store.verify().ok
+            self.read = sample.readings(store)
+            self.places = places(store)
+
+
+def node_rows(path: Path) -> dict[int, Row | None]:
+    """Every node's row by position, each read by itself; None where the file is too broken for it."""
+    conn = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    found: dict[int, Row | None] = {}
+    try:
+        for (pos,) in conn.execute("SELECT pos FROM nodes INDEXED BY nodes_ord").fetchall():
+            try:
+                found[pos] = conn.execute("SELECT * FROM nodes WHERE pos = ?", (pos,)).fetchone()
+            except (sqlite3.Error, OverflowError):
+                found[pos] = None
+    except sqlite3.Error:
+        pass
+    finally:
+        conn.close()
+    return found
+
+
+def places(store: clew.Store) -> Places:
+    """The sessions that show each node, and its position; a node on a branch belongs to the branch's session."""
+    found: Places = {node._row[0]: ({None}, node.depth) for node in store.nodes.list(limit=10_000).items}
+    sessions = store.sessions.list(limit=100).items + store.sessions.list(limit=100, subagents=True).items
+    for session in sessions:
+        shown = list(session.history())
+        for branch in session.branches():
+            shown += store.nodes.path(branch.head_id)
+        for node in shown:
+            found[node._row[0]][0].add(session.id)
+    for sessions_there, _ in found.values():
+        if len(sessions_there) > 1:
+            sessions_there.discard(None)
+    return found
+
+
+def flip(original: Original, path: Path, bit: int) -> str:
+    """What one flipped bit does: refused, found, located, or nothing. Fails if it goes unseen."""
+    damaged = bytearray(original.bytes)
+    damaged[bit >> 3] ^= 1 << (bit & 7)
+    path.write_bytes(damaged)
+    try:
+        store = clew.open(path)
+    except ClewError:
+        return "refused"
+    with store:
+        report = store.verify()
+        read = sample.readings(store)
+    assert path.read_bytes() == damaged, f"bit {bit}: reading has changed the file"
+    told = {(one.session, one.position) for one in report.damage}
+    if read != original.read:
+        assert not report.ok, f"bit {bit} changed {[k for k in read if read[k] != original.read.get(k)][:3]} unseen"
+    rows = node_rows(path)
+    changed = [pos for pos, row in original.rows.items() if rows.get(pos, row) != row]
+    if len(changed) == 1:
+        sessions, position = original.places[changed[0]]
+        assert any((session, position) in told for session in sessions), f"bit {bit}: {sessions} {position} not in {told}"
+        return "located"
+    return "nothing" if read == original.read and report.ok else "found"
+
+
+def flips(folder: Path, count: int, seed: int) -> Counter[str]:
+    original = Original(folder / "original.db")
+    chance = random.Random(seed)
+    done: Counter[str] = Counter()
+    for number in range(count):
+        path = folder / f"{number}.db"
+        signal.alarm(60)  # a damaged file must not lead anything in circles
+        done[flip(original, path, chance.randrange(len(original.bytes) * 8))] += 1
+        signal.alarm(0)
+        for left in folder.glob(f"{number}.db*"):
+            left.unlink()
+    print(dict(done))
+    return done
+
+
+def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path: Path) -> None:
+    """Of 200 flipped bits each is reported, or everything is read as before; those in a message are located."""
+    done = flips(tmp_path, 200, seed=1)
+    assert done["located"] > 40
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_many_flipped_bits(tmp_path: Path, seed: int) -> None:
+    """2,000 flipped bits."""
+    assert flips(tmp_path, 500, seed)["located"] > 100

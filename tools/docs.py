@@ -1,0 +1,344 @@
+"""Writes the generated pages of docs/reference, and checks the docs as a whole.
+
+    python tools/docs.py           writes docs/reference/{cli,api,errors}.md
+    python tools/docs.py --check   changes nothing; says what is not current, not documented, or linked and not there
+
+The pages come from the source: commands from click, names and sentences from signatures and docstrings. The check also
+asks tools/aio.py whether the async face is current.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src/clew"
+REFERENCE = ROOT / "docs/reference"
+WRITTEN = "<!-- Written by tools/docs.py. Change the source, then run it. -->\n\n"
+
+AIO = """\
+The classes of `clew.aio` have the methods above, awaited. What is iterated over is iterated with `async for`, and the
+properties `session.handle` and `session.counters` are awaited too."""
+API = """\
+Every public name, as its source has it. What a call raises is told by its docstring; the errors themselves are on
+[their own page](errors.md)."""
+
+# Each part of the API page: its title, what to know first, and the names in it as module:name.
+PARTS: list[tuple[str, str, list[str]]] = [
+    ("Opening a store", "", ["store:open", "store:Store"]),
+    ("Sessions", "Reached as `store.sessions`.", ["sessions:Sessions", "sessions:Page", "session:Session"]),
+    ("What sessions give back", "", ["session:Branch", "node:Counters", "session:SessionData"]),
+    ("Nodes", "Reached as `store.nodes`.", ["nodes:Nodes", "nodes:Save", "nodes:NodePage", "node:Node"]),
+    (
+        "Messages",
+        "Plain values: frozen, compared by content, checked when they are stored.",
+        [f"model:{name}" for name in ("user", "assistant", "system", "tool", "native", "Message", "Native", "Usage")],
+    ),
+    (
+        "Blocks",
+        "What a message is made of. Each may carry free data in `extra`.",
+        ["model:Text", "model:Thinking", "model:ToolCall", "model:ToolResult", "model:Media", "model:Opaque"],
+    ),
+    ("Blobs", "Reached as `session.blobs`.", ["blobs:Blobs", "blobs:Blob"]),
+    ("Log", "Reached as `session.log`.", ["log:Log", "log:Entry"]),
+    ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "verify/findings:Damage", "backup:Backup"]),
+    (
+        "clew.aio",
+        AIO,
+        ["aio/__init__:open", "aio/__init__:Opening"],
+    ),
+    ("clew.testing", "", ["testing:FakeClock", "testing:SequentialIds", "testing:BackendConformance"]),
+]
+ELSEWHERE = {"errors"}
+"""Public names of `clew` that have a page of their own."""
+
+
+def main() -> int:
+    """Writes the pages, or checks everything."""
+    pages = {"cli.md": cli_page(), "api.md": api_page(), "errors.md": errors_page()}
+    if "--check" not in sys.argv[1:]:
+        REFERENCE.mkdir(parents=True, exist_ok=True)
+        for name, text in pages.items():
+            (REFERENCE / name).write_text(text, encoding="utf-8")
+        return 0
+    problems = [*stale(pages), *undocumented(pages), *broken_links(), *old_face()]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+# -- checking
+
+
+def stale(pages: dict[str, str]) -> Iterator[str]:
+    """Generated pages that are not what they would be if they were written now."""
+    for name, text in pages.items():
+        page = REFERENCE / name
+        if not page.exists() or page.read_text(encoding="utf-8") != text:
+            yield f"docs/reference/{name} is not current: run python tools/docs.py"
+
+
+def undocumented(pages: dict[str, str]) -> Iterator[str]:
+    """Commands without a section, an example or help for each option; public names without a place."""
+    for name, command in commands():
+        if f"\n## clew {name}\n" not in pages["cli.md"] or "Example" not in (command.epilog or ""):
+            yield f"clew {name} has no section, or no example"
+        for param in command.params:
+            if isinstance(param, click.Option) and not param.help:
+                yield f"clew {name} does not say what {param.opts[0]} does"
+    import clew
+
+    errors = {name for name, _ in error_classes()}
+    known = {name.partition(":")[2] for _, _, names in PARTS for name in names} | errors | ELSEWHERE
+    for missing in sorted(set(clew.__all__) - known):
+        yield f"clew.{missing} is not in the reference"
+
+
+def broken_links() -> Iterator[str]:
+    """Relative links that lead nowhere, also to headings that are not there."""
+    for page in documents():
+        text = _without_code(page.read_text(encoding="utf-8"))
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            there = (page.parent / name).resolve() if name else page
+            if not there.exists():
+                yield f"{page.relative_to(ROOT)} links to {target}, which is not there"
+            elif anchor and there.suffix == ".md" and anchor not in anchors(there):
+                yield f"{page.relative_to(ROOT)} links to {target}, which has no such heading"
+
+
+def old_face() -> Iterator[str]:
+    """The async face, if it is not what the sync classes make of it."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/aio.py"), "--check"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        yield done.stderr.strip() or "tools/aio.py --check failed"
+
+
+def documents() -> list[pathlib.Path]:
+    """Every page that people read."""
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    found: set[str] = set()
+    for title in re.findall(r"^#+ (.+)$", _without_code(page.read_text(encoding="utf-8")), re.MULTILINE):
+        found.add(slug(title))
+    return found
+
+
+def slug(title: str) -> str:
+    """A heading as an anchor."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+# -- the command line
+
+
+def commands() -> list[tuple[str, click.Command]]:
+    """Every command with its name, in the order of `clew --help`."""
+    from clew.cli.root import cli
+
+    ctx = click.Context(cli, info_name="clew")
+    found = [(name, cli.get_command(ctx, name)) for name in cli.list_commands(ctx)]
+    return [(name, command) for name, command in found if command is not None]
+
+
+def cli_page() -> str:
+    """docs/reference/cli.md."""
+    from clew.cli import exits
+    from clew.cli.root import cli
+
+    lines = [WRITTEN + "# The command line", "", _prose(cli.help), ""]
+    lines += ["Data goes to stdout, everything else to stderr. An ID is a UUID or a handle.", ""]
+    lines += ["| command | |", "|---|---|"]
+    lines += [f"| [{name}](#clew-{name}) | {command.short_help} |" for name, command in commands()]
+    lines += ["", *_epilog(cli), "", "## Exit codes", "", "| code | meaning |", "|---|---|"]
+    for code, meaning in re.findall(r"^(\d+) +(.+)$", inspect.getdoc(exits) or "", re.MULTILINE):
+        lines.append(f"| {code} | {meaning} |")
+    for name, command in commands():
+        lines += ["", f"## clew {name}", "", "```text", _usage(name, command), "```", "", _prose(command.help)]
+        lines += ["", "| option | |", "|---|---|"]
+        lines += [
+            f"| `{_names(param)}` | {_help(param)} |" for param in command.params if isinstance(param, click.Option)
+        ]
+        lines += ["", *_epilog(command)]
+    return "\n".join(lines) + "\n"
+
+
+def _usage(name: str, command: click.Command) -> str:
+    words = ["clew", name, "[OPTIONS]"]
+    for param in command.params:
+        if isinstance(param, click.Argument):
+            word = (param.metavar or param.name or "").upper() + ("..." if param.nargs == -1 else "")
+            words.append(word if param.required else f"[{word}]")
+    return " ".join(words)
+
+
+def _names(option: click.Option) -> str:
+    flags = ", ".join(sorted(option.opts, key=len))
+    if option.is_flag:
+        return flags
+    if isinstance(option.type, click.Choice):
+        return f"{flags} {'/'.join(map(str, option.type.choices))}"
+    return f"{flags} {option.metavar or ('N' if isinstance(option.type, click.IntRange) else 'TEXT')}"
+
+
+def _help(option: click.Option) -> str:
+    text = re.sub(r"\s+\[default: (.+)\]$", r" Default: \1.", option.help or "")
+    return f"{text} Default: {option.default}." if option.show_default is True else text
+
+
+def _prose(text: str | None) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text or "").replace("\b", "").split("\n\n"))
+
+
+def _epilog(command: click.Command) -> Iterator[str]:
+    """Examples and what else stands under the options, as text."""
+    text = (command.epilog or "").replace("\b\n", "").strip("\n")
+    if text:
+        yield from ("```text", text, "```")
+
+
+# -- the library
+
+
+def api_page() -> str:
+    """docs/reference/api.md."""
+    lines = [WRITTEN + "# The library", "", API, ""]
+    lines += [f"- [{title}](#{slug(title)})" for title, _, _ in PARTS]
+    for title, first, names in PARTS:
+        lines += ["", f"## {title}", *(["", first] if first else [])]
+        for name in names:
+            module, _, wanted = name.partition(":")
+            lines += ["", *entry(module, wanted)]
+    return "\n".join(lines) + "\n"
+
+
+def entry(module: str, name: str) -> Iterator[str]:
+    """A class or function with everything public in it."""
+    tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
+    node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
+    prefix = "clew.aio." if module.startswith("aio/") else "clew.testing." if module == "testing" else "clew."
+    shown = name if prefix == "clew." and not _is_public(name) else prefix + name
+    yield f"### {shown}"
+    yield ""
+    if isinstance(node, ast.FunctionDef):
+        yield from ("```text", signature(node), "```", "")
+        yield _doc(node)
+        return
+    assert isinstance(node, ast.ClassDef)
+    yield _doc(node)
+    yield from fields(node)
+    if name == "BackendConformance":
+        return  # its methods are the contract: tests, read where they are
+    for method in node.body:
+        if not isinstance(method, ast.FunctionDef) or method.name.startswith("_") or _is_overload(method):
+            continue
+        yield ""
+        if _is_property(method):
+            returns = f": {ast.unparse(method.returns)}" if method.returns else ""
+            yield f"- `.{method.name}{returns}`  "
+        else:
+            yield f"- `.{signature(method, bare=True)}`  "
+        yield from ("  " + line if line else "" for line in _doc(method).split("\n"))
+
+
+def fields(node: ast.ClassDef) -> Iterator[str]:
+    """The fields of a value, with their types and what is said of each."""
+    rows = []
+    for at, item in enumerate(node.body):
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and not item.target.id.startswith("_"):
+            after = node.body[at + 1] if at + 1 < len(node.body) else None
+            said = ""
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                said = " ".join(str(after.value.value).split())
+            kind = ast.unparse(item.annotation).replace("|", "\\|")
+            default = "" if item.value is None else f" = {ast.unparse(item.value)}"
+            rows.append(f"| `{item.target.id}: {kind}{default}` | {said} |")
+    if rows:
+        yield from ("", "| field | |", "|---|---|", *rows)
+
+
+def signature(node: ast.FunctionDef, *, bare: bool = False) -> str:
+    """A signature in one line, or one argument per line where it is long."""
+    args = re.sub(r"\bself(, )?", "", ast.unparse(node.args), count=1)
+    args = args.replace("_UNSET", "…").replace("lambda: ", "")
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    line = f"{node.name}({args}){returns}"
+    if bare or len(line) <= 100:
+        return line
+    parts = re.split(r", (?![^\[]*\])", args)
+    return f"{node.name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){returns}"
+
+
+def _doc(node: ast.FunctionDef | ast.ClassDef) -> str:
+    return (ast.get_docstring(node) or "").replace("``", "`")
+
+
+def _is_property(node: ast.FunctionDef) -> bool:
+    return any(ast.unparse(mark) in ("property", "cached_property") for mark in node.decorator_list)
+
+
+def _is_overload(node: ast.AST) -> bool:
+    return any(ast.unparse(mark) == "overload" for mark in getattr(node, "decorator_list", ()))
+
+
+def _is_public(name: str) -> bool:
+    import clew
+
+    return name in clew.__all__
+
+
+# -- errors
+
+
+def error_classes() -> list[tuple[str, type[Exception]]]:
+    """The errors in the order of their module, each with its class."""
+    from clew import errors
+
+    tree = ast.parse((SOURCE / "errors.py").read_text(encoding="utf-8"))
+    return [(node.name, getattr(errors, node.name)) for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+def errors_page() -> str:
+    """docs/reference/errors.md."""
+    from clew import errors
+    from clew.cli.exits import code_of
+
+    drawn, rest = (inspect.getdoc(errors) or "").split("::\n\n", 1)[1].split("\n\n", 1)
+    tree = "\n".join(line.removeprefix("    ") for line in drawn.split("\n"))
+    lines = [WRITTEN + "# Errors", "", "Every error that clew raises on purpose is a `clew.ClewError`.", ""]
+    lines += ["```text", tree, "```", "", rest.replace("``", "`").strip()]
+    source = ast.parse((SOURCE / "errors.py").read_text(encoding="utf-8"))
+    for node in source.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        cls = getattr(errors, node.name)
+        lines += ["", f"## {node.name}", "", _doc(node)]
+        carried = sorted(set(re.findall(r"self\.(\w+) = ", ast.unparse(node))) | {"message", "hint"})
+        lines += ["", f"- fields: {', '.join(f'`{name}`' for name in carried)}"]
+        if cls.hint:
+            lines.append(f"- hint: {cls.hint}")
+        lines.append(f"- exit code of the command line: {code_of(cls.__new__(cls))}")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
