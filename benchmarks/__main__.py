@@ -49,7 +49,11 @@ def main(arguments: list[str] | None = None) -> None:
     if unknown:
         parser.error(f"no measure is called {unknown[0]}; there are {', '.join(MEASURES)}")
     bench = Bench(QUICK if given.quick else FULL, disk=given.disk, peers=not given.no_peers)
-    out = (lambda line: print(line, file=sys.stderr, flush=True)) if given.json else (lambda line: print(line, flush=True))
+    file = sys.stderr if given.json else sys.stdout
+
+    def out(line: str) -> None:
+        print(line, file=file, flush=True)
+
     try:
         setting = described(bench)
         for name, words in setting.items():
@@ -74,9 +78,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def described(bench: Bench) -> dict[str, str]:
     """The machine, the versions, and the durability of each store as found at run time."""
-    with peers.watched() as found:
-        with clew.open(bench.file(bench.disk)) as store:
-            store.sessions.create().append(clew.user("hello"))
+    with peers.watched() as found, clew.open(bench.file(bench.disk)) as store:
+        store.sessions.create().append(clew.user("hello"))
     with peers.watched() as floor_found:
         floor = Floor(bench.file(bench.disk))
         floor.append(session_id(), b"{}")

@@ -78,7 +78,8 @@ class Floor:
     def search(self, word: str, count: int) -> list[Row]:
         """The best matches by bm25, each with a snippet: what a search has to answer."""
         return self.conn.execute(
-            "SELECT rowid, snippet(words, 0, '[', ']', '…', 12), rank FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?",
+            "SELECT rowid, snippet(words, 0, '[', ']', '…', 12), rank FROM words WHERE words MATCH ?"
+            " ORDER BY rank LIMIT ?",
             (f'"{word}"', count),
         ).fetchall()
 

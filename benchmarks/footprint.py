@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -77,9 +76,9 @@ def start(bench: Bench) -> Iterator[Figure]:
     """A process that imports, opens, and reads the latest session of a thousand messages."""
     ours, theirs, _ = bench.long_session(bench.disk, START)
     sides: dict[str, Side] = {
-        "floor": _process(FLOOR_START.format(path=theirs, count=START)),
-        "clew": _process(CLEW_START.format(path=ours, count=START)),
-        "python": _process("pass"),
+        "floor": _process(bench, FLOOR_START.format(path=theirs, count=START)),
+        "clew": _process(bench, CLEW_START.format(path=ours, count=START)),
+        "python": _process(bench, "pass"),
     }
     times = interleave(sides, rounds=bench.sizes.starts, ops=1)
     others = {}
@@ -87,7 +86,8 @@ def start(bench: Bench) -> Iterator[Figure]:
         path = bench.file(bench.disk)
         with closing(kind(path)) as peer:
             peer.fill(texts(START))
-        took = interleave({"peer": _process(kind.start.format(path=path, count=START))}, rounds=2, ops=1).median("peer")
+        process = _process(bench, kind.start.format(path=path, count=START))
+        took = interleave({"peer": process}, rounds=2, ops=1).median("peer")
         others[kind.label] = f"{took / times.median('floor'):6.1f}x   {span(took)}"
     more = f"; python alone {span(times.median('python'))}"
     yield ratio(f"cold start, {START:,} messages", times, at_most=1.6, peers=others, more=more)
@@ -96,17 +96,21 @@ def start(bench: Bench) -> Iterator[Figure]:
 def memory(bench: Bench) -> Iterator[Figure]:
     """How far a process grows while it reads a long session message by message."""
     ours, *_ = bench.long_session(bench.disk, bench.sizes.long)
-    done = _run(WALK.format(path=ours))
+    done = _run(bench, WALK.format(path=ours))
     count, grown = map(int, done.split())
     assert count == bench.sizes.long
-    yield Figure(f"memory to iterate {count:,}", grown / 1024, unit=" MB", at_most=50, detail="resident, above the start")
+    yield Figure(
+        f"memory to iterate {count:,}", grown / 1024, unit=" MB", at_most=50, detail="resident, above the start"
+    )
 
 
-def _process(code: str) -> Side:
-    return lambda: lambda: _run(code)
+def _process(bench: Bench, code: str) -> Side:
+    return lambda: lambda: _run(bench, code)
 
 
-def _run(code: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", code], check=True, cwd=tempfile.gettempdir(), stdout=subprocess.PIPE, text=True
-    ).stdout
+def _run(bench: Bench, code: str) -> str:
+    """What a new process prints. It may keep compiled modules, as an installed program may, in a folder of its own."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env["PYTHONPYCACHEPREFIX"] = os.path.join(bench.disk, "pycache")
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, check=True, cwd=bench.disk, env=env, stdout=subprocess.PIPE, text=True).stdout

@@ -55,6 +55,7 @@ class Peer(ABC):
     def newest(self, count: int) -> int:
         raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None: ...
 
 
@@ -274,7 +275,7 @@ def watched() -> Iterator[set[str]]:
             self._note()
             super().commit()
 
-        def __exit__(self, *error: Any) -> Any:
+        def __exit__(self, *error: Any) -> Any:  # noqa: PYI036
             self._note()
             return super().__exit__(*error)
 
@@ -289,7 +290,8 @@ def watched() -> Iterator[set[str]]:
                 found.add(f"journal_mode={mode} synchronous={SYNCHRONOUS[level]}")
 
     def open(*args: Any, **options: Any) -> sqlite3.Connection:
-        return connect(*args, **{"factory": Watched, **options})
+        conn: sqlite3.Connection = connect(*args, **{"factory": Watched, **options})
+        return conn
 
     sqlite3.connect = open  # type: ignore[assignment]
     try:

@@ -55,7 +55,10 @@ def listing(bench: Bench) -> Iterator[Figure]:
             store = stack.enter_context(clew.open(store_path))
             floor = stack.enter_context(closing(Floor(floor_path)))
             sides["newest 50"] |= {f"clew {size}": _list(store, ops), f"floor {size}": _newest(floor, ops)}
-            sides["latest in a directory"] |= {f"clew {size}": _latest(store, ops), f"floor {size}": _floor_latest(floor, ops)}
+            sides["latest in a directory"] |= {
+                f"clew {size}": _latest(store, ops),
+                f"floor {size}": _floor_latest(floor, ops),
+            }
         for what, both in sides.items():
             times = interleave(both, rounds=bench.sizes.rounds, ops=ops)
             others = _peer_lists(bench, times) if what == "newest 50" else {}
@@ -75,18 +78,19 @@ def _long(bench: Bench, stack: ExitStack, length: int) -> tuple[Floor, str, clew
 def _peers(bench: Bench, what: str) -> dict[str, str]:
     """What the others take for the same, in the unit of a floor of the same length."""
     count, found = bench.sizes.peer_messages, {}
+    _, theirs, name = bench.long_session(bench.memory, count)
     for kind in peers.installed(bench):
-        _, theirs, name = bench.long_session(bench.memory, count)
         with closing(Floor(theirs)) as floor, closing(_filled(bench, kind, count)) as peer:
-            sides: dict[str, Side] = (
-                {"floor": lambda: lambda: floor.path(name), "peer": lambda: peer.load}
-                if what == "load"
-                else {"floor": lambda: lambda: floor.last(name, 20), "peer": lambda: lambda: peer.last(20)}
-            )
-            times = interleave(sides, rounds=max(2, bench.sizes.rounds // 6), ops=1)
-        note = f" of {count:,}; {peer.notes[what]}" if what in peer.notes else f" of {count:,}"
-        found[kind.label] = f"{times.ratio('peer'):6.1f}x   {span(times.median('peer'))}{note}"
+            times = interleave(_peer_sides(floor, name, peer, what), rounds=max(2, bench.sizes.rounds // 6), ops=1)
+        note = f"; {kind.notes[what]}" if what in kind.notes else ""
+        found[kind.label] = f"{times.ratio('peer'):6.1f}x   {span(times.median('peer'))} of {count:,}{note}"
     return found
+
+
+def _peer_sides(floor: Floor, name: str, peer: peers.Peer, what: str) -> dict[str, Side]:
+    if what == "load":
+        return {"floor": lambda: lambda: floor.path(name), "peer": lambda: peer.load}
+    return {"floor": lambda: lambda: floor.last(name, 20), "peer": lambda: lambda: peer.last(20)}
 
 
 def _filled(bench: Bench, kind: type[peers.Peer], count: int) -> peers.Peer:
@@ -108,7 +112,7 @@ def _peer_lists(bench: Bench, times: Times) -> dict[str, str]:
             if not peer.make_sessions(count):
                 found[kind.label] = "has no list of sessions"
                 continue
-            took = interleave({"peer": lambda: lambda: peer.newest(50)}, rounds=3, ops=1).median("peer")  # noqa: B023
+            took = interleave({"peer": lambda: lambda: peer.newest(50)}, rounds=3, ops=1).median("peer")
         found[kind.label] = f"{took / times.median('floor many'):6.0f}x   {span(took)} of {count:,} sessions"
     return found
 

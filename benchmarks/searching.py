@@ -31,9 +31,12 @@ def search(bench: Bench) -> Iterator[Figure]:
         for word, often in ((RARE, "1 message in 5,000"), (COMMON, "1 in 100")):
             sides: dict[str, Side] = {
                 "floor": lambda word=word: lambda: [floor.search(word, 20) for _ in range(ops)],  # type: ignore[misc]
-                "clew": lambda word=word: lambda: [  # type: ignore[misc]
-                    [(hit.snippet, hit.score, hit.node.id) for hit in store.search(word, limit=20)] for _ in range(ops)
-                ],
+                "clew": lambda word=word: (
+                    lambda: [  # type: ignore[misc]
+                        [(hit.snippet, hit.score, hit.node.id) for hit in store.search(word, limit=20)]
+                        for _ in range(ops)
+                    ]
+                ),
             }
             times = interleave(sides, rounds=bench.sizes.rounds, ops=ops)
             yield ratio(f"search {count:,} for a word in {often}", times, at_most=2.0)

@@ -57,6 +57,20 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ),
     ("clew.testing", "", ["testing:FakeClock", "testing:SequentialIds", "testing:BackendConformance"]),
 ]
+SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]"}
+"""Names that the source needs where `list` is a method, and that say less than what they stand for."""
+TYPES = """\
+| short | means |
+|---|---|
+| `Said` | `Message` or `Native`: what can be stored as one message |
+| `Piece` | text, or any block |
+| `Role` | `"system"`, `"user"`, `"assistant"` or `"tool"` |
+| `Modality` | `"text"`, `"image"`, `"audio"`, `"video"` or `"document"` |
+| `Durability` | `"full"` or `"relaxed"` |
+| `Mode` | `"words"` or `"substring"` |
+| `Source` | bytes, a binary file, or pieces of bytes |
+| `Progress` | a function that is called with what is done and what there is to do |
+| `…` as a default | not given, which is another thing than None |"""
 ELSEWHERE = {"errors"}
 """Public names of `clew` that have a page of their own."""
 
@@ -223,6 +237,7 @@ def api_page() -> str:
     """docs/reference/api.md."""
     lines = [WRITTEN + "# The library", "", API, ""]
     lines += [f"- [{title}](#{slug(title)})" for title, _, _ in PARTS]
+    lines += ["", "In signatures:", "", TYPES]
     for title, first, names in PARTS:
         lines += ["", f"## {title}", *(["", first] if first else [])]
         for name in names:
@@ -253,7 +268,7 @@ def entry(module: str, name: str) -> Iterator[str]:
             continue
         yield ""
         if _is_property(method):
-            returns = f": {ast.unparse(method.returns)}" if method.returns else ""
+            returns = f": {_type(method.returns)}" if method.returns else ""
             yield f"- `.{method.name}{returns}`  "
         else:
             yield f"- `.{signature(method, bare=True)}`  "
@@ -268,8 +283,8 @@ def fields(node: ast.ClassDef) -> Iterator[str]:
             after = node.body[at + 1] if at + 1 < len(node.body) else None
             said = ""
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                said = " ".join(str(after.value.value).split())
-            kind = ast.unparse(item.annotation).replace("|", "\\|")
+                said = " ".join(str(after.value.value).split()).replace("``", "`")
+            kind = _type(item.annotation).replace("|", "\\|")
             default = "" if item.value is None else f" = {ast.unparse(item.value)}"
             rows.append(f"| `{item.target.id}: {kind}{default}` | {said} |")
     if rows:
@@ -280,7 +295,7 @@ def signature(node: ast.FunctionDef, *, bare: bool = False) -> str:
     """A signature in one line, or one argument per line where it is long."""
     args = re.sub(r"\bself(, )?", "", ast.unparse(node.args), count=1)
     args = args.replace("_UNSET", "…").replace("lambda: ", "")
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    returns = f" -> {_type(node.returns)}" if node.returns else ""
     line = f"{node.name}({args}){returns}"
     if bare or len(line) <= 100:
         return line
@@ -290,6 +305,11 @@ def signature(node: ast.FunctionDef, *, bare: bool = False) -> str:
 
 def _doc(node: ast.FunctionDef | ast.ClassDef) -> str:
     return (ast.get_docstring(node) or "").replace("``", "`")
+
+
+def _type(node: ast.expr) -> str:
+    text = ast.unparse(node)
+    return SHORT.get(text, text)
 
 
 def _is_property(node: ast.FunctionDef) -> bool:

@@ -84,6 +84,9 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
     for cut in reversed(cuts):  # what grew from a cut comes after it, and must go before it
         gone += tx.last_seq(cut.run.run) - cut.first + 1
         _cut(engine, tx, cut)
+    for cut in cuts:  # a session that is gone may have left what only these needed
+        above = _above(cut.run.run << SEQ_BITS | cut.first, cuts)
+        gone += 0 if above is None else _prune(engine, tx, above)
     for tree in trees:
         tx.delete_tree_if_empty(tree)
     return gone

@@ -20,7 +20,18 @@ def stored(db, session):
 
 def test_a_first_line_begins_a_session(clew_cli, db):
     """Without a session the first message makes one, named on stderr; stdout has the ids of the messages alone."""
-    done = clew_cli("append", "--title", "Words", "--label", "a", "--label", "b", "--cwd", "/src/app/", input='{"text": "one"}\n{"text": "two"}\n')
+    done = clew_cli(
+        "append",
+        "--title",
+        "Words",
+        "--label",
+        "a",
+        "--label",
+        "b",
+        "--cwd",
+        "/src/app/",
+        input='{"text": "one"}\n{"text": "two"}\n',
+    )
     assert done.code == 0
     assert all(list(line) == ["id"] for line in done.lines)
     with clew.open(db) as store:
@@ -89,8 +100,14 @@ def test_a_native_message_is_kept_byte_for_byte(clew_cli, db):
 
 def test_what_show_writes_append_reads(clew_cli, db, talk):
     """A session copied through a pipe says the same."""
-    session = talk("one", {"role": "assistant", "text": "two", "model": "m"}, {"provider": "openai", "raw": '{"role":"user","content":"three"}'})
-    lines = [json.dumps({k: v for k, v in line.items() if k != "id"}) for line in clew_cli("show", session, "--jsonl").lines]
+    session = talk(
+        "one",
+        {"role": "assistant", "text": "two", "model": "m"},
+        {"provider": "openai", "raw": '{"role":"user","content":"three"}'},
+    )
+    lines = [
+        json.dumps({k: v for k, v in line.items() if k != "id"}) for line in clew_cli("show", session, "--jsonl").lines
+    ]
     copy = clew_cli("append", input="\n".join(lines)).err.split()[1]
     assert stored(db, copy) == stored(db, session) == ["one", "two", "three"]
 
@@ -172,12 +189,15 @@ def test_usage_is_told_apart_from_failure(clew_cli, db, talk):
 
 def start(db: str, *args: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "clew", "append", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "clew", "append", *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 
 def test_an_acknowledged_message_survives_kill_9(db):
-    """Once its id line can be read, a message is there, whatever happens to the process; lines are taken as they come."""
+    """Once its id line can be read, a message is there whatever happens; lines are taken as they come."""
     with start(db) as writer:
         for number in range(5):
             writer.stdin.write(b'{"text": "message %d"}\n' % number)

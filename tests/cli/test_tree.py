@@ -1,6 +1,7 @@
 """`clew tree`: the shape that the document draws."""
 
-from datetime import datetime, timedelta, timezone
+import json
+from datetime import UTC, datetime, timedelta
 
 import clew
 from clew.cli.forest import Leaf, arrange, snippet
@@ -26,7 +27,7 @@ def456 (2024-01-15 10:31) [ASSISTANT] Of course! What do you need?
     pqr678 (2024-01-15 10:36) [ASSISTANT] No problem! What about Python do you want to kn...
     ------
 """
-START = datetime(2024, 1, 15, 10, 30, tzinfo=timezone.utc)
+START = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
 
 
 def id_of(handle: str) -> str:
@@ -52,9 +53,10 @@ def sample(clew_cli, talk) -> str:
         line("pqr678", "assistant", "No problem! What about Python do you want to know, and why today?", 6),
     )
     fork = clew_cli("fork", session, "--at", "def456").out.strip()
-    import json
-
-    more = [line("gh1789", "user", "I need help with Go", 2), line("jk1012", "assistant", "Sure, what's your question?", 3)]
+    more = (
+        line("gh1789", "user", "I need help with Go", 2),
+        line("jk1012", "assistant", "Sure, what's your question?", 3),
+    )
     assert clew_cli("append", fork, input="\n".join(map(json.dumps, more))).code == 0
     return session
 
@@ -96,8 +98,13 @@ def test_json_is_flat_and_in_order(clew_cli, talk):
     sample(clew_cli, talk)
     tree = clew_cli("tree", "--json").json
     assert [(one["handle"], one["level"], one["last"]) for one in tree] == [
-        ("abc123", 0, False), ("def456", 1, False), ("gh1789", 2, False), ("jk1012", 3, True), ("mn0345", 2, False), ("pqr678", 3, True),
-    ]  # fmt: skip
+        ("abc123", 0, False),
+        ("def456", 1, False),
+        ("gh1789", 2, False),
+        ("jk1012", 3, True),
+        ("mn0345", 2, False),
+        ("pqr678", 3, True),
+    ]
     assert clew_cli("tree", "--jsonl").lines == tree
     assert tree[1]["parent_id"] == tree[0]["id"]
     assert tree[0]["created_at"] == "2024-01-15T10:30:00.000000Z"
@@ -147,9 +154,11 @@ def test_snippets():
     assert snippet(clew.user("é" * 50)) == "é" * 50
     assert snippet(clew.user("é" * 51)) == "é" * 47 + "..."
     assert snippet(clew.user("a\nb\r\nc")) == "a b c"
-    assert snippet(clew.user(clew.Media(mime_type="image/png", modality="image", url="http://x"))) == "Image"
-    assert snippet(clew.user(clew.Media(mime_type="image/png", modality="image", url="http://x"), "words")) == "words"
-    assert snippet(clew.assistant(clew.Thinking(text="hm"), clew.ToolCall(id="1", name="run", arguments={"cmd": "ls"}))) == "run(cmd)"
+    image = clew.Media(mime_type="image/png", modality="image", url="http://x")
+    call = clew.ToolCall(id="1", name="run", arguments={"cmd": "ls"})
+    assert snippet(clew.user(image)) == "Image"
+    assert snippet(clew.user(image, "words")) == "words"
+    assert snippet(clew.assistant(clew.Thinking(text="hm"), call)) == "run(cmd)"
     assert snippet(clew.tool("done", call_id="1")) == "done"
     assert snippet(clew.assistant(clew.Thinking(text="hm"))) == "Thinking"
     assert snippet(clew.user()) == ""

@@ -101,7 +101,10 @@ class Model:
     def delete_talk(self, id: str) -> int:
         talk = self.talks.pop(id)
         self.recent.remove(id)
-        heads = [head for head in (talk.head, *talk.branches) if head is not None]
+        return self.prune([head for head in (talk.head, *talk.branches) if head is not None])
+
+    def prune(self, heads: list[str]) -> int:
+        """Walks up from each, as far as nobody needs what is there."""
         before = len(self.nodes)
         while heads:
             node = heads.pop()
@@ -111,7 +114,7 @@ class Model:
         return before - len(self.nodes)
 
     def delete_nodes(self, going: set[str]) -> list[str]:
-        """Deletes exactly these nodes; returns the sessions whose heads had to move."""
+        """Deletes these nodes, and what a session that is gone left only for them; returns the sessions that moved."""
 
         def above(node: str | None) -> str | None:
             while node in going:
@@ -126,6 +129,8 @@ class Model:
             talk.branches = [branch for branch in lifted if branch is not None]
         for said in self.nodes.values():
             said.derived = above(said.derived)
+        tops = [above(node) for node in going]
         for node in going:
             del self.nodes[node]
+        self.prune([top for top in tops if top is not None])
         return moved

@@ -65,8 +65,11 @@ def places(store: clew.Store) -> Places:
     return found
 
 
-def flip(original: Original, path: Path, bit: int) -> str:
-    """What one flipped bit does: refused, found, located, or nothing. Fails if it goes unseen."""
+def flip(original: Original, path: Path, bit: int, *, thorough: bool) -> str:
+    """What one flipped bit does: refused, found, located, or nothing. Fails if it goes unseen.
+
+    Thorough: what is found damaged is read as well, to see that nothing hangs.
+    """
     damaged = bytearray(original.bytes)
     damaged[bit >> 3] ^= 1 << (bit & 7)
     path.write_bytes(damaged)
@@ -76,28 +79,28 @@ def flip(original: Original, path: Path, bit: int) -> str:
         return "refused"
     with store:
         report = store.verify()
-        read = sample.readings(store)
+        read = sample.readings(store) if thorough or report.ok else None
     assert path.read_bytes() == damaged, f"bit {bit}: reading has changed the file"
     told = {(one.session, one.position) for one in report.damage}
-    if read != original.read:
-        assert not report.ok, f"bit {bit} changed {[k for k in read if read[k] != original.read.get(k)][:3]} unseen"
+    if report.ok:
+        assert read == original.read, f"bit {bit} changed what is read, and was not seen"
     rows = node_rows(path)
     changed = [pos for pos, row in original.rows.items() if rows.get(pos, row) != row]
     if len(changed) == 1:
         sessions, position = original.places[changed[0]]
         assert any((session, position) in told for session in sessions), f"bit {bit}: {sessions} {position} not in {told}"
         return "located"
-    return "nothing" if read == original.read and report.ok else "found"
+    return "nothing" if report.ok else "found"
 
 
-def flips(folder: Path, count: int, seed: int) -> Counter[str]:
+def flips(folder: Path, count: int, seed: int, *, thorough: bool = False) -> Counter[str]:
     original = Original(folder / "original.db")
     chance = random.Random(seed)
     done: Counter[str] = Counter()
     for number in range(count):
         path = folder / f"{number}.db"
         signal.alarm(60)  # a damaged file must not lead anything in circles
-        done[flip(original, path, chance.randrange(len(original.bytes) * 8))] += 1
+        done[flip(original, path, chance.randrange(len(original.bytes) * 8), thorough=thorough)] += 1
         signal.alarm(0)
         for left in folder.glob(f"{number}.db*"):
             left.unlink()
@@ -115,4 +118,4 @@ def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_many_flipped_bits(tmp_path: Path, seed: int) -> None:
     """2,000 flipped bits."""
-    assert flips(tmp_path, 500, seed)["located"] > 100
+    assert flips(tmp_path, 500, seed, thorough=True)["located"] > 100

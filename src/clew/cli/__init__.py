@@ -1,16 +1,20 @@
 """The command line: the store's own words, for people and for scripts.
 
-Data goes to stdout, everything else to stderr. Each module here is one group of commands and is imported when it is used:
-`clew --help` reads none of them.
+Data goes to stdout, everything else to stderr. Each module of commands is imported when it is used: `clew --help` reads
+none of them.
 """
 
 from __future__ import annotations
 
+import io
 import sys
 
 
 def main() -> int:
     """Runs one command line and returns its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot write a letter still shows the rest
     try:
         from clew.cli.root import cli
     except KeyboardInterrupt:

@@ -31,7 +31,7 @@ FAILED, USAGE, NOT_FOUND, AMBIGUOUS, BUSY, SEALED, DAMAGED, PARTIAL = 1, 2, 3, 4
 INTERRUPTED, UNREAD = 130, 141
 
 
-class Unread(Exception):  # noqa: N818 - a way to end, not an error
+class Unread(Exception):
     """Whoever read the output has gone."""
 
 

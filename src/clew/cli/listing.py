@@ -113,13 +113,13 @@ class Row(NamedTuple):
 
 
 def _row(session: clew.Session, damaged: list[str]) -> Row:
-    when = ago(session.updated_at, datetime.now(UTC))
     try:
+        when = ago(session.updated_at, datetime.now(UTC))
         first = session.title or next((node.text[:200] for node in session.iter()), "")
         messages, cwd = str(session.counters.messages), _home(session.cwd or "")
     except clew.Tampered:
         damaged.append(session.id)
-        return Row(session.handle, when, "?", "damaged", "", False)
+        return Row(session.handle, "?", "?", "damaged", "", False)
     return Row(session.handle, when, messages, plain(first), plain(cwd), bool(session.title))
 
 
@@ -132,18 +132,18 @@ def _table(rows: list[Row]) -> Iterator[str]:
     """The rows, aligned; on a terminal cut to its width, the title keeping most of the room."""
     if not rows:
         return
-    handles, whens, counts = (max(len(row[column]) for row in rows) for column in range(3))
+    handles, whens, counts = (max(map(len, column)) for column in zip(*(row[:3] for row in rows), strict=True))
     titles, room = max(width(row.title) for row in rows), columns()
     cwds = max(width(row.cwd) for row in rows)
     if room is not None:
-        room = max(20, room - handles - whens - counts - 6)
+        room = max(8, room - handles - whens - counts - 6)
         spare = room - 2 - min(cwds, max(room // 3, room - 2 - titles))
         titles = min(titles, spare) if cwds else min(titles, room)
         cwds = max(0, room - 2 - titles)
     titles = min(titles, 72)
     for row in rows:
         title = pad(clip(row.title, titles), titles)
-        cwd = row.cwd if width(row.cwd) <= cwds else _tail(row.cwd, cwds)
+        cwd = _tail(row.cwd, cwds)
         parts = [
             style(row.handle.ljust(handles), "33"),
             dim(row.when.rjust(whens)),
@@ -156,4 +156,4 @@ def _table(rows: list[Row]) -> Iterator[str]:
 
 def _tail(path: str, limit: int) -> str:
     """The end of a path says more than its beginning."""
-    return "…" + path[len(path) - limit + 1 :] if limit > 1 else ""
+    return clip(path[::-1], limit)[::-1]

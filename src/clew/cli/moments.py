@@ -12,28 +12,28 @@ _RELATIVE = re.compile(r"(\d{1,6})\s*([smhdw])")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-class Moment(click.ParamType):
-    """A time: ISO, in local time unless it says its zone, or how long ago. A bare date means its first moment, or its end."""
+def since(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+    """The time an option means: ISO, local unless it says its zone, or how long ago. Of a date its first moment."""
+    return None if value is None else _read(value.strip())
 
-    name = "when"
 
-    def __init__(self, *, end_of_day: bool = False) -> None:
-        self._end = end_of_day
+def until(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+    """The same; of a date its end."""
+    if value is None:
+        return None
+    moment = _read(value.strip())
+    return moment + timedelta(days=1) if _DATE.fullmatch(value.strip()) else moment
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        text = str(value).strip()
-        try:
-            ago = _RELATIVE.fullmatch(text.lower())
-            if ago:
-                return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
-            moment = datetime.fromisoformat(text)
-            if self._end and _DATE.fullmatch(text):
-                moment += timedelta(days=1)
-            return moment.astimezone(UTC)
-        except (ValueError, OverflowError, OSError):
-            self.fail(f"{text!r} is not a time: write 2026-01-31, 2026-01-31T09:30, or 2d, 3h, 15m for how long ago", param, ctx)
+
+def _read(text: str) -> datetime:
+    try:
+        ago = _RELATIVE.fullmatch(text.lower())
+        if ago:
+            return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        means = "2026-01-31, 2026-01-31T09:30, or 2d, 3h, 15m for how long ago"
+        raise click.BadParameter(f"{text!r} is not a time: write {means}") from None
 
 
 def ago(moment: datetime, now: datetime) -> str:

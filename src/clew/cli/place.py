@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import click
@@ -83,10 +84,8 @@ def _timeout() -> float:
 def find(store: clew.Store, typed: str) -> clew.Session | clew.Node:
     """What an id or a handle means: a session, or else a message. NotFound; Ambiguous if it may mean either."""
     session = node = None
-    try:
+    with suppress(NotFound):
         session = store.sessions.get(typed)
-    except NotFound:
-        pass
     try:
         node = store.nodes.get(typed)[0]
     except NotFound as error:

@@ -63,7 +63,7 @@ class Root(click.Group):
             sys.stdout.flush()
         except SystemExit as done:
             return done.code if isinstance(done.code, int) else 1
-        except (Exception, KeyboardInterrupt) as error:  # the last line of defence: nobody is shown a traceback
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - nobody is shown a traceback
             code = report(error)
             _settle_output()
         return code

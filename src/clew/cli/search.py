@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli import moments
 from clew.cli.forms import Form, json_options, node_json, out_lines
-from clew.cli.moments import Moment, ago
+from clew.cli.moments import ago
 from clew.cli.place import reading, store_option
 from clew.cli.progress import Progress
 from clew.cli.text import bold, clip, columns, dim, out_json, out_jsonl, plain, role_style, style, warn, width
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, required=True)
 @click.option("--session", metavar="ID", help="Only in this session.")
 @click.option("--role", type=click.Choice(ROLES), help="Only what this role said.")
-@click.option("--since", type=Moment(), metavar="WHEN", help="Only from then on: a date, or 2d, 3h, 15m ago.")
-@click.option("--until", type=Moment(end_of_day=True), metavar="WHEN", help="Only up to then.")
+@click.option("--since", callback=moments.since, metavar="WHEN", help="Only from then on: a date, or 2d, 3h, 15m ago.")
+@click.option("--until", callback=moments.until, metavar="WHEN", help="Only up to then.")
 @click.option("--substring", is_flag=True, help="Find any run of characters: for code, and text without spaces.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many at most.")
 @json_options
@@ -89,13 +90,22 @@ def _lines(hits: Iterable[Hit]) -> Iterator[str]:
         if room is not None:
             where = clip(where, max(8, room - len(node.handle) - 11 - width(when) - 6))
         yield f"{start}  {bold(where)}  {dim(when)}"
-        yield "    " + _marked(hit.snippet, hit.marks)
+        yield "    " + _marked(hit.snippet, hit.marks, None if room is None else max(20, room - 4))
 
 
-def _marked(snippet: str, marks: Iterable[tuple[int, int]]) -> str:
-    """The snippet on one line, with what matched made to stand out."""
-    parts, at = [], 0
-    for start, end in marks:
-        parts += [plain(snippet[at:start]), style(plain(snippet[start:end]), "1;31")]
-        at = end
-    return "".join([*parts, plain(snippet[at:])])
+def _marked(snippet: str, marks: Sequence[tuple[int, int]], room: int | None) -> str:
+    """The snippet on one line, with what matched made to stand out; cut around the first match if there is no room."""
+    start, stop = 0, len(snippet)
+    if room is not None and width(snippet) > room:
+        room -= 2  # for what says that it is cut
+        room = room * len(snippet) // width(snippet)
+        first = marks[0][0] if marks else 0
+        start = max(0, min(first - room // 3, stop - room))
+        stop = start + room
+    parts, at = [], start
+    for begin, end in marks:
+        if start <= begin and end <= stop:
+            parts += [plain(snippet[at:begin]), style(plain(snippet[begin:end]), "1;31")]
+            at = end
+    cut = ("…" if start else ""), ("…" if stop < len(snippet) else "")
+    return cut[0] + "".join([*parts, plain(snippet[at:stop])]) + cut[1]

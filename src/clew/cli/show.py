@@ -14,7 +14,7 @@ from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, json_options, node_json, out_lines, session_json
 from clew.cli.moments import ago, local
 from clew.cli.place import find, reading, store_option
-from clew.cli.text import bold, dim, out_json, out_jsonl, paragraphs, plain, role_style, style, warn
+from clew.cli.text import bold, dim, fitted, out_json, out_jsonl, paragraphs, plain, role_style, style, warn
 from clew.model import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResult
 
 
@@ -95,7 +95,8 @@ def _header(node: clew.Node, model: str) -> str:
 def _block(block: Block) -> Iterator[str]:
     match block:
         case Text():
-            yield from paragraphs(block.text)
+            for line in paragraphs(block.text):
+                yield from fitted(line)
         case Thinking():
             words = block.text or "(reasoning that its provider keeps to itself)"
             yield from (dim(f"> {line}".rstrip()) for line in paragraphs(words))

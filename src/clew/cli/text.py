@@ -12,6 +12,7 @@ from typing import IO, Any
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _BREAK = re.compile("\r\n|[\n\r\t\v\f\x85\u2028\u2029]")
 _INVISIBLE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_NOT_ASCII = re.compile("[^\x00-\x7e]")
 
 
 def plain(text: str) -> str:
@@ -68,6 +69,19 @@ def columns() -> int | None:
     import shutil
 
     return shutil.get_terminal_size().columns
+
+
+def fitted(line: str) -> list[str]:
+    """`line` broken between words where a terminal would break it anywhere; what is indented stays so."""
+    room = columns() if is_terminal(sys.stdout) else None
+    if room is None or len(line) <= room or width(line) != len(line) or "\t" in line:
+        return [line]
+    import textwrap  # not needed in a pipe
+
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(
+        line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    ) or [line]
 
 
 def is_terminal(stream: IO[str]) -> bool:
@@ -134,4 +148,10 @@ def _out_json(value: Any, indent: int) -> None:
 
     encoded = msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()
     # JSON escapes C0 itself; these it would let through to the terminal, and inside strings they mean the same escaped.
-    out(_INVISIBLE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", encoded))
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    out((_INVISIBLE_IN_JSON if unicode else _NOT_ASCII).sub(_json_escape, encoded))
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

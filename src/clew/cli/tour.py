@@ -6,13 +6,8 @@ It calls what any program can call, and nothing in the library knows about it.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from typing import IO
 
 import click
 
@@ -20,13 +15,7 @@ import clew
 from clew.cli.exits import FAILED, say
 from clew.cli.forest import END, INDENT, Leaf, arrange, snippet
 from clew.cli.text import bold, clip, dim, out, role_style, style
-
-ENOUGH = 60
-"""Acknowledged messages after which the writer is killed: it is then in the middle of writing, whatever the machine."""
-NOTE = "note "
-"""How the writer's messages begin; the tree counts them instead of showing them."""
-PATIENCE = 60
-"""Seconds for the writer to get there on the slowest disk."""
+from clew.cli.victim import NOTE, kill_a_writer
 
 
 @click.command(short_help="See it all happen in a temporary store.", epilog="\b\nExample:\n  clew tour")
@@ -39,7 +28,7 @@ def tour(ctx: click.Context) -> None:
     out(f"{bold('clew')} keeps conversations with language models. Everything below really")
     out("happens now, in a store in a temporary folder that is gone at the end.")
     with tempfile.TemporaryDirectory(prefix="clew-tour-") as folder:
-        path = os.path.join(folder, "chats.db")  # noqa: PTH118 - shown as text
+        path = os.path.join(folder, "chats.db")
         with clew.open(path) as store:
             session = _save(store)
             if not _survive(store, session, path):
@@ -65,6 +54,7 @@ def _save(store: clew.Store) -> clew.Session:
     session.append(clew.assistant("The lint step fails: an import is unused.", model="some-model"))
     out()
     _talk(session.path())
+    out()
     _say(f"The letters in front are handles: session {style(session.handle, '33')} can be typed as such.")
     return session
 
@@ -78,19 +68,21 @@ def _survive(store: clew.Store, session: clew.Session, path: str) -> bool:
     )
     _code(f"clew append {session.handle} < endless.jsonl &   kill -9 $!")
     before = session.counters.messages
-    acknowledged, ended = _kill_a_writer(session.id, path)
-    stored = [node.id for node in session.refresh().path()][before:]
+    acknowledged, ended = kill_a_writer(session.id, path)
+    nodes = session.refresh().path()[before:]
+    stored = [node.id for node in nodes]
     lost = set(acknowledged) - set(stored)
+    torn = sum(not node.text.startswith(NOTE) for node in nodes)
     out()
     _fact(f"{len(acknowledged):4}", f"messages were acknowledged before it died ({ended})")
     _fact(f"{len(stored):4}", "messages are stored")
-    _fact(f"{len(lost):4}", "acknowledged messages are lost" + ("" if lost else ", and none is half written"))
+    _fact(f"{len(lost):4}", f"acknowledged messages are lost, and {torn} are half written")
     out()
     _say("The session goes on where it was:")
     out()
     session.append(clew.user("Still there?"))
     _talk(session.path(last=2))
-    return not lost and stored[: len(acknowledged)] == acknowledged
+    return not lost and not torn and stored[: len(acknowledged)] == acknowledged
 
 
 def _fork(store: clew.Store, session: clew.Session) -> clew.Session:
@@ -103,10 +95,13 @@ def _fork(store: clew.Store, session: clew.Session) -> clew.Session:
     answer = session.path(until=session.path()[1].id)[-1]
     _code(f'other = session.fork(at="{answer.handle}", title="Another idea")')
     other = session.fork(at=answer.id, title="Another idea")
-    other.append([clew.user("Can we switch that rule off?"), clew.assistant("Yes, but removing the import is cleaner.")])
+    other.append(
+        [clew.user("Can we switch that rule off?"), clew.assistant("Yes, but removing the import is cleaner.")]
+    )
     shared = other.counters.messages - 2
     out()
     _talk(other.path())
+    out()
     _say(f"The first {shared} are the same messages as in {style(session.handle, '33')}, the rest is its own.")
     return other
 
@@ -122,7 +117,7 @@ def _rewind(store: clew.Store, session: clew.Session) -> None:
     session.rewind(to=first.id)
     session.append(clew.assistant("Let me read the log again. It is the lint step."))
     out()
-    _say("The whole tree now, as 'clew tree --compact' shows it:")
+    _say("The whole tree now:")
     out()
     for line in _tree(store.nodes.subtree(first.id)):
         out("   " + line)
@@ -167,40 +162,6 @@ def _farewell() -> None:
     )
     for command, what in nexts:
         out(f"   {style(command, '36')}" + (" " * (22 - len(command)) + dim(what) if what else ""))
-
-
-# -- the writer that dies
-
-
-def _kill_a_writer(session: str, path: str) -> tuple[list[str], str]:
-    """The ids that a writing process acknowledged before it was killed, and how it ended."""
-    command = [sys.executable, "-m", "clew", "append", session, "--db", path, "--role", "assistant"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1
-    ) as writer:
-        assert writer.stdin is not None
-        assert writer.stdout is not None
-        # Lines wait in the pipe all the time: the writer is never idle, so the kill meets it at work.
-        feeder = threading.Thread(target=_feed, args=(writer.stdin,))
-        feeder.start()
-        late = threading.Timer(PATIENCE, writer.kill)
-        late.start()
-        acknowledged = []
-        for line in writer.stdout:
-            if line.endswith("\n"):
-                acknowledged.append(line.split('"')[3])
-            if len(acknowledged) == ENOUGH:
-                writer.kill()
-        late.cancel()
-        code = writer.wait()
-        feeder.join()
-    return acknowledged, f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
-def _feed(pipe: IO[str]) -> None:
-    with suppress(OSError), pipe:  # it ends when the reader is dead, as it should be
-        for number in range(1_000_000):
-            pipe.write(f'{{"text": "{NOTE}{number} of a writer that does not know what is coming"}}\n')
 
 
 # -- how it is told
@@ -251,7 +212,7 @@ def _tree(nodes: Iterable[clew.Node]) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    import textwrap  # noqa: PLC0415 - only the tour tells stories
+    import textwrap
 
     # Escape sequences have no width: a styled line is short enough as it stands.
     return [text] if "\x1b" in text else textwrap.wrap(text, width)

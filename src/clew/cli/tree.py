@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from clew.cli.forest import END, INDENT, Leaf, Placed, arrange, snippet
 from clew.cli.forms import Form, iso, json_options, out_lines
 from clew.cli.moments import local
 from clew.cli.place import find, reading, store_option
-from clew.cli.text import columns, dim, out_json, out_jsonl, plain, role_style, style, warn
+from clew.cli.text import clip, columns, dim, is_terminal, out_json, out_jsonl, plain, role_style, style, warn
 
 
 @click.command(
@@ -83,12 +84,16 @@ def _leaf(node: clew.Node, damaged: list[str]) -> Leaf:
 
 
 def _lines(placed: Iterable[Placed], deepest: list[int]) -> Iterator[str]:
+    room = columns() if is_terminal(sys.stdout) else None
     for leaf, level, last in placed:
         indent = INDENT * level
         deepest[0] = max(deepest[0], level)
         role = role_style(leaf.role, leaf.role.upper())
         start = f"{indent}{style(leaf.handle, '33')} {dim(f'({local(leaf.at)})')} [{role}]"
-        yield f"{start} {plain(leaf.snippet)}".rstrip()
+        words = plain(leaf.snippet)
+        if room is not None:  # a line that a terminal would break spoils the picture
+            words = clip(words, max(12, room - len(indent) - len(leaf.handle) - len(leaf.role) - 23))
+        yield f"{start} {words}".rstrip()
         if last:
             yield indent + dim(END)
 

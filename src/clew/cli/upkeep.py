@@ -11,7 +11,7 @@ from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, json_options, out_lines
 from clew.cli.place import existing, store_option
 from clew.cli.progress import Progress
-from clew.cli.text import bold, dim, out, out_json, out_jsonl, plain, style, warn
+from clew.cli.text import bold, dim, fitted, out, out_json, out_jsonl, plain, style, warn
 
 if TYPE_CHECKING:
     from clew.verify import Damage, Report
@@ -48,8 +48,9 @@ def _lines(report: Report) -> Iterator[str]:
         if one.session is not None:
             place = "" if one.position is None else f", message {one.position + 1}"
             yield dim(f"         in session {plain(str(one.session))}{place}")
-    checked = ", ".join(f"{count:,} {plain(what)}" for what, count in report.counts.items())
-    yield f"{style('ok', '1;32') if report.ok else style('not ok', '1;31')}  {dim(f'checked {checked}')}"
+    yield style("ok", "1;32") if report.ok else style("not ok", "1;31")
+    checked = ", ".join(f"{count:,} {plain(what)}" for what, count in report.counts.items() if count)
+    yield from (dim(line) for line in fitted(f"checked {checked or 'an empty store'}"))
 
 
 def _json(one: Damage) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def _json(one: Damage) -> dict[str, Any]:
 
 @click.command(
     short_help="Copy the store to a file, safe while others write.",
-    epilog="\b\nExamples:\n  clew backup ~/backups/clew-$(date +%F).db\n  clew verify --db ~/backups/clew-2026-01-31.db",
+    epilog="\b\nExamples:\n  clew backup ~/backups/clew.db\n  clew verify --db ~/backups/clew.db",
 )
 @click.argument("path", type=click.Path(dir_okay=False))
 @json_options

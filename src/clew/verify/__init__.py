@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable
 
 from clew.backends.sqlite import SQLiteBackend
@@ -10,7 +9,7 @@ from clew.engine import Engine
 from clew.errors import ClewError, Invalid
 from clew.verify.beside import check_blobs, check_log, check_uses
 from clew.verify.file import check_epoch, check_file, check_header, check_numbers, check_schema
-from clew.verify.findings import LIMIT, Damage, Findings, Progress, Report, why
+from clew.verify.findings import BROKEN, LIMIT, Damage, Findings, Progress, Report, why
 from clew.verify.refs import check_refs
 from clew.verify.tree import check_forgotten, check_nodes, check_runs, check_trees
 
@@ -42,13 +41,13 @@ def verify(engine: Engine, *, progress: Progress | None = None, checks: Iterable
         for check in _CHECKS:
             try:
                 check(found)
-            except (sqlite3.Error, OverflowError) as error:
+            except BROKEN as error:
                 found.add("file", check.__name__.replace("check_", ""), why(error))
         for look in checks:
             try:
                 for damage in look():
                     found.take(damage)
-            except (sqlite3.Error, ClewError) as error:
+            except (*BROKEN, ClewError) as error:
                 found.add("file", "what lies beside the store", why(error))
     return found.report()
 
@@ -58,6 +57,6 @@ def _rows(found: Findings) -> int:
     for name in _COUNTED:
         try:
             total += found.one(f"SELECT count(*) FROM {name}")[0]
-        except sqlite3.Error:
+        except BROKEN:
             continue  # the check of the table says what is wrong with it
     return total

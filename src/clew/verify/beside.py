@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from hashlib import sha256
 
@@ -10,7 +9,7 @@ from clew import codec, ids
 from clew.backends import BODY, ID, MAX_SEQ, SEQ_BITS, BlobRow, LogRow
 from clew.blobs import _STAGED
 from clew.envelope import blob_fields, chunk_context, log_context
-from clew.verify.findings import BLOBS, CHUNKS, LOG, Findings, why
+from clew.verify.findings import BLOBS, BROKEN, CHUNKS, LOG, Findings, why
 from clew.verify.tree import CHECKSUM, ODD, blobs_of
 
 
@@ -39,9 +38,9 @@ def check_blobs(found: Findings) -> None:
             continue
         try:
             problems = list(_blob_problems(found, BlobRow._make(row)))
-        except (*ODD, sqlite3.Error) as error:
+        except ODD as error:
             odd = f"it cannot be checked ({type(error).__name__})"
-            problems = [why(error) if isinstance(error, sqlite3.Error) else odd]
+            problems = [why(error) if isinstance(error, BROKEN) else odd]
         for problem in problems:
             found.add("blob", f"blob {number}", problem, pos=_shown_at(found, number))
     blob, chunks = 0, 0
@@ -64,7 +63,7 @@ def check_uses(found: Findings) -> None:
         count += 1
         try:
             problem = _use_problem(found, blob, user)
-        except (*ODD, sqlite3.Error) as error:
+        except ODD as error:
             problem = f"it cannot be checked ({type(error).__name__})"
         if problem is not None:
             pos, ref = (user, None) if isinstance(user, int) and user > 0 else (None, -user)
@@ -107,7 +106,7 @@ def _use_problem(found: Findings, blob: int, user: int) -> str | None:
     at = found.tx.node_at(user)
     if at is None:
         return "the message that shows it is missing"
-    shown = blobs_of(codec.decode(memoryview(at.row[BODY])[5:], ""))
+    shown = blobs_of(codec.decode(at.row[BODY][5:], ""))
     if at.tree != row[0] or row[1] not in {found.engine.blob_look(at.tree, digest) for digest in shown}:
         return f"node {ids.text(at.row[ID])} does not show it"
     return None
@@ -121,6 +120,6 @@ def _shown_at(found: Findings, blob: int) -> int | None:
     """The position of a message that shows a blob."""
     try:
         row = found.one("SELECT user FROM uses WHERE blob = ? AND user > 0 LIMIT 1", blob)
-    except sqlite3.Error:
+    except BROKEN:
         return None
     return None if row is None else row[0]

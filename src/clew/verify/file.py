@@ -6,7 +6,7 @@ import sqlite3
 
 from clew.backends.sqlite.connection import FORMAT
 from clew.backends.sqlite.migrate import migrate
-from clew.verify.findings import Findings, why
+from clew.verify.findings import BROKEN, Findings, why
 
 MESSAGES = 100
 """Complaints of SQLite's own check that are listed."""
@@ -20,13 +20,13 @@ def check_file(found: Findings) -> None:
     """SQLite's own check: pages, b-trees, and that each index has what its table has."""
     try:
         said = [str(row[0]) for row in found.conn.execute(f"PRAGMA integrity_check({MESSAGES})")]
-    except (sqlite3.Error, OverflowError) as error:
+    except BROKEN as error:
         said = [why(error)]
     if said == ["ok"]:
         return
     found.indexes_doubted = True
     for line in said:
-        found.add("file", found.engine.backend.path, " ".join(line.split()))
+        found.add("file", found.engine.backend.path, " ".join(line.replace("*** in database main ***", "").split()))
 
 
 def check_schema(found: Findings) -> None:

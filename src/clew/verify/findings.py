@@ -22,6 +22,9 @@ LIMIT = 1000
 STEP = 256
 """Rows between two calls of `progress`."""
 
+BROKEN = (sqlite3.Error, OverflowError, UnicodeDecodeError)
+"""What reading a malformed file raises; the last when the driver stumbles over its own message."""
+
 _OWNERS = 8  # a branch, its session, the session above: more steps up are a circle
 _KEYS = 4096
 _NEWEST = "SELECT ref FROM refs WHERE head BETWEEN ? AND ? ORDER BY kind = 'session' DESC, rank DESC"
@@ -198,14 +201,14 @@ class Findings:
                 if isinstance(row[0], int):
                     after = max(after, row[0])
             return
-        except (sqlite3.Error, OverflowError) as error:
+        except BROKEN as error:
             broken = error
         # Another thing than this table may tell which rows there should be.
         self.add("file", f"table {table.name}", why(broken))
         for number in self._keys(table, key, after):
             try:
                 found = self.one(f"{select} = ?", number)
-            except (sqlite3.Error, OverflowError) as error:
+            except BROKEN as error:
                 self.blame(table, number, why(error))
                 yield number
             else:
@@ -223,7 +226,7 @@ class Findings:
                 while found := self.conn.execute(f"{known} ORDER BY {key} LIMIT {_KEYS}", (after,)).fetchall():
                     for (after,) in found:
                         yield after
-            except sqlite3.Error as error:
+            except BROKEN as error:
                 self.add("file", f"index {table.keys}", why(error))
             else:
                 return
@@ -232,7 +235,7 @@ class Findings:
         while after + step < 1 << 62:
             try:
                 found_one = self.one(select, after + step)
-            except sqlite3.Error:
+            except BROKEN:
                 step *= 2
                 continue
             if found_one is None:
@@ -265,7 +268,7 @@ class Findings:
                 grown = [run.run for run in self.tx.runs_from(low, high) if run.run not in seen]
                 seen.update(grown)
                 queue.extend(run << SEQ_BITS for run in grown)
-        except (sqlite3.Error, OverflowError, TypeError):
+        except (*BROKEN, TypeError):
             pass
         return None
 
@@ -277,7 +280,7 @@ class Findings:
                 if kind in ("session", "subagent"):
                     return ids.text(key)
                 ref = owner
-        except (sqlite3.Error, OverflowError, TypeError, AttributeError):
+        except (*BROKEN, TypeError, AttributeError):
             pass
         return None
 
@@ -288,7 +291,7 @@ class Findings:
             if runs and runs[0][0].parent is None:
                 return sum(upto + 1 for _, upto in runs) - 1
             return runs[-1][0].depth + (pos & MAX_SEQ) if runs else None
-        except (sqlite3.Error, OverflowError, TypeError):
+        except (*BROKEN, TypeError):
             return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 
 import msgspec
@@ -30,7 +29,7 @@ def check_refs(found: Findings) -> None:
         sessions += ref.kind == "session"
         try:
             problems = list(_problems(found, ref))
-        except (*ODD, sqlite3.Error) as error:
+        except ODD as error:
             problems = [(f"it cannot be checked ({type(error).__name__})", None)]
         name = ids.text(ref.key) if len(ref.key) == 16 else str(number)
         for problem, pos in problems:

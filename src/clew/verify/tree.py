@@ -29,12 +29,12 @@ from clew.backends import (
 from clew.envelope import NO_PARENT, node_context, run_fields
 from clew.errors import ClewError
 from clew.model import ROLES, Message, Said
-from clew.verify.findings import FORGOTTEN, NODES, RUNS, TREES, Findings, place
+from clew.verify.findings import BROKEN, FORGOTTEN, NODES, RUNS, TREES, Findings, place
 
 CHECKSUM = "its checksum does not match"
 DROPPED = "no session ends there: one was dropped, or an older state of it was put back"
 # What damaged values do to code that trusts them. An error of clew's own says the same.
-ODD = (struct.error, ValueError, TypeError, OverflowError, LookupError, AttributeError, msgspec.MsgspecError, ClewError)
+ODD = (*BROKEN, struct.error, ValueError, TypeError, LookupError, AttributeError, msgspec.MsgspecError, ClewError)
 
 
 def check_trees(found: Findings) -> None:
@@ -60,7 +60,7 @@ def check_runs(found: Findings) -> None:
             elif not run.closed and not _needed(found, run, last, heads):
                 at = number << SEQ_BITS | last
                 found.add("run", place(at), DROPPED, pos=at)
-        except (*ODD, sqlite3.Error) as error:
+        except ODD as error:
             problems = [f"it cannot be checked ({type(error).__name__})"]
         for problem in problems:
             found.add("run", f"run {number}", problem, pos=number << SEQ_BITS)
@@ -77,7 +77,7 @@ def check_nodes(found: Findings) -> None:
             try:
                 run = found.tx.run(number)
                 above = None if run is None else _ground(found, run)
-            except (*ODD, sqlite3.Error):
+            except ODD:
                 run = above = None
             if run is None:
                 found.add("run", f"run {number}", "it is missing, and its messages are there", pos=pos)
@@ -124,8 +124,11 @@ def _run_problems(found: Findings, run: RunRow) -> Iterator[str]:
             yield f"its {name}, {place(at)}, is missing"
             continue
         depth = above.depth + (at & MAX_SEQ) + 1
-        expected = (depth, above.carried) if name == "parent" else (0, above.carried + depth)
-        if above.run >= run.run or above.tree != run.tree or (run.depth, run.carried) != expected:
+        if name == "parent":
+            fits = (run.depth, run.carried) == (depth, above.carried)
+        else:  # messages at the end of what it stands for may have been deleted since
+            fits = run.depth == 0 and run.carried >= above.carried + depth
+        if above.run >= run.run or above.tree != run.tree or not fits:
             yield f"it does not fit to its {name}, {place(at)}"
     if run.parent is None and run.depth:
         yield "it is a root and says that it is not"
@@ -156,7 +159,7 @@ class _Heads:
             while self._at < pos and not self._blind:
                 row = self._rows.fetchone()
                 self._at = 1 << 63 if row is None else row[0]
-        except sqlite3.Error:
+        except BROKEN:
             self._blind = True
         return self._blind or self._at == pos
 
@@ -183,7 +186,11 @@ def _ground(found: Findings, run: RunRow) -> _Above | None:
     row = found.one("SELECT id, ord, turns, tokens_in, tokens_out, cost, gaps FROM nodes WHERE pos = ?", origin)
     if row is None:
         return None if run.parent is not None else _Above(None, 0, None)
-    return _Above(None if run.parent is None else row[0], row[1], row[2:])
+    if run.parent is not None:
+        return _Above(row[0], row[1], row[2:])
+    above = found.tx.run(origin >> SEQ_BITS)
+    whole = above is not None and run.carried == above.carried + above.depth + (origin & MAX_SEQ) + 1
+    return _Above(None, row[1], row[2:] if whole else None)
 
 
 def _check_node(found: Findings, run: RunRow, row: NodeRow, above: _Above | None) -> _Above:
@@ -204,7 +211,7 @@ def _check_node(found: Findings, run: RunRow, row: NodeRow, above: _Above | None
             if above is not None and above.totals is not None and totals != _add(above.totals, message):
                 problems.append("its totals do not follow from those above it")
             problems += _unshown(found, run, row, said)
-    except (*ODD, sqlite3.Error) as error:
+    except ODD as error:
         problems.append(f"its body does not decode ({type(error).__name__})")
     if above is not None and row[ORD] <= above.ord:
         problems.append("its order is not after that of the message above it")
@@ -262,7 +269,7 @@ def _lost(found: Findings, row: NodeRow) -> Iterator[str]:
     for name, column, value in (("nodes_id", "id", row[ID]), ("nodes_ord", "ord", row[ORD])):
         try:
             at = found.one(f"SELECT pos FROM nodes INDEXED BY {name} WHERE {column} = ?", value)
-        except sqlite3.Error:
+        except BROKEN:
             continue  # SQLite's own check has named the index
         if at is None or at[0] != row[POS]:
             yield f"it is not found by its {column}"

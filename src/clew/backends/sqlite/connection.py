@@ -101,6 +101,12 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, path: str) -> ClewError
         case sqlite3.SQLITE_CORRUPT:
             return Tampered(path, "the database file is malformed")
         case sqlite3.SQLITE_CANTOPEN:
+            if os.path.exists(path) and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
+                # Also a reader keeps a file beside it, the index of the WAL.
+                return ReadOnly(
+                    f"{path} cannot be read where nothing can be written",
+                    hint="Copy the store to a folder of your own.",
+                )
             return Unavailable(f"{path} cannot be opened", hint="Check its folder, and the limit on open files.")
         case sqlite3.SQLITE_IOERR:
             hint = "Check the disk, then make the same call again."

@@ -47,6 +47,9 @@ class Turnstile:
             raise Unavailable(
                 f"{self._path} cannot be locked: {error.strerror}", hint="Keep the store on a file system with locks."
             ) from None
+        except BaseException:  # interrupted: nobody would give the lock back
+            self.release()
+            raise
 
     def release(self) -> None:
         _flock(self._fd, _UNLOCK)

@@ -1,0 +1,58 @@
+"""`clew fork | rewind | rename | tag`."""
+
+
+def texts(clew_cli, id):
+    return [node["text"] for node in clew_cli("show", id, "--jsonl").lines]
+
+
+def test_a_fork_goes_its_own_way(clew_cli, talk):
+    """It prints the id of a session that shares what came before, and changes nothing in the first."""
+    session = talk("a", "b", "c", title="One")
+    at = clew_cli("show", session, "--jsonl").lines[1]["handle"]
+    done = clew_cli("fork", session, "--at", at, "--title", "Other")
+    fork = done.out.strip()
+    assert "shares 2 messages" in done.err
+    clew_cli("append", fork, input='{"text": "d"}')
+    assert texts(clew_cli, fork) == ["a", "b", "d"]
+    assert texts(clew_cli, session) == ["a", "b", "c"]
+    assert clew_cli("show", fork, "--json").json["session"]["title"] == "Other"
+
+
+def test_a_fork_as_json(clew_cli, talk):
+    """--json has the new session."""
+    session = talk("a", title="One")
+    made = clew_cli("fork", session, "--json").json
+    assert (made["forked_from"], made["title"], made["messages"]) == (session, "One", 1)
+    assert clew_cli("fork", session, "--jsonl").lines[0]["forked_from"] == session
+
+
+def test_a_fork_needs_what_it_names(clew_cli, talk):
+    """An unknown session or message is not found, and so is one of another tree."""
+    session, other = talk("a"), talk("b")
+    elsewhere = clew_cli("show", other, "--jsonl").lines[0]["id"]
+    assert clew_cli("fork", "zzzzzz").code == 3
+    assert clew_cli("fork", session, "--at", "zzzzzz").code == 3
+    assert clew_cli("fork", session, "--at", elsewhere).code == 3
+    assert clew_cli("fork").code == 2
+
+
+def test_a_rewind_keeps_what_it_leaves(clew_cli, talk):
+    """The session ends earlier; the tree still has the rest."""
+    session = talk("a", "b", "c")
+    first = clew_cli("show", session, "--jsonl").lines[0]["handle"]
+    done = clew_cli("rewind", session, first)
+    assert (done.code, done.out.strip()) == (0, session)
+    assert texts(clew_cli, session) == ["a"]
+    assert [one["snippet"] for one in clew_cli("tree", session, "--json").json] == ["a", "b", "c"]
+    assert "already" in clew_cli("rewind", session, first).err
+    assert clew_cli("rewind", session, "zzzzzz").code == 3
+
+
+def test_a_session_gets_another_title_and_labels(clew_cli, talk):
+    """rename and tag change what a session says of itself."""
+    session = talk("a")
+    assert clew_cli("rename", session, "New", "--json").json["title"] == "New"
+    assert clew_cli("tag", session, "b", "a", "--json").json["labels"] == ["a", "b"]
+    assert "has b" in clew_cli("tag", session, "--remove", "a").err
+    assert clew_cli("tag", session).code == 2
+    assert clew_cli("rename", "zzzzzz", "x").code == 3

@@ -1,0 +1,106 @@
+"""`clew ls`: sessions, last active first."""
+
+import pytest
+
+import clew
+
+
+def titles(done):
+    return [session["title"] for session in done.json["sessions"]]
+
+
+def test_last_active_first(clew_cli, talk):
+    """A session that goes on comes to the top."""
+    first = talk("a", title="first")
+    talk("b", title="second")
+    clew_cli("append", first, input='{"text": "c"}')
+    assert titles(clew_cli("ls", "--json")) == ["first", "second"]
+
+
+def test_a_line_says_what_one_wants_to_know(clew_cli, talk):
+    """Handle, time, messages, title, directory; a session without a title shows its first words."""
+    session = talk("a", "b", title="Build fails", cwd="/src/app")
+    talk("Why\nis it so?", cwd="/src/app")
+    lines = clew_cli("ls").out.splitlines()
+    assert lines[0][6:] == "  just now  1  Why is it so?  /src/app"
+    assert lines[1][6:] == "  just now  2  Build fails    /src/app"
+    assert clew_cli("show", lines[1][:6], "--json").json["session"]["id"] == session
+
+
+def test_filters(clew_cli, talk, tmp_path, monkeypatch):
+    """By directory, by the current one, by label, by words of the title."""
+    monkeypatch.chdir(tmp_path)
+    talk("a", title="here")
+    talk("b", title="There", cwd="/src/app", label="work")
+    assert titles(clew_cli("ls", "--json")) == ["There", "here"]
+    assert titles(clew_cli("ls", "--json", "--here")) == ["here"]
+    assert titles(clew_cli("ls", "--json", "--cwd", "/src/app/")) == ["There"]
+    assert titles(clew_cli("ls", "--json", "--label", "work")) == ["There"]
+    assert titles(clew_cli("ls", "--json", "--title", "there")) == ["There"]
+    assert titles(clew_cli("ls", "--json", "--title", "nowhere")) == []
+    assert clew_cli("ls", "--here", "--cwd", "/").code == 2
+
+
+def test_pages(clew_cli, talk):
+    """A page says where the next begins; --all reads them all; the person is told that there are more."""
+    for number in range(5):
+        talk("x", title=str(number))
+    page = clew_cli("ls", "--json", "--limit", "2")
+    assert titles(page) == ["4", "3"]
+    rest = clew_cli("ls", "--json", "--limit", "9", "--cursor", page.json["next_cursor"])
+    assert (titles(rest), rest.json["next_cursor"]) == (["2", "1", "0"], None)
+    assert titles(clew_cli("ls", "--json", "--all")) == ["4", "3", "2", "1", "0"]
+    assert [session["title"] for session in clew_cli("ls", "--jsonl", "--all").lines] == ["4", "3", "2", "1", "0"]
+    cut = clew_cli("ls", "--limit", "2")
+    assert (len(cut.out.splitlines()), "more" in cut.err) == (2, True)
+    assert clew_cli("ls", "--cursor", "nonsense").code == 1
+
+
+def test_json_has_every_field(clew_cli, talk, db):
+    """A session as JSON carries its counters and where it came from."""
+    session = talk("a", {"role": "assistant", "text": "b", "usage": {"input": 3, "output": 4, "cost": 5}}, label="l")
+    got = clew_cli("ls", "--jsonl").lines[0]
+    assert (got["id"], got["messages"], got["turns"], got["tokens_in"], got["tokens_out"], got["cost"]) == (
+        session,
+        2,
+        1,
+        3,
+        4,
+        5,
+    )
+    assert got["labels"] == ["l"]
+    assert got["updated_at"].endswith("Z")
+    with clew.open(db) as store:
+        assert got["head_id"] == store.sessions.get(session).head_id
+
+
+def test_an_empty_store_says_what_to_do(clew_cli, program, tmp_path):
+    """Looking makes no file; a store that was named and is not there is not found."""
+    done = program("ls", env={"CLEW_DB": ""})
+    assert (done.code, done.out) == (0, "")
+    assert "clew append" in done.err
+    assert program("ls", "--json", env={"CLEW_DB": ""}).json == {"sessions": [], "next_cursor": None}
+    missing = clew_cli("ls", "--db", str(tmp_path / "no.db"))
+    assert missing.code == 3
+    assert not (tmp_path / "no.db").exists()
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("wide", [40, 60, 80])
+def test_lines_fit_the_terminal(clew_cli, talk, wide):
+    """Where COLUMNS says how wide it is, no line is wider, wide letters counted as two."""
+    from clew.cli.text import width
+
+    talk(
+        "x",
+        title="A title that goes on for quite some time, longer than any line",
+        cwd="/a/directory/with/a/long/name/app",
+    )
+    talk(
+        "x",
+        title="設定ファイルを読み込めない場合の対処方法について教えてください。長い題名です",
+        cwd="/home/me/プロジェクトの長い名前/アプリ",
+    )
+    lines = clew_cli("ls", env={"COLUMNS": str(wide)}).out.splitlines()
+    assert all(width(line) <= wide for line in lines), lines
+    assert len(lines) == 2

@@ -1,0 +1,311 @@
+"""`clew` as a program: help, exit codes, pipes, terminals."""
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+import clew
+from clew.cli import exits
+from clew.cli.root import COMMANDS, cli
+from clew.cli.text import clip, paragraphs, plain, width
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_shows_an_example(name, clew_cli):
+    """Help ends with an example that calls the command, and says the same as the list of commands."""
+    done = clew_cli(name, "--help")
+    assert done.code == 0
+    assert re.search(rf"Examples?:\n(.*\n)*.*clew {name}\b", done.out)
+    assert cli.get_command(None, name).short_help == COMMANDS[name][1]
+    assert max(map(len, done.out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"append", "tour"}))
+def test_every_read_has_json(name, clew_cli):
+    """What has something to say says it as JSON too."""
+    done = clew_cli(name, "--help")
+    assert "--json " in done.out
+    assert "--jsonl" in done.out
+
+
+def test_alone_off_a_terminal(program):
+    """Without a command: help on stderr, nothing on stdout, exit 2."""
+    done = program()
+    assert (done.code, done.out) == (2, "")
+    assert "Commands:" in done.err
+
+
+def test_help_and_version(program):
+    """Asked for, they are data."""
+    assert program("--help").out.startswith("Usage: clew")
+    assert program("-h").out == program("--help").out
+    assert program("--version").out == f"clew {clew.__version__}\n"
+
+
+def test_help_loads_no_command():
+    """The list of commands is shown without importing them, or anything that only they need."""
+    code = "import sys, clew.cli; sys.argv[1:] = ['--help']; clew.cli.main(); print(*sys.modules, file=sys.stderr)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
+    assert "clew.cli.root" in loaded
+    unwanted = {f"clew.cli.{module}" for module, _ in COMMANDS.values()} | {"platformdirs", "rich", "asyncio", "anyio"}
+    assert unwanted.isdisjoint(loaded)
+
+
+def test_help_is_quick(tmp_path):
+    """Once Python has compiled it, it costs little more than importing clew and click."""
+    env = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
+
+    def took(*args: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *args], env=env, check=True, capture_output=True)
+        return time.perf_counter() - start
+
+    took("-m", "clew", "--help")
+    pairs = [(took("-m", "clew", "--help"), took("-c", "import clew, click")) for _ in range(8)]
+    assert min(one for one, _ in pairs) < 1.6 * min(other for _, other in pairs)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["nonsense"], ["ls", "--nonsense"], ["ls", "--limit", "0"], ["ls", "--limit", "x"], ["show"], ["--db", "", "ls"]],
+)
+def test_bad_usage_is_2(args, clew_cli):
+    """One line says what is wrong, one what to do."""
+    done = clew_cli(*args)
+    assert (done.code, done.out) == (2, "")
+    error, hint = done.err.splitlines()
+    assert error.startswith("clew: ")
+    assert hint.startswith("  hint: Try 'clew")
+
+
+def test_exit_codes_of_errors():
+    """Each kind of error has the code that scripts know."""
+    codes = {
+        clew.NotFound("node", "x"): 3,
+        clew.Ambiguous("node", "x", ["a", "b"]): 4,
+        clew.Unavailable("busy"): 5,
+        clew.StorageFull("full"): 1,
+        clew.ReadOnly("no"): 1,
+        clew.Sealed("sealed"): 6,
+        clew.Tampered("node x"): 7,
+        clew.Invalid("bad"): 1,
+        clew.Conflict("taken"): 1,
+        clew.SchemaTooNew("x", 9, 1): 1,
+    }
+    assert {error: exits.code_of(error) for error in codes} == codes
+
+
+def test_not_found_is_3(clew_cli, talk):
+    """Neither session nor message."""
+    talk("a")
+    for id in ("zzzzzz", "x", "0192f0c1-2345-7abc-8def-0123456789ab"):
+        done = clew_cli("show", id)
+        assert (done.code, done.out) == (3, "")
+        assert done.err.startswith("clew: no session or message")
+        assert clew_cli("tree", id).code == 3
+
+
+def test_ambiguous_is_4(clew_cli, db):
+    """A handle that several ids begin with lists them."""
+    from tests.cli.test_tree import id_of
+
+    lines = "\n".join(f'{{"text": "x", "id": "{id_of(handle)}"}}' for handle in ("abc123a", "abc123b"))
+    clew_cli("append", input=lines)
+    done = clew_cli("show", "abc123")
+    assert done.code == 4
+    assert "abc123a" in done.err
+    assert "abc123b" in done.err
+
+
+def test_busy_is_5(clew_cli, talk, db):
+    """A writer that does not let go is told as such, after the time that was given."""
+    session = talk("a")
+    conn = sqlite3.connect(db, isolation_level=None)
+    conn.execute("BEGIN IMMEDIATE")
+    done = clew_cli("append", session, input='{"text": "b"}', env={"CLEW_TIMEOUT": "0.2"})
+    conn.execute("ROLLBACK")
+    conn.close()
+    assert (done.code, done.out) == (5, "")
+    assert clew_cli("append", session, input='{"text": "b"}').code == 0
+    assert clew_cli("ls", env={"CLEW_TIMEOUT": "soon"}).code == 2
+
+
+def test_what_is_no_store_is_refused_unchanged(clew_cli, tmp_path):
+    """A text file, another program's database, a folder: an error in one line, and the file is as it was."""
+    text, database = tmp_path / "a.txt", tmp_path / "b.db"
+    text.write_text("hello, this is a text and no database at all\n" * 40)
+    conn = sqlite3.connect(database)
+    conn.execute("CREATE TABLE t (x)")
+    conn.commit()
+    conn.close()
+    for path in (text, database):
+        before = path.read_bytes()
+        for command in (["ls"], ["append"], ["verify"]):
+            done = clew_cli(*command, "--db", str(path), input='{"text": "a"}')
+            assert done.code == 1, done.err
+            assert "is not a clew store" in done.err
+        assert path.read_bytes() == before
+    assert clew_cli("ls", "--db", str(tmp_path)).code in (1, 5)
+    assert clew_cli("append", "--db", str(tmp_path / "no" / "x.db"), input='{"text": "a"}').code in (1, 5)
+    assert clew_cli("ls", "--db", "postgresql://x").code == 1
+
+
+def test_a_bug_shows_no_traceback(program, talk, monkeypatch, clew_cli):
+    """Unless CLEW_DEBUG asks for it."""
+    talk("a")
+    monkeypatch.setattr(clew.Store, "search", lambda *_, **__: 1 / 0)
+    done = clew_cli("search", "x")
+    assert done.code == 1
+    assert done.err.splitlines()[0] == "clew: ZeroDivisionError in clew itself"
+    assert "Traceback" not in done.err
+    assert "Traceback" in clew_cli("search", "x", env={"CLEW_DEBUG": "1"}).err
+
+
+def test_a_reader_that_leaves_is_no_error(db, clew_cli):
+    """`clew show | head` ends quietly."""
+    with clew.open(db) as store:
+        session = store.sessions.create()
+        session.append([clew.user("x" * 1000) for _ in range(500)])
+    for args in (["show", session.id], ["show", session.id, "--jsonl"], ["tree"]):
+        with subprocess.Popen(
+            [sys.executable, "-m", "clew", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as writer:
+            assert writer.stdout.readline()
+            writer.stdout.close()
+            assert writer.stderr.read() == b""
+            assert writer.wait(timeout=20) == 141
+
+
+def test_a_full_disk_under_stdout_is_told(program, talk):
+    """Output that cannot be written is a failure, told once."""
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    talk("a")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "clew", "ls"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "clew: No space left on device\n")
+
+
+HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31mc\u202ed\u2066e\x7ff\bg\rh"
+COMMANDING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def test_stored_text_cannot_command_the_terminal(clew_cli, db):
+    """Escape sequences in words, titles, labels, tool names, directories are shown and not obeyed, also in JSON."""
+    with clew.open(db) as store:
+        session = store.sessions.create(title=f"T {HOSTILE}", cwd=f"/src/{HOSTILE}", model=HOSTILE, labels=[HOSTILE])
+        session.append(clew.user(f"lint {HOSTILE}"))
+        session.append(
+            clew.assistant(clew.ToolCall(id=HOSTILE, name=HOSTILE, arguments={HOSTILE: HOSTILE}), model=HOSTILE)
+        )
+        session.append(clew.tool(HOSTILE, call_id=HOSTILE))
+        session.append(clew.user(clew.Media(mime_type=HOSTILE, modality="image", url=HOSTILE, name=HOSTILE)))
+        session.append(clew.user(clew.Opaque(kind=HOSTILE, data={"x": HOSTILE})))
+        session.append(clew.assistant(clew.Thinking(text=HOSTILE)))
+        untitled = store.sessions.create()
+        untitled.append(clew.user(HOSTILE))
+        id = session.id
+    commands = (
+        ["ls"],
+        ["tree"],
+        ["show", id],
+        ["search", "lint"],
+        ["fork", id],
+        ["verify"],
+        ["tag", id, HOSTILE],
+        ["rename", id, HOSTILE],
+    )
+    for command in commands:
+        for more in ([], ["--json"], ["--jsonl"]):
+            done = clew_cli(*command, *more)
+            assert done.code == 0, done.err
+            assert not COMMANDING.search(done.out), (command, more)
+            assert not COMMANDING.search(done.err), (command, more)
+    for wrong in (
+        ["show", HOSTILE],
+        ["fork", id, "--at", HOSTILE],
+        ["ls", "--db", "/tmp/" + HOSTILE],
+        ["ls", "--since", HOSTILE],
+        [HOSTILE],
+    ):
+        assert not COMMANDING.search(clew_cli(*wrong).err)
+
+
+def test_json_comes_back_as_it_was_stored(clew_cli, db):
+    """What is escaped for the terminal means the same to whoever reads the JSON."""
+    with clew.open(db) as store:
+        session = store.sessions.create()
+        session.append(clew.user(HOSTILE))
+    assert clew_cli("show", session.id, "--jsonl").lines[0]["text"] == HOSTILE
+
+
+def test_colour_only_where_it_is_wanted(clew_cli, talk):
+    """Not in a pipe, not with NO_COLOR; with FORCE_COLOR."""
+    talk("a", title="T")
+    assert "\x1b" not in clew_cli("ls").out
+    assert "\x1b" in clew_cli("ls", env={"FORCE_COLOR": "1"}).out
+    assert "\x1b" not in clew_cli("ls", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).out
+    assert "\x1b" not in clew_cli("ls", env={"FORCE_COLOR": "0"}).out
+
+
+def test_a_locale_without_unicode_still_shows_everything(program, talk):
+    """What the terminal cannot write is escaped, and never an error."""
+    talk("日本", title="設定 \U0001f9f6")
+    done = program("ls", env={"PYTHONIOENCODING": "ascii"})
+    assert (done.code, "\\u8a2d" in done.out) == (0, True)
+    assert program("ls", "--json", env={"PYTHONIOENCODING": "ascii"}).json["sessions"][0]["title"] == "設定 \U0001f9f6"
+
+
+def test_text_helpers():
+    """Controls are shown, widths are counted in columns."""
+    assert plain("a\nb\x1bc") == "a b\\x1bc"
+    assert paragraphs("a\r\nb\tc\x07") == ["a", "b\tc\\x07"]
+    assert (width("日本"), width("é"), width("e\u0301")) == (4, 1, 1)
+    assert (clip("日本語です", 5), clip("abc", 3), clip("abcd", 3)) == ("日本…", "abc", "ab…")
+
+
+def on_a_terminal(*args: str, env: dict[str, str] | None = None) -> tuple[int, str]:
+    """Runs a command on a terminal of 60 columns; returns its exit code and what is on the screen."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 60, 0, 0))
+    everything = {**os.environ, "TERM": "xterm", **(env or {})}
+    with subprocess.Popen(
+        [sys.executable, "-m", "clew", *args], stdin=theirs, stdout=theirs, stderr=theirs, env=everything
+    ) as running:
+        os.close(theirs)
+        screen = b""
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # Linux says so when the other side is closed
+                break
+            if not part:
+                break
+            screen += part
+        code = running.wait(timeout=20)
+    os.close(ours)
+    return code, screen.decode().replace("\r\n", "\n")
+
+
+def test_on_a_terminal(talk):
+    """There is colour, lines fit, and `clew` alone shows help as an answer."""
+    talk("lint " + "word " * 40, title="A title that is much longer than what this narrow terminal can show at once")
+    for args in (["ls"], ["tree"], ["search", "lint"]):
+        code, screen = on_a_terminal(*args)
+        assert code == 0
+        assert "\x1b[" in screen
+        assert "\x1b" not in on_a_terminal(*args, env={"NO_COLOR": "1"})[1]
+        assert all(width(re.sub("\x1b\\[[0-9;]*m", "", line)) <= 60 for line in screen.splitlines()), screen
+    assert "word\nword" in on_a_terminal("show", talk("word " * 40), env={"NO_COLOR": "1"})[1]
+    assert on_a_terminal()[0] == 0
+    assert on_a_terminal("ls", env={"PAGER": "sed s/title/paged/"})[1].count("A paged") == 1

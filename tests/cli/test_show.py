@@ -1,0 +1,92 @@
+"""`clew show`: a conversation to read."""
+
+import clew
+from tests.cli.test_upkeep import damage
+
+WORDS = {"type": "text", "text": "exit 1"}
+TALK = (
+    "Why is the build failing?",
+    {
+        "role": "assistant",
+        "model": "some-model",
+        "blocks": [
+            {"type": "thinking", "text": "Look at\nthe log."},
+            {"type": "thinking", "redacted": "abc"},
+            {"type": "text", "text": "I look.\n\n\tSoon."},
+            {"type": "tool_call", "id": "c1", "name": "run", "arguments": {"cmd": "make"}},
+        ],
+    },
+    {"role": "tool", "blocks": [{"type": "tool_result", "call_id": "c1", "is_error": True, "content": [WORDS]}]},
+    {"blocks": [{"type": "media", "mime_type": "image/png", "modality": "image", "url": "x:/a", "name": "screen.png"}]},
+    {"provider": "anthropic", "raw": '{"role":"assistant","content":[{"type":"hologram","depth":3}]}'},
+)
+
+
+def test_everything_that_was_said(clew_cli, talk):
+    """Role headers with handles, thinking as a quote, tool calls fenced, errors marked, media named."""
+    session = talk(*TALK, title="Build fails", cwd="/src/app")
+    out = clew_cli("show", session).out
+    head, *rest = out.split("\n## ")
+    assert head.splitlines()[0] == "# Build fails"
+    assert "5 messages" in head
+    assert "/src/app" in head
+    nodes = clew_cli("show", session, "--jsonl").lines
+    for part, node in zip(rest, nodes, strict=True):
+        assert part.startswith(f"{node['role']} · {node['handle']} · ")
+    assert rest[0].endswith("\n\nWhy is the build failing?\n")
+    assert rest[1].splitlines()[0].endswith("· some-model")
+    assert "\n> Look at\n> the log.\n" in rest[1]
+    assert "\nI look.\n\n\tSoon.\n" in rest[1]
+    assert 'tool call run c1\n```json\n{\n  "cmd": "make"\n}\n```\n' in rest[1]
+    assert "tool result error c1\nexit 1\n" in rest[2]
+    assert "[image: image/png, screen.png]" in rest[3]
+    assert "[hologram]" in rest[4]
+
+
+def test_the_last_ones(clew_cli, talk):
+    """--last keeps the end of the talk."""
+    session = talk("a", "b", "c")
+    assert [node["text"] for node in clew_cli("show", session, "--last", "2", "--jsonl").lines] == ["b", "c"]
+    assert clew_cli("show", session, "--last", "0").code == 2
+
+
+def test_a_message_shows_the_talk_that_led_to_it(clew_cli, talk):
+    """With the handle of a message: from the root to it, and nothing after."""
+    session = talk("a", "b", "c")
+    middle = clew_cli("show", session, "--jsonl").lines[1]
+    done = clew_cli("show", middle["handle"], "--json").json
+    assert done["session"] is None
+    assert [node["text"] for node in done["messages"]] == ["a", "b"]
+    assert [node["text"] for node in clew_cli("show", middle["id"], "--last", "1", "--jsonl").lines] == ["b"]
+
+
+def test_json_is_one_document(clew_cli, talk):
+    """--json has the session and its messages; --jsonl the messages alone."""
+    session = talk(*TALK, title="Build fails")
+    done = clew_cli("show", session, "--json").json
+    assert done["session"]["title"] == "Build fails"
+    assert done["messages"] == clew_cli("show", session, "--jsonl").lines
+    assert done["messages"][4]["raw"] == TALK[4]["raw"]
+    assert clew_cli("show", session, "--json", "--jsonl").code == 2
+
+
+def test_a_session_without_messages(clew_cli, db):
+    """It has a head and no body."""
+    with clew.open(db) as store:
+        session = store.sessions.create(title="Empty").id
+    assert "0 messages" in clew_cli("show", session).out
+    assert clew_cli("show", session, "--json").json["messages"] == []
+
+
+def test_the_rest_of_a_damaged_talk_is_shown(clew_cli, talk, db):
+    """A message whose bytes changed is named, the others are readable, and the exit code says damaged."""
+    session = talk("first", "a secret", "last")
+    damage(db)
+    done = clew_cli("show", session)
+    assert done.code == 7
+    assert "first" in done.out
+    assert "last" in done.out
+    assert "(damaged: " in done.out
+    assert clew_cli("show", session, "--jsonl").lines[1]["damaged"]
+    assert clew_cli("tree").code == 7
+    assert clew_cli("verify").code == 7

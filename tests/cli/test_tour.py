@@ -1,0 +1,36 @@
+"""`clew tour`: it is real, and it ends well."""
+
+import os
+import re
+
+
+def test_the_tour(program, tmp_path):
+    """It kills a writer, loses nothing, finds, verifies, fits 80 columns, and leaves nothing behind."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    done = program("tour", env={"TMPDIR": str(scratch), "CLEW_DB": str(tmp_path / "mine.db")})
+    assert (done.code, done.err) == (0, "")
+    acknowledged = int(re.search(r"(\d+)  messages were acknowledged", done.out)[1])
+    stored = int(re.search(r"(\d+)  messages are stored", done.out)[1])
+    assert 60 <= acknowledged <= stored <= acknowledged + 1
+    assert "(signal 9)" in done.out
+    assert "0  acknowledged messages are lost, and 0 are half written" in done.out
+    stations = re.findall(r"^\d  (.*)$", done.out, re.MULTILINE)
+    assert stations == ["Save a conversation", "Kill the writer, lose nothing", "Fork", "Rewind", "Search", "Verify"]
+    assert "   ok  checked" in done.out
+    assert "clew append --title" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert os.listdir(scratch) == []
+    assert not (tmp_path / "mine.db").exists()
+
+
+def test_it_uses_public_names_only():
+    """Nothing in the tour reaches behind the library's public face."""
+    import inspect
+
+    import clew
+    from clew.cli import tour
+
+    source = inspect.getsource(tour)
+    assert set(re.findall(r"\bclew\.([a-zA-Z_]+)", source)) - {"cli", "db"} <= {*dir(clew)}
+    assert not re.search(r"\b(store|session|node|other|hit|report)\._", source)

@@ -1,0 +1,173 @@
+"""P3: processes that write to one session at once lose nothing, and none of them starves."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.errors import Unavailable
+from tests.concurrency.workers import Writer
+
+
+def numbers_of(path: Path, session: str) -> dict[str, list[int]]:
+    """The numbers stored for each writer, in stored order."""
+    found: dict[str, list[int]] = {}
+    with clew.open(path, create=False) as store:
+        for node in store.sessions.get(session).path():
+            extra = node.message.extra or {}
+            found.setdefault(extra["writer"], []).append(extra["number"])
+        assert store.verify().ok
+    return found
+
+
+def crowd(path: Path, *, writers: int, count: int, kills: int) -> None:
+    """Writers start together on a store that does not exist; some are killed; all that was acknowledged is there."""
+    session, rng = str(uuid.uuid4()), random.Random(7)
+    crew = [Writer(path, session, number, count=count) for number in range(writers)]
+    for writer in crew:
+        writer.go()
+    victims = rng.sample(crew, kills)
+    for victim in victims:
+        time.sleep(rng.random() * 0.1 + 0.1)
+        victim.kill()
+    acked = {}
+    for writer in crew:
+        acked[writer.name], err, summary = writer.finish()
+        if writer not in victims:
+            assert writer.process.returncode == 0, err
+            assert summary is not None
+            assert err == "", "an error reached a caller"
+            assert acked[writer.name] == list(range(count))
+    stored = numbers_of(path, session)
+    for name, numbers in acked.items():
+        kept = stored.get(name, [])
+        assert kept == list(range(len(kept))), f"{name}: each once, in its writer's order"
+        # One append may have been stored by a victim that died before it could say so.
+        assert len(numbers) <= len(kept) <= len(numbers) + 1
+
+
+@pytest.mark.parametrize("time_", range(2))
+def test_a_cold_start_of_many(tmp_path: Path, time_: int) -> None:
+    """Six processes open a store that does not exist yet at the same moment, and all get in."""
+    crowd(tmp_path / "s.db", writers=6, count=15, kills=0)
+
+
+def test_writers_that_are_killed(tmp_path: Path) -> None:
+    """Two of five writers are killed; the others go on, and what was acknowledged is there."""
+    crowd(tmp_path / "s.db", writers=5, count=60, kills=2)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kills", [0, 3])
+def test_eight_writers_of_five_hundred(tmp_path: Path, kills: int) -> None:
+    """Eight processes append five hundred messages each to one session."""
+    crowd(tmp_path / "s.db", writers=8, count=500, kills=kills)
+
+
+@pytest.mark.soak
+def test_fifty_cold_starts(tmp_path: Path) -> None:
+    """A store is created by eight processes at once, fifty times."""
+    for number in range(50):
+        crowd(tmp_path / f"{number}.db", writers=8, count=3, kills=0)
+
+
+def shares(path: Path, *, writers: int, seconds: float) -> list[int]:
+    """How many appends each of several processes got in the same time."""
+    session = str(uuid.uuid4())
+    with clew.open(path) as store:
+        store.sessions.create(id=session)
+    crew = [Writer(path, session, number, seconds=seconds) for number in range(writers)]
+    for writer in crew:
+        writer.go()
+    counts = []
+    for writer in crew:
+        acked, err, summary = writer.finish()
+        assert summary is not None, err
+        counts.append(len(acked))
+    return counts
+
+
+def test_nobody_starves(tmp_path: Path) -> None:
+    """Of four processes each gets something done, and no one does nearly everything."""
+    counts = shares(tmp_path / "s.db", writers=4, seconds=1.0)
+    assert min(counts) > 0, counts
+    assert max(counts) < 0.9 * sum(counts), counts
+
+
+@pytest.mark.soak
+def test_every_process_gets_its_share(tmp_path: Path) -> None:
+    """Each of four processes gets at least half of an even share, in the better of two tries on a noisy machine."""
+    tries = [shares(tmp_path / f"{number}.db", writers=4, seconds=3.0) for number in range(2)]
+    assert any(min(counts) >= sum(counts) / 4 / 2 for counts in tries), tries
+
+
+HOLDER = """
+import sys, clew
+with clew.open(sys.argv[1]) as store:
+    session = store.sessions.get(sys.argv[2])
+    with store.transaction():
+        session.append(clew.user("holder"))
+        print("holding", flush=True)
+        sys.stdin.readline()
+"""
+
+
+def test_a_stopped_writer(tmp_path: Path) -> None:
+    """A process that is stopped with the lock makes others fail after their timeout, and only until it goes on."""
+    path = tmp_path / "s.db"
+    with clew.open(path, timeout=0.4) as store:
+        session = store.sessions.create()
+        command = [sys.executable, "-c", HOLDER, str(path), session.id]
+        holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "holding\n"
+            holder.send_signal(signal.SIGSTOP)
+            for _ in range(3):
+                began = time.monotonic()
+                with pytest.raises(Unavailable) as told:
+                    session.append(clew.user("blocked"))
+                assert 0.3 < time.monotonic() - began < 10
+                assert "stopped" in told.value.hint
+            assert session.path() == []  # reading goes on
+            holder.send_signal(signal.SIGCONT)
+            holder.communicate("\n", timeout=30)
+        finally:
+            holder.kill()
+            holder.wait()
+        session.append(clew.user("after"))
+        assert [node.text for node in session.path()] == ["holder", "after"]
+
+
+def test_others_read_while_the_last_writer_closes(tmp_path: Path) -> None:
+    """Stores opened and closed in turn, each removing the WAL as it goes, never disturb a reader."""
+    path = tmp_path / "s.db"
+    with clew.open(path) as store:
+        session = store.sessions.create()
+    script = (
+        "import sys, clew\n"
+        "for n in range(40):\n"
+        "    with clew.open(sys.argv[1]) as store:\n"
+        "        store.sessions.get(sys.argv[2]).append(clew.user(str(n)))\n"
+    )
+    command = [sys.executable, "-c", script, str(path), session.id]
+    writers = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
+    seen = 0
+    while any(writer.poll() is None for writer in writers):
+        with clew.open(path) as store:
+            count = len(store.sessions.get(session.id).path())
+        assert count >= seen
+        seen = count
+    for writer in writers:
+        _, err = writer.communicate()
+        assert writer.returncode == 0, err
+    with clew.open(path) as store:
+        assert len(store.sessions.get(session.id).path()) == 80

@@ -1,0 +1,140 @@
+"""Threads that share one store: nothing lost, and a bad append fails alone."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.errors import Closed, Conflict, NotFound
+
+
+def test_eight_threads_lose_nothing(tmp_path: Path) -> None:
+    """Eight threads append to one session through one store: each message once, in its thread's order."""
+    with clew.open(tmp_path / "s.db") as store:
+        session = store.sessions.create()
+        begin = threading.Barrier(8)
+
+        def talk(thread: int) -> list[str]:
+            mine = store.sessions.get(session.id)
+            begin.wait()
+            return [mine.append(clew.user(f"{thread} {number}")).id for number in range(50)]
+
+        with ThreadPoolExecutor(8) as pool:
+            said = list(pool.map(talk, range(8)))
+        stored = [node.id for node in session.path()]
+        assert len(stored) == 400
+        for ids in said:
+            assert [id for id in stored if id in set(ids)] == ids
+        assert store.verify().ok
+
+
+def test_a_failing_append_fails_alone(tmp_path: Path) -> None:
+    """In a shared commit one append hits a taken id or a session that is gone; its neighbours are kept."""
+    with clew.open(tmp_path / "s.db") as store:
+        session, doomed = store.sessions.create(), store.sessions.create()
+        taken = str(uuid.uuid4())
+        session.append(clew.user("first"), id=taken)
+        gone = store.sessions.get(doomed.id)
+        doomed.delete()
+        begin = threading.Barrier(8)
+
+        def talk(thread: int) -> int:
+            begin.wait()
+            kept = 0
+            for number in range(30):
+                if thread == 0:
+                    with pytest.raises(Conflict):
+                        session.append(clew.user(f"other words {number}"), id=taken)
+                elif thread == 1:
+                    with pytest.raises(NotFound):
+                        gone.append(clew.user("lost"))
+                else:
+                    store.sessions.get(session.id).append(clew.user(f"{thread} {number}"))
+                    kept += 1
+            return kept
+
+        with ThreadPoolExecutor(8) as pool:
+            kept = sum(pool.map(talk, range(8)))
+        assert kept == 180
+        assert len(session.path()) == 181
+        assert store.verify().ok
+
+
+def test_appends_wait_together_behind_a_transaction(tmp_path: Path) -> None:
+    """Appends that queue up behind a transaction, good and bad ones, end up in one commit, each with its own answer."""
+    with clew.open(tmp_path / "s.db") as store:
+        session = store.sessions.create()
+        taken = str(uuid.uuid4())
+        session.append(clew.user("first"), id=taken)
+
+        def talk(thread: int) -> str:
+            try:
+                return session_of(thread).append(clew.user(f"{thread}"), id=taken if thread % 3 == 0 else None).text
+            except Conflict:
+                return "conflict"
+
+        def session_of(thread: int) -> clew.Session:
+            return sessions[thread]
+
+        sessions = [store.sessions.get(session.id) for _ in range(12)]
+        with ThreadPoolExecutor(12) as pool:
+            with store.transaction():
+                waiting = [pool.submit(talk, thread) for thread in range(12)]
+                while len(store._engine.backend._committer._queue) < 12:
+                    threading.Event().wait(0.01)
+                session.append(clew.user("transaction"))
+            answers = [one.result() for one in waiting]
+        assert answers == ["conflict" if thread % 3 == 0 else f"{thread}" for thread in range(12)]
+        stored = [node.text for node in session.path()]
+        assert stored[:2] == ["first", "transaction"]
+        assert sorted(stored[2:]) == sorted(str(thread) for thread in range(12) if thread % 3)
+
+
+def test_closing_while_threads_write_and_read(tmp_path: Path) -> None:
+    """A store closed under its users: each call either did what it says or raises Closed."""
+    path = tmp_path / "s.db"
+    for _ in range(10):
+        store = clew.open(path)
+        session = store.sessions.create()
+        acked: list[list[str]] = [[] for _ in range(6)]
+
+        def talk(thread: int) -> None:
+            mine = store.sessions.get(session.id)
+            try:
+                while True:
+                    if thread < 4:
+                        acked[thread].append(mine.append(clew.user("word")).id)
+                    else:
+                        mine.path()
+            except Closed:
+                return
+
+        pool = [threading.Thread(target=talk, args=(thread,)) for thread in range(6)]
+        caught: list[object] = []
+        hook, threading.excepthook = threading.excepthook, lambda args: caught.append(args.exc_value)
+        try:
+            for thread in pool:
+                thread.start()
+            while not all(acked[:4]):
+                pass
+            store.close()
+            for thread in pool:
+                thread.join(20)
+        finally:
+            threading.excepthook = hook
+        assert not any(thread.is_alive() for thread in pool)
+        assert caught == []
+        with clew.open(path) as again:
+            stored = {node.id for node in again.sessions.get(session.id).path()}
+        assert {id for ids in acked for id in ids} <= stored
+    # A connection that may write removes the WAL when it is the last one out: none was left open.
+    conn = sqlite3.connect(path)
+    conn.execute("SELECT count(*) FROM nodes").fetchone()
+    conn.close()
+    assert not Path(f"{path}-wal").exists()

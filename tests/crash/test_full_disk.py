@@ -1,0 +1,178 @@
+"""P8 on real file systems: a disk that is full, then freed; a disk that is read-only; a limit on open files."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.errors import ClewError, ReadOnly, StorageFull, Unavailable
+from tests.crash import disk
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[disk.Disk]:
+    """Eight megabytes: a WAL takes four before it is folded into the store."""
+    with disk.mounted(tmp_path / "disk", "8m") as made:
+        yield made
+
+
+def texts(path: Path, session: str) -> list[str]:
+    """What a new look at the store finds."""
+    with clew.open(path, create=False) as store:
+        return [node.text for node in store.sessions.get(session).path()]
+
+
+def until_full(session: clew.Session, size: int = 5000) -> tuple[list[str], str, clew.Message]:
+    """Appends until the disk is full: the ids that were acknowledged, and the message that was not, with its id."""
+    kept = []
+    for number in range(10_000):
+        id, said = str(uuid.uuid4()), clew.user(f"{number} " + "x" * size)
+        try:
+            kept.append(session.append(said, id=id).id)
+        except StorageFull as error:
+            assert "Free some space" in error.hint
+            return kept, id, said
+    raise AssertionError("the disk never filled")
+
+
+def test_the_same_handle_works_after_space_is_freed(small: disk.Disk) -> None:
+    """On a full disk an append fails and says so; once there is space the same call on the same store succeeds."""
+    path = small.folder / "s.db"
+    with clew.open(path) as store:
+        session = store.sessions.create()
+        small.fill(leave=200_000)
+        kept, id, said = until_full(session)
+        assert kept
+        assert [node.id for node in session.path()] == kept
+        for _ in range(3):
+            with pytest.raises(StorageFull):
+                session.append(said, id=id)
+        small.free()
+        assert session.append(said, id=id).id == id
+        assert session.append(clew.user("more")).parent_id == id
+        found = [node.id for node in session.path()]
+        assert found[: len(kept) + 1] == [*kept, id]
+        assert store.verify().ok
+    assert len(texts(path, session.id)) == len(kept) + 2
+
+
+def test_a_full_disk_in_the_first_open(small: disk.Disk) -> None:
+    """A store that cannot be created for want of space can be created when there is some."""
+    small.fill()
+    with pytest.raises(StorageFull):
+        clew.open(small.folder / "s.db")
+    small.free()
+    with clew.open(small.folder / "s.db") as store:
+        store.sessions.create().append(clew.user("hello"))
+
+
+def test_threads_that_share_a_commit_on_a_full_disk(small: disk.Disk) -> None:
+    """Appends that wait together are each told the truth, and each is stored once when made again."""
+    path = small.folder / "s.db"
+    with clew.open(path) as store:
+        session = store.sessions.create()
+        small.fill(leave=150_000)
+        lock, kept, missed = threading.Lock(), set[str](), dict[str, clew.Message]()
+
+        def talk(number: int) -> None:
+            mine = store.sessions.get(session.id)
+            for turn in range(12):
+                id, said = str(uuid.uuid4()), clew.user(f"{number} {turn} " + "y" * 4000)
+                try:
+                    mine.append(said, id=id)
+                    with lock:
+                        kept.add(id)
+                except StorageFull:
+                    with lock:
+                        missed[id] = said
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(talk, range(8)))
+        assert kept
+        assert missed
+        stored = [node.id for node in session.path()]
+        assert set(stored) == kept, "who was told yes is stored, who was told no is not"
+        small.free()
+        for id, said in missed.items():
+            session.append(said, id=id)
+        stored = [node.id for node in session.path()]
+        assert sorted(stored) == sorted({*kept, *missed})
+        assert store.verify().ok
+
+
+def test_a_transaction_on_a_full_disk_is_all_or_nothing(small: disk.Disk) -> None:
+    """Whoever swallows the error inside a transaction does not get the other half stored."""
+    with clew.open(small.folder / "s.db") as store:
+        session = store.sessions.create()
+        session.append(clew.user("before"))
+        small.fill(leave=60_000)
+        with pytest.raises(Unavailable), store.transaction():  # noqa: PT012
+            session.append(clew.user("first"))
+            for _ in range(4):
+                try:
+                    session.append(clew.user("z" * 4_000_000))  # more than the page cache: written before the commit
+                except ClewError as error:
+                    assert isinstance(error, Unavailable)
+                    assert error.hint
+            session.append(clew.user("last"))
+        assert [node.text for node in session.path()] == ["before"]
+        small.free()
+        with store.transaction():
+            session.append(clew.user("first"))
+            session.append(clew.user("last"))
+        assert [node.text for node in session.path()] == ["before", "first", "last"]
+
+
+def test_a_read_only_disk(small: disk.Disk) -> None:
+    """On a read-only disk writing says so; nothing is changed, and all is well once it can be written again."""
+    path = small.folder / "s.db"
+    with clew.open(path) as store:
+        session = store.sessions.create()
+        session.append(clew.user("hello"))
+    before = path.read_bytes()
+    small.read_only(on=True)
+    with pytest.raises(ReadOnly) as told, clew.open(path) as store:
+        store.sessions.get(session.id).append(clew.user("no"))
+    assert told.value.hint
+    with pytest.raises(ReadOnly):
+        clew.open(small.folder / "new.db")
+    assert path.read_bytes() == before
+    small.read_only(on=False)
+    with clew.open(path) as store:
+        store.sessions.get(session.id).append(clew.user("yes"))
+    assert texts(path, session.id) == ["hello", "yes"]
+
+
+def test_too_many_open_files(tmp_path: Path) -> None:
+    """A process that has no descriptor left is told so, and the store works once there are some again."""
+    with clew.open(tmp_path / "s.db") as store:
+        session = store.sessions.create()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        taken: list[int] = []
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+            try:
+                while True:
+                    taken.append(os.dup(0))
+            except OSError:
+                pass
+            assert session.append(clew.user("an open store needs no more")).text
+            with pytest.raises(Unavailable) as told:
+                clew.open(tmp_path / "other.db")
+            assert "open" in told.value.hint
+        finally:
+            for fd in taken:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with clew.open(tmp_path / "other.db") as other:
+            other.sessions.create()
+        session.append(clew.user("more"))
+        assert len(session.path()) == 2

@@ -1,0 +1,384 @@
+"""P6, the second half: rows that are swapped, put back, dropped, cut off or changed are named, and the others stay readable."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew.errors import ClewError, Tampered
+from clew.verify import Damage
+from tests.reliability import sample
+from tests.reliability.test_flips import Places, places
+
+NOT_NOTICED = {
+    "header.created_at": "nothing reads it",
+    "trees.created_at": "nothing reads it",
+    "epoch.number": "it only has to differ from the one before",
+    "epoch.ord_floor": "a gap in the order of commits means nothing",
+}
+"""Columns in which any value of the right kind is as good as another."""
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound store."""
+    path = tmp_path_factory.mktemp("original") / "chats.db"
+    sample.make(str(path), words=20, blob=300_000)
+    return path
+
+
+@pytest.fixture
+def copy(original: Path, tmp_path: Path) -> Path:
+    """A copy of it to be spoiled."""
+    return Path(shutil.copy(original, tmp_path / "copy.db"))
+
+
+@pytest.fixture(scope="module")
+def where(original: Path) -> Places:
+    """The sessions that show each node, and its position."""
+    with clew.open(original) as store:
+        return places(store)
+
+
+@contextmanager
+def spoil(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that asks no questions; what it does ends up in the main file."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        conn.execute("PRAGMA ignore_check_constraints = ON")
+        yield conn
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def damage(path: Path) -> list[Damage]:
+    """What verify reports; damage so deep that opening refuses counts as one finding."""
+    before = path.read_bytes()
+    try:
+        with clew.open(path) as store:
+            report = store.verify()
+    except ClewError as error:
+        return [Damage("file", str(path), str(error))]
+    assert path.read_bytes() == before
+    assert report.ok == (not report.damage)
+    return report.damage
+
+
+def located(found: list[Damage], where: Places, pos: int) -> bool:
+    """True if a finding names the node's session and its position."""
+    sessions, position = where[pos]
+    return any(one.session in sessions and one.position == position for one in found)
+
+
+def middle(conn: sqlite3.Connection, title: str = "Chat 1") -> int:
+    """The position of a message in the middle of a session that shares nothing."""
+    with_title = "SELECT head FROM refs WHERE CAST(data AS TEXT) LIKE ?"
+    head = conn.execute(with_title, (f'%"{title}"%',)).fetchone()[0]
+    return int(head) - 4
+
+
+def test_a_sound_store_has_no_damage(original: Path) -> None:
+    """What was written as it should be is reported as such, with its counts, and progress reaches the end."""
+    steps: list[tuple[int, int]] = []
+    with clew.open(original) as store:
+        report = store.verify(progress=lambda done, total: steps.append((done, total)))
+    assert report.ok
+    assert report.damage == []
+    assert report.counts["sessions"] == 9
+    assert report.counts["nodes"] > 90
+    assert steps[0][0] == 0
+    assert steps[-1][0] == steps[-1][1] > 100
+
+
+def test_others_stay_readable_beside_a_damaged_message(copy: Path, where: Places) -> None:
+    """One damaged body is one finding; every session that does not show it reads as before."""
+    with clew.open(copy) as store:
+        before = sample.readings(store)
+    with spoil(copy) as conn:
+        pos = middle(conn)
+        body = conn.execute("SELECT body FROM nodes WHERE pos = ?", (pos,)).fetchone()[0]
+        conn.execute("UPDATE nodes SET body = ? WHERE pos = ?", (body[:-1] + b"!", pos))
+    found = damage(copy)
+    assert [one.what for one in found] == ["node"]
+    assert located(found, where, pos)
+    with clew.open(copy) as store:
+        after = sample.readings(store)
+    (session,), _ = where[pos]
+    changed = {name for name in before if before[name] != after[name]}
+    assert {name.split()[0] for name in changed} == {"session", "node"}
+    assert {name.split()[1] for name in changed if name.startswith("session")} == {session}
+    assert sum(name.startswith("node") for name in changed) == 1
+    assert sample.errors(after) == {"Tampered"}
+
+
+def test_swapped_bodies(copy: Path, where: Places) -> None:
+    """Two bodies that changed places are both named: each is bound to its own row."""
+    with spoil(copy) as conn:
+        one, other = middle(conn), middle(conn, "Chat 2")
+        bodies = dict(conn.execute("SELECT pos, body FROM nodes WHERE pos IN (?, ?)", (one, other)).fetchall())
+        conn.execute("UPDATE nodes SET body = ? WHERE pos = ?", (bodies[other], one))
+        conn.execute("UPDATE nodes SET body = ? WHERE pos = ?", (bodies[one], other))
+    found = damage(copy)
+    assert len(found) == 2
+    assert located(found, where, one)
+    assert located(found, where, other)
+
+
+def test_a_whole_row_in_another_place(copy: Path, where: Places) -> None:
+    """A message that was moved into another session, row and all, is named there, and missing where it was."""
+    with spoil(copy) as conn:
+        one, other = middle(conn), middle(conn, "Chat 2")
+        conn.execute("DELETE FROM nodes WHERE pos = ?", (other,))
+        conn.execute("UPDATE nodes SET pos = ? WHERE pos = ?", (other, one))
+    found = damage(copy)
+    assert located(found, where, one)
+    assert located(found, where, other)
+
+
+def test_a_ref_put_back(copy: Path) -> None:
+    """A session's row from before its last messages, signature and all, leaves messages that nothing ends at."""
+    with clew.open(copy) as store:
+        session = store.sessions.get(next(one.id for one in store.sessions.list(limit=50).items if one.title == "Chat 3"))
+        with closing(sqlite3.connect(copy)) as conn:
+            old = conn.execute("SELECT * FROM refs WHERE ref = ?", (session._row.ref,)).fetchone()
+        session.append([clew.user("one more"), clew.assistant("and another")])
+        depth = session.path()[-1].depth
+    with spoil(copy) as conn:
+        conn.execute(f"REPLACE INTO refs VALUES ({', '.join('?' * len(old))})", old)
+    found = [one for one in damage(copy) if one.what == "run"]
+    assert [one.position for one in found] == [depth]
+    assert "put back" in found[0].why
+
+
+@pytest.mark.parametrize("keep", [0.05, 0.3, 0.6, 0.9, 0.99])
+def test_a_truncated_file(copy: Path, keep: float) -> None:
+    """A file that lost its end is refused or reported, and verify survives reading it."""
+    size = copy.stat().st_size
+    with copy.open("r+b") as file:
+        file.truncate(int(size * keep) // 512 * 512)
+    assert damage(copy)
+
+
+def test_a_malformed_page_does_not_hide_the_rest(copy: Path, where: Places) -> None:
+    """A page of messages turned to noise: each message on it is named, and damage far behind it is found as well."""
+    with spoil(copy) as conn:
+        later = middle(conn, "Chat 3")
+        conn.execute("UPDATE nodes SET created_at = created_at + 1 WHERE pos = ?", (later,))
+        size = conn.execute("PRAGMA page_size").fetchone()[0]
+        pos = conn.execute("SELECT min(pos) FROM nodes").fetchone()[0]
+        body = conn.execute("SELECT body FROM nodes WHERE pos = ?", (pos,)).fetchone()[0]
+    content = bytearray(copy.read_bytes())
+    page = content.index(body[:64]) // size
+    content[page * size : page * size + 64] = b"\xa5" * 64
+    copy.write_bytes(content)
+    found = damage(copy)
+    assert any(one.what == "file" for one in found)
+    assert located(found, where, pos)
+    assert located(found, where, later)
+
+
+def drop_middle(conn: sqlite3.Connection) -> int:
+    pos = middle(conn)
+    conn.execute("DELETE FROM nodes WHERE pos = ?", (pos,))
+    return pos
+
+
+def drop_first(conn: sqlite3.Connection) -> int:
+    pos = middle(conn) >> 24 << 24
+    conn.execute("DELETE FROM nodes WHERE pos = ?", (pos,))
+    return pos
+
+
+def drop_tip(conn: sqlite3.Connection) -> int:
+    pos = middle(conn) + 4
+    conn.execute("DELETE FROM nodes WHERE pos = ?", (pos,))
+    return pos
+
+
+def drop_saved_tip(conn: sqlite3.Connection) -> int:
+    run, tip = conn.execute("SELECT run, tip FROM runs WHERE tip >= 0 ORDER BY run LIMIT 1").fetchone()
+    conn.execute("DELETE FROM nodes WHERE pos = ?", (run << 24 | tip,))
+    return int(run) << 24  # the run is named by its first message
+
+
+def drop_all_of_a_run(conn: sqlite3.Connection) -> int:
+    pos = middle(conn) >> 24 << 24
+    conn.execute("DELETE FROM nodes WHERE pos BETWEEN ? AND ?", (pos, pos | 0xFFFFFF))
+    return pos
+
+
+def drop_run(conn: sqlite3.Connection) -> int:
+    pos = middle(conn) >> 24 << 24
+    conn.execute("DELETE FROM runs WHERE run = ?", (pos >> 24,))
+    return pos
+
+
+@pytest.mark.parametrize("drop", [drop_middle, drop_first, drop_tip, drop_saved_tip, drop_all_of_a_run])
+def test_dropped_messages(copy: Path, where: Places, drop: Callable[[sqlite3.Connection], int]) -> None:
+    """Messages deleted behind clew's back are missed, in the middle and at both ends, saved or appended."""
+    with spoil(copy) as conn:
+        pos = drop(conn)
+    assert located(damage(copy), where, pos)
+
+
+def test_a_dropped_run(copy: Path, where: Places) -> None:
+    """Without its run a message has no place any more, and its session is still named."""
+    with spoil(copy) as conn:
+        pos = drop_run(conn)
+    assert any(one.session in where[pos][0] and one.what == "run" for one in damage(copy))
+
+
+@pytest.mark.parametrize("table", ["trees", "runs", "nodes", "refs", "labels", "log", "blobs", "chunks", "uses", "header", "epoch"])
+def test_any_dropped_row(original: Path, tmp_path: Path, table: str) -> None:
+    """Whichever row of whichever table is dropped, it is missed; but a log's last entry, and a ref others stand beside."""
+    with closing(sqlite3.connect(original)) as conn:
+        key = {"labels": "look || ref", "uses": "blob || '.' || user", "header": "name"}.get(table, "rowid")
+        keys = [row[0] for row in conn.execute(f"SELECT {key} FROM {table}")]
+        if table == "log":
+            keys.remove(conn.execute("SELECT max(pos) FROM log").fetchone()[0])
+        shared = "SELECT r.ref FROM refs r JOIN refs s ON s.head = r.head AND s.ref != r.ref"
+        spared = {row[0] for row in conn.execute(shared)} if table == "refs" else set()
+    chosen = [one for one in keys if one not in spared]
+    for number, one in enumerate(chosen[:: max(1, len(chosen) // 12)]):
+        copy = Path(shutil.copy(original, tmp_path / f"{number}.db"))
+        with spoil(copy) as conn:
+            assert conn.execute(f"DELETE FROM {table} WHERE {key} = ?", (one,)).rowcount == 1
+        assert damage(copy), f"{table} {one}"
+
+
+def columns() -> list[str]:
+    """Every column of every table."""
+    with closing(sqlite3.connect(":memory:")) as conn:
+        script = Path(clew.__file__).with_name("backends") / "sql" / "0001_init.sqlite.sql"
+        conn.executescript(script.read_text())
+        tables = [row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return [
+            f"{table}.{row[1]}"
+            for table in tables
+            if not table.startswith("sqlite_")
+            for row in conn.execute(f"PRAGMA table_info({table})")
+        ]
+
+
+def another(table: str, column: str, value: Any) -> Any:
+    """Another value that the column might have."""
+    match value:
+        case _ if (table, column) == ("nodes", "ord"):
+            return 0  # a later one cannot be told from the right one at a leaf
+        case _ if (table, column) == ("forgotten", "low"):
+            return value - 1
+        case None:
+            return b"\x01" * 16 if column in ("key_id", "wrapped_key", "look", "head_id") else 1
+        case int():
+            return value + 1
+        case str():
+            return f"{value}x"
+        case bytes():
+            return value[:-1] + bytes([value[-1] ^ 1])
+
+
+@pytest.mark.parametrize("name", columns())
+def test_a_changed_column(copy: Path, where: Places, name: str) -> None:
+    """A changed value in any column of any table is reported, for a message or a session with its place."""
+    table, _, column = name.partition(".")
+    with spoil(copy) as conn:
+        if table == "nodes":
+            row = middle(conn)
+            clause = f"pos = {row}"
+        elif table == "header":
+            clause = "name = 'store_id'"
+        elif table == "refs":
+            clause = "CAST(data AS TEXT) LIKE '%\"Build fails\"%' AND kind = 'session' ORDER BY ref LIMIT 1"
+            clause = f"ref = ({'SELECT ref FROM refs WHERE ' + clause})"
+        elif table == "runs":
+            clause = f"run = {middle(conn) >> 24}"
+        else:
+            clause = f"rowid = (SELECT rowid FROM {table} LIMIT 1)" if table not in ("labels", "uses") else "1"
+        rowid = "look, ref" if table == "labels" else "blob, user" if table == "uses" else None
+        value, = conn.execute(f"SELECT {column} FROM {table} WHERE {clause} LIMIT 1").fetchone()
+        if rowid is not None:
+            first = conn.execute(f"SELECT {rowid} FROM {table} LIMIT 1").fetchone()
+            clause = " AND ".join(f"{key} = {part}" for key, part in zip(rowid.split(", "), map(literal, first)))
+        conn.execute("PRAGMA foreign_keys = OFF")
+        done = conn.execute(f"UPDATE {table} SET {column} = ? WHERE {clause}", (another(table, column, value),))
+        assert done.rowcount == 1
+    found = damage(copy)
+    if name in NOT_NOTICED:
+        assert not found
+        return
+    assert found
+    if table == "nodes" and column != "pos":
+        assert located(found, where, row)
+    elif table in ("nodes", "runs", "refs", "labels", "log", "blobs", "chunks", "uses"):
+        assert any(one.session is not None for one in found), found
+
+
+def literal(value: object) -> str:
+    return f"x'{value.hex()}'" if isinstance(value, bytes) else repr(value)
+
+
+def test_a_damaged_header_is_counted_and_not_listed_for_ever(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When every checksum fails the report stays short and says how many there are."""
+    monkeypatch.setattr("clew.verify.findings.LIMIT", 10)
+    with spoil(copy) as conn:
+        conn.execute("UPDATE header SET value = zeroblob(16) WHERE name = 'store_id'")
+    with clew.open(copy) as store:
+        report = store.verify()
+    assert len(report.damage) == 10
+    assert report.counts["damage"] > 100
+
+
+def test_reading_a_path_in_a_circle(copy: Path) -> None:
+    """A run that says it grew from itself is damage; reading it ends in an error instead of never."""
+    with spoil(copy) as conn:
+        run, = conn.execute("SELECT run FROM runs WHERE parent IS NOT NULL ORDER BY run LIMIT 1").fetchone()
+        conn.execute("UPDATE runs SET parent = ? WHERE run = ?", (run << 24, run))
+        conn.execute("UPDATE runs SET derived = ? WHERE derived IS NOT NULL", ((run + 40) << 24,))
+        heads = [row[0] for row in conn.execute("SELECT key FROM refs WHERE head >> 24 = ?", (run,))]
+    assert heads
+    assert any(one.what == "run" for one in damage(copy))
+    with clew.open(copy) as store:
+        for key in heads:
+            with pytest.raises(Tampered):
+                store.sessions.get(clew.ids.text(key)).path()
+        read = sample.readings(store)
+        for node in store.nodes.list(limit=1000).items:
+            store.nodes.subtree(node.id)
+    assert sample.errors(read) <= {"Tampered"}
+
+
+def test_verify_in_memory() -> None:
+    """A store without a file is verified as well."""
+    with clew.open(":memory:") as store:
+        sample.fill(store, words=5)
+        assert store.verify().ok
+        store._engine.backend.write(lambda tx: tx.conn.execute("UPDATE nodes SET cost = cost + 1"))
+        assert not store.verify().ok
+
+
+def test_verify_while_others_write(path: Path) -> None:
+    """Verify sees one moment: what is appended meanwhile is neither missed nor taken for damage."""
+    import threading
+
+    stop = threading.Event()
+    with clew.open(path, durability="relaxed") as store:
+        session = store.sessions.create()
+        session.append(clew.user("first"))
+
+        def write() -> None:
+            while not stop.is_set():
+                session.append([clew.user("more"), clew.assistant("and more")])
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            for _ in range(20):
+                assert store.verify().damage == []
+        finally:
+            stop.set()
+            writer.join()

@@ -1,0 +1,132 @@
+"""The neutral view of native messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import clew
+from clew import codec
+from clew.errors import Invalid
+
+
+def view(provider: str, data: object) -> clew.Message:
+    return codec.neutral(clew.native(provider, json.dumps(data)))
+
+
+def test_anthropic() -> None:
+    """Text, thinking with its signature, redacted thinking, tool use and images of an Anthropic message are seen."""
+    message = view(
+        "anthropic",
+        {
+            "role": "assistant",
+            "model": "m",
+            "usage": {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 2},
+            "content": [
+                {"type": "text", "text": "hi"},
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "redacted_thinking", "data": "d"},
+                {"type": "tool_use", "id": "c", "name": "f", "input": {"x": 1}},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}},
+                {"type": "later", "z": 1},
+            ],
+        },
+    )
+    assert (message.role, message.model) == ("assistant", "m")
+    assert message.usage == clew.Usage(input=3, output=4, cached=2)
+    assert message.blocks == (
+        clew.Text(text="hi"),
+        clew.Thinking(text="hm", signature="s"),
+        clew.Thinking(redacted="d"),
+        clew.ToolCall(id="c", name="f", arguments={"x": 1}),
+        clew.Media(mime_type="image/png", modality="image", url="data:image/png;base64,AA=="),
+        clew.Opaque(kind="later", data={"type": "later", "z": 1}),
+    )
+
+
+def test_an_anthropic_tool_result_is_the_tools() -> None:
+    """A user turn that only answers tool calls is the tool's, with its error flag."""
+    block = {"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": True}
+    message = view("anthropic", {"role": "user", "content": [block]})
+    assert message == clew.tool("no", call_id="c", is_error=True)
+
+
+def test_openai_chat_and_responses() -> None:
+    """Chat messages and items of the Responses API of OpenAI are seen."""
+    call = {"id": "c", "function": {"name": "f", "arguments": '{"x":1}'}}
+    message = view("openai", {"role": "assistant", "content": "hi", "tool_calls": [call]})
+    assert message.blocks == (clew.Text(text="hi"), clew.ToolCall(id="c", name="f", arguments={"x": 1}))
+    assert view("openai", {"role": "tool", "tool_call_id": "c", "content": "ok"}) == clew.tool("ok", call_id="c")
+    assert view("openai", {"role": "developer", "content": "be kind"}) == clew.system("be kind")
+    item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "not json"}
+    assert view("openai", item).blocks == (clew.ToolCall(id="c", name="f", arguments={"": "not json"}),)
+    item = {"type": "reasoning", "summary": [{"text": "hm"}], "encrypted_content": "e"}
+    assert view("openai", item) == clew.assistant(clew.Thinking(text="hm", redacted="e"))
+    part = {"type": "image_url", "image_url": {"url": "data:image/gif;base64,AA=="}}
+    (shown,) = view("openai", {"role": "user", "content": [part]}).blocks
+    assert isinstance(shown, clew.Media)
+    assert shown.mime_type == "image/gif"
+
+
+def test_gemini() -> None:
+    """Parts of a Gemini message are seen; its model is the assistant."""
+    parts: list[dict[str, Any]] = [
+        {"text": "hi"},
+        {"text": "hm", "thought": True, "thoughtSignature": "s"},
+        {"functionCall": {"name": "f", "args": {"x": 1}}},
+        {"inlineData": {"mimeType": "audio/wav", "data": "AA=="}},
+        {"fileData": {"mimeType": "video/mp4", "fileUri": "gs://x"}},
+        {"later": 1},
+    ]
+    message = view("gemini", {"role": "model", "parts": parts})
+    assert message.role == "assistant"
+    assert [type(block) for block in message.blocks] == [
+        clew.Text, clew.Thinking, clew.ToolCall, clew.Media, clew.Media, clew.Opaque,
+    ]  # fmt: skip
+    answer = {"functionResponse": {"name": "f", "response": {"ok": True}}}
+    assert view("gemini", {"role": "user", "parts": [answer]}).role == "tool"
+
+
+def test_an_unknown_provider_is_shown_as_far_as_it_goes() -> None:
+    """Plain content is text; everything else is one opaque block."""
+    assert view("someone", {"role": "user", "content": "hi"}) == clew.user("hi")
+    (block,) = view("someone", {"content": [1]}).blocks
+    assert block == clew.Opaque(kind="message", data={"content": [1]})
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'"x"', b"null", b"\xff", b'{"a":1}x', b"{'a':1}", b'{"a":NaN}', b"\xef\xbb\xbf{}"])
+def test_what_is_not_a_json_object_is_refused(raw: bytes) -> None:
+    """A native message is one JSON object in UTF-8; anything else is Invalid before it is stored."""
+    with pytest.raises(Invalid):
+        codec.encode(clew.native("anthropic", raw))
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["type", "text", "content", "source", "input", "role", "parts", "functionCall", "summary", "usage",
+                         "tool_calls", "function", "arguments", "image_url", "inlineData", "input_tokens", "data", "id"])
+        | st.text(max_size=2),
+        inner | st.sampled_from(["text", "image", "tool_result", "tool_use", "thinking", "base64", "reasoning", "user"]),
+        max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(["role", "content", "parts", "type", "usage", "tool_calls", "summary", "output"]), ANY))
+def test_odd_messages_have_a_view(data: dict[str, Any]) -> None:
+    """Whatever a provider's JSON object says, it has a neutral view that is a message itself, or is refused as Invalid."""
+    for provider in ("anthropic", "openai", "gemini", "someone"):
+        try:
+            codec.encode(clew.native(provider, json.dumps(data)))
+        except Invalid:
+            continue
+        message = view(provider, data)
+        assert message.role in ("system", "user", "assistant", "tool")
+        assert isinstance(message.text, str)
