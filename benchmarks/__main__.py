@@ -86,6 +86,7 @@ def described(bench: Bench) -> dict[str, str]:
         floor.close()
     return {
         "machine": f"{os.cpu_count()} x {_cpu()}, {platform.system()} {platform.release()}",
+        "load": f"{os.getloadavg()[0]:.1f} before the start; what else runs here falls on all sides, but not evenly",
         "disk": f"{bench.disk} ({_file_system(bench.disk)})",
         "software path": f"{bench.memory} ({_file_system(bench.memory)})",
         "python": f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}, msgspec {msgspec.__version__}",

@@ -36,7 +36,8 @@ def _beside(bench: Bench, place: str, kinds: Sequence[type[peers.Peer]]) -> Time
         for kind in kinds:
             peer = stack.enter_context(closing(kind(bench.file(place))))
             sides[kind.label] = _peer_side(peer, sizes.ops)
-        return interleave(sides, rounds=sizes.rounds, ops=sizes.ops)
+        # A checkpoint of langgraph is the whole state: long sessions would fill the disk.
+        return interleave(sides, rounds=sizes.blocks // 4 or 1 if kinds else sizes.blocks, ops=sizes.ops)
 
 
 def growth(bench: Bench) -> Iterator[Figure]:
@@ -51,7 +52,7 @@ def growth(bench: Bench) -> Iterator[Figure]:
                 sides[label] = _clew_side(store.sessions.latest(), sizes.ops)
                 floor = stack.enter_context(closing(Floor(bench.copy(theirs))))
                 sides[f"floor {label}"] = _floor_side(floor, session, sizes.ops)
-            times = interleave(sides, rounds=sizes.rounds, ops=sizes.ops)
+            times = interleave(sides, rounds=sizes.blocks, ops=sizes.ops)
         more = f"; the floor's own growth {times.ratio('floor long', 'floor short'):.2f}x"
         title = f"append at {sizes.long:,} against at 100, {name}"
         yield ratio(title, times, side="long", base="short", at_most=1.1, more=more)
@@ -70,7 +71,7 @@ def fork(bench: Bench) -> Iterator[Figure]:
                 "fork": _fork_side(base, sizes.ops),
                 "rewind": _rewind_side(base, first, sizes.ops),
             }
-            times = interleave(sides, rounds=sizes.rounds, ops=sizes.ops)
+            times = interleave(sides, rounds=sizes.blocks, ops=sizes.ops)
         for what in ("fork", "rewind"):
             yield ratio(f"{what} at {length:,}, in appends", times, side=what, base="append", at_most=2.0)
 

@@ -27,8 +27,13 @@ class Sizes:
     """How large everything is, and how often it is repeated."""
 
     rounds: int = 30
-    ops: int = 40
+    """Blocks of each side where something is read."""
+    blocks: int = 120
+    """Blocks of each side where something is appended: short ones and many, because the disk has moods."""
+    ops: int = 10
     """Appends in one block."""
+    burst: int = 320
+    """Appends of tasks or threads that write at once; a multiple of 64."""
     long: int = 100_000
     """Messages in the long session."""
     path: int = 10_000
@@ -43,8 +48,14 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(8, 20, 10_000, 2_000, 5_000, 300, 200, 20, 1.5, 5)
-TINY = Sizes(2, 4, 300, 120, 120, 20, 20, 2, 0.2, 1)
+QUICK = Sizes(
+    rounds=8, blocks=30, burst=128, long=10_000, path=2_000, sessions=5_000, peer_messages=300, peer_sessions=200,
+    each=20, seconds=1.5, starts=5,
+)  # fmt: skip
+TINY = Sizes(
+    rounds=2, blocks=2, ops=4, burst=64, long=300, path=120, sessions=120, peer_messages=20, peer_sessions=20,
+    each=2, seconds=0.2, starts=1,
+)  # fmt: skip
 """For the test that keeps this code from rotting."""
 
 

@@ -37,6 +37,10 @@ class Times:
         """The ratio of the sums: what the median hides, such as a checkpoint in every tenth block, is in it."""
         return sum(self.rounds[side]) / sum(self.rounds[base])
 
+    def fastest(self, side: str, base: str = "floor") -> float:
+        """The ratio of the fastest blocks: on a busy machine, the least disturbed."""
+        return min(self.rounds[side]) / min(self.rounds[base])
+
     def spread(self, side: str, base: str = "floor") -> tuple[float, float]:
         """The quartiles of the ratio."""
         found = self.ratios(side, base)
@@ -130,7 +134,8 @@ def ratio(
 ) -> Figure:
     """The figure of one side against another, with both times and the quartiles."""
     low, high = times.spread(side, base)
-    detail = f"{base} {span(times.median(base))}, {side} {span(times.median(side))}; quartiles {low:.2f} to {high:.2f}"
+    detail = f"{base} {span(times.median(base))}, {side} {span(times.median(side))}"
+    detail += f"; quartiles {low:.2f} to {high:.2f}, fastest blocks {times.fastest(side, base):.2f}"
     found = dict(peers or {})
     return Figure(name, times.ratio(side, base), at_most=at_most, detail=detail + more, peers=found)
 

@@ -38,7 +38,7 @@ def tasks(bench: Bench) -> Iterator[Figure]:
 
 async def _tasks(bench: Bench, aio: Any) -> dict[int, list[float]]:
     rates: dict[int, list[float]] = {1: [], 8: [], 64: []}
-    said, wanted = messages(bench.sizes.ops), 64 * max(1, bench.sizes.ops // 16)
+    said, wanted = messages(50), bench.sizes.burst
     async with aio.open(bench.file(bench.disk)) as store:
         sessions = [await store.sessions.create() for _ in range(64)]
 
@@ -58,7 +58,7 @@ async def _tasks(bench: Bench, aio: Any) -> dict[int, list[float]]:
 def threads(bench: Bench) -> Iterator[Figure]:
     """Appends a second from 8 threads that share a store, against one; on disk."""
     rates: dict[int, list[float]] = {1: [], 8: []}
-    said, wanted = messages(bench.sizes.ops), 8 * bench.sizes.ops
+    said, wanted = messages(50), bench.sizes.burst
     with clew.open(bench.file(bench.disk)) as store:
         sessions = [store.sessions.create() for _ in range(8)]
 

@@ -138,7 +138,9 @@ async def test_one_bad_append_leaves_its_neighbours_alone(tmp_path):
 
         async def append(target: clew.aio.Session, expect: object) -> None:
             try:
-                await (target.append(clew.user("x")) if expect is None else target.append(clew.user("x"), expect_head=None))
+                await (
+                    target.append(clew.user("x")) if expect is None else target.append(clew.user("x"), expect_head=None)
+                )
                 outcomes.append("stored")
             except clew.ClewError as error:
                 outcomes.append(type(error).__name__)

@@ -27,7 +27,9 @@ BLOCK = st.one_of(
     st.builds(clew.Thinking, text=WORDS, signature=st.none() | WORDS, redacted=st.none() | WORDS, extra=EXTRA),
     st.builds(clew.ToolCall, id=WORDS, name=WORDS, arguments=st.dictionaries(WORDS, JSON, max_size=3), extra=EXTRA),
     st.builds(clew.ToolResult, call_id=WORDS, content=st.lists(TEXTS, max_size=2).map(tuple), is_error=st.booleans()),
-    st.builds(clew.Media, mime_type=WORDS, modality=st.sampled_from(["image", "audio", "video", "document"]), url=WORDS),
+    st.builds(
+        clew.Media, mime_type=WORDS, modality=st.sampled_from(["image", "audio", "video", "document"]), url=WORDS
+    ),
     st.builds(clew.Opaque, kind=WORDS, data=JSON),
 )
 COUNT = st.none() | st.integers(0, 10**12)
@@ -79,7 +81,18 @@ def test_the_first_byte_says_how_it_was_written() -> None:
     """Bodies begin with a tag; one that is not known is damage, and so is none at all."""
     assert codec.encode(clew.user("x")).payload[0] == codec.NEUTRAL == 1
     assert codec.encode(clew.native("x", b"{}")).payload[0] == codec.NATIVE == 2
-    for bad in (b"", b"\x00{}", b"\x03{}", b"\x01", b"\x01{", b"\x01[]", b"\x01{}", b"\x02", b"\x02\xff\xff\xff\xff", b"\x01\xff"):
+    for bad in (
+        b"",
+        b"\x00{}",
+        b"\x03{}",
+        b"\x01",
+        b"\x01{",
+        b"\x01[]",
+        b"\x01{}",
+        b"\x02",
+        b"\x02\xff\xff\xff\xff",
+        b"\x01\xff",
+    ):
         with pytest.raises(clew.Tampered, match="here"):
             codec.decode(bad, "here")
 
@@ -125,13 +138,13 @@ def test_usage_and_blobs_are_told_without_reading_again() -> None:
     """Encoding says which tokens a message counts, and which blobs it shows; native usage is read too."""
     shown = clew.Media(mime_type="image/png", modality="image", blob="d" * 64)
     encoded = codec.encode(clew.user(shown, clew.ToolResult(call_id="c", content=(shown,))))
-    assert (encoded.usage, encoded.blobs) == ((None, None, None), {"d" * 64})
+    assert (encoded.usage, encoded.blobs) == ((None, None, None), frozenset({"d" * 64}))
     raw = b'{"role":"assistant","content":"x","usage":{"input_tokens":3,"output_tokens":4}}'
     assert codec.encode(clew.native("anthropic", raw)).usage == (3, 4, None)
 
 
 def test_nesting_has_a_limit_that_the_stack_does_not_change() -> None:
-    """Data may be nested 200 levels; what was stored can be read from deep within a program (recursion dies near 1,000)."""
+    """Data may be nested 200 levels; what was stored can be read from deep within a program, near 1,000 calls down."""
 
     def deep(levels: int) -> Any:
         data: Any = "[{" * 500

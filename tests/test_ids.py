@@ -43,8 +43,13 @@ def test_ids_grow_while_the_clock_stands_or_steps_back() -> None:
 
 def test_ids_of_many_threads_are_distinct() -> None:
     """Threads that share a source never get the same id, and each sees its own grow."""
-    source, made = ids.Uuid7(), [[] for _ in range(6)]  # type: list[list[uuid.UUID]]
-    threads = [threading.Thread(target=lambda own=own: own.extend(as_uuid(source()) for _ in range(2000))) for own in made]
+    source = ids.Uuid7()
+    made: list[list[uuid.UUID]] = [[] for _ in range(6)]
+
+    def work(own: list[uuid.UUID]) -> None:
+        own.extend(as_uuid(source()) for _ in range(2000))
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in made]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -65,9 +70,11 @@ def test_text_and_back(stored: bytes) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        "", "x", "..", "../../etc/passwd", "00000000-0000-0000-0000-00000000000", "00000000-0000-0000-0000-0000000000000",
+        "", "x", "..", "../../etc/passwd",
+        "00000000-0000-0000-0000-00000000000", "00000000-0000-0000-0000-0000000000000",
         "00000000-0000-0000-0000-000000000000\n", " 00000000-0000-0000-0000-000000000000", "{" + "0" * 34 + "}",
-        "0000000-00000-0000-0000-000000000000", "0" * 31 + "g", "0" * 31 + "٣", "0" * 31 + "\0", "-" * 36, "0" * 31 + "_",
+        "0000000-00000-0000-0000-000000000000", "-" * 36,
+        "0" * 31 + "g", "0" * 31 + "٣", "0" * 31 + "\0", "0" * 31 + "_",
     ],
 )  # fmt: skip
 def test_what_is_no_uuid_is_invalid(bad: str) -> None:
@@ -81,7 +88,12 @@ def test_a_handle_means_what_it_begins(stored: bytes, length: int) -> None:
     """The ids that a handle may mean include the one it was made of, in either case, with look-alikes typed."""
     handle = ids.handle(stored, length)
     assert len(handle) == length
-    for typed in (handle, handle.upper(), handle.replace("1", "l").replace("0", "o"), handle.replace("1", "I").replace("0", "O")):
+    for typed in (
+        handle,
+        handle.upper(),
+        handle.replace("1", "l").replace("0", "o"),
+        handle.replace("1", "I").replace("0", "O"),
+    ):
         span = ids.span(typed)
         assert span is not None
         assert span[0] <= stored <= span[1]

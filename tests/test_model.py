@@ -22,7 +22,9 @@ def test_a_tool_answers_a_call() -> None:
 
 def test_text_is_what_is_said() -> None:
     """The text of a message is its words and its tools' answers, not its thinking."""
-    message = clew.assistant("a", clew.Thinking(text="hm"), clew.ToolResult(call_id="c", content=(clew.Text(text="b"),)))
+    message = clew.assistant(
+        "a", clew.Thinking(text="hm"), clew.ToolResult(call_id="c", content=(clew.Text(text="b"),))
+    )
     assert message.text == "a\nb"
     assert clew.user().text == ""
 

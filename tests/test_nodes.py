@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,9 @@ def test_odd_content_comes_back(store: Store) -> None:
         clew.user("'; DROP TABLE nodes; -- \u2028\u0085 \"\\ \t\r\n 🧵"),
         clew.user(),
         clew.user(*[str(number) for number in range(200)]),
-        clew.user(clew.Media(mime_type="application/pdf", modality="document", url="x:y", name="a.pdf", extra={"p": 1})),
+        clew.user(
+            clew.Media(mime_type="application/pdf", modality="document", url="x:y", name="a.pdf", extra={"p": 1})
+        ),
     ]
     nodes = store.nodes.save(messages)
     assert [node.message for node in store.nodes.get([node.id for node in nodes])] == messages
@@ -62,7 +64,10 @@ def test_messages_of_one_moment_keep_their_order(path: Path) -> None:
 
 def test_a_time_can_be_given(store: Store) -> None:
     """A message may say when it was said, to the microsecond, also before 1970."""
-    for moment in (datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=timezone.utc), datetime(1913, 1, 1, tzinfo=timezone.utc)):
+    for moment in (
+        datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=UTC),
+        datetime(1913, 1, 1, tzinfo=UTC),
+    ):
         assert store.nodes.save(clew.Save(clew.user("x"), created_at=moment))[0].created_at == moment
 
 
@@ -99,7 +104,9 @@ def test_what_is_saved_beside_a_session_goes_without_it(store: Store, sound: Cal
     sound(store)
 
 
-def test_what_a_deleted_message_leaves_of_a_branch_goes_with_its_session(store: Store, sound: Callable[[Store], None]) -> None:
+def test_what_a_deleted_message_leaves_of_a_branch_goes_with_its_session(
+    store: Store, sound: Callable[[Store], None]
+) -> None:
     """A branch that loses its last message keeps the rest within reach, and the session's end is theirs too."""
     session = store.sessions.create()
     nodes = session.append(said(4))
@@ -113,7 +120,7 @@ def test_what_a_deleted_message_leaves_of_a_branch_goes_with_its_session(store: 
 
 
 def test_what_a_compaction_stands_for_outlives_it(store: Store, sound: Callable[[Store], None]) -> None:
-    """Messages deleted from before a summary are missing from the history alone; without the summary the rest is back."""
+    """Messages deleted from before a summary are missing from the history alone; without it the rest is back."""
     session = store.sessions.create()
     nodes = session.append(said(3))
     summary = session.compact(clew.system("summary"))

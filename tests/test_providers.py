@@ -62,7 +62,7 @@ def test_openai_chat_and_responses() -> None:
     assert message.blocks == (clew.Text(text="hi"), clew.ToolCall(id="c", name="f", arguments={"x": 1}))
     assert view("openai", {"role": "tool", "tool_call_id": "c", "content": "ok"}) == clew.tool("ok", call_id="c")
     assert view("openai", {"role": "developer", "content": "be kind"}) == clew.system("be kind")
-    item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "not json"}
+    item: dict[str, Any] = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "not json"}
     assert view("openai", item).blocks == (clew.ToolCall(id="c", name="f", arguments={"": "not json"}),)
     item = {"type": "reasoning", "summary": [{"text": "hm"}], "encrypted_content": "e"}
     assert view("openai", item) == clew.assistant(clew.Thinking(text="hm", redacted="e"))
@@ -98,7 +98,9 @@ def test_an_unknown_provider_is_shown_as_far_as_it_goes() -> None:
     assert block == clew.Opaque(kind="message", data={"content": [1]})
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'"x"', b"null", b"\xff", b'{"a":1}x', b"{'a':1}", b'{"a":NaN}', b"\xef\xbb\xbf{}"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b"[]", b'"x"', b"null", b"\xff", b'{"a":1}x', b"{'a':1}", b'{"a":NaN}', b"\xef\xbb\xbf{}"]
+)
 def test_what_is_not_a_json_object_is_refused(raw: bytes) -> None:
     """A native message is one JSON object in UTF-8; anything else is Invalid before it is stored."""
     with pytest.raises(Invalid):
@@ -109,19 +111,26 @@ ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3)
     | st.dictionaries(
-        st.sampled_from(["type", "text", "content", "source", "input", "role", "parts", "functionCall", "summary", "usage",
-                         "tool_calls", "function", "arguments", "image_url", "inlineData", "input_tokens", "data", "id"])
+        st.sampled_from([
+            "type", "text", "content", "source", "input", "role", "parts", "functionCall", "summary", "usage", "id",
+            "tool_calls", "function", "arguments", "image_url", "inlineData", "input_tokens", "data",
+        ])
         | st.text(max_size=2),
-        inner | st.sampled_from(["text", "image", "tool_result", "tool_use", "thinking", "base64", "reasoning", "user"]),
+        inner
+        | st.sampled_from(["text", "image", "tool_result", "tool_use", "thinking", "base64", "reasoning", "user"]),
         max_size=4,
     ),
     max_leaves=12,
 )  # fmt: skip
 
 
-@given(st.dictionaries(st.sampled_from(["role", "content", "parts", "type", "usage", "tool_calls", "summary", "output"]), ANY))
+@given(
+    st.dictionaries(
+        st.sampled_from(["role", "content", "parts", "type", "usage", "tool_calls", "summary", "output"]), ANY
+    )
+)
 def test_odd_messages_have_a_view(data: dict[str, Any]) -> None:
-    """Whatever a provider's JSON object says, it has a neutral view that is a message itself, or is refused as Invalid."""
+    """Whatever a provider's JSON object says, it has a neutral view, or is refused as Invalid."""
     for provider in ("anthropic", "openai", "gemini", "someone"):
         try:
             codec.encode(clew.native(provider, json.dumps(data)))

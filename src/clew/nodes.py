@@ -235,7 +235,9 @@ class Nodes:
     def _children(self, tx: Tx, node: Node) -> NodeList:
         pos = node._row[POS]
         places = [tx.node_at(pos + 1)] if pos & MAX_SEQ != MAX_SEQ else []
-        places += [tx.node_at(run.run << SEQ_BITS) for run in tx.runs_from(pos, pos) if run.parent == pos]
+        # A run grows from an older one; a damaged row must not lead in circles.
+        grown = [run.run for run in tx.runs_from(pos, pos) if run.parent == pos and run.run > pos >> SEQ_BITS]
+        places += [tx.node_at(run << SEQ_BITS) for run in grown]
         return sorted((self._engine.node(place) for place in places if place), key=lambda node: node._row[ORD])
 
 
@@ -269,7 +271,7 @@ def _chains(items: Sequence[_Item]) -> list[list[_Item]]:
 
 def _read_cursor(cursor: str) -> int:
     try:
-        if cursor != f"n{(place := int(cursor[1:], 16)):x}" or place >= MOST:
+        if cursor != f"n{(place := int(cursor[1:], 16)):x}" or not 0 <= place < MOST:
             raise ValueError
         return place
     except (ValueError, TypeError):

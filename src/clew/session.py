@@ -254,7 +254,10 @@ class Session:
             found: list[int] = []
             while head is not None:
                 found.append(head)
-                head = paths.lineage(tx, head)[0][0].derived
+                root = paths.lineage(tx, head)[0][0]
+                head = root.derived
+                if head is not None and head >> SEQ_BITS >= root.run:  # damage must not lead in circles
+                    raise Tampered(f"run {root.run}", "it stands for a later one")
             return found
 
         for head in reversed(self._engine.read(origins)):

@@ -45,7 +45,7 @@ def open(
     keeps the sessions of several tenants apart. `max_body` limits one message. `clock` (microseconds since 1970) and
     `ids` are for tests.
     """
-    name = os.fspath(path)
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
         raise Invalid("a store is named by a path")
     if "://" in name:

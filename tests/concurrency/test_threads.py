@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.backends.sqlite import SQLiteBackend
 from clew.errors import Closed, Conflict, NotFound
 
 
@@ -69,6 +70,8 @@ def test_a_failing_append_fails_alone(tmp_path: Path) -> None:
 def test_appends_wait_together_behind_a_transaction(tmp_path: Path) -> None:
     """Appends that queue up behind a transaction, good and bad ones, end up in one commit, each with its own answer."""
     with clew.open(tmp_path / "s.db") as store:
+        backend = store._engine.backend
+        assert isinstance(backend, SQLiteBackend)
         session = store.sessions.create()
         taken = str(uuid.uuid4())
         session.append(clew.user("first"), id=taken)
@@ -86,7 +89,7 @@ def test_appends_wait_together_behind_a_transaction(tmp_path: Path) -> None:
         with ThreadPoolExecutor(12) as pool:
             with store.transaction():
                 waiting = [pool.submit(talk, thread) for thread in range(12)]
-                while len(store._engine.backend._committer._queue) < 12:
+                while len(backend._committer._queue) < 12:
                     threading.Event().wait(0.01)
                 session.append(clew.user("transaction"))
             answers = [one.result() for one in waiting]

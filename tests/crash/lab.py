@@ -56,7 +56,8 @@ def run(mode: str, *options: str, base: Path, durability: str = "full", timeout:
     require_crashlab()
     notes = base / f"errors-{os.urandom(4).hex()}.jsonl"
     target = shlex.quote(str(TARGET))
-    append = f"{{python}} {target} append {{dir}} --durability {durability} --timeout {timeout:g} --errors {shlex.quote(str(notes))}"
+    settings = f"--durability {durability} --timeout {timeout:g} --errors {shlex.quote(str(notes))}"
+    append = f"{{python}} {target} append {{dir}} {settings}"
     command = [sys.executable, str(CRASHLAB), mode, "--append", append, "--read", f"{{python}} {target} read {{dir}}"]
     env = {**os.environ, "TMPDIR": str(base)}
     done = subprocess.run([*command, *options], capture_output=True, text=True, env=env)

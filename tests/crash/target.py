@@ -1,7 +1,7 @@
 """The two verbs by which crashlab drives clew: ``target.py append DIR`` and ``target.py read DIR``.
 
-One session per store. A message's id is derived from crashlab's, which is kept in the message's extra. A call that fails
-is made again with the same id on the same handle, as a careful program does; what failed is noted in ``--errors FILE``.
+One session per store. A message's id is derived from crashlab's, which is kept in the message's extra. A call that
+fails is made again with the same id on the same handle, as a careful program does; ``--errors FILE`` notes what failed.
 """
 
 from __future__ import annotations
@@ -110,11 +110,10 @@ def read(path: str) -> int:
         for node in nodes:
             message = node.message
             print(json.dumps({"id": (message.extra or {})["id"], "text": message.text}))
-        if hasattr(store, "verify"):
-            report = store.verify()
-            if not report.ok:
-                print(f"verify: {report.damage[:3]}", file=sys.stderr)
-                return 7
+        report = store.verify()
+        if not report.ok:
+            print(f"verify: {report.damage[:3]}", file=sys.stderr)
+            return 7
     return 0
 
 

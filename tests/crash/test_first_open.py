@@ -23,7 +23,9 @@ os._exit(9)
 def shim() -> Path:
     """crashlab's recorder, built by it."""
     lab.require_crashlab()
-    build = f"import sys; sys.path.insert(0, {str(lab.CRASHLAB.parent)!r}); import crashlab; print(crashlab.build_shim())"
+    build = (
+        f"import sys; sys.path.insert(0, {str(lab.CRASHLAB.parent)!r}); import crashlab; print(crashlab.build_shim())"
+    )
     done = subprocess.run([sys.executable, "-c", build], capture_output=True, text=True, check=True)
     return Path(done.stdout.strip())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import subprocess
 import sys
@@ -70,10 +71,13 @@ def test_every_column_is_explained() -> None:
 
 
 def test_every_promise_has_its_tests() -> None:
-    """The page on reliability names only tests that are there."""
-    import re
-
+    """The page on reliability names only tests and mutants that are there."""
     text = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\(\.\./(tests/[\w/.]+)\)", text))
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+    mutants = {
+        name for row in re.findall(r"^\| P\d+ .*\|(.*)\|$", text, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    }
+    assert mutants
+    assert [name for name in mutants if not (ROOT / f"tests/mutants/{name}.toml").exists()] == []

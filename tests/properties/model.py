@@ -71,7 +71,9 @@ class Model:
 
     # -- growing
 
-    def add(self, id: str, text: str, role: str, parent: str | None, *, derived: str | None = None, saved: bool = False) -> None:
+    def add(
+        self, id: str, text: str, role: str, parent: str | None, *, derived: str | None = None, saved: bool = False
+    ) -> None:
         before = self.counters(parent if derived is None else derived)
         tokens = len(text) if role == "assistant" else 0
         counters = before._replace(

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import clew
 from clew.session import Session
@@ -172,7 +179,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(pick=PICK, root=st.booleans(), said=st.lists(SAID, min_size=1, max_size=3))
     def save(self, pick: int, root: bool, said: list[tuple[str, str]]) -> None:
         parent = None if root or not self.model.nodes else self.node(pick)
-        for node, (text, role) in zip(self.store.nodes.save([message(one) for one in said], parent=parent), said, strict=True):
+        for node, (text, role) in zip(
+            self.store.nodes.save([message(one) for one in said], parent=parent), said, strict=True
+        ):
             self.model.add(node.id, text, role, parent, saved=True)
             parent = node.id
 

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 import clew
 from clew.ids import IdSource
 from clew.session import Session
@@ -42,7 +44,9 @@ def fill(store: Store, *, words: int = 40, blob: int = 40_000, seed: int = 7) ->
 
     def talk(session: Session, turns: int) -> None:
         for _ in range(turns):
-            usage = clew.Usage(input=chance.randint(1, 999), output=chance.randint(1, 999), cost=chance.randint(1, 9999))
+            usage = clew.Usage(
+                input=chance.randint(1, 999), output=chance.randint(1, 999), cost=chance.randint(1, 9999)
+            )
             session.append([clew.user(text()), clew.assistant(text(), model="m-1", usage=usage)])
 
     main = store.sessions.create(title="Build fails", cwd="/src/app", model="m-1", labels=["bug", "ci"], extra={"n": 1})
@@ -66,7 +70,9 @@ def fill(store: Store, *, words: int = 40, blob: int = 40_000, seed: int = 7) ->
     traced = store.sessions.create(agent="searcher", owner=main, title="trace")
     talk(traced, 2)
     for number in range(4):
-        one = store.sessions.create(title=f"Chat {number}", cwd="/src/app" if number % 2 else "/src/lib", labels=["bulk"])
+        one = store.sessions.create(
+            title=f"Chat {number}", cwd="/src/app" if number % 2 else "/src/lib", labels=["bulk"]
+        )
         talk(one, 5)
     store.sessions.create(title="Nothing said yet")
     cut = store.sessions.create(title="Shortened")
@@ -107,25 +113,29 @@ def readings(store: Store) -> dict[str, Any]:
                 return names
 
     for kind in (False, True):
-        for id in note(f"sessions {kind}", lambda kind=kind: every(kind)) or ():
+        for id in note(f"sessions {kind}", lambda: every(kind)) or ():
             if not id.startswith("of "):
                 _session(note, f"session {id}", store, id)
     for cwd in ("/src/app", "/src/lib"):
-        note(f"latest {cwd}", lambda cwd=cwd: store.sessions.latest(cwd).id)
-        note(f"list {cwd}", lambda cwd=cwd: [one.id for one in store.sessions.list(cwd=cwd).items])
+        note(f"latest {cwd}", lambda: store.sessions.latest(cwd).id)
+        note(f"list {cwd}", lambda: [one.id for one in store.sessions.list(cwd=cwd).items])
     for label in ("bug", "ci", "bulk"):
-        note(f"label {label}", lambda label=label: [one.id for one in store.sessions.list(label=label).items])
+        note(f"label {label}", lambda: [one.id for one in store.sessions.list(label=label).items])
     listed = note("nodes", lambda: [node.id for node in store.nodes.list(limit=10_000).items]) or ()
     for id in listed:
-        note(f"node {id}", lambda id=id: _node(store.nodes.get(id)[0]))
-        note(f"children {id}", lambda id=id: [node.id for node in store.nodes.children(id)])
-        note(f"handle {id}", lambda id=id: store.nodes.resolve(store.nodes.get(id)[0].handle))
+        note(f"node {id}", lambda: _node(store.nodes.get(id)[0]))
+        note(f"children {id}", lambda: [node.id for node in store.nodes.children(id)])
+        note(f"handle {id}", lambda: store.nodes.resolve(store.nodes.get(id)[0].handle))
     return found
 
 
 def errors(read: dict[str, Any]) -> set[str]:
     """The kinds of error among readings."""
-    return {value.removeprefix("error: ") for value in read.values() if isinstance(value, str) and value.startswith("error: ")}
+    return {
+        value.removeprefix("error: ")
+        for value in read.values()
+        if isinstance(value, str) and value.startswith("error: ")
+    }
 
 
 def _session(note: Callable[[str, Callable[[], Any]], Any], name: str, store: Store, id: str) -> None:
@@ -151,7 +161,7 @@ def _node(node: clew.Node) -> list[Any]:
     native = node.native
     return [
         node.id, node.parent_id, str(node.created_at), node.role, node.depth, list(node.counters),
-        repr(node.message), None if native is None else [native.provider, native.raw.decode()],
+        msgspec.to_builtins(node.message), None if native is None else [native.provider, native.raw.decode()],
     ]  # fmt: skip
 
 
@@ -159,4 +169,6 @@ def _blob(session: Session, node: clew.Node) -> list[Any]:
     from hashlib import sha256
 
     shown = [block.blob for block in node.message.blocks if isinstance(block, clew.Media) and block.blob]
-    return [[digest, sha256(session.blobs.get(digest)).hexdigest(), session.blobs.stat(digest).size] for digest in shown]
+    return [
+        [digest, sha256(session.blobs.get(digest)).hexdigest(), session.blobs.stat(digest).size] for digest in shown
+    ]

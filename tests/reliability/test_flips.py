@@ -23,7 +23,7 @@ class Original:
     """A sound store: its bytes, what is read from it, and where each node stands."""
 
     def __init__(self, path: Path) -> None:
-        sample.make(str(path))
+        sample.make(str(path), words=80, blob=8000)  # most of the file is messages
         self.bytes = path.read_bytes()
         self.rows = node_rows(path)
         with clew.open(path) as store:
@@ -88,7 +88,9 @@ def flip(original: Original, path: Path, bit: int, *, thorough: bool) -> str:
     changed = [pos for pos, row in original.rows.items() if rows.get(pos, row) != row]
     if len(changed) == 1:
         sessions, position = original.places[changed[0]]
-        assert any((session, position) in told for session in sessions), f"bit {bit}: {sessions} {position} not in {told}"
+        assert any((session, position) in told for session in sessions), (
+            f"bit {bit}: {sessions} {position} not in {told}"
+        )
         return "located"
     return "nothing" if report.ok else "found"
 
@@ -111,11 +113,11 @@ def flips(folder: Path, count: int, seed: int, *, thorough: bool = False) -> Cou
 def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path: Path) -> None:
     """Of 200 flipped bits each is reported, or everything is read as before; those in a message are located."""
     done = flips(tmp_path, 200, seed=1)
-    assert done["located"] > 40
+    assert done["located"] > 60
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_many_flipped_bits(tmp_path: Path, seed: int) -> None:
     """2,000 flipped bits."""
-    assert flips(tmp_path, 500, seed, thorough=True)["located"] > 100
+    assert flips(tmp_path, 500, seed, thorough=True)["located"] > 150

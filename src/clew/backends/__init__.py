@@ -8,170 +8,68 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+from clew.backends.rows import (
+    BODY,
+    COST,
+    CREATED_AT,
+    GAPS,
+    ID,
+    KIND,
+    MAX_SEQ,
+    ORD,
+    POS,
+    ROLE,
+    SEQ_BITS,
+    TOKENS_IN,
+    TOKENS_OUT,
+    TURNS,
+    BlobRow,
+    Ground,
+    LogRow,
+    Move,
+    NodeRow,
+    Place,
+    RefRow,
+    RunRow,
+    State,
+    Tip,
+)
+from clew.backends.work import Call, Job
+
+__all__ = [
+    "BODY",
+    "COST",
+    "CREATED_AT",
+    "GAPS",
+    "ID",
+    "KIND",
+    "MAX_SEQ",
+    "ORD",
+    "POS",
+    "ROLE",
+    "SEQ_BITS",
+    "TOKENS_IN",
+    "TOKENS_OUT",
+    "TURNS",
+    "Backend",
+    "BlobRow",
+    "Call",
+    "Ground",
+    "Job",
+    "LogRow",
+    "Move",
+    "NodeRow",
+    "Place",
+    "RefRow",
+    "RunRow",
+    "State",
+    "Tip",
+    "Tx",
+]
 
 T = TypeVar("T")
-
-SEQ_BITS = 24
-MAX_SEQ = (1 << SEQ_BITS) - 1
-"""A position is ``run << 24 | seq``: 16 million messages in one stretch, then a new run goes on."""
-
-NodeRow = tuple[int, int, int, int, int, int, int, int, int, int, bytes, bytes]
-"""A node as stored: pos, ord, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body."""
-
-POS: Final = 0
-ORD: Final = 1
-CREATED_AT: Final = 2
-ROLE: Final = 3
-KIND: Final = 4
-TURNS: Final = 5
-TOKENS_IN: Final = 6
-TOKENS_OUT: Final = 7
-COST: Final = 8
-GAPS: Final = 9
-ID: Final = 10
-BODY: Final = 11
-
-
-class Place(NamedTuple):
-    """Where a node stands, beside its own row."""
-
-    tree: int
-    run_depth: int
-    """Depth of the first node of its run."""
-    carried: int
-    parent: bytes | None
-    row: NodeRow
-
-
-class RunRow(NamedTuple):
-    """A run, as stored."""
-
-    run: int
-    tree: int
-    parent: int | None
-    derived: int | None
-    depth: int
-    carried: int
-    tip: int
-    closed: int
-    wrapped_key: bytes | None
-    mac: bytes
-
-
-class RefRow(NamedTuple):
-    """A ref, as stored."""
-
-    ref: int
-    workspace: str
-    kind: str
-    key: bytes
-    owner: int | None
-    tree: int | None
-    head: int | None
-    head_id: bytes | None
-    version: int
-    created_at: int
-    active_at: int
-    rank: int
-    trashed_at: int | None
-    expires_at: int | None
-    hold: int
-    look: bytes | None
-    wrapped_key: bytes | None
-    mac: bytes
-    data: bytes
-
-
-class Ground(NamedTuple):
-    """Where a chain may grow: a node, and what its next one has to know of it. Without a node: a tree for a root."""
-
-    tree: int
-    pos: int | None = None
-    id: bytes | None = None
-    run_depth: int | None = None
-    carried: int | None = None
-    turns: int | None = None
-    tokens_in: int | None = None
-    tokens_out: int | None = None
-    cost: int | None = None
-    gaps: int | None = None
-    open: int | None = None
-    """1 if the chain may go on in the node's run: it is the last there, and the run is not closed."""
-
-
-class Tip(NamedTuple):
-    """All that an append after a ref's head has to know, in one read. From `tree` on, it is the `Ground`."""
-
-    epoch: int
-    last_ord: int
-    key: bytes
-    version: int
-    active_at: int
-    rank: int
-    trashed_at: int | None
-    mac: bytes
-    head_id: bytes | None
-    top: int
-    """The highest rank among the refs of its kind."""
-    tree: int
-    pos: int | None
-    id: bytes | None
-    run_depth: int | None
-    carried: int | None
-    turns: int | None
-    tokens_in: int | None
-    tokens_out: int | None
-    cost: int | None
-    gaps: int | None
-    open: int | None
-
-    @property
-    def ground(self) -> Ground:
-        """Where the head stands."""
-        return Ground._make(self[10:])
-
-
-class Move(NamedTuple):
-    """What changes of a ref when its head moves."""
-
-    head: int | None
-    head_id: bytes | None
-    version: int
-    active_at: int
-    rank: int
-    mac: bytes
-
-
-class BlobRow(NamedTuple):
-    """A blob, as stored, without its chunks."""
-
-    blob: int
-    tree: int
-    look: bytes
-    size: int
-    chunks: int
-    created_at: int
-    wrapped_key: bytes | None
-    mac: bytes
-
-
-class LogRow(NamedTuple):
-    """An entry of a ref's log, as stored; pos is ``ref << 24 | seq``."""
-
-    pos: int
-    created_at: int
-    id: bytes
-    body: bytes
-
-
-class State(NamedTuple):
-    """The epoch: how the store is written at this moment."""
-
-    number: int
-    format: int
-    state: str
-    key_id: bytes | None
 
 
 class Tx(Protocol):
@@ -450,40 +348,3 @@ class Backend(Protocol):
     def close(self) -> None:
         """Idempotent. Later calls raise Closed."""
         ...
-
-
-class Job:
-    """One `write` that shares a transaction with others and, once it is done, its outcome: a result or an error."""
-
-    __slots__ = ("error", "result", "settle", "work")
-
-    def __init__(self, work: Callable[[Any], Any], settle: Callable[[Any], Any] | None = None) -> None:
-        self.work = work
-        self.settle = settle
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def outcome(self) -> Any:
-        """The result; or raises the error."""
-        if self.error is not None:
-            raise self.error
-        return self.result
-
-
-class Call:
-    """A function to be run in a `batch` and, once it was, its outcome. What it writes inside is in `jobs`."""
-
-    __slots__ = ("error", "function", "jobs", "result")
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.function = function
-        self.jobs: list[Job] = []
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        """Runs the function and keeps what comes of it."""
-        try:
-            self.result = self.function()
-        except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it
-            self.error = error

@@ -57,7 +57,7 @@ def check_runs(found: Findings) -> None:
             last = found.tx.last_seq(number)
             if last < 0:
                 problems.append("its messages are missing")
-            elif not run.closed and not _needed(found, run, last, heads):
+            elif not _needed(found, run, last, heads):
                 at = number << SEQ_BITS | last
                 found.add("run", place(at), DROPPED, pos=at)
         except ODD as error:
@@ -73,6 +73,8 @@ def check_nodes(found: Findings) -> None:
     above: _Above | None = None
     for pos, row in found.scan(NODES):
         if pos >> SEQ_BITS != number:
+            if row is None:
+                continue  # told already, and its position may be as wrong as the rest of it
             number, expected = pos >> SEQ_BITS, 0
             try:
                 run = found.tx.run(number)

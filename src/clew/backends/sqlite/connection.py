@@ -56,15 +56,22 @@ def uri(path: str, mode: str) -> str:
 
 def check(conn: sqlite3.Connection, path: str) -> int:
     """The format of the store; 0 if the file is still empty. NotAStore or SchemaTooNew, nothing changed."""
-    application = conn.execute("PRAGMA application_id").fetchone()[0]
-    found = int(conn.execute("PRAGMA user_version").fetchone()[0])
-    if application == APPLICATION_ID:
-        if found > FORMAT:
-            raise SchemaTooNew(path, found, FORMAT)
-        return found
-    if application or found or conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise NotAStore(path, "it is a database of another program")
-    return 0
+
+    def ask(sql: str) -> int:
+        return int(conn.execute(sql).fetchone()[0])
+
+    if ask("PRAGMA application_id") != APPLICATION_ID:
+        used = ask("PRAGMA user_version") or ask("SELECT count(*) FROM sqlite_master")
+        # Asked again at the end: another process may have made the store in between.
+        application = ask("PRAGMA application_id")
+        if application != APPLICATION_ID:
+            if application or used:
+                raise NotAStore(path, "it is a database of another program")
+            return 0
+    found = ask("PRAGMA user_version")
+    if found > FORMAT:
+        raise SchemaTooNew(path, found, FORMAT)
+    return found
 
 
 def on_network(path: str) -> str | None:

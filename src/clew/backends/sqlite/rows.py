@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, Ground, LogRow, Move, NodeRow, Place, RefRow, RunRow, State, Tip
 from clew.backends.sql import queries
-from clew.errors import Conflict
+from clew.errors import Conflict, Tampered
 
 SQL = queries()
 _TIP, _ADD_NODE, _MOVE_REF = SQL["tip"], SQL["add_node"], SQL["move_ref"]
@@ -44,7 +44,10 @@ class SQLiteTx:
     # -- the store itself
 
     def state(self) -> State:
-        return State._make(self._run(SQL["state"]).fetchone())
+        row = self._run(SQL["state"]).fetchone()
+        if row is None:
+            raise Tampered("the epoch", "its row is missing")
+        return State._make(row)
 
     def header(self, name: str) -> bytes | None:
         row = self._run(SQL["header"], (name,)).fetchone()

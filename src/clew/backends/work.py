@@ -1,0 +1,43 @@
+"""Pieces of work that share a transaction, and what becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Job:
+    """One `write` that shares a transaction with others and, once it is done, its outcome: a result or an error."""
+
+    __slots__ = ("error", "result", "settle", "work")
+
+    def __init__(self, work: Callable[[Any], Any], settle: Callable[[Any], Any] | None = None) -> None:
+        self.work = work
+        self.settle = settle
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def outcome(self) -> Any:
+        """The result; or raises the error."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class Call:
+    """A function to be run in a `batch` and, once it was, its outcome. What it writes inside is in `jobs`."""
+
+    __slots__ = ("error", "function", "jobs", "result")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.jobs: list[Job] = []
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Runs the function and keeps what comes of it."""
+        try:
+            self.result = self.function()
+        except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it
+            self.error = error

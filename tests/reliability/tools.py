@@ -1,0 +1,51 @@
+"""Programs that look at clew from outside."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clew
+
+ROOT = Path(__file__).parents[2]
+
+
+def need(tool: str) -> str:
+    """Where a tool is; skips the test without it, unless CLEW_REQUIRE_TOOLS says that it must be there."""
+    found = shutil.which(tool)
+    if found is None and os.environ.get("CLEW_REQUIRE_TOOLS"):
+        pytest.fail(f"{tool} is not installed")
+    if found is None:
+        pytest.skip(f"{tool} is not installed")
+    return found
+
+
+def need_strace() -> str:
+    """strace, where it is there and may trace."""
+    strace = need("strace")
+    if subprocess.run([strace, "-f", "true"], capture_output=True, check=False).returncode:
+        if os.environ.get("CLEW_REQUIRE_TOOLS"):
+            pytest.fail("strace may not trace here")
+        pytest.skip("strace may not trace here")
+    return strace
+
+
+def python(code: str, *args: str | Path, wrap: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    """A Python process that runs `code` with clew and these tests at hand."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(clew.__file__).parents[1]), str(ROOT)])}
+    command = [*wrap, sys.executable, "-c", code, *map(str, args)]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    )
+
+
+def output(process: subprocess.Popen[str]) -> str:
+    """What a process printed, once it has ended well."""
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return out

@@ -1,0 +1,106 @@
+"""What a store does in a process made by fork."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.store import Store
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
+    pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning"),
+]
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """Runs `work` in a forked process; fails if it does."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_store_says_that_it_is_the_parents(store: Store, sound: Callable[[Store], None]) -> None:
+    """In the child every use is Closed, closing included in peace; the parent goes on unharmed."""
+    session = store.sessions.create()
+    node = session.append(clew.user("before"))
+
+    def work() -> None:
+        uses: list[Callable[[], object]] = [
+            lambda: session.append(clew.user("child")), session.path, store.sessions.list,
+            lambda: store.nodes.get(node.id),
+            lambda: store.nodes.save(clew.user("child")), session.delete, store.verify, lambda: store.search("before"),
+            lambda: store.transaction().__enter__(), lambda: store.backup(f"{store.path}.copy"), lambda: node.handle,
+        ]  # fmt: skip
+        for use in uses:
+            with pytest.raises(clew.Closed) as caught:
+                use()
+            assert caught.value.hint
+        assert node.text == "before"
+        store.close()
+        store.close()
+
+    in_child(work)
+    session.append(clew.user("after"))
+    assert [one.text for one in session.path()] == ["before", "after"]
+    sound(store)
+
+
+def test_a_child_may_open_its_own(store: Store, path: Path, sound: Callable[[Store], None]) -> None:
+    """A child that opens the store again writes beside its parent; nothing is lost on either side."""
+    session = store.sessions.create()
+    session.append(clew.user("before"))
+
+    def work() -> None:
+        with clew.open(path) as mine:
+            again = mine.sessions.get(session.id)
+            for number in range(20):
+                again.append(clew.user(f"child {number}"))
+
+    in_child(work)
+    session.append(clew.user("after"))
+    assert [node.text for node in session.path()] == ["before", *[f"child {n}" for n in range(20)], "after"]
+    sound(store)
+
+
+def test_forking_inside_a_transaction(store: Store) -> None:
+    """A child made in the middle of the parent's transaction neither joins it nor ends it."""
+    session = store.sessions.create()
+    with store.transaction():
+        session.append(clew.user("in"))
+
+        def work() -> None:
+            with pytest.raises(clew.Closed):
+                session.append(clew.user("child"))
+
+        in_child(work)
+        session.append(clew.user("still in"))
+    assert [node.text for node in session.path()] == ["in", "still in"]
+
+
+def test_a_store_in_memory_is_the_parents_too() -> None:
+    """A store in memory is not silently two stores after a fork."""
+    with clew.open(":memory:") as store:
+        session = store.sessions.create()
+
+        def work() -> None:
+            with pytest.raises(clew.Closed):
+                session.append(clew.user("child"))
+
+        in_child(work)
+        session.append(clew.user("parent"))
+        assert len(session.path()) == 1

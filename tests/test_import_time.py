@@ -1,0 +1,71 @@
+"""What `import clew` costs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import pytest
+
+BARE = "import sqlite3, json"
+LIMIT = 3.5
+"""Times bare Python with sqlite3 and json. About 2 on a quiet machine; msgspec is half of it."""
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def seconds(code: str) -> float:
+    began = perf_counter()
+    run(code)
+    return perf_counter() - began
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules are compiled once, as when they are installed, whatever this environment says."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", os.fspath(tmp_path))
+    run(f"import clew; {BARE}")
+
+
+@pytest.mark.usefixtures("compiled")
+def test_importing_is_cheap() -> None:
+    """Starting Python with clew takes at most 3.5 times as long as with sqlite3 and json (medians, interleaved)."""
+    for _ in range(3):  # a machine that is busy for a moment gets another try
+        pairs = [(seconds(BARE), seconds("import clew")) for _ in range(9)]
+        ratio = median(clew for _, clew in pairs) / median(bare for bare, _ in pairs)
+        if ratio <= LIMIT:
+            return
+    raise AssertionError(f"import clew takes {ratio:.1f} times as long as {BARE!r}")
+
+
+def test_nothing_heavy_is_imported() -> None:
+    """The door opens without event loops, the command line, hashes, network or test tools."""
+    code = "import sys, {}; print(*sorted(sys.modules))"
+    known = set(run(code.format("msgspec, sqlite3, json")).split())
+    added = set(run(code.format("clew")).split()) - known
+    heavy = (
+        "asyncio anyio trio click hashlib dataclasses inspect logging tempfile shutil subprocess socket ssl uuid random"
+    )
+    heavy += " pytest hypothesis platformdirs concurrent.futures multiprocessing email http urllib importlib.metadata"
+    assert {name for name in added if name.split(".")[0] in heavy.split() or name in heavy.split()} == set()
+    assert not {"clew.aio", "clew.cli", "clew.testing"} & added
+
+
+def test_opening_imports_nothing_heavy_either() -> None:
+    """A program that opens a store, appends and reads does so without an event loop or the command line."""
+    work = "s = clew.open(':memory:').sessions.create(); s.append(clew.user('x')); s.path()"
+    code = f"import sys, clew; {work}; print(*sys.modules)"
+    loaded = set(run(code).split())
+    assert not {"asyncio", "anyio", "click", "clew.cli", "clew.aio", "socket", "ssl"} & loaded
+
+
+def test_the_testing_module_needs_no_pytest() -> None:
+    """`clew.testing` can be imported where pytest is not installed."""
+    assert run("import sys; sys.modules['pytest'] = None; import clew.testing; print('ok')") == "ok\n"

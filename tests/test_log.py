@@ -1,0 +1,69 @@
+"""Entries beside the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.log import PAGE
+from clew.store import Store
+
+
+def test_ranges(path: Path) -> None:
+    """Entries are read from a number up to another, over pages, also when more come meanwhile (B18)."""
+    with clew.open(path, durability="relaxed") as store:
+        log = store.sessions.create().log
+        count = PAGE * 2 + 3
+        log.append([str(number).encode() for number in range(count)])
+        reader = log.read()
+        assert next(reader).data == b"0"
+        log.append(b"late")
+        assert [entry.number for entry in reader] == list(range(1, count + 1))
+        assert [entry.data for entry in log.read(PAGE - 1, PAGE + 2)] == [str(PAGE + n).encode() for n in (-1, 0, 1)]
+        assert list(log.read(count + 5)) == list(log.read(5, 5)) == list(log.read(5, 0)) == []
+        assert len(log) == count + 1
+
+
+def test_any_bytes(store: Store) -> None:
+    """An entry is bytes of any kind, with an id and a time, and comes back as it was."""
+    log = store.sessions.create().log
+    for data in (b"", b"\0\xff\n\r", b"x" * 100_000):
+        (entry,) = log.append(data)
+        assert list(log.read(entry.number)) == [entry]
+        assert entry.data == data
+        assert entry.created_at.tzinfo is not None
+
+
+def test_bad_entries(path: Path, sound: Callable[[Store], None]) -> None:
+    """What is not bytes, too large, or has not as many ids as entries is refused, and nothing is stored."""
+    with clew.open(path, max_body=100) as store:
+        log = store.sessions.create().log
+        for data, name in (
+            (b"x" * 101, None),
+            ("text", None),
+            ([b"a", "b"], None),
+            ([b"a", b"b"], ["1"]),
+            (b"a", "no id"),
+        ):
+            with pytest.raises(clew.Invalid):
+                log.append(data, id=name)  # type: ignore[arg-type]
+        assert len(log) == 0
+        sound(store)
+
+
+def test_logs_are_apart(store: Store) -> None:
+    """Each session has its own log; an id is taken in all of them."""
+    one, two = store.sessions.create(), store.sessions.create()
+    name = "00000000-0000-4000-8000-000000000001"
+    one.log.append(b"x", id=name)
+    with pytest.raises(clew.Conflict):
+        two.log.append(b"x", id=name)
+    assert (len(one.log), len(two.log), one.path()) == (1, 0, [])
+    one.delete()
+    assert len(two.log) == 0
+    two.log.append(b"x", id=name)
+    with pytest.raises(clew.NotFound):
+        one.log.read()

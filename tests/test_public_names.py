@@ -1,0 +1,102 @@
+"""The names that programs rely on."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import clew
+import clew.aio
+import clew.testing
+from clew.blobs import Blobs
+from clew.log import Log
+from clew.nodes import Nodes
+from clew.sessions import Sessions
+
+NAMES: dict[object, str] = {
+    clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage Save Counters "
+    "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Invalid NotAStore Sealed "
+    "Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed __version__",
+    clew.Store: "sessions nodes search verify backup transaction close path __enter__ __exit__",
+    clew.Node: "id handle parent_id created_at message native role text depth counters",
+    clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
+    "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
+    "forked_from forked_at __enter__ __exit__",
+    Sessions: "create get latest list fork rename label delete",
+    Nodes: "save save_dialog get list path children subtree delete resolve handles",
+    Blobs: "put get open stat",
+    Log: "append read",
+    clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed Tampered Unavailable StorageFull SchemaTooNew",
+    clew.aio: "open",
+    clew.testing: "BackendConformance FakeClock SequentialIds",
+}
+
+
+@pytest.mark.parametrize("thing", NAMES, ids=lambda thing: getattr(thing, "__name__", ""))
+def test_public_names_are_there(thing: object) -> None:
+    """Every name of the published list exists."""
+    assert [name for name in NAMES[thing].split() if not hasattr(thing, name)] == []
+
+
+def test_the_door_says_what_it_offers() -> None:
+    """`clew.__all__` has every public name that is not a module, and each of them is there."""
+    assert set(NAMES[clew].split()) - {"__version__"} <= set(clew.__all__)
+    assert all(hasattr(clew, name) for name in clew.__all__)
+
+
+def public(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """Classes and functions that a module defines under a public name, and their public members."""
+    for name, thing in vars(module).items():
+        if name.startswith("_") or getattr(thing, "__module__", None) != module.__name__:
+            continue
+        if inspect.isclass(thing):
+            yield name, thing
+            for member, value in vars(thing).items():
+                if not member.startswith("_") and (
+                    inspect.isfunction(value) or isinstance(value, property | staticmethod | classmethod)
+                ):
+                    yield f"{name}.{member}", value
+        elif inspect.isfunction(thing):
+            yield name, thing
+
+
+@pytest.mark.parametrize(
+    "module",
+    "clew errors ids model node nodes blobs log session sessions search verify backup store aio testing".split(),
+)
+def test_public_things_are_documented(module: str) -> None:
+    """Every public class, function, method and property says what it does."""
+    found = importlib.import_module("clew" if module == "clew" else f"clew.{module}")
+    assert found.__doc__
+    # An implementation of a contract, and a subclass that only fills in, may leave the words to what it implements.
+    bare = [name for name, thing in public(found) if not inspect.getdoc(thing)]
+    assert bare == []
+
+
+def test_hits_reports_and_pages() -> None:
+    """What search, verify, backup and list return has the fields that were promised."""
+    with clew.open(":memory:") as store:
+        session = store.sessions.create()
+        session.append(clew.user("lint step"))
+        (hit,) = store.search("lint")
+        assert (hit.node, hit.session, type(hit.snippet), type(hit.score)) == (session.path()[0], session, str, float)
+        assert [hit.snippet[start:end] for start, end in hit.marks] == ["lint"]
+        report = store.verify()
+        assert (report.ok, report.damage, type(report.counts)) == (True, [], dict)
+        page = store.sessions.list(total=True)
+        assert (page.items, page.next_cursor, page.total) == ([session], None, 1)
+
+
+def test_types_are_shipped() -> None:
+    """`py.typed` lies beside the modules, and the package names its licence and its only dependencies."""
+    assert (Path(clew.__file__).parent / "py.typed").exists()
+    meta = distribution("clew")
+    core = [one for one in meta.requires or () if "extra ==" not in one]
+    assert sorted(one.split(">")[0] for one in core) == ["anyio", "msgspec"]
+    assert meta.version == clew.__version__
