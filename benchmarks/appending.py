@@ -9,7 +9,7 @@ import clew
 from benchmarks import peers
 from benchmarks.bench import Bench, encoded, messages, texts
 from benchmarks.floor import Floor, session_id
-from benchmarks.measure import Block, Figure, Side, Times, interleave, ratio, span
+from benchmarks.measure import Block, Figure, Side, Times, each, interleave, ratio, span
 
 
 def append(bench: Bench) -> Iterator[Figure]:
@@ -37,7 +37,7 @@ def _beside(bench: Bench, place: str, kinds: Sequence[type[peers.Peer]]) -> Time
             peer = stack.enter_context(closing(kind(bench.file(place))))
             sides[kind.label] = _peer_side(peer, sizes.ops)
         # A checkpoint of langgraph is the whole state: long sessions would fill the disk.
-        return interleave(sides, rounds=sizes.blocks // 4 or 1 if kinds else sizes.blocks, ops=sizes.ops)
+        return interleave(sides, rounds=sizes.blocks // 4 or 1 if kinds else sizes.blocks)
 
 
 def growth(bench: Bench) -> Iterator[Figure]:
@@ -52,7 +52,7 @@ def growth(bench: Bench) -> Iterator[Figure]:
                 sides[label] = _clew_side(store.sessions.latest(), sizes.ops)
                 floor = stack.enter_context(closing(Floor(bench.copy(theirs))))
                 sides[f"floor {label}"] = _floor_side(floor, session, sizes.ops)
-            times = interleave(sides, rounds=sizes.blocks, ops=sizes.ops)
+            times = interleave(sides, rounds=sizes.blocks)
         more = f"; the floor's own growth {times.ratio('floor long', 'floor short'):.2f}x"
         title = f"append at {sizes.long:,} against at 100, {name}"
         yield ratio(title, times, side="long", base="short", at_most=1.1, more=more)
@@ -71,29 +71,19 @@ def fork(bench: Bench) -> Iterator[Figure]:
                 "fork": _fork_side(base, sizes.ops),
                 "rewind": _rewind_side(base, first, sizes.ops),
             }
-            times = interleave(sides, rounds=sizes.blocks, ops=sizes.ops)
+            times = interleave(sides, rounds=sizes.blocks)
         for what in ("fork", "rewind"):
             yield ratio(f"{what} at {length:,}, in appends", times, side=what, base="append", at_most=2.0)
 
 
 def _floor_side(floor: Floor, session: str, ops: int) -> Side:
     bodies = encoded(messages(ops))
-
-    def block() -> None:
-        for body in bodies:
-            floor.append(session, body)
-
-    return lambda: block
+    return lambda: each(lambda body: floor.append(session, body), bodies)
 
 
 def _clew_side(session: clew.Session, ops: int) -> Side:
     said = messages(ops)
-
-    def block() -> None:
-        for message in said:
-            session.append(message)
-
-    return lambda: block
+    return lambda: each(session.append, said)
 
 
 def _peer_side(peer: peers.Peer, ops: int) -> Side:
@@ -107,21 +97,8 @@ def _peer_side(peer: peers.Peer, ops: int) -> Side:
 
 
 def _fork_side(session: clew.Session, ops: int) -> Side:
-    def block() -> None:
-        for _ in range(ops):
-            session.fork()
-
-    return lambda: block
+    return lambda: each(lambda _: session.fork(), range(ops))
 
 
 def _rewind_side(session: clew.Session, to: str, ops: int) -> Side:
-    def side() -> Block:
-        forks: Sequence[clew.Session] = [session.fork() for _ in range(ops)]
-
-        def block() -> None:
-            for one in forks:
-                one.rewind(to)
-
-        return block
-
-    return side
+    return lambda: each(lambda fork: fork.rewind(to), [session.fork() for _ in range(ops)])

@@ -28,9 +28,9 @@ class Sizes:
 
     rounds: int = 30
     """Blocks of each side where something is read."""
-    blocks: int = 120
+    blocks: int = 60
     """Blocks of each side where something is appended: short ones and many, because the disk has moods."""
-    ops: int = 10
+    ops: int = 20
     """Appends in one block."""
     burst: int = 320
     """Appends of tasks or threads that write at once; a multiple of 64."""
@@ -49,7 +49,7 @@ class Sizes:
 
 FULL = Sizes()
 QUICK = Sizes(
-    rounds=8, blocks=30, burst=128, long=10_000, path=2_000, sessions=5_000, peer_messages=300, peer_sessions=200,
+    rounds=8, blocks=15, burst=128, long=10_000, path=2_000, sessions=5_000, peer_messages=300, peer_sessions=200,
     each=20, seconds=1.5, starts=5,
 )  # fmt: skip
 TINY = Sizes(

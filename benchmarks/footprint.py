@@ -12,7 +12,7 @@ import clew
 from benchmarks import peers
 from benchmarks.bench import Bench, encoded, messages, texts
 from benchmarks.floor import Floor, session_id
-from benchmarks.measure import Figure, Side, interleave, ratio, span
+from benchmarks.measure import Figure, Side, interleave, once, ratio, span
 
 SESSIONS = 100
 START = 1_000
@@ -80,14 +80,14 @@ def start(bench: Bench) -> Iterator[Figure]:
         "clew": _process(bench, CLEW_START.format(path=ours, count=START)),
         "python": _process(bench, "pass"),
     }
-    times = interleave(sides, rounds=bench.sizes.starts, ops=1)
+    times = interleave(sides, rounds=bench.sizes.starts)
     others = {}
     for kind in peers.installed(bench):
         path = bench.file(bench.disk)
         with closing(kind(path)) as peer:
             peer.fill(texts(START))
         process = _process(bench, kind.start.format(path=path, count=START))
-        took = interleave({"peer": process}, rounds=2, ops=1).median("peer")
+        took = interleave({"peer": process}, rounds=2).median("peer")
         others[kind.label] = f"{took / times.median('floor'):6.1f}x   {span(took)}"
     more = f"; python alone {span(times.median('python'))}"
     yield ratio(f"cold start, {START:,} messages", times, at_most=1.6, peers=others, more=more)
@@ -105,7 +105,7 @@ def memory(bench: Bench) -> Iterator[Figure]:
 
 
 def _process(bench: Bench, code: str) -> Side:
-    return lambda: lambda: _run(bench, code)
+    return once(lambda: _run(bench, code))
 
 
 def _run(bench: Bench, code: str) -> str:

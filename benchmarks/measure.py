@@ -1,7 +1,9 @@
 """How time is taken, and how a figure is told.
 
-Blocks of every side take turns, in an order that rotates, so that a slow spell of the machine meets all alike. A ratio
-is the median, over the rounds, of one side's block to the floor's block of the same round.
+Blocks of every side take turns, in an order that rotates, so that a slow spell of the machine meets all alike. Each
+operation of a block is timed by itself, and the block counts as their median: a long block is interrupted more often
+than a short one, and its mean would say so. A ratio is the median, over the rounds, of one side's block to the floor's
+block of the same round.
 """
 
 from __future__ import annotations
@@ -9,20 +11,43 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-Block = Callable[[], object]
+Block = Callable[[], Sequence[float]]
+"""Does some operations, and returns the seconds that each took."""
 Side = Callable[[], Block]
-"""Makes the next block ready, untimed, and returns what is timed."""
+"""Makes the next block ready, untimed."""
+T = TypeVar("T")
+clock = time.perf_counter
+
+
+def each(operation: Callable[[T], object], items: Iterable[T]) -> Block:
+    """A block that does the operation to one item after the other."""
+
+    def block() -> list[float]:
+        took = []
+        for item in items:
+            start = clock()
+            operation(item)
+            took.append(clock() - start)
+        return took
+
+    return block
+
+
+def once(operation: Callable[[], object]) -> Side:
+    """A side whose block is one operation."""
+    return lambda: each(lambda _: operation(), (None,))
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds per operation, one number for each round, by side."""
+    """Seconds per operation, one number for each round, by side: the medians of the blocks, and their means."""
 
     rounds: Mapping[str, Sequence[float]]
+    means: Mapping[str, Sequence[float]]
 
     def median(self, side: str) -> float:
         return statistics.median(self.rounds[side])
@@ -34,8 +59,8 @@ class Times:
         return statistics.median(self.ratios(side, base))
 
     def total(self, side: str, base: str = "floor") -> float:
-        """The ratio of the sums: what the median hides, such as a checkpoint in every tenth block, is in it."""
-        return sum(self.rounds[side]) / sum(self.rounds[base])
+        """The ratio of the sums: what medians hide, such as a checkpoint now and then, is in it."""
+        return sum(self.means[side]) / sum(self.means[base])
 
     def fastest(self, side: str, base: str = "floor") -> float:
         """The ratio of the fastest blocks: on a busy machine, the least disturbed."""
@@ -50,9 +75,10 @@ class Times:
         return low, high
 
 
-def interleave(sides: Mapping[str, Side], *, rounds: int, ops: int) -> Times:
-    """Times each side's blocks of `ops` operations, turn by turn. One round before is not counted."""
+def interleave(sides: Mapping[str, Side], *, rounds: int) -> Times:
+    """Runs each side's blocks, turn by turn. One round before is not counted."""
     found: dict[str, list[float]] = {name: [] for name in sides}
+    means: dict[str, list[float]] = {name: [] for name in sides}
     names = list(sides)
     gc.collect()
     gc.freeze()  # what is imported by now is not looked through again in the middle of a block
@@ -62,14 +88,13 @@ def interleave(sides: Mapping[str, Side], *, rounds: int, ops: int) -> Times:
             for name in names[turn:] + names[:turn]:
                 block = sides[name]()
                 gc.collect()
-                start = time.perf_counter()
-                block()
-                took = time.perf_counter() - start
+                took = block()
                 if number:
-                    found[name].append(took / ops)
+                    found[name].append(statistics.median(took))
+                    means[name].append(statistics.fmean(took))
     finally:
         gc.unfreeze()
-    return Times(found)
+    return Times(found, means)
 
 
 @dataclass

@@ -9,12 +9,13 @@ import asyncio
 import importlib.util
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, ClassVar
 
 from benchmarks.bench import Bench
+from benchmarks.measure import clock, each
 
 SYNCHRONOUS = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
 
@@ -36,8 +37,8 @@ class Peer(ABC):
         """A message as this store takes it."""
 
     @abstractmethod
-    def append(self, items: list[Any]) -> None:
-        """Appends one after another, each durable before the next."""
+    def append(self, items: list[Any]) -> list[float]:
+        """Appends one after another, each durable before the next, and returns the seconds that each took."""
 
     def fill(self, texts: list[str]) -> None:
         """Appends many as fast as its API allows."""
@@ -77,12 +78,8 @@ assert len([item["content"] for item in asyncio.run(session.get_items())]) == {c
     def say(self, text: str) -> Any:
         return {"role": "user", "content": text}
 
-    def append(self, items: list[Any]) -> None:
-        async def work() -> None:
-            for item in items:
-                await self._session.add_items([item])
-
-        self._runner.run(work())
+    def append(self, items: list[Any]) -> list[float]:
+        return self._runner.run(_awaited(lambda item: self._session.add_items([item]), items))
 
     def fill(self, texts: list[str]) -> None:
         self._runner.run(self._session.add_items([self.say(text) for text in texts]))
@@ -120,9 +117,8 @@ assert len([part.text for message in store.thread_messages("bench") for part in 
     def say(self, text: str) -> Any:
         return self._user(text)
 
-    def append(self, items: list[Any]) -> None:
-        for item in items:
-            self._store.append("bench", [item])
+    def append(self, items: list[Any]) -> list[float]:
+        return [*each(lambda item: self._store.append("bench", [item]), items)()]
 
     def fill(self, texts: list[str]) -> None:
         self._store.append("bench", [self.say(text) for text in texts])
@@ -159,9 +155,8 @@ assert len([one["content"] for one in found.checkpoint["channel_values"]["messag
     def say(self, text: str) -> Any:
         return {"role": "user", "content": text}
 
-    def append(self, items: list[Any]) -> None:
-        for item in items:
-            self._put([item])
+    def append(self, items: list[Any]) -> list[float]:
+        return [*each(lambda item: self._put([item]), items)()]
 
     def fill(self, texts: list[str]) -> None:
         self._put([self.say(text) for text in texts])
@@ -212,12 +207,8 @@ assert len([event.content.parts[0].text for event in found.events]) == {count}
         content = self._types.Content(role="user", parts=[self._types.Part(text=text)])
         return self._event(author="user", invocation_id="i", content=content)
 
-    def append(self, items: list[Any]) -> None:
-        async def work() -> None:
-            for item in items:
-                await self._service.append_event(self._session, item)
-
-        self._runner.run(work())
+    def append(self, items: list[Any]) -> list[float]:
+        return self._runner.run(_awaited(lambda item: self._service.append_event(self._session, item), items))
 
     def load(self) -> int:
         return len(self._runner.run(self._service.get_session(**self._who)).events)
@@ -298,6 +289,16 @@ def watched() -> Iterator[set[str]]:
         yield found
     finally:
         sqlite3.connect = connect
+
+
+async def _awaited(operation: Callable[[Any], Awaitable[object]], items: list[Any]) -> list[float]:
+    """`each`, awaited, on a loop that runs already."""
+    took = []
+    for item in items:
+        start = clock()
+        await operation(item)
+        took.append(clock() - start)
+    return took
 
 
 def _there(module: str) -> bool:

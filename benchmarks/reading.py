@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 
 import clew
 from benchmarks import peers
 from benchmarks.bench import Bench, texts
 from benchmarks.floor import Floor, session_id
-from benchmarks.measure import Figure, Side, Times, interleave, ratio, span
+from benchmarks.measure import Figure, Side, Times, each, interleave, once, ratio, span
 
 DIRECTORIES = 50
+OPS = 30
+"""Reads in one block."""
 
 
 def path(bench: Bench) -> Iterator[Figure]:
@@ -20,48 +23,40 @@ def path(bench: Bench) -> Iterator[Figure]:
     with ExitStack() as stack:
         floor, name, session = _long(bench, stack, length)
         sides: dict[str, Side] = {
-            "floor": lambda: lambda: floor.path(name),
-            "clew": lambda: lambda: [node.message for node in session.path()],
+            "floor": once(lambda: floor.path(name)),
+            "clew": once(lambda: [node.message for node in session.path()]),
         }
-        times = interleave(sides, rounds=bench.sizes.rounds, ops=1)
+        times = interleave(sides, rounds=bench.sizes.rounds)
     yield ratio(f"path of {length:,} as nodes", times, at_most=1.0, peers=_peers(bench, "load"))
 
 
 def last(bench: Bench) -> Iterator[Figure]:
     """The last twenty messages of a long session."""
-    length, ops = bench.sizes.long, 50
+    length = bench.sizes.long
     with ExitStack() as stack:
         floor, name, session = _long(bench, stack, length)
-
-        def ours() -> None:
-            for _ in range(ops):
-                [node.message for node in session.path(last=20)]
-
-        def theirs() -> None:
-            for _ in range(ops):
-                floor.last(name, 20)
-
-        times = interleave({"floor": lambda: theirs, "clew": lambda: ours}, rounds=bench.sizes.rounds, ops=ops)
+        sides: dict[str, Side] = {
+            "floor": lambda: each(lambda _: floor.last(name, 20), range(OPS)),
+            "clew": lambda: each(lambda _: [node.message for node in session.path(last=20)], range(OPS)),
+        }
+        times = interleave(sides, rounds=bench.sizes.rounds)
     yield ratio(f"last 20 of {length:,}", times, at_most=3.0, peers=_peers(bench, "last"))
 
 
 def listing(bench: Bench) -> Iterator[Figure]:
     """The newest fifty sessions, titles read, and the latest of one directory."""
-    ops = 30
     with ExitStack() as stack:
-        sides: dict[str, dict[str, Side]] = {"newest 50": {}, "latest in a directory": {}}
+        newest: dict[str, Side] = {}
+        latest: dict[str, Side] = {}
         for count, size in ((100, "few"), (bench.sizes.sessions, "many")):
-            store_path, floor_path = bench.once(f"sessions {count}", lambda count=count: _sessions(bench, count))  # type: ignore[misc]
-            store = stack.enter_context(clew.open(store_path))
-            floor = stack.enter_context(closing(Floor(floor_path)))
-            sides["newest 50"] |= {f"clew {size}": _list(store, ops), f"floor {size}": _newest(floor, ops)}
-            sides["latest in a directory"] |= {
-                f"clew {size}": _latest(store, ops),
-                f"floor {size}": _floor_latest(floor, ops),
-            }
-        for what, both in sides.items():
-            times = interleave(both, rounds=bench.sizes.rounds, ops=ops)
-            others = _peer_lists(bench, times) if what == "newest 50" else {}
+            ours, theirs = bench.once(f"sessions {count}", lambda count=count: _sessions(bench, count))  # type: ignore[misc]
+            store = stack.enter_context(clew.open(ours))
+            floor = stack.enter_context(closing(Floor(theirs)))
+            newest |= {f"clew {size}": _list(store), f"floor {size}": _newest(floor)}
+            latest |= {f"clew {size}": _latest(store), f"floor {size}": _floor_latest(floor)}
+        for what, sides in (("newest 50", newest), ("latest in a directory", latest)):
+            times = interleave(sides, rounds=bench.sizes.rounds)
+            others = _peer_lists(bench, times) if sides is newest else {}
             name = f"{what}, of {bench.sizes.sessions:,} sessions"
             yield ratio(name, times, side="clew many", base="floor many", at_most=3.0, peers=others)
             name = f"{what}, {bench.sizes.sessions:,} against 100"
@@ -81,7 +76,7 @@ def _peers(bench: Bench, what: str) -> dict[str, str]:
     _, theirs, name = bench.long_session(bench.memory, count)
     for kind in peers.installed(bench):
         with closing(Floor(theirs)) as floor, closing(_filled(bench, kind, count)) as peer:
-            times = interleave(_peer_sides(floor, name, peer, what), rounds=max(2, bench.sizes.rounds // 6), ops=1)
+            times = interleave(_peer_sides(floor, name, peer, what), rounds=max(2, bench.sizes.rounds // 6))
         note = f"; {kind.notes[what]}" if what in kind.notes else ""
         found[kind.label] = f"{times.ratio('peer'):6.1f}x   {span(times.median('peer'))} of {count:,}{note}"
     return found
@@ -89,8 +84,8 @@ def _peers(bench: Bench, what: str) -> dict[str, str]:
 
 def _peer_sides(floor: Floor, name: str, peer: peers.Peer, what: str) -> dict[str, Side]:
     if what == "load":
-        return {"floor": lambda: lambda: floor.path(name), "peer": lambda: peer.load}
-    return {"floor": lambda: lambda: floor.last(name, 20), "peer": lambda: lambda: peer.last(20)}
+        return {"floor": once(lambda: floor.path(name)), "peer": once(peer.load)}
+    return {"floor": once(lambda: floor.last(name, 20)), "peer": once(lambda: peer.last(20))}
 
 
 def _filled(bench: Bench, kind: type[peers.Peer], count: int) -> peers.Peer:
@@ -112,7 +107,7 @@ def _peer_lists(bench: Bench, times: Times) -> dict[str, str]:
             if not peer.make_sessions(count):
                 found[kind.label] = "has no list of sessions"
                 continue
-            took = interleave({"peer": lambda: lambda: peer.newest(50)}, rounds=3, ops=1).median("peer")
+            took = interleave({"peer": once(partial(peer.newest, 50))}, rounds=3).median("peer")
         found[kind.label] = f"{took / times.median('floor many'):6.0f}x   {span(took)} of {count:,} sessions"
     return found
 
@@ -130,33 +125,17 @@ def _sessions(bench: Bench, count: int) -> tuple[str, str]:
     return ours, theirs
 
 
-def _list(store: clew.Store, ops: int) -> Side:
-    def block() -> None:
-        for _ in range(ops):
-            [session.title for session in store.sessions.list(limit=50).items]
-
-    return lambda: block
+def _list(store: clew.Store) -> Side:
+    return lambda: each(lambda _: [session.title for session in store.sessions.list(limit=50).items], range(OPS))
 
 
-def _newest(floor: Floor, ops: int) -> Side:
-    def block() -> None:
-        for _ in range(ops):
-            floor.newest(50)
-
-    return lambda: block
+def _newest(floor: Floor) -> Side:
+    return lambda: each(lambda _: floor.newest(50), range(OPS))
 
 
-def _latest(store: clew.Store, ops: int) -> Side:
-    def block() -> None:
-        for number in range(ops):
-            _ = store.sessions.latest(cwd=f"/src/app{number % DIRECTORIES}").title
-
-    return lambda: block
+def _latest(store: clew.Store) -> Side:
+    return lambda: each(lambda n: store.sessions.latest(cwd=f"/src/app{n}").title, range(DIRECTORIES))
 
 
-def _floor_latest(floor: Floor, ops: int) -> Side:
-    def block() -> None:
-        for number in range(ops):
-            floor.latest(f"/src/app{number % DIRECTORIES}")
-
-    return lambda: block
+def _floor_latest(floor: Floor) -> Side:
+    return lambda: each(lambda n: floor.latest(f"/src/app{n}"), range(DIRECTORIES))

@@ -10,7 +10,7 @@ from typing import Any
 import clew
 from benchmarks.bench import COMMON, RARE, Bench, texts
 from benchmarks.floor import Floor
-from benchmarks.measure import Figure, Side, interleave, missing, ratio
+from benchmarks.measure import Figure, Side, each, interleave, missing, ratio
 
 
 def search(bench: Bench) -> Iterator[Figure]:
@@ -30,16 +30,16 @@ def search(bench: Bench) -> Iterator[Figure]:
         floor_took = time.perf_counter() - start
         for word, often in ((RARE, "1 message in 5,000"), (COMMON, "1 in 100")):
             sides: dict[str, Side] = {
-                "floor": lambda word=word: lambda: [floor.search(word, 20) for _ in range(ops)],  # type: ignore[misc]
-                "clew": lambda word=word: (
-                    lambda: [  # type: ignore[misc]
-                        [(hit.snippet, hit.score, hit.node.id) for hit in store.search(word, limit=20)]
-                        for _ in range(ops)
-                    ]
-                ),
+                "floor": lambda word=word: each(lambda _: floor.search(word, 20), range(ops)),  # type: ignore[misc]
+                "clew": lambda word=word: each(lambda _: _shown(store.search(word, limit=20)), range(ops)),  # type: ignore[misc]
             }
-            times = interleave(sides, rounds=bench.sizes.rounds, ops=ops)
+            times = interleave(sides, rounds=bench.sizes.rounds)
             yield ratio(f"search {count:,} for a word in {often}", times, at_most=2.0)
     yield Figure(
         "indexing", count / took, unit=" a second", detail=f"the floor's FTS5 {count / floor_took:,.0f} a second"
     )
+
+
+def _shown(hits: list[Any]) -> list[Any]:
+    """What the floor's rows have as well."""
+    return [(hit.node.id, hit.snippet, hit.score) for hit in hits]

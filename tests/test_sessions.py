@@ -261,3 +261,24 @@ def test_processes_share_a_session(path: Path, sound: Callable[[Store], None]) -
         for writer in range(3):
             assert [text for text in texts if text.startswith(f"{writer} ")] == [f"{writer} {n}" for n in range(40)]
         sound(store)
+
+
+def test_a_session_and_a_subagent_never_share_an_id(tmp_path):
+    """An id means one session, whatever its kind."""
+    with clew.open(tmp_path / "s.db") as store:
+        child = store.sessions.create(agent="helper")
+        for make in (store.sessions.create, store.sessions.create().fork):
+            with pytest.raises(clew.Conflict):
+                make(id=child.id)
+        assert store.sessions.get(child.id) == child
+
+
+@pytest.mark.parametrize("limit", [0, -1, "5", 2.5, None, 1 << 70])
+def test_a_limit_is_a_whole_number(tmp_path, limit):
+    """A limit that is none is Invalid, whichever list it limits."""
+    with clew.open(tmp_path / "s.db") as store:
+        for ask in (store.sessions.list, store.nodes.list, lambda limit: store.search("x", limit=limit)):
+            with pytest.raises(clew.Invalid):
+                ask(limit=limit)
+        with pytest.raises(clew.Invalid):
+            store.nodes.get(5)

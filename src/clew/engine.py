@@ -13,7 +13,7 @@ from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
 from clew.envelope import NO_PARENT, Plain, Seal, node_context, run_fields
-from clew.errors import Ambiguous, Conflict, Invalid, NotFound, Sealed, Tampered
+from clew.errors import Ambiguous, Conflict, Invalid, NotFound, Sealed, Tampered, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
 from clew.node import Node, Stretch
@@ -225,6 +225,13 @@ class Engine:
     def close(self) -> None:
         """Idempotent."""
         self.backend.close()
+
+
+def whole_number(name: str, value: object, least: int) -> int:
+    """`value`, if it is a whole number from `least` on. Invalid."""
+    if not isinstance(value, int) or not least <= value <= 1 << 60:
+        raise Invalid(f"{name} is a whole number from {least} on, not {clip(str(value))}")
+    return value
 
 
 def handle_beside(id: bytes, beside: Iterable[bytes]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from clew import deletion, ids, paths
 from clew.backends import ID, MAX_SEQ, ORD, POS, SEQ_BITS, Ground, Tx
-from clew.engine import Draft, Engine
+from clew.engine import Draft, Engine, whole_number
 from clew.errors import Conflict, Invalid, NotFound
 from clew.model import Message, Native, Said
 from clew.node import Node, microseconds
@@ -93,7 +93,7 @@ class Nodes:
 
     def get(self, ids: str | Iterable[str]) -> NodeList:
         """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
-        wanted = [self._engine.resolve_node(one) for one in ([ids] if isinstance(ids, str) else ids)]
+        wanted = [self._engine.resolve_node(one) for one in _several(ids)]
         return self._engine.read(lambda tx: [self._node(tx, id) for id in wanted])
 
     def resolve(self, typed: str) -> str:
@@ -107,8 +107,8 @@ class Nodes:
 
     def list(self, *, limit: int = 50, cursor: str | None = None, offset: int = 0, ascending: bool = False) -> NodePage:
         """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`."""
-        if not 1 <= limit <= MOST or not 0 <= offset <= MOST:
-            raise Invalid("a page has at least one item, and its offset is not negative")
+        whole_number("limit", limit, 1)
+        whole_number("offset", offset, 0)
         edge = None if cursor is None else _read_cursor(cursor)
         after, before = (edge, None) if ascending else (None, edge)
         places = self._engine.read(
@@ -119,8 +119,8 @@ class Nodes:
 
     def path(self, id: str, *, last: int | None = None) -> NodeList:
         """From the root down to a node; with `last`, the last ones, still in order. Never what follows it. NotFound."""
-        if last is not None and last < 0:
-            raise Invalid("last cannot be negative")
+        if last is not None:
+            whole_number("last", last, 0)
         wanted = self._engine.resolve_node(id)
 
         def work(tx: Tx) -> NodeList:
@@ -153,7 +153,7 @@ class Nodes:
         whose head goes is moved to the nearest message that stays.
         """
         wanted = []
-        for one in [ids] if isinstance(ids, str) else ids:
+        for one in _several(ids):
             try:
                 wanted.append(self._engine.resolve_node(one))
             except NotFound:
@@ -267,6 +267,15 @@ def _chains(items: Sequence[_Item]) -> list[list[_Item]]:
         else:
             chains.append([item])
     return chains
+
+
+def _several(ids: str | Iterable[str]) -> Iterable[str]:
+    """One id or many, as many."""
+    if isinstance(ids, str):
+        return (ids,)
+    if not isinstance(ids, Iterable):
+        raise Invalid(f"ids are text, not {type(ids).__name__}")
+    return ids
 
 
 def _read_cursor(cursor: str) -> int:

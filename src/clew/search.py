@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clew import paths
 from clew.backends import ID, SEQ_BITS, Place, Tx
 from clew.backends.sqlite.connection import translate
-from clew.engine import Engine
+from clew.engine import Engine, whole_number
 from clew.errors import Invalid
 from clew.indexing import Index, Mode, Progress, ranges
 from clew.model import ROLES, Role
@@ -73,8 +73,7 @@ class Search:
         progress: Progress | None = None,
     ) -> list[Hit]:
         """See `clew.Store.search`."""
-        if limit < 1:
-            raise Invalid("a search has at least one result")
+        whole_number("limit", limit, 1)
         if mode not in ("words", "substring"):
             raise Invalid(f"mode is 'words' or 'substring', not {mode!r}")
         if role is not None and role not in ROLES:

@@ -12,7 +12,7 @@ import msgspec
 from clew import codec, deletion, ids, paths
 from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx
 from clew.blobs import Blob, Blobs
-from clew.engine import Draft, Engine
+from clew.engine import Draft, Engine, whole_number
 from clew.errors import Invalid, NotFound, Tampered
 from clew.log import Log
 from clew.model import Media, Message, Modality, Native, Said
@@ -226,8 +226,8 @@ class Session:
 
     def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:
         """Its messages, root first: all, the `last` ones, or those up to and with `until`. NotFound without it."""
-        if last is not None and last < 0:
-            raise Invalid("last cannot be negative")
+        if last is not None:
+            whole_number("last", last, 0)
         stop = None if until is None else self._engine.resolve_node(until)
 
         def work(tx: Tx) -> list[Node]:

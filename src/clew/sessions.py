@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from clew import ids
 from clew.backends import RefRow, Tx
-from clew.engine import Engine
-from clew.errors import Ambiguous, Invalid, NotFound
+from clew.engine import Engine, whole_number
+from clew.errors import Ambiguous, Conflict, Invalid, NotFound
 from clew.refs import Refs
 from clew.session import Session, SessionData, directory, label_set, pack
 
@@ -64,6 +64,7 @@ class Sessions:
 
         def work(tx: Tx) -> RefRow:
             above = None if owner is None else self._refs.get(tx, owner._row.kind, owner._row.key).ref
+            self._vacant(tx, key)
             tree = tx.add_tree(engine.workspace, engine.clock())
             kind = SESSION if agent is None else SUBAGENT
             row = self._refs.add(tx, kind, key, payload, tree=tree, at=None, owner=above, look=look)
@@ -111,8 +112,7 @@ class Sessions:
         `cursor` is the `next_cursor` of the page before; it stays good when sessions change. With `subagents` the
         traces of subagents are listed instead. `total` counts all that the filters let through.
         """
-        if not 1 <= limit < 1 << 60:
-            raise Invalid("a page has at least one session")
+        whole_number("limit", limit, 1)
         if title is not None and not isinstance(title, str):
             raise Invalid(f"a title is text, not {type(title).__name__}")
         kind = SUBAGENT if subagents else SESSION
@@ -163,6 +163,7 @@ class Sessions:
                 ids.text(row.key), None if wanted is None else ids.text(wanted), old.extra,
             )  # fmt: skip
             payload, look = self._pack(data)
+            self._vacant(tx, key)
             made = self._refs.add(tx, SESSION, key, payload, tree=row.tree, at=ground, look=look)
             tx.set_labels(made.ref, self._label_looks(data.labels))
             return made
@@ -190,6 +191,11 @@ class Sessions:
         return self._engine.read(
             lambda tx: tx.refs_recent(workspace, kind, before=before, look=look, label=label, limit=limit), single=True
         )
+
+    def _vacant(self, tx: Tx, key: bytes) -> None:
+        """Conflict if a session of either kind has this id: `get` must never have to choose."""
+        if any(tx.ref(self._engine.workspace, kind, key) is not None for kind in (SESSION, SUBAGENT)):
+            raise Conflict("a session with this id is already stored")
 
     def _find(self, tx: Tx, key: bytes) -> RefRow | None:
         for kind in (SESSION, SUBAGENT):

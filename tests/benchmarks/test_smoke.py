@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from benchmarks.__main__ import MEASURES, described, main
 from benchmarks.bench import QUICK, TINY, Bench, encoded, messages
-from benchmarks.measure import Figure, Side, interleave
+from benchmarks.measure import Figure, Side, Times, each, interleave
 
 from benchmarks import peers
 
@@ -85,8 +85,8 @@ def test_targets() -> None:
 def test_interleaving() -> None:
     """Sides take turns in a rotating order, and the first round is not counted."""
     turns: list[str] = []
-    sides: dict[str, Side] = {name: (lambda name=name: lambda: turns.append(name)) for name in "ab"}  # type: ignore[misc]
-    times = interleave(sides, rounds=2, ops=1)
+    sides: dict[str, Side] = {name: (lambda name=name: each(turns.append, name)) for name in "ab"}  # type: ignore[misc]
+    times = interleave(sides, rounds=2)
     assert turns == ["a", "b", "b", "a", "a", "b"]
     assert {name: len(found) for name, found in times.rounds.items()} == {"a": 2, "b": 2}
 
@@ -96,3 +96,11 @@ def test_the_message_has_its_size() -> None:
     sizes = [len(body) for body in encoded(messages(200))]
     assert 450 < sum(sizes) / len(sizes) < 550
     assert QUICK.long < 100_000
+
+
+def test_a_spike_is_not_a_figure() -> None:
+    """One slow operation changes the sums, and not the ratio."""
+    times = Times({"floor": [1.0, 1.0, 1.0], "clew": [2.0, 2.0, 90.0]}, {"floor": [1.0] * 3, "clew": [2.0, 2.0, 90.0]})
+    assert times.ratio("clew") == 2.0
+    assert times.fastest("clew") == 2.0
+    assert times.total("clew") > 30

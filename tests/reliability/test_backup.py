@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,13 +198,22 @@ while True:
         writer = python(code, path)
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
+        steps: list[int] = []
+
+        def wait_for_a_write(done: int, total: int) -> None:
+            steps.append(done)
+            version = session.refresh().version
+            while len(steps) < 50 and session.refresh().version == version:
+                time.sleep(0.001)
+            assert len(steps) < 50, "the backup begins again at every write"
+
         try:
-            steps: list[int] = []
-            store.backup(tmp_path / "copy.db", progress=lambda done, total: steps.append(done))
+            store.backup(tmp_path / "copy.db", progress=wait_for_a_write)
         finally:
             writer.kill()
             writer.communicate()
     assert steps == sorted(steps)
+    assert len(steps) > 2
     with clew.open(tmp_path / "copy.db") as copy:
         assert copy.verify().ok
 
@@ -227,7 +237,7 @@ def test_of_a_damaged_store(path: Path, tmp_path: Path) -> None:
 def test_where_nothing_may_be_written() -> None:
     """A folder that may not be written is told as ReadOnly."""
     code = """
-import os, sys, clew
+import os, sys, clew, clew.backup
 from clew.errors import ReadOnly
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
