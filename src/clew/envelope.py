@@ -9,16 +9,19 @@ The functions below pack what a body must not be parted from. Their bytes are pa
 from __future__ import annotations
 
 from struct import Struct
+from struct import error as PackError  # noqa: N812 - what packing raises for a value of another type
 from typing import Protocol
 from zlib import crc32
 
 from clew.backends import BlobRow, RefRow, RunRow
 
 _HEAD = 5
+MISTYPED = (PackError, TypeError)
+"""What is raised where damage has turned a number of a row into something else."""
 NO_PARENT = _NONE = b"\0" * 16
 node_context = Struct("<q16s16sqqBBqqqqB").pack
-"""What a node's body is bound to: tree, id, parent or NO_PARENT, depth, created_at, role, kind, turns, tokens in and out,
-cost, gaps. The packer itself, because it is called for every message that is read."""
+"""What a node's body is bound to: tree, id, parent or NO_PARENT, depth, created_at, role, kind, turns, tokens in and
+out, cost, gaps. The packer itself, because it is called for every message that is read."""
 _MOVE = Struct("<16sqq16sqqq").pack
 _REF = Struct("<6q").pack
 _INTS = {count: Struct(f"<{count}q").pack for count in (2, 6, 8)}

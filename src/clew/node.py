@@ -19,7 +19,7 @@ from clew.backends import (
     TURNS,
     NodeRow,
 )  # fmt: skip
-from clew.envelope import NO_PARENT, node_context
+from clew.envelope import MISTYPED, NO_PARENT, node_context
 from clew.errors import Invalid, Tampered
 from clew.model import ROLES, Message, Native, Role, Said
 
@@ -152,11 +152,14 @@ class Node:
     def _payload(self) -> bytes:
         pos, _, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body = self._row
         tree, depth, _ = self._stretch
-        context = node_context(
-            tree, id, self._parent or NO_PARENT, depth + (pos & MAX_SEQ), created_at, role, kind,
-            turns, tokens_in, tokens_out, cost, gaps,
-        )  # fmt: skip
-        payload = self._engine.seal.open(body, context)
+        try:
+            context = node_context(
+                tree, id, self._parent or NO_PARENT, depth + (pos & MAX_SEQ), created_at, role, kind,
+                turns, tokens_in, tokens_out, cost, gaps,
+            )  # fmt: skip
+            payload = self._engine.seal.open(body, context)
+        except MISTYPED:
+            payload = None
         if payload is None:
             raise Tampered(f"node {self.id}")
         return payload

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from clew import ids
 from clew.backends import ID, POS, Ground, Move, RefRow, Tip, Tx
 from clew.engine import Draft, Engine, handle_beside, pick
-from clew.envelope import move_fields, ref_context
+from clew.envelope import MISTYPED, move_fields, ref_context
 from clew.errors import Conflict, NotFound, Tampered
 from clew.node import Node
 
@@ -44,26 +44,35 @@ class Refs:
         # The number may be another's by now, if the transaction that made this ref was undone.
         if tip is None or tip.trashed_at is not None or tip.key != row.key:
             raise NotFound(row.kind, ids.text(row.key))
-        if tip.id != tip.head_id or tip.mac != self._engine.seal.sign(
-            move_fields(row.key, tip.tree, tip.pos, tip.id, tip.version, tip.active_at, tip.rank)
-        ):
+        mac = self._mac(row.key, tip.tree, tip.pos, tip.id, tip.version, tip.active_at, tip.rank)
+        if tip.id != tip.head_id or tip.mac != mac:
             raise Tampered(f"{row.kind} {ids.text(row.key)}", "its head is not where it should be")
         return tip
 
     def checked(self, row: RefRow) -> RefRow:
         """`row`, if its signature is right. Tampered."""
-        if row.mac != self._engine.seal.sign(
-            move_fields(row.key, row.tree, row.head, row.head_id, row.version, row.active_at, row.rank)
-        ):
+        if row.mac != self._mac(row.key, row.tree, row.head, row.head_id, row.version, row.active_at, row.rank):
             raise Tampered(f"{row.kind} {ids.text(row.key)}")
         return row
 
     def data(self, row: RefRow) -> bytes:
         """The payload of a ref's data. Tampered."""
-        payload = self._engine.seal.open(row.data, ref_context(row))
+        try:
+            payload = self._engine.seal.open(row.data, ref_context(row))
+        except MISTYPED:
+            payload = None
         if payload is None:
             raise Tampered(f"{row.kind} {ids.text(row.key)}")
         return payload
+
+    def _mac(
+        self, key: bytes, tree: int | None, head: int | None, head_id: bytes | None, version: int, at: int, rank: int
+    ) -> bytes | None:
+        """The signature a ref must have; None if its row has been turned into something that has none."""
+        try:
+            return self._engine.seal.sign(move_fields(key, tree, head, head_id, version, at, rank))
+        except MISTYPED:
+            return None
 
     def resolve(self, kind: str, typed: str) -> bytes:
         """The key that a full id or a handle means. NotFound, Ambiguous."""
