@@ -25,6 +25,7 @@ LAYERS: list[set[str]] = [
     {"refs", "paths"},
     {"deletion"},
     {"nodes", "blobs", "log"},
+    {"session_data"},
     {"session"},
     {"sessions"},
     {"verify", "backup"},

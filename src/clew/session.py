@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
 
 import msgspec
 
-from clew import codec, deletion, ids, paths
+from clew import deletion, ids, paths
 from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx
 from clew.blobs import Blob, Blobs
 from clew.engine import Draft, Engine, whole_number
@@ -18,25 +17,12 @@ from clew.log import Log
 from clew.model import Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
 from clew.refs import BRANCH, Refs
+from clew.session_data import SessionData, directory, label_set, unpack
 
 if TYPE_CHECKING:
     from clew.sessions import Sessions
 
 
-class SessionData(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a session's ref carries, as stored."""
-
-    title: str | None = None
-    cwd: str | None = None
-    model: str | None = None
-    labels: tuple[str, ...] = ()
-    agent: str | None = None
-    forked_from: str | None = None
-    forked_at: str | None = None
-    extra: dict[str, Any] | None = None
-
-
-_decode = msgspec.json.Decoder(SessionData).decode
 _UNSET: Any = object()
 
 
@@ -76,11 +62,7 @@ class Session:
     def data(self) -> SessionData:
         """Everything it carries. Tampered if the bytes are not what was written."""
         if self._data is None:
-            payload = self._refs.data(self._row)
-            try:
-                self._data = _decode(payload[1:])
-            except msgspec.DecodeError as error:
-                raise Tampered(f"session {self.id}", f"its data does not decode ({error})") from None
+            self._data = unpack(self._refs.data(self._row))
         return self._data
 
     @property
@@ -434,34 +416,3 @@ class Session:
 def _branch(row: RefRow) -> Branch:
     assert row.head_id is not None
     return Branch(ids.text(row.key), ids.text(row.head_id), moment(row.created_at))
-
-
-def directory(cwd: str | os.PathLike[str] | None) -> str | None:
-    """A directory as it is kept: `/src/app/` and `/src/app` are the same."""
-    if cwd is None:
-        return None
-    try:
-        path = os.fspath(cwd)
-    except TypeError:
-        path = None
-    if not isinstance(path, str):
-        raise Invalid(f"a directory is text or a path, not {type(cwd).__name__}")
-    return os.path.normpath(path) if path else None
-
-
-def label_set(labels: Iterable[str]) -> tuple[str, ...]:
-    """Labels as they are kept: each once, sorted. Invalid if one is not text."""
-    found = list(labels) if not isinstance(labels, str) else [None]
-    if not all(isinstance(label, str) for label in found):
-        raise Invalid("labels are a list of texts")
-    return tuple(sorted({*found}))
-
-
-def pack(data: SessionData) -> bytes:
-    """A session's data as bytes. Invalid if it cannot be written."""
-    payload = b"\x01" + codec.to_json(data)
-    try:
-        codec.same(_decode(memoryview(payload)[1:]), data)
-    except msgspec.ValidationError as error:
-        raise Invalid(f"a session cannot carry this: {error}") from None
-    return payload

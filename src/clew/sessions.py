@@ -11,7 +11,8 @@ from clew.backends import RefRow, Tx
 from clew.engine import Engine, whole_number
 from clew.errors import Ambiguous, Conflict, Invalid, NotFound
 from clew.refs import Refs
-from clew.session import Session, SessionData, directory, label_set, pack
+from clew.session import Session
+from clew.session_data import SessionData, directory, label_set, pack
 
 SESSION, SUBAGENT = "session", "subagent"
 SCAN = 200

@@ -37,5 +37,5 @@ def test_relaxed_durability_still_survives_kill(tmp_path: Path) -> None:
 @pytest.mark.parametrize("writers", [1, 3])
 def test_a_thousand_power_cuts(tmp_path: Path, meta: str, writers: int) -> None:
     """A thousand crash images, from one writer and from several, lose nothing that was acknowledged."""
-    options = ("--meta", meta, "--rounds", "7", "--points", "24", "--writers", str(writers), "--messages", "40")
+    options = ("--meta", meta, "--rounds", "10", "--points", "24", "--writers", str(writers), "--messages", "40")
     lab.assert_kept(lab.run("power", *options, base=tmp_path), checks=500)

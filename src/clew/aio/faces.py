@@ -18,7 +18,8 @@ from clew.model import Media, Modality, Role, Said
 from clew.node import Counters, Node
 from clew.nodes import NodeList, NodePage, Save
 from clew.search import Hit as SyncHit
-from clew.session import _UNSET, Branch, SessionData
+from clew.session import _UNSET, Branch
+from clew.session_data import SessionData
 from clew.sessions import Page as SyncPage
 
 if TYPE_CHECKING:

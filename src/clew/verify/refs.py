@@ -9,7 +9,7 @@ import msgspec
 from clew import ids
 from clew.backends import RefRow
 from clew.envelope import move_fields, ref_context
-from clew.session import SessionData
+from clew.session_data import SessionData
 from clew.verify.findings import REFS, Findings, place
 from clew.verify.tree import CHECKSUM, ODD
 

@@ -1,0 +1,67 @@
+"""What a session's ref carries: its words about itself, checked and written as JSON behind a tag."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from clew import codec
+from clew.errors import Invalid, Tampered
+
+
+class SessionData(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session's ref carries, as stored."""
+
+    title: str | None = None
+    cwd: str | None = None
+    model: str | None = None
+    labels: tuple[str, ...] = ()
+    agent: str | None = None
+    forked_from: str | None = None
+    forked_at: str | None = None
+    extra: dict[str, Any] | None = None
+
+
+_decode = msgspec.json.Decoder(SessionData).decode
+
+
+def directory(cwd: str | os.PathLike[str] | None) -> str | None:
+    """A directory as it is kept: `/src/app/` and `/src/app` are the same."""
+    if cwd is None:
+        return None
+    try:
+        path = os.fspath(cwd)
+    except TypeError:
+        path = None
+    if not isinstance(path, str):
+        raise Invalid(f"a directory is text or a path, not {type(cwd).__name__}")
+    return os.path.normpath(path) if path else None
+
+
+def label_set(labels: Iterable[str]) -> tuple[str, ...]:
+    """Labels as they are kept: each once, sorted. Invalid if one is not text."""
+    found = list(labels) if not isinstance(labels, str) else [None]
+    if not all(isinstance(label, str) for label in found):
+        raise Invalid("labels are a list of texts")
+    return tuple(sorted({*found}))
+
+
+def pack(data: SessionData) -> bytes:
+    """A session's data as bytes. Invalid if it cannot be written."""
+    payload = b"\x01" + codec.to_json(data)
+    try:
+        codec.same(_decode(memoryview(payload)[1:]), data)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"a session cannot carry this: {error}") from None
+    return payload
+
+
+def unpack(payload: bytes) -> SessionData:
+    """The data that `pack` made these bytes of. Tampered if they cannot be read."""
+    try:
+        return _decode(payload[1:])
+    except msgspec.DecodeError as error:
+        raise Tampered("a session", f"its data does not decode ({type(error).__name__})") from None
