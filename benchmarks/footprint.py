@@ -54,7 +54,7 @@ def space(bench: Bench) -> Iterator[Figure]:
         for body in encoded(said):
             for name in names:
                 floor.append(name, body)
-    with clew.open(ours, durability="relaxed") as store:
+    with clew.open(ours) as store:
         sessions = [store.sessions.create() for _ in range(SESSIONS)]
         for message in said:
             for session in sessions:

@@ -53,6 +53,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
 _decode_frame = msgspec.json.Decoder(Frame).decode
 _decode_any = msgspec.json.Decoder().decode
+_ROLE = {role: number for number, role in enumerate(ROLES)}
 _NO_USAGE = (None, None, None)
 _NO_BLOBS: frozenset[str] = frozenset()
 
@@ -62,7 +63,8 @@ def encode(said: Said) -> Encoded:
     if isinstance(said, Message):
         payload = b"\x01" + _json(said)
         if _plain(said):
-            return Encoded(NEUTRAL, ROLES.index(said.role), payload, _NO_USAGE, _NO_BLOBS)
+            return Encoded(NEUTRAL, _ROLE[said.role], payload, _NO_USAGE, _NO_BLOBS)
+        _shallow(payload)
         try:
             message = _decode(memoryview(payload)[1:])
         except msgspec.ValidationError as error:
@@ -72,6 +74,7 @@ def encode(said: Said) -> Encoded:
     elif isinstance(said, Native):
         frame = Frame(said.provider, said.label, said.extra)
         head = _json(frame)
+        _shallow(head)
         try:
             same(_decode_frame(head), frame)
             if not isinstance(said.raw, bytes):
@@ -87,7 +90,7 @@ def encode(said: Said) -> Encoded:
     else:
         raise Invalid(f"a message is clew.user(…), clew.assistant(…), clew.native(…), not {type(said).__name__}")
     usage = _NO_USAGE if message.usage is None else _usage(message.usage)
-    return Encoded(kind, ROLES.index(message.role), payload, usage, blobs)
+    return Encoded(kind, _ROLE[message.role], payload, usage, blobs)
 
 
 def decode(payload: bytes | memoryview, where: str) -> Said:
@@ -116,7 +119,9 @@ def neutral(said: Said) -> Message:
 
 def to_json(value: object) -> bytes:
     """`value` as JSON. Invalid if JSON cannot hold it."""
-    return _json(value)
+    encoded = _json(value)
+    _shallow(encoded)
+    return encoded
 
 
 def _json(value: object) -> bytes:
@@ -130,7 +135,6 @@ def _json(value: object) -> bytes:
         raise Invalid("the data is nested too deeply, or contains itself") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise Invalid(f"this cannot be written as JSON: {error}") from None
-    _shallow(encoded)
     if b"\\u0000" in encoded and b"\\u0000" in encoded.replace(b"\\\\", b""):
         raise Invalid("the text has a NUL character", hint="Remove it, or keep the bytes as a blob.")
     return encoded
@@ -149,7 +153,7 @@ def _plain(said: Message) -> bool:
         and said.usage is None
         and said.model is None
         and said.label is None
-        and said.role in ROLES
+        and said.role in _ROLE
     )
 
 

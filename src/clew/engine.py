@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
-from clew.envelope import NO_PARENT, Plain, Seal, node_context, run_fields
+from clew.envelope import NO_ID, Plain, Seal, node_context, run_fields
 from clew.errors import Ambiguous, Conflict, Invalid, NotFound, Sealed, Tampered, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
 from clew.node import Node, Stretch
 
-T = TypeVar("T")
 Clock = Callable[[], int]
 
 MAX_BODY = 64 * 1024 * 1024
@@ -53,6 +51,9 @@ class Engine:
         max_body: int = MAX_BODY,
     ) -> None:
         self.backend = backend
+        self.read = backend.read
+        self.write = backend.write
+        self.transaction = backend.transaction
         self.workspace = workspace
         self.clock = clock
         self.new_id = new_id
@@ -67,18 +68,6 @@ class Engine:
         self.store_id = store_id
         self._lookup_key = lookup_key
         self.seal: Seal = Plain(store_id)
-
-    def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
-        """What `work` returns, from one moment of the store; `single` if it asks one thing only."""
-        return self.backend.read(work, single=single)
-
-    def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
-        """Runs `work` in a transaction, durable when this returns."""
-        return self.backend.write(work, settle)
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """Several steps of this thread as one."""
-        return self.backend.transaction()
 
     def look(self, domain: str, value: bytes) -> bytes:
         """The keyed hash under which equal values are found without being shown."""
@@ -118,7 +107,11 @@ class Engine:
                 f"the message has {len(encoded.payload):,} bytes, the limit is {self.max_body:,}",
                 hint="Keep large content as a blob, or open the store with a larger max_body.",
             )
-        return Draft(self.fresh_id(id), encoded, self.clock() if created_at is None else created_at)
+        return Draft(
+            self.new_id() if id is None else ids.parse(id),
+            encoded,
+            self.clock() if created_at is None else created_at,
+        )
 
     # -- growing
 
@@ -150,7 +143,7 @@ class Engine:
                 gaps |= (used_in is None or used_out is None) | (spent is None) << 1
             id, created_at = draft.id, draft.created_at
             context = node_context(
-                tree, id, parent or NO_PARENT, stretch.depth + (pos & MAX_SEQ), created_at, role, kind,
+                tree, id, parent or NO_ID, stretch.depth + (pos & MAX_SEQ), created_at, role, kind,
                 turns, tokens_in, tokens_out, cost, gaps,
             )  # fmt: skip
             row = (

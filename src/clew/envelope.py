@@ -18,11 +18,13 @@ from clew.backends import BlobRow, RefRow, RunRow
 _HEAD = 5
 MISTYPED = (PackError, TypeError)
 """What is raised where damage has turned a number of a row into something else."""
-NO_PARENT = _NONE = b"\0" * 16
+NO_ID = b"\0" * 16
 node_context = Struct("<q16s16sqqBBqqqqB").pack
-"""What a node's body is bound to: tree, id, parent or NO_PARENT, depth, created_at, role, kind, turns, tokens in and
+"""What a node's body is bound to: tree, id, parent or NO_ID, depth, created_at, role, kind, turns, tokens in and
 out, cost, gaps. The packer itself, because it is called for every message that is read."""
-_MOVE = Struct("<16sqq16sqqq").pack
+move_fields = Struct("<16sqq16sqqq").pack
+"""What a ref's signature covers, the fields that move with its head: key, tree, head or -1, head_id or NO_ID, version,
+active_at, rank."""
 _REF = Struct("<6q").pack
 _INTS = {count: Struct(f"<{count}q").pack for count in (2, 6, 8)}
 
@@ -65,7 +67,7 @@ class Plain:
 def run_fields(run: RunRow, tip: bytes | None) -> bytes:
     """What a run's signature covers; `tip` is the id of the node at its tip."""
     row = (run.run, run.tree, _int(run.parent), _int(run.derived), run.depth, run.carried, run.tip, run.closed)
-    return b"run" + _INTS[8](*row) + (tip or _NONE) + (run.wrapped_key or b"")
+    return b"run" + _INTS[8](*row) + (tip or NO_ID) + (run.wrapped_key or b"")
 
 
 def ref_context(ref: RefRow) -> bytes:
@@ -78,12 +80,10 @@ def ref_context(ref: RefRow) -> bytes:
     return f"ref\0{workspace}\0{kind}\0".encode() + numbers + key + (look or b"")
 
 
-def move_fields(
-    key: bytes, tree: int | None, head: int | None, head_id: bytes | None, version: int, active_at: int, rank: int
-) -> bytes:
-    """What a ref's signature covers: the fields that move with its head."""
-    return _MOVE(
-        key, -1 if tree is None else tree, -1 if head is None else head, head_id or _NONE, version, active_at, rank
+def ref_fields(ref: RefRow) -> bytes:
+    """What a ref's signature covers: `move_fields` of its row."""
+    return move_fields(
+        ref.key, _int(ref.tree), _int(ref.head), ref.head_id or NO_ID, ref.version, ref.active_at, ref.rank
     )
 
 

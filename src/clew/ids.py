@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from struct import Struct
 
 from clew.errors import Invalid, clip
 
@@ -27,6 +28,7 @@ _READ = str.maketrans(
     | dict.fromkeys("iIlL", 1)
     | dict.fromkeys("oO", 0)
 )
+_TAILS = Struct("<64Q").unpack
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 IdSource = Callable[[], bytes]
@@ -40,19 +42,30 @@ class Uuid7:
         self._clock = clock
         self._lock = threading.Lock()
         self._last = 0
+        self._tails: list[int] = []
 
     def __call__(self) -> bytes:
         # 48 bits of milliseconds, then 12 bits that count within one: together one number that only grows.
         now = (self._clock() // 1_000_000) << 12
         with self._lock:
             self._last = last = max(self._last + 1, now)
+            if not self._tails:  # 64 at a time: asking the kernel for each costs more than all the rest
+                self._tails = [tail & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000 for tail in _TAILS(os.urandom(512))]
+            tail = self._tails.pop()
         head = (last >> 12) << 16 | 0x7000 | (last & 0xFFF)
-        tail = int.from_bytes(os.urandom(8), "big") & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
         return (head << 64 | tail).to_bytes(16, "little")
+
+    def forget(self) -> None:
+        """To be called in a forked process: what it has at hand, its parent has too."""
+        self._lock = threading.Lock()
+        self._tails = []
 
 
 new_id = Uuid7()
 """The source every store uses unless it is given another: ids increase within a process, so it has one source."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=new_id.forget)
 
 
 def text(stored: bytes) -> str:

@@ -18,7 +18,7 @@ ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Modality = Literal["text", "image", "audio", "video", "document"]
 
 
-class Value(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type"):
+class Value(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type", gc=False):
     """What the blocks of a message have in common: a ``type`` when written, and free data in ``extra``."""
 
     extra: dict[str, Any] | None = None
@@ -74,7 +74,7 @@ class ToolResult(Value, tag="tool_result", frozen=True):
 Block = Text | Thinking | ToolCall | ToolResult | Media | Opaque
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """What a message cost: tokens, and money in millionths of the currency's unit. None means unknown."""
 
     input: int | None = None
@@ -84,7 +84,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     cost: int | None = None
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One message in neutral form."""
 
     role: Role

@@ -19,7 +19,7 @@ from clew.backends import (
     TURNS,
     NodeRow,
 )  # fmt: skip
-from clew.envelope import MISTYPED, NO_PARENT, node_context
+from clew.envelope import MISTYPED, NO_ID, node_context
 from clew.errors import Invalid, Tampered
 from clew.model import ROLES, Message, Native, Role, Said
 
@@ -154,7 +154,7 @@ class Node:
         tree, depth, _ = self._stretch
         try:
             context = node_context(
-                tree, id, self._parent or NO_PARENT, depth + (pos & MAX_SEQ), created_at, role, kind,
+                tree, id, self._parent or NO_ID, depth + (pos & MAX_SEQ), created_at, role, kind,
                 turns, tokens_in, tokens_out, cost, gaps,
             )  # fmt: skip
             payload = self._engine.seal.open(body, context)

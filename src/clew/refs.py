@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from clew import ids
 from clew.backends import ID, POS, Ground, Move, RefRow, Tip, Tx
 from clew.engine import Draft, Engine, handle_beside, pick
-from clew.envelope import MISTYPED, move_fields, ref_context
+from clew.envelope import MISTYPED, NO_ID, move_fields, ref_context, ref_fields
 from clew.errors import Conflict, NotFound, Tampered
 from clew.node import Node
 
@@ -44,14 +44,22 @@ class Refs:
         # The number may be another's by now, if the transaction that made this ref was undone.
         if tip is None or tip.trashed_at is not None or tip.key != row.key:
             raise NotFound(row.kind, ids.text(row.key))
-        mac = self._mac(row.key, tip.tree, tip.pos, tip.id, tip.version, tip.active_at, tip.rank)
-        if tip.id != tip.head_id or tip.mac != mac:
+        try:
+            head = -1 if tip.pos is None else tip.pos
+            fields = move_fields(row.key, tip.tree, head, tip.id or NO_ID, tip.version, tip.active_at, tip.rank)
+        except MISTYPED:
+            fields = b""
+        if tip.id != tip.head_id or tip.mac != self._engine.seal.sign(fields):
             raise Tampered(f"{row.kind} {ids.text(row.key)}", "its head is not where it should be")
         return tip
 
     def checked(self, row: RefRow) -> RefRow:
         """`row`, if its signature is right. Tampered."""
-        if row.mac != self._mac(row.key, row.tree, row.head, row.head_id, row.version, row.active_at, row.rank):
+        try:
+            fields = ref_fields(row)
+        except MISTYPED:
+            fields = b""
+        if row.mac != self._engine.seal.sign(fields):
             raise Tampered(f"{row.kind} {ids.text(row.key)}")
         return row
 
@@ -64,15 +72,6 @@ class Refs:
         if payload is None:
             raise Tampered(f"{row.kind} {ids.text(row.key)}")
         return payload
-
-    def _mac(
-        self, key: bytes, tree: int | None, head: int | None, head_id: bytes | None, version: int, at: int, rank: int
-    ) -> bytes | None:
-        """The signature a ref must have; None if its row has been turned into something that has none."""
-        try:
-            return self._engine.seal.sign(move_fields(key, tree, head, head_id, version, at, rank))
-        except MISTYPED:
-            return None
 
     def resolve(self, kind: str, typed: str) -> bytes:
         """The key that a full id or a handle means. NotFound, Ambiguous."""
@@ -110,12 +109,12 @@ class Refs:
         # A dated ref takes its place among the others; one made now goes to the top even if the clock has stepped back.
         rank = active if active_at is not None else max(now, tx.top_rank(engine.workspace, kind) + 1)
         head, head_id = (None, None) if at is None else (at.pos, at.id)
-        mac = engine.seal.sign(move_fields(key, tree, head, head_id, 1, active, rank))
         row = RefRow(
             0, engine.workspace, kind, key, owner, tree, head, head_id, 1, now, active, rank,
-            None, None, 0, look, None, mac, b"",
+            None, None, 0, look, None, b"", b"",
         )  # fmt: skip
-        row = row._replace(data=engine.seal.close(payload, ref_context(row)))
+        data = engine.seal.close(payload, ref_context(row))
+        row = row._replace(mac=engine.seal.sign(ref_fields(row)), data=data)
         return row._replace(ref=tx.add_ref(row))
 
     def move(self, tx: Tx, ref: int, tip: Tip, head: int | None, head_id: bytes | None) -> Move:
@@ -123,19 +122,17 @@ class Refs:
         now = self._engine.clock()
         up = tip.rank < tip.top
         version, rank = tip.version + 1, max(now, tip.top + 1) if up else tip.rank
-        mac = self._engine.seal.sign(move_fields(tip.key, tip.tree, head, head_id, version, now, rank))
+        at = -1 if head is None else head
+        mac = self._engine.seal.sign(move_fields(tip.key, tip.tree, at, head_id or NO_ID, version, now, rank))
         move = Move(head, head_id, version, now, rank, mac)
         tx.move_ref(ref, move, up=up)
         return move
 
     def change(self, tx: Tx, row: RefRow, payload: bytes, *, look: bytes | None) -> RefRow:
         """The ref with other data, signed and stored; not an activity. Conflict if it was changed."""
-        version = row.version + 1
-        mac = self._engine.seal.sign(
-            move_fields(row.key, row.tree, row.head, row.head_id, version, row.active_at, row.rank)
-        )
-        changed = row._replace(version=version, look=look, mac=mac)
-        changed = changed._replace(data=self._engine.seal.close(payload, ref_context(changed)))
+        seal = self._engine.seal
+        changed = row._replace(version=row.version + 1, look=look)
+        changed = changed._replace(mac=seal.sign(ref_fields(changed)), data=seal.close(payload, ref_context(changed)))
         tx.set_ref(changed)
         return changed
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _UNSET: Any = object()
+_ONE = (Message, Native)
 
 
 class Branch(NamedTuple):
@@ -37,13 +38,14 @@ class Branch(NamedTuple):
 class Session:
     """A conversation. The object shows the session as it was read; what it does acts on the session as it is now."""
 
-    __slots__ = ("_data", "_engine", "_refs", "_row", "_sessions")
+    __slots__ = ("_data", "_engine", "_move", "_read", "_refs", "_sessions")
 
     def __init__(self, sessions: Sessions, row: RefRow) -> None:
         self._sessions = sessions
         self._engine: Engine = sessions._engine
         self._refs: Refs = sessions._refs
-        self._row = row
+        self._read = row
+        self._move: Move | None = None
         self._data: SessionData | None = None
 
     # -- what it says of itself
@@ -188,7 +190,7 @@ class Session:
         message under the same id is stored once.
         """
         at = None if created_at is None else microseconds(created_at)
-        one = isinstance(messages, Message | Native)
+        one = isinstance(messages, _ONE)
         if one:
             drafts = [self._engine.draft(messages, id, at)]  # type: ignore[arg-type]
         else:
@@ -196,14 +198,14 @@ class Session:
             if not drafts:
                 return []
         if expect_head is _UNSET:
-            done = self._refs.append(self._row, drafts)
+            done = self._refs.append(self._read, drafts)
         else:
             if on_conflict not in ("raise", "branch"):
                 raise Invalid(f"on_conflict is 'raise' or 'branch', not {on_conflict!r}")
             expect = None if expect_head is None else self._engine.resolve_node(expect_head)
-            done = self._refs.append(self._row, drafts, expect=expect, branch=on_conflict == "branch")
+            done = self._refs.append(self._read, drafts, expect=expect, branch=on_conflict == "branch")
         if done.move is not None:
-            self._moved(done.move)
+            self._move = done.move
         return done.nodes[0] if one else done.nodes
 
     def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:
@@ -269,7 +271,7 @@ class Session:
 
         move, left = self._engine.write(work)
         if move is not None:
-            self._moved(move)
+            self._move = move
         return None if left is None else _branch(left)
 
     def branches(self) -> list[Branch]:
@@ -308,7 +310,7 @@ class Session:
             return self._refs.move(tx, self._row.ref, tip, last[POS], last[ID]), nodes
 
         move, nodes = self._engine.write(work)
-        self._moved(move)
+        self._move = move
         return nodes
 
     # -- changing what it says of itself
@@ -377,15 +379,16 @@ class Session:
             raise Tampered(f"session {self.id}", "its head is missing")
         return Counters() if place is None else self._engine.node(place).counters
 
-    def _saw(self, row: RefRow) -> Session:
-        self._row, self._data = row, None
-        return self
+    @property
+    def _row(self) -> RefRow:
+        """The ref as it was last seen. What an append moved is put in when someone looks: most appends are not."""
+        if self._move is not None:
+            self._read, self._move = self._read._replace(**self._move._asdict()), None
+        return self._read
 
-    def _moved(self, move: Move) -> None:
-        head, head_id, version, active_at, rank, mac = move
-        self._row = self._row._replace(
-            head=head, head_id=head_id, version=version, active_at=active_at, rank=rank, mac=mac
-        )
+    def _saw(self, row: RefRow) -> Session:
+        self._read, self._move, self._data = row, None, None
+        return self
 
     def _drafts(self, messages: Any, id: str | Sequence[str] | None, at: int | None) -> list[Draft]:
         if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):

@@ -8,7 +8,7 @@ import msgspec
 
 from clew import ids
 from clew.backends import RefRow
-from clew.envelope import move_fields, ref_context
+from clew.envelope import ref_context, ref_fields
 from clew.session_data import SessionData
 from clew.verify.findings import REFS, Findings, place
 from clew.verify.tree import CHECKSUM, ODD
@@ -43,7 +43,7 @@ def check_refs(found: Findings) -> None:
 def _problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, int | None]]:
     """What is wrong, each with the position it concerns if there is one."""
     sign = found.engine.seal.sign
-    if ref.mac != sign(move_fields(ref.key, ref.tree, ref.head, ref.head_id, ref.version, ref.active_at, ref.rank)):
+    if ref.mac != sign(ref_fields(ref)):
         yield CHECKSUM, None
     yield from _data_problems(found, ref)
     if ref.wrapped_key is not None:

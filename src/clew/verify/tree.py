@@ -26,7 +26,7 @@ from clew.backends import (
     NodeRow,
     RunRow,
 )
-from clew.envelope import NO_PARENT, node_context, run_fields
+from clew.envelope import NO_ID, node_context, run_fields
 from clew.errors import ClewError
 from clew.model import ROLES, Message, Said
 from clew.verify.findings import BROKEN, FORGOTTEN, NODES, RUNS, TREES, Findings, place
@@ -230,7 +230,7 @@ def _open(found: Findings, run: RunRow, row: NodeRow, above: _Above | None) -> b
     if above is None:
         return body[5:]
     context = node_context(
-        run.tree, id, above.id or NO_PARENT, run.depth + (pos & MAX_SEQ), created_at, role, kind,
+        run.tree, id, above.id or NO_ID, run.depth + (pos & MAX_SEQ), created_at, role, kind,
         turns, tokens_in, tokens_out, cost, gaps,
     )  # fmt: skip
     return found.engine.seal.open(body, context)

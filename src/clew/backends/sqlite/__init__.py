@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
@@ -26,6 +27,18 @@ from clew.backends.sqlite.turnstile import Turnstile
 from clew.errors import ClewError, Closed, Invalid, NotFound, SchemaTooNew, Sealed, Unavailable
 
 T = TypeVar("T")
+
+_OPEN: weakref.WeakSet[SQLiteBackend] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In the child: no store of the parent's may be used, nor even closed."""
+    for backend in _OPEN:
+        backend._forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 IDLE_READERS = 8
 """Connections kept for later reads. More threads may read at once; the rest are closed again."""
@@ -53,12 +66,13 @@ class SQLiteBackend:
         self.memory = path == ":memory:"
         self._durability = durability
         self._timeout = timeout
-        self._pid = os.getpid()
         self._local = threading.local()
         self._readers: list[SQLiteTx] = []
         self._writer: SQLiteTx | None = None
         self._suspect = False
         self._closed = False
+        self._forked = False
+        _OPEN.add(self)
         self._turnstile = Turnstile(f"{path}-lock")
         self._committer = Committer(self._transact)
         # In memory there is one connection, for one at a time.
@@ -164,7 +178,7 @@ class SQLiteBackend:
             return
         if getattr(self._local, "tx", None) is not None:
             raise Invalid("a store cannot be closed inside its own transaction")
-        if os.getpid() != self._pid:
+        if self._forked:
             self._closed = True  # the connections belong to the parent: closing them here could drop its locks
             return
         self._committer.enter()
@@ -259,10 +273,9 @@ class SQLiteBackend:
 
     def _here(self) -> SQLiteTx | None:
         """The transaction this thread is in, if any. Closed if the store cannot be used here at all."""
-        if self._closed:
-            raise Closed("the store is closed")
-        if os.getpid() != self._pid:
-            raise Closed("the store was opened before this process was forked", hint="Open it again in the child.")
+        if self._closed or self._forked:
+            why = "was opened before this process was forked" if self._forked else "is closed"
+            raise Closed(f"the store {why}")
         return getattr(self._local, "tx", None)
 
     def _take_reader(self) -> SQLiteTx:
