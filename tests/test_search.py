@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -132,8 +132,8 @@ def test_substrings_for_languages_without_spaces(store):
 @pytest.mark.parametrize("mode", ["words", "substring"])
 @pytest.mark.parametrize(
     "query",
-    ["", "   ", '"', '""', "*", "(", ")", "a AND", "NEAR(", "NOT", "OR OR", "col:word", "^", "-x", "a*b", "'; DROP TABLE x",
-     "\0", "\ud800", "%", "_", "\\", "{", "+", "a" * 5000, "🧵", "text : x", '"a" "b', "e\u0301"],
+    ["", "   ", '"', '""', "*", "(", ")", "a AND", "NEAR(", "NOT", "OR OR", "col:word", "^", "-x", "a*b",
+     "'; DROP TABLE x", "\0", "\ud800", "%", "_", "\\", "{", "+", "a" * 5000, "🧵", "text : x", '"a" "b', "e\u0301"],
 )  # fmt: skip
 def test_odd_input_is_never_an_error(store, query, mode):
     """Whatever a person types is looked for, or finds nothing."""
@@ -325,7 +325,7 @@ def test_the_append_path_writes_no_index(tmp_path: Path):
 def test_relative_age_of_hits(store):
     """A hit's message knows when it was said."""
     session = store.sessions.create()
-    yesterday = datetime.now(timezone.utc) - timedelta(days=1)
+    yesterday = datetime.now(UTC) - timedelta(days=1)
     session.append(clew.user("old word"), created_at=yesterday)
     (hit,) = store.search("word", until=yesterday + timedelta(hours=1))
     assert hit.node.created_at == yesterday

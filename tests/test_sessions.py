@@ -281,4 +281,4 @@ def test_a_limit_is_a_whole_number(tmp_path, limit):
             with pytest.raises(clew.Invalid):
                 ask(limit=limit)
         with pytest.raises(clew.Invalid):
-            store.nodes.get(5)
+            store.nodes.get(5)  # type: ignore[arg-type]

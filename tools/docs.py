@@ -35,7 +35,7 @@ Every public name, as its source has it. What a call raises is told by its docst
 PARTS: list[tuple[str, str, list[str]]] = [
     ("Opening a store", "", ["store:open", "store:Store"]),
     ("Sessions", "Reached as `store.sessions`.", ["sessions:Sessions", "sessions:Page", "session:Session"]),
-    ("What sessions give back", "", ["session:Branch", "node:Counters", "session:SessionData"]),
+    ("What sessions give back", "", ["session:Branch", "node:Counters", "session_data:SessionData"]),
     ("Nodes", "Reached as `store.nodes`.", ["nodes:Nodes", "nodes:Save", "nodes:NodePage", "node:Node"]),
     (
         "Messages",

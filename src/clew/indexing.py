@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from clew import ids
-from clew.backends import CREATED_AT, ID, MAX_SEQ, ORD, POS, ROLE, SEQ_BITS, Place, Tx
+from clew.backends import CREATED_AT, ID, ORD, POS, ROLE, Place, Tx
 from clew.backends.sqlite.connection import translate, uri
 from clew.engine import Engine
 from clew.errors import Invalid, Tampered
@@ -72,10 +72,15 @@ class Index:
     def catch_up(self, mode: Mode, progress: Progress | None = None) -> sqlite3.Connection:
         """The database, holding everything that is stored now."""
         conn = self.open()
+        newest = conn.execute("SELECT ord, id FROM marks WHERE mode = ? ORDER BY ord DESC LIMIT 1", (mode,)).fetchone()
+        done, id = newest or (0, None)
+        found, total, forgotten = self._engine.read(partial(_now, done=done))
+        if found == id and done == total and self._forgot(conn, mode) == forgotten[1]:
+            return conn  # nothing has come or gone since the last search
         if not self._belongs(conn, mode):
             self._empty(conn, mode)
-        self._forget(conn, mode)
-        done, total = self._edge(conn, mode), self._engine.read(lambda tx: tx.last_ord())
+        self._forget(conn, mode, *forgotten)
+        done = self._edge(conn, mode)
         while done < total:
             places = self._engine.read(lambda tx, done=done: tx.by_ord(done, None, newest=False, limit=BATCH))  # type: ignore[misc]
             if not places:
@@ -207,15 +212,19 @@ class Index:
             conn.execute("DELETE FROM marks WHERE mode = ?", (mode,))
             conn.execute("DELETE FROM meta WHERE name = ?", (f"forgotten {mode}",))
 
-    def _forget(self, conn: sqlite3.Connection, mode: Mode) -> None:
-        """Drops what was deleted from the store since the last time."""
-        first, last = self._engine.read(lambda tx: tx.forgotten_span())
+    def _forgot(self, conn: sqlite3.Connection, mode: Mode) -> int | None:
+        """The last deletion that the index has followed."""
         known = self._value(conn, f"forgotten {mode}")
-        done = last if known is None else int.from_bytes(known, "big")
+        return None if known is None else int.from_bytes(known, "big")
+
+    def _forget(self, conn: sqlite3.Connection, mode: Mode, first: int, last: int) -> None:
+        """Drops what was deleted from the store since the last time."""
+        known = self._forgot(conn, mode)
+        done = last if known is None else known
         if done < first - 1:
             self._empty(conn, mode)
             done = last
-        if known is not None and done == last:
+        if done == known == last:
             return
         conn.execute("BEGIN IMMEDIATE")
         with conn:
@@ -245,6 +254,10 @@ class Index:
         return row[0] if row else None
 
 
+def _now(tx: Tx, done: int) -> tuple[bytes | None, int, tuple[int, int]]:
+    return tx.ord_id(done), tx.last_ord(), tx.forgotten_span()
+
+
 def _after(tx: Tx, done: int, edge: int) -> list[Place]:
     return tx.by_ord(done, edge + 1, newest=False, limit=BATCH)
 
@@ -262,8 +275,3 @@ def searchable(message: Message) -> str:
     if message.label:
         words.append(message.label)
     return "\n".join(words)
-
-
-def ranges(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Positions of the runs of a path, each up to its highest seq there."""
-    return [(run << SEQ_BITS, run << SEQ_BITS | min(upto, MAX_SEQ)) for run, upto in runs]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sqlite3
 import threading
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import paths
-from clew.backends import ID, SEQ_BITS, Place, Tx
+from clew.backends import ID, MAX_SEQ, SEQ_BITS, Place, RefRow, RunRow, Tx
 from clew.backends.sqlite.connection import translate
 from clew.engine import Engine, whole_number
 from clew.errors import Invalid
-from clew.indexing import Index, Mode, Progress, ranges
+from clew.indexing import Index, Mode, Progress
 from clew.model import ROLES, Role
 from clew.node import Node, microseconds
 from clew.session import Session
@@ -121,12 +123,8 @@ class Search:
         """The positions of everything a session has said, with what its compactions left behind."""
 
         def work(tx: Tx) -> list[tuple[int, int]]:
-            head, found = session._refs.get(tx, session._row.kind, session._row.key).head, []
-            while head is not None:
-                runs = paths.lineage(tx, head)
-                found += [(run.run, upto) for run, upto in runs]
-                head = runs[0][0].derived
-            return ranges(found)
+            head = session._refs.get(tx, session._row.kind, session._row.key).head
+            return [(run.run << SEQ_BITS, run.run << SEQ_BITS | upto) for run, upto in _everything(tx, head)]
 
         return self._engine.read(work)
 
@@ -136,37 +134,64 @@ class Search:
         """Hits whose messages are still there and belong to this workspace, a page of rows at a time."""
         sql, values = _statement(mode, terms, where, bounds)
         hits: list[Hit] = []
-        offset, page = 0, limit + 8
-        while len(hits) < limit:
-            rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, page, offset]).fetchall()
-            for pos, id, rank, text in rows:
-                place = self._engine.read(lambda tx, pos=pos: self._visible(tx, pos))  # type: ignore[misc]
-                if place is not None and place.row[ID] == id and len(hits) < limit:
-                    snippet, marks = _marked(text) if mode == "words" else _excerpt(text, terms)
-                    hits.append(Hit(self._engine.node(place), snippet, marks, -rank, self._session_of(place, pos)))
-            if len(rows) < page:
+        trees = _Trees(self._engine.workspace)
+        for offset in itertools.count(0, limit):
+            rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, limit, offset]).fetchall()
+            for row, place, ref in self._engine.read(partial(_resolve, rows=rows, trees=trees)):
+                _, _, rank, text = row
+                snippet, marks = _marked(text) if mode == "words" else _excerpt(text, terms)
+                session = None if ref is None else Session(self._sessions, ref)
+                hits.append(Hit(self._engine.node(place), snippet, marks, -rank, session))
+            if len(rows) < limit or len(hits) >= limit:
                 break
-            offset += page
-        return hits
+        return hits[:limit]
 
-    def _visible(self, tx: Tx, pos: int) -> Place | None:
-        place = tx.node_at(pos)
-        return place if place and tx.tree_workspace(place.tree) == self._engine.workspace else None
 
-    def _session_of(self, place: Place, pos: int) -> Session | None:
-        def work(tx: Tx) -> Any:
-            refs = [ref for ref in tx.refs_in_tree(place.tree, 0, 1 << 62) if ref.kind in (SESSION, SUBAGENT)]
-            for ref in sorted(refs, key=lambda ref: -ref.rank):
-                head = ref.head
-                while head is not None and ref.trashed_at is None:
-                    runs = paths.lineage(tx, head)
-                    if any(run.run == pos >> SEQ_BITS and (run.run << SEQ_BITS | upto) >= pos for run, upto in runs):
-                        return ref
-                    head = runs[0][0].derived
-            return None
+class _Trees:
+    """What is known of the trees that hits are in: whose they are, and which sessions show what."""
 
-        ref = self._engine.read(work)
-        return None if ref is None else Session(self._sessions, ref)
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
+        self._refs: dict[int, list[RefRow]] = {}
+        self._shown: dict[int, dict[int, int]] = {}
+
+    def refs(self, tx: Tx, tree: int) -> list[RefRow] | None:
+        """The sessions of a tree, last active first; None if the tree belongs to another workspace."""
+        if tree not in self._refs:
+            if tx.tree_workspace(tree) != self._workspace:
+                return None
+            found = [ref for ref in tx.refs_in_tree(tree, 0, 1 << 62) if ref.kind in (SESSION, SUBAGENT)]
+            self._refs[tree] = sorted((ref for ref in found if ref.trashed_at is None), key=lambda ref: -ref.rank)
+        return self._refs[tree]
+
+    def shows(self, tx: Tx, ref: RefRow, pos: int) -> bool:
+        """True if a session has the node at `pos` among its messages, or among those a compaction left behind."""
+        if ref.ref not in self._shown:
+            self._shown[ref.ref] = {run.run: upto for run, upto in _everything(tx, ref.head)}
+        return self._shown[ref.ref].get(pos >> SEQ_BITS, -1) >= pos & MAX_SEQ
+
+
+def _everything(tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:
+    """The runs of a path and of the paths its compactions left behind, each with its highest seq there."""
+    found: list[tuple[RunRow, int]] = []
+    while head is not None:
+        runs = paths.lineage(tx, head)
+        found += runs
+        head = runs[0][0].derived
+    return found
+
+
+def _resolve(tx: Tx, rows: list[Any], trees: _Trees) -> list[tuple[Any, Place, RefRow | None]]:
+    """The rows whose messages are still there and belong to this workspace, each with the session that shows it."""
+    found = []
+    places = tx.nodes_at([row[0] for row in rows])
+    for row in rows:
+        pos, id, _, _ = row
+        place = places.get(pos)
+        if place is None or place.row[ID] != id or (refs := trees.refs(tx, place.tree)) is None:
+            continue
+        found.append((row, place, next((ref for ref in refs if trees.shows(tx, ref, pos)), None)))
+    return found
 
 
 def _terms(query: str, mode: Mode) -> Iterator[_Term]:

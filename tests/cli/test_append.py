@@ -124,7 +124,7 @@ def test_the_same_id_again_is_stored_once(clew_cli, db):
     assert stored(db, session) == ["one"]
 
 
-BAD = {
+BAD: dict[str, str | bytes] = {
     "not json": "{oops",
     "cut short": '{"text": "one',
     "not an object": "[1]",
@@ -153,7 +153,8 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_line_is_named_and_the_lines_before_it_stay(what, clew_cli, db):
     """The error names the line, nothing of it is stored, and what came before is."""
-    bad = BAD[what] if isinstance(BAD[what], bytes) else BAD[what].encode()
+    line = BAD[what]
+    bad = line if isinstance(line, bytes) else line.encode()
     done = clew_cli("append", input=b'{"text": "good"}\n\n' + bad + b'\n{"text": "never read"}\n')
     assert done.code == (3 if what == "no such blob" else 1), done.err
     assert len(done.lines) == 1
@@ -199,6 +200,9 @@ def start(db: str, *args: str) -> subprocess.Popen[bytes]:
 def test_an_acknowledged_message_survives_kill_9(db):
     """Once its id line can be read, a message is there whatever happens; lines are taken as they come."""
     with start(db) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        assert writer.stderr is not None
         for number in range(5):
             writer.stdin.write(b'{"text": "message %d"}\n' % number)
             writer.stdin.flush()
@@ -214,6 +218,9 @@ def test_an_acknowledged_message_survives_kill_9(db):
 def test_interrupted_is_130(db):
     """Ctrl-C ends it without a word and with the code shells know."""
     with start(db) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        assert writer.stderr is not None
         writer.stdin.write(b'{"text": "one"}\n')
         writer.stdin.flush()
         writer.stdout.readline()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import click
 import pytest
 
 import clew
@@ -21,7 +22,9 @@ def test_every_command_shows_an_example(name, clew_cli):
     done = clew_cli(name, "--help")
     assert done.code == 0
     assert re.search(rf"Examples?:\n(.*\n)*.*clew {name}\b", done.out)
-    assert cli.get_command(None, name).short_help == COMMANDS[name][1]
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert command.short_help == COMMANDS[name][1]
     assert max(map(len, done.out.splitlines())) <= 100
 
 
@@ -175,6 +178,8 @@ def test_a_reader_that_leaves_is_no_error(db, clew_cli):
         with subprocess.Popen(
             [sys.executable, "-m", "clew", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as writer:
+            assert writer.stdout is not None
+            assert writer.stderr is not None
             assert writer.stdout.readline()
             writer.stdout.close()
             assert writer.stderr.read() == b""

@@ -10,8 +10,8 @@ def test_the_tour(program, tmp_path):
     scratch.mkdir()
     done = program("tour", env={"TMPDIR": str(scratch), "CLEW_DB": str(tmp_path / "mine.db")})
     assert (done.code, done.err) == (0, "")
-    acknowledged = int(re.search(r"(\d+)  messages were acknowledged", done.out)[1])
-    stored = int(re.search(r"(\d+)  messages are stored", done.out)[1])
+    (acknowledged,) = map(int, re.findall(r"(\d+)  messages were acknowledged", done.out))
+    (stored,) = map(int, re.findall(r"(\d+)  messages are stored", done.out))
     assert 60 <= acknowledged <= stored <= acknowledged + 1
     assert "(signal 9)" in done.out
     assert "0  acknowledged messages are lost, and 0 are half written" in done.out

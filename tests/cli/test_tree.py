@@ -44,7 +44,7 @@ def line(handle: str, role: str, text: str, minute: int) -> dict[str, str]:
     return {"id": id_of(handle), "role": role, "text": text, "created_at": at.isoformat()}
 
 
-def sample(clew_cli, talk) -> str:
+def sample(clew_cli, talk):
     """The document's conversation, with the letters that handles do not have replaced by those they are read as."""
     session = talk(
         line("abc123", "user", "Hello, can you help me?", 0),

@@ -107,6 +107,10 @@ class Tx(Protocol):
         """A node by position."""
         ...
 
+    def nodes_at(self, positions: Sequence[int]) -> dict[int, Place]:
+        """The nodes that are at these positions, by position."""
+        ...
+
     def ground(self, id: bytes) -> Ground | None:
         """What a chain that grows after this node has to know."""
         ...

@@ -76,6 +76,15 @@ class SQLiteTx:
         row = self._run(SQL["node_at"], (pos,)).fetchone()
         return Place(row[0], row[1], row[2], row[3], row[4:]) if row else None
 
+    def nodes_at(self, positions: Sequence[int]) -> dict[int, Place]:
+        found: dict[int, Place] = {}
+        for start in range(0, len(positions), 500):
+            some = positions[start : start + 500]
+            sql = SQL["node_at"].removesuffix("= ?") + f"IN ({', '.join('?' * len(some))})"
+            for row in self._run(sql, some):
+                found[row[4]] = Place(row[0], row[1], row[2], row[3], row[4:])
+        return found
+
     def ground(self, id: bytes) -> Ground | None:
         row = self._run(SQL["ground"], (id,)).fetchone()
         return Ground._make(row) if row else None
