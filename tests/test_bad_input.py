@@ -230,7 +230,7 @@ def test_bad_arguments(store: Store, sound: Callable[[Store], None]) -> None:
 
 
 def test_parents_in_a_circle(store: Store) -> None:
-    """Messages that name each other as parents are refused whole, however long the circle (D11)."""
+    """Messages that name each other as parents are refused whole, however long the circle."""
     names = [f"00000000-0000-4000-8000-{number:012x}" for number in range(1500)]
     for count in (1, 2, 1500):
         circle = [clew.Save(clew.user("x"), names[(n + 1) % count], names[n]) for n in range(count)]
@@ -241,7 +241,7 @@ def test_parents_in_a_circle(store: Store) -> None:
 
 
 def test_a_parent_cannot_be_removed_under_its_child(store: Store, path: Path) -> None:
-    """The database itself refuses to part a chain from what it grew from: foreign keys are on (D1, D22)."""
+    """The database itself refuses to part a chain from what it grew from: foreign keys are on."""
     root = store.nodes.save(clew.user("root"))[0]
     store.nodes.save(clew.user("a"), parent=root.id)
     store.nodes.save(clew.user("b"), parent=root.id)
@@ -430,7 +430,7 @@ def test_odd_but_good_places(tmp_path: Path) -> None:
 
 
 def test_opening_twice_is_opening_once(path: Path) -> None:
-    """Opening an existing store changes nothing in it, and an empty file is a place for a new one (D21)."""
+    """Opening an existing store changes nothing in it, and an empty file is a place for a new one."""
     path.touch()
     with clew.open(path) as store:
         session = store.sessions.create()
@@ -516,7 +516,7 @@ class TestReadOnly:
 
 
 def test_after_close(store: Store) -> None:
-    """Every use of a closed store, and of what it gave out, is Closed; leaving it twice is not an error (B20)."""
+    """Every use of a closed store, and of what it gave out, is Closed; leaving it twice is not an error."""
     session = store.sessions.create()
     node = session.append(clew.user("x"))
     walk = session.iter()
@@ -548,7 +548,7 @@ def test_a_store_is_not_closed_from_inside_its_transaction(store: Store) -> None
 
 
 def test_an_interrupt_leaves_nothing_half_written(store: Store, sound: Callable[[Store], None]) -> None:
-    """A key pressed in the middle of a transaction undoes it whole; the store works on (D19)."""
+    """A key pressed in the middle of a transaction undoes it whole; the store works on."""
     session = store.sessions.create()
     session.append(clew.user("saved"))
     with pytest.raises(KeyboardInterrupt), store.transaction():

@@ -46,7 +46,7 @@ def round_trip(said: clew.Message | clew.Native) -> clew.Message | clew.Native:
 
 @given(MESSAGE)
 def test_neutral_messages_come_back(message: clew.Message) -> None:
-    """Every neutral message, with free data at message and block level, comes back equal (D4, D8)."""
+    """Every neutral message, with free data at message and block level, comes back equal."""
     assert round_trip(message) == message
 
 

@@ -13,7 +13,7 @@ from clew.store import Store
 
 
 def test_ranges(path: Path) -> None:
-    """Entries are read from a number up to another, over pages, also when more come meanwhile (B18)."""
+    """Entries are read from a number up to another, over pages, also when more come meanwhile."""
     with clew.open(path, durability="relaxed") as store:
         log = store.sessions.create().log
         count = PAGE * 2 + 3
@@ -24,6 +24,7 @@ def test_ranges(path: Path) -> None:
         assert [entry.number for entry in reader] == list(range(1, count + 1))
         assert [entry.data for entry in log.read(PAGE - 1, PAGE + 2)] == [str(PAGE + n).encode() for n in (-1, 0, 1)]
         assert list(log.read(count + 5)) == list(log.read(5, 5)) == list(log.read(5, 0)) == []
+        assert list(log.read(1 << 24)) == list(log.read((1 << 24) + 1)) == []
         assert len(log) == count + 1
 
 

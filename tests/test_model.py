@@ -15,7 +15,7 @@ def test_strings_become_text_blocks() -> None:
 
 
 def test_a_tool_answers_a_call() -> None:
-    """A tool's message carries the call's id and whether it failed (D5)."""
+    """A tool's message carries the call's id and whether it failed."""
     (result,) = clew.tool("no such file", call_id="c", is_error=True).blocks
     assert result == clew.ToolResult(call_id="c", content=(clew.Text(text="no such file"),), is_error=True)
 

@@ -18,7 +18,7 @@ def said(count: int) -> list[clew.Message]:
 
 
 def test_odd_content_comes_back(store: Store) -> None:
-    """Special characters, no blocks at all, and many blocks in order come back as they were (D22)."""
+    """Special characters, no blocks at all, and many blocks in order come back as they were."""
     messages = [
         clew.user("'; DROP TABLE nodes; -- \u2028\u0085 \"\\ \t\r\n 🧵"),
         clew.user(),
@@ -32,7 +32,7 @@ def test_odd_content_comes_back(store: Store) -> None:
 
 
 def test_a_path_never_has_descendants(store: Store) -> None:
-    """The dialog of a node in the middle of a chain ends there; that of a root is the root (D11)."""
+    """The dialog of a node in the middle of a chain ends there; that of a root is the root."""
     nodes = store.nodes.save(said(5))
     assert store.nodes.path(nodes[2].id) == nodes[:3]
     assert store.nodes.path(nodes[0].handle) == nodes[:1]
@@ -42,7 +42,7 @@ def test_a_path_never_has_descendants(store: Store) -> None:
 
 
 def test_trees_have_many_roots_and_branches(store: Store) -> None:
-    """Roots are many, and branches leave from any message, also from one in the middle (D6)."""
+    """Roots are many, and branches leave from any message, also from one in the middle."""
     one, two = store.nodes.save(said(3)), store.nodes.save(said(2))
     side = store.nodes.save(said(2), parent=one[1].id)
     assert (one[0].parent_id, two[0].parent_id, side[0].parent_id) == (None, None, one[1].id)
@@ -52,7 +52,7 @@ def test_trees_have_many_roots_and_branches(store: Store) -> None:
 
 
 def test_messages_of_one_moment_keep_their_order(path: Path) -> None:
-    """Times that are equal, or that run backwards, do not disturb the order of the list (D9)."""
+    """Times that are equal, or that run backwards, do not disturb the order of the list."""
     clock = FakeClock()
     with clew.open(path, clock=clock) as store:
         nodes = [store.nodes.save(message)[0] for message in said(10)]
@@ -72,7 +72,7 @@ def test_a_time_can_be_given(store: Store) -> None:
 
 
 def test_saving_twice_is_saving_once(store: Store) -> None:
-    """A chain saved again under its ids is returned as it is; a changed link or text in it is a Conflict (D7)."""
+    """A chain saved again under its ids is returned as it is; a changed link or text in it is a Conflict."""
     names = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(3)]
     saves = [clew.Save(message, id=name) for message, name in zip(said(3), names, strict=True)]
     first = store.nodes.save(saves)
@@ -145,7 +145,7 @@ def test_a_held_place_is_not_given_again(store: Store, sound: Callable[[Store], 
 
 
 def test_a_long_chain_has_no_limit_of_depth(path: Path) -> None:
-    """5,000 messages deep, a path is read in few steps, its end quickly, and it is deleted whole (B17)."""
+    """5,000 messages deep, a path is read in few steps, its end quickly, and it is deleted whole."""
     with clew.open(path, durability="relaxed") as store:
         nodes = store.nodes.save(said(5000))
         assert store.nodes.path(nodes[-1].id) == nodes
@@ -171,7 +171,7 @@ def test_a_path_with_many_bends(path: Path) -> None:
 
 
 def test_an_iterator_may_be_left(store: Store) -> None:
-    """A reader that stops early holds nothing: the store can be written and closed (D22)."""
+    """A reader that stops early holds nothing: the store can be written and closed."""
     session = store.sessions.create()
     session.append(said(100))
     walk = session.iter()

@@ -19,7 +19,7 @@ def said(count: int) -> list[clew.Message]:
 
 
 def test_what_a_session_says_of_itself(store: Store) -> None:
-    """Everything given at creation is there when the session is read again (B2, B4)."""
+    """Everything given at creation is there when the session is read again."""
     made = store.sessions.create(title="t", cwd=Path("/src/app"), model="m", labels=["b", "a", "b"], extra={"k": [1]})
     session = store.sessions.get(made.id)
     assert (session.title, session.cwd, session.model, session.labels) == ("t", "/src/app", "m", ("a", "b"))
@@ -31,7 +31,7 @@ def test_what_a_session_says_of_itself(store: Store) -> None:
 
 
 def test_appending_moves_the_session_forward(path: Path) -> None:
-    """Activity, counts and version follow every append; upstream's did not, and continued the wrong session (B3)."""
+    """Activity, counts and version follow every append, so that `latest` continues the right session."""
     clock = FakeClock()
     with clew.open(path, clock=clock) as store:
         session, other = store.sessions.create(cwd="/a"), store.sessions.create(cwd="/a")
@@ -47,7 +47,7 @@ def test_appending_moves_the_session_forward(path: Path) -> None:
 
 
 def test_continuing_keeps_the_id(store: Store) -> None:
-    """Resuming by id is the same session, not a copy of it (B9)."""
+    """Resuming by id is the same session, not a copy of it."""
     session = store.sessions.create()
     session.append(clew.user("a"))
     resumed = store.sessions.get(session.id)
@@ -56,7 +56,7 @@ def test_continuing_keeps_the_id(store: Store) -> None:
 
 
 def test_resuming_at_a_message(store: Store) -> None:
-    """A path up to a message includes it; an unknown one is an error, not everything (B10)."""
+    """A path up to a message includes it; an unknown one is an error, not everything."""
     session = store.sessions.create()
     nodes = session.append(said(5))
     assert session.path(until=nodes[2].handle) == nodes[:3]
@@ -65,7 +65,7 @@ def test_resuming_at_a_message(store: Store) -> None:
 
 
 def test_directories_are_exact(store: Store) -> None:
-    """`/a-b` and `/a/b` are different, `/a/b/` and `/a/b` are not; the error of `latest` names the directory (B8)."""
+    """`/a-b` and `/a/b` are different, `/a/b/` and `/a/b` are not; the error of `latest` names the directory."""
     one, two = store.sessions.create(cwd="/a/b"), store.sessions.create(cwd="/a-b")
     assert (store.sessions.latest("/a/b/"), store.sessions.latest("/a-b")) == (one, two)
     with pytest.raises(clew.NotFound, match="/elsewhere"):
@@ -79,7 +79,7 @@ def test_directories_are_exact(store: Store) -> None:
 
 
 def test_a_subagents_trace_is_its_own_chain(store: Store) -> None:
-    """A subagent's messages are apart from its owner's, never continued, and forking one makes a session (D20)."""
+    """A subagent's messages are apart from its owner's, never continued, and forking one makes a session."""
     session = store.sessions.create(cwd="/a")
     session.append(clew.user("q"))
     trace = store.sessions.create(agent="explorer", owner=session, labels=["subagent:explorer:1"], cwd="/a")
@@ -122,7 +122,7 @@ def test_rewinding_loses_nothing(store: Store) -> None:
 
 
 def test_forks_of_forks_stay_apart(store: Store) -> None:
-    """Ten generations of forks each see their own line, and deleting all but one keeps that one (B11)."""
+    """Ten generations of forks each see their own line, and deleting all but one keeps that one."""
     session = store.sessions.create()
     session.append(clew.user("0"))
     line = [session]
@@ -170,7 +170,7 @@ def test_a_lost_answer_is_settled_by_asking_again(store: Store) -> None:
 
 
 def test_concurrent_changes_are_never_lost(path: Path) -> None:
-    """Labels added through two openers at once are both kept: no last write wins (C37)."""
+    """Labels added through two openers at once are both kept: no last write wins."""
     with clew.open(path) as one, clew.open(path) as two:
         here = one.sessions.create()
         there = two.sessions.get(here.id)
@@ -191,7 +191,7 @@ def test_times_are_utc_to_the_microsecond(path: Path) -> None:
 
 
 def test_a_thousand_sessions_page_through(path: Path) -> None:
-    """Pages of a long list have each session once, in order, with a total; the last page has no cursor (C4, B6)."""
+    """Pages of a long list have each session once, in order, with a total; the last page has no cursor."""
     with clew.open(path, durability="relaxed", clock=FakeClock()) as store:
         with store.transaction():
             made = [store.sessions.create(title=str(number)).id for number in range(1000)]
@@ -245,7 +245,7 @@ def _hammer(path: str, session: str, writer: int, count: int) -> None:
 
 
 def test_processes_share_a_session(path: Path, sound: Callable[[Store], None]) -> None:
-    """Messages of several processes interleave in one session, each in its writer's order (B19, D21)."""
+    """Messages of several processes interleave in one session, each in its writer's order."""
     with clew.open(path) as store:
         session = store.sessions.create()
     spawn = multiprocessing.get_context("spawn")

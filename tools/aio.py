@@ -24,7 +24,6 @@ COMMITS = {("Session", "append"), ("Nodes", "save"), ("Nodes", "save_dialog"), (
 """Calls that share a transaction with whatever else is waiting: what programs do often, and briefly."""
 ASKS = {("Session", "handle"), ("Session", "counters")}
 """Properties that read the store: theirs is an awaitable."""
-LOCAL = {("Store", "path")}
 BY_HAND = {("Store", "close"), ("Store", "transaction")}
 ITERATORS = {"Iterator[Node]": "Node", "Iterator[Entry]": "Entry", "Iterator[bytes]": "bytes"}
 ALIASES = {"SessionList": "list[Session]"}

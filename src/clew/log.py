@@ -53,7 +53,7 @@ class Log:
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
         """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
         ref = self._ref().ref
-        low = ref << SEQ_BITS | max(start, 0)
+        low = ref << SEQ_BITS | min(max(start, 0), MAX_SEQ)  # beyond it another ref's log begins
         high = ref << SEQ_BITS | (MAX_SEQ if stop is None else min(stop - 1, MAX_SEQ))
 
         def stream(low: int) -> Iterator[Entry]:

@@ -72,7 +72,7 @@ def test_an_append_may_be_interrupted_anywhere(tmp_path: Path) -> None:
             expected.append(id)
         assert len(expected) > 50, "the interrupt never struck"
         # No Python code can close the gap at the door of the function that lets go; the next write does.
-        assert held <= {"_commit call", "_undo call", "_end call", "release call"}
+        assert held <= {"commit call", "undo call", "_end call", "release call"}
         stored = [node.id for node in session.path()]
         assert [id for id in stored if id in set(expected)] == expected
 

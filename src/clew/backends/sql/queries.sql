@@ -69,9 +69,6 @@ SELECT {run} FROM runs u WHERE u.parent BETWEEN ? AND ?
 UNION
 SELECT {run} FROM runs u WHERE u.derived BETWEEN ? AND ?
 
--- name: runs_after
-SELECT {run} FROM runs u WHERE u.run > ? ORDER BY u.run LIMIT ?
-
 -- name: last_pos
 SELECT max(pos) FROM nodes WHERE pos BETWEEN ? AND ?
 
@@ -135,9 +132,6 @@ FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.id = ?
 -- name: ref
 SELECT {ref} FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key = ?
 
--- name: ref_number
-SELECT {ref} FROM refs r WHERE r.ref = ?
-
 -- name: keys_between
 SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key BETWEEN ? AND ? ORDER BY key LIMIT ?
 
@@ -173,9 +167,6 @@ SELECT {ref} FROM refs r WHERE r.owner = ? ORDER BY r.ref
 
 -- name: refs_in_tree
 SELECT {ref} FROM refs r WHERE r.tree = ? AND r.head BETWEEN ? AND ? ORDER BY r.ref
-
--- name: refs_after
-SELECT {ref} FROM refs r WHERE r.ref > ? ORDER BY r.ref LIMIT ?
 
 -- name: top_rank
 SELECT ifnull(max(rank), 0) FROM refs WHERE workspace = ? AND kind = ? AND trashed_at IS NULL
@@ -229,9 +220,6 @@ SELECT {blob} FROM blobs b WHERE b.tree = ? AND b.look = ?
 -- name: blobs_between
 SELECT {blob} FROM blobs b WHERE b.tree = ? AND b.look BETWEEN ? AND ?
 
--- name: blobs_after
-SELECT {blob} FROM blobs b WHERE b.blob > ? ORDER BY b.blob LIMIT ?
-
 -- name: add_blob
 INSERT INTO blobs (tree, look, size, chunks, created_at, wrapped_key, mac) VALUES (?, ?, ?, ?, ?, ?, ?)
 
@@ -243,9 +231,6 @@ INSERT INTO chunks (pos, body) VALUES (?, ?)
 
 -- name: chunk
 SELECT body FROM chunks WHERE pos = ?
-
--- name: count_chunks
-SELECT count(*) FROM chunks WHERE pos BETWEEN ? AND ?
 
 -- name: add_use
 INSERT OR IGNORE INTO uses (blob, user) VALUES (?, ?)
@@ -267,7 +252,3 @@ DELETE FROM chunks WHERE pos BETWEEN ? AND ?
 
 -- name: tree_blobs
 SELECT blob FROM blobs WHERE tree = ?
-
--- name: counts
-SELECT (SELECT count(*) FROM nodes), (SELECT count(*) FROM runs), (SELECT count(*) FROM refs),
-       (SELECT count(*) FROM blobs), (SELECT count(*) FROM log)

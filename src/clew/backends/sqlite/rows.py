@@ -116,9 +116,6 @@ class SQLiteTx:
     def runs_from(self, low: int, high: int) -> list[RunRow]:
         return [RunRow._make(row) for row in self._run(SQL["runs_from"], (low, high, low, high))]
 
-    def runs_after(self, run: int, limit: int) -> list[RunRow]:
-        return [RunRow._make(row) for row in self._run(SQL["runs_after"], (run, limit))]
-
     def last_seq(self, run: int) -> int:
         low = run << SEQ_BITS
         found = self._run(SQL["last_pos"], (low, low | MAX_SEQ)).fetchone()[0]
@@ -184,10 +181,6 @@ class SQLiteTx:
         row = self._run(SQL["ref"], (workspace, kind, key)).fetchone()
         return RefRow._make(row) if row else None
 
-    def ref_number(self, ref: int) -> RefRow | None:
-        row = self._run(SQL["ref_number"], (ref,)).fetchone()
-        return RefRow._make(row) if row else None
-
     def keys_between(self, workspace: str, kind: str, low: bytes, high: bytes, limit: int) -> list[bytes]:
         return [row[0] for row in self._run(SQL["keys_between"], (workspace, kind, low, high, limit))]
 
@@ -223,9 +216,6 @@ class SQLiteTx:
 
     def refs_in_tree(self, tree: int, low: int, high: int) -> list[RefRow]:
         return [RefRow._make(row) for row in self._run(SQL["refs_in_tree"], (tree, low, high))]
-
-    def refs_after(self, ref: int, limit: int) -> list[RefRow]:
-        return [RefRow._make(row) for row in self._run(SQL["refs_after"], (ref, limit))]
 
     def top_rank(self, workspace: str, kind: str) -> int:
         return int(self._run(SQL["top_rank"], (workspace, kind)).fetchone()[0])
@@ -295,9 +285,6 @@ class SQLiteTx:
     def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:
         return [BlobRow._make(row) for row in self._run(SQL["blobs_between"], (tree, low, high))]
 
-    def blobs_after(self, blob: int, limit: int) -> list[BlobRow]:
-        return [BlobRow._make(row) for row in self._run(SQL["blobs_after"], (blob, limit))]
-
     def add_blob(self, row: BlobRow) -> int:
         return _number(self._run(SQL["add_blob"], row[1:]))
 
@@ -310,10 +297,6 @@ class SQLiteTx:
     def chunk(self, pos: int) -> bytes | None:
         row = self._run(SQL["chunk"], (pos,)).fetchone()
         return row[0] if row else None
-
-    def count_chunks(self, blob: int) -> int:
-        low = blob << SEQ_BITS
-        return int(self._run(SQL["count_chunks"], (low, low | MAX_SEQ)).fetchone()[0])
 
     def add_uses(self, user: int, blobs: Iterable[int]) -> None:
         self.conn.executemany(SQL["add_use"], [(blob, user) for blob in blobs])

@@ -1,0 +1,160 @@
+"""The one connection that writes: whose turn it is, how a transaction ends, and what a failed commit has left."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+
+from clew.backends import Job
+from clew.backends.sqlite.connection import FORMAT, translate
+from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.turnstile import Turnstile
+from clew.errors import ClewError, Closed, SchemaTooNew, Sealed, Unavailable
+
+
+class Writer:
+    """Write transactions on one store, one at a time: the caller sees to that within the process, this among others."""
+
+    def __init__(self, path: str, connect: Callable[[], sqlite3.Connection], timeout: float) -> None:
+        self.path = path
+        self.tx: SQLiteTx | None = None
+        """The connection, once something was written; in memory it is the only one, and reads use it too."""
+        self.alone = threading.RLock() if path == ":memory:" else None
+        self.turnstile = Turnstile(f"{path}-lock")
+        self.epoch = 0
+        """The number of the epoch that the store was opened in."""
+        self.suspect = False
+        """True after a commit that failed: what it left is not known yet."""
+        self._closed = False
+        self._connect = connect
+        self._timeout = timeout
+
+    def close(self) -> None:
+        """Idempotent. Who still waits to write is told."""
+        self._closed = True
+        if self.tx is not None:
+            self.tx.conn.close()
+            self.tx = None
+        self.turnstile.close()
+
+    def begin(self) -> SQLiteTx:
+        """Waits for its turn, and opens the write transaction. `commit` or `undo` must follow."""
+        if self._closed:
+            raise Closed("the store is closed")
+        if self.alone is None:
+            self.turnstile.acquire(self._timeout)
+        else:
+            self.alone.acquire()
+        try:
+            tx = self.tx
+            if tx is None or self.suspect:
+                tx = self._renew()
+            if tx.conn.in_transaction:  # an interrupt came between its begin and its end
+                tx.conn.execute("ROLLBACK")
+            tx.begin()
+        except BaseException:
+            self.undo(self.tx)
+            raise
+        return tx
+
+    def commit(self, tx: SQLiteTx) -> None:
+        """Ends the transaction, durably. An error leaves the store suspect: only `settle` tells what became of it."""
+        try:
+            if (tx.epoch or tx.current_epoch()) != self.epoch:
+                self._new_epoch(tx)
+            try:
+                tx.run_sql("COMMIT")
+            except sqlite3.Error:
+                self.suspect = True
+                raise
+        except BaseException:
+            self.undo(tx)
+            raise
+        self._end()
+
+    def undo(self, tx: SQLiteTx | None) -> None:
+        """Ends the transaction without a trace."""
+        try:
+            if tx is not None and tx.conn.in_transaction:
+                tx.conn.execute("ROLLBACK")
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self.alone is not None:
+            self.alone.release()
+        else:
+            self.turnstile.release()
+
+    def savepoint(self, tx: SQLiteTx, job: Job) -> None:
+        """Runs one job so that its failure leaves nothing behind and its neighbours alone."""
+        self.still(tx)
+        tx.conn.execute("SAVEPOINT job")
+        try:
+            job.result = job.work(tx)
+        except BaseException as error:
+            if not tx.conn.in_transaction:
+                raise  # the driver has undone everything: disk full, I/O error
+            tx.conn.execute("ROLLBACK TO job")
+            if not isinstance(error, Exception):
+                raise
+            job.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+        tx.conn.execute("RELEASE job")
+
+    def still(self, tx: SQLiteTx) -> None:
+        """Unavailable if the driver has undone the transaction: what follows would be kept without what came first."""
+        if not tx.conn.in_transaction:
+            raise Unavailable(
+                "an error has undone the whole transaction", hint="Leave it, and make all of its calls again."
+            )
+
+    def _new_epoch(self, tx: SQLiteTx) -> None:
+        """Another process has sealed, rotated or migrated the store since it was opened."""
+        state = tx.state()
+        if state.format > FORMAT:
+            raise SchemaTooNew(self.path, state.format, FORMAT)
+        if state.state != "plain":
+            raise Sealed(f"{self.path} was sealed by another process")
+        self.epoch = state.number
+
+    def _renew(self) -> SQLiteTx:
+        """A new connection for writing; after a failed commit, only once everything in the WAL is surely on disk.
+
+        After a failed sync the kernel may show data that the disk does not have. A checkpoint writes the pages anew
+        into the main file and syncs them, so what is read after it is durable.
+        """
+        if self.tx is not None and self.alone is None:
+            self.tx.conn.close()
+            self.tx = None
+        if self.tx is None:
+            self.tx = SQLiteTx(self._connect())
+        if self.suspect and self.alone is None:
+            busy, *_ = self.tx.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise Unavailable(
+                    f"{self.path} has a reader that keeps it from recovering", hint="Make the same call again."
+                )
+        self.suspect = False
+        return self.tx
+
+    def settle(self, jobs: Sequence[Job], error: Exception) -> None:
+        """After a commit that failed: looks again, and answers each caller truthfully."""
+        told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+        for job in jobs:
+            if job.error is None:
+                job.error = told
+                if job.settle is not None:
+                    self._look_again(job)
+
+    def _look_again(self, job: Job) -> None:
+        try:
+            tx = self.begin()
+            try:
+                kept = job.settle(tx) if job.settle is not None else None
+            finally:
+                self.undo(tx)
+        except (ClewError, sqlite3.Error):
+            return  # the first error stands
+        if kept is not None:
+            job.result, job.error = kept, None
