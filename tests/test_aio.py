@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -245,18 +244,20 @@ async def test_close_finishes_what_is_waiting(tmp_path):
 
 
 HOLDER = """
-import clew, sys, time
+import clew, sys
 with clew.open(sys.argv[1]) as s, s.transaction():
     print("held", flush=True)
-    time.sleep(0.5)
+    sys.stdin.readline()
 """
 
 
 async def test_the_loop_is_not_stalled(tmp_path):
     """The event loop keeps turning while a writer of another process has the store."""
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path / "s.db")], stdout=subprocess.PIPE, env={**os.environ}
+        [sys.executable, "-c", HOLDER, str(tmp_path / "s.db")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
+    hold = holder.stdin
+    assert hold is not None
     assert holder.stdout is not None
     async with clew.aio.open(tmp_path / "s.db") as opened:
         await anyio.to_thread.run_sync(holder.stdout.readline)
@@ -267,12 +268,14 @@ async def test_the_loop_is_not_stalled(tmp_path):
             while True:
                 await anyio.sleep(0.01)
                 turns += 1
+                if turns == 10:  # only now does the holder let go
+                    hold.close()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turn)
             talk = await opened.sessions.create()
             await talk.append(clew.user("after"))
+            assert turns >= 10
             tasks.cancel_scope.cancel()
-        assert turns >= 10
     holder.wait()
     holder.stdout.close()

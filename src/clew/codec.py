@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clew import providers
 from clew.errors import Invalid, Tampered, clip
 from clew.model import ROLES, Media, Message, Native, Said, Text, ToolResult, Usage
 
@@ -80,7 +79,7 @@ def encode(said: Said) -> Encoded:
             if not isinstance(said.raw, bytes):
                 raise Invalid(f"a native message is bytes, not {type(said.raw).__name__}")
             _shallow(said.raw)
-            message = providers.view(said)
+            message = neutral(said)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Invalid(
                 f"the native message is not JSON: {clip(str(error))}", hint="Pass the bytes as the provider sent them."
@@ -114,7 +113,11 @@ def decode(payload: bytes | memoryview, where: str) -> Said:
 
 def neutral(said: Said) -> Message:
     """The neutral view of a message; that of a native one is made by its provider's rules."""
-    return said if isinstance(said, Message) else providers.view(said)
+    if isinstance(said, Message):
+        return said
+    from clew.providers import view  # most stores never need it
+
+    return view(said)
 
 
 def to_json(value: object) -> bytes:

@@ -13,16 +13,16 @@ from clew.backends.sqlite.connection import Durability
 from clew.engine import MAX_BODY, Clock, Engine, wall_clock
 from clew.errors import Invalid
 from clew.ids import IdSource, new_id
-from clew.indexing import Mode, Progress
 from clew.model import Role
 from clew.nodes import Nodes
 from clew.refs import Refs
-from clew.search import Hit, Search
 from clew.session import Session
 from clew.sessions import Sessions
 
 if TYPE_CHECKING:
     from clew.backup import Backup
+    from clew.indexing import Mode, Progress
+    from clew.search import Hit, Search
     from clew.verify import Report
 
 
@@ -82,6 +82,8 @@ class Store:
 
     @cached_property
     def _search(self) -> Search:
+        from clew.search import Search
+
         return Search(self._engine, self.sessions)
 
     def search(

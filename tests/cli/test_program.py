@@ -69,8 +69,12 @@ def test_help_is_quick(tmp_path):
         return time.perf_counter() - start
 
     took("-m", "clew", "--help")
-    pairs = [(took("-m", "clew", "--help"), took("-c", "import clew, click")) for _ in range(8)]
-    assert min(one for one, _ in pairs) < 1.6 * min(other for _, other in pairs)
+    for _ in range(3):  # a machine that is busy for a moment gets another try
+        pairs = [(took("-m", "clew", "--help"), took("-c", "import clew, click")) for _ in range(8)]
+        ratio = min(one for one, _ in pairs) / min(other for _, other in pairs)
+        if ratio < 1.6:
+            return
+    raise AssertionError(f"clew --help takes {ratio:.1f} times as long as importing clew and click")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,10 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any
 
-from anyio import to_thread
+try:
+    from anyio import to_thread
+except ImportError as error:  # the core does without it
+    raise ImportError("clew.aio needs anyio: pip install 'clew[aio]'") from error
 
 from clew import store as sync
 from clew.aio.face import Threads
