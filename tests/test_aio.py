@@ -12,7 +12,7 @@ import pytest
 
 import clew
 import clew.aio
-from clew import blobs, log, nodes, session, sessions, store
+from clew import beside, blobs, log, nodes, session, sessions, store
 from clew.aio import faces
 from clew.backends.sqlite import SQLiteBackend
 
@@ -28,7 +28,8 @@ def anyio_backend(request):
 @pytest.mark.parametrize(
     ("sync", "awaited"),
     [(store.Store, faces.Store), (sessions.Sessions, faces.Sessions), (session.Session, faces.Session),
-     (nodes.Nodes, faces.Nodes), (blobs.Blobs, faces.Blobs), (log.Log, faces.Log)],
+     (nodes.Nodes, faces.Nodes), (beside.StoreBlobs, faces.StoreBlobs),
+     (beside.StoreLog, faces.StoreLog), (blobs.Blobs, faces.Blobs), (log.Log, faces.Log)],
 )  # fmt: skip
 def test_both_faces_have_the_same_names(sync, awaited):
     """Every public name of the sync class is there, with the same arguments and the same words about it."""
@@ -75,7 +76,9 @@ async def test_a_conversation(tmp_path):
         media = await talk.attach(b"x" * 600_000, mime_type="image/png")
         assert media.blob is not None
         assert b"".join([piece async for piece in talk.blobs.open(media.blob)]) == b"x" * 600_000
-        await talk.log.append([b"one", b"two"])
+        await opened.log.append(talk, [b"one", b"two"])
+        assert await opened.log.count(talk.id) == 2
+        assert await opened.blobs.get(first, media.blob or "") == b"x" * 600_000
         assert [entry.data async for entry in talk.log.read()] == [b"one", b"two"]
         assert (await opened.verify()).ok
         child = await opened.sessions.create(agent="helper", owner=talk)

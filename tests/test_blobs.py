@@ -119,3 +119,30 @@ def test_reading_holds_no_transaction(store: Store) -> None:
     for bad, error in (("0" * 64, clew.NotFound), ("", clew.NotFound), ("\ud800", clew.Invalid), (5, clew.Invalid)):
         with pytest.raises(error):
             session.blobs.open(bad)  # type: ignore[arg-type]
+
+
+def test_the_store_reaches_the_blobs_of_any_tree(tmp_path):
+    """A blob is put and read by session, handle or message; another tree does not have it."""
+    with clew.open(tmp_path / "s.db") as store:
+        session, other = store.sessions.create(), store.sessions.create()
+        node = session.append(clew.user("see"))
+        blob = store.blobs.put(session.handle, b"x" * 300_000)
+        assert store.blobs.stat(node, blob.digest) == blob == session.blobs.stat(blob.digest)
+        assert store.blobs.get(session, blob.digest) == b"".join(store.blobs.open(node, blob.digest)) == b"x" * 300_000
+        with pytest.raises(clew.NotFound):
+            store.blobs.get(other, blob.digest)
+        with pytest.raises(clew.Invalid):
+            store.blobs.get(5, blob.digest)  # type: ignore[arg-type]
+
+
+def test_a_blob_deleted_while_it_is_read_is_not_damage(tmp_path):
+    """A reader whose blob is deleted between two pieces is told that it is gone."""
+    with clew.open(tmp_path / "s.db") as store:
+        session = store.sessions.create()
+        media = session.attach(b"x" * 600_000, mime_type="image/png")
+        session.append(clew.user(media))
+        pieces = session.blobs.open(media.blob or "")
+        next(pieces)
+        session.delete()
+        with pytest.raises(clew.NotFound, match="deleted while"):
+            list(pieces)

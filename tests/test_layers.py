@@ -28,6 +28,7 @@ LAYERS: list[set[str]] = [
     {"session_data"},
     {"session"},
     {"sessions"},
+    {"beside"},
     {"verify", "backup"},
     {"indexing"},
     {"search"},

@@ -68,3 +68,16 @@ def test_logs_are_apart(store: Store) -> None:
     two.log.append(b"x", id=name)
     with pytest.raises(clew.NotFound):
         one.log.read()
+
+
+def test_the_store_reaches_the_log_of_any_session(tmp_path):
+    """A log is written and read by session, id or handle."""
+    with clew.open(tmp_path / "s.db") as store:
+        session = store.sessions.create()
+        store.log.append(session, b"one")
+        store.log.append(session.handle, [b"two", b"three"])
+        assert [entry.data for entry in store.log.read(session.id, 1)] == [b"two", b"three"]
+        assert store.log.count(session) == len(session.log) == 3
+        for bad in ({"start": "a"}, {"start": -1}, {"stop": "b"}):
+            with pytest.raises(clew.Invalid):
+                store.log.read(session, **bad)

@@ -139,3 +139,23 @@ def test_odd_messages_have_a_view(data: dict[str, Any]) -> None:
         message = view(provider, data)
         assert message.role in ("system", "user", "assistant", "tool")
         assert isinstance(message.text, str)
+
+
+@pytest.mark.parametrize(
+    "raw", [b'{"role": "user", "content": "a\\ud800b"}', b'{"role": "user", "content": "x", "n": 1e999}']
+)
+def test_json_that_strict_readers_refuse_is_kept(raw):
+    """An escaped lone surrogate and a number beyond range are JSON: the bytes are kept, the view is readable."""
+    with clew.open(":memory:") as store:
+        node = store.sessions.create().append(clew.native("openai", raw))
+        assert node.native is not None
+        assert node.native.raw == raw
+        assert node.role == "user"
+        store.search("x")
+
+
+@pytest.mark.parametrize("raw", [b'{"a": NaN}', b'{"a": Infinity}', b'{"a": 1', b'{"a": "\x00"}', b"\xff"])
+def test_what_is_not_json_is_refused(raw):
+    """NaN, torn JSON, raw control characters and broken UTF-8 are not JSON in any reading."""
+    with clew.open(":memory:") as store, pytest.raises(clew.Invalid):
+        store.sessions.create().append(clew.native("openai", raw))

@@ -282,3 +282,24 @@ def test_a_limit_is_a_whole_number(tmp_path, limit):
                 ask(limit=limit)
         with pytest.raises(clew.Invalid):
             store.nodes.get(5)  # type: ignore[arg-type]
+
+
+def test_a_session_deleted_while_it_is_read_is_not_damage(tmp_path):
+    """A reader whose session is deleted between two pages is told that it is gone."""
+    with clew.open(tmp_path / "s.db") as store:
+        session = store.sessions.create()
+        session.append([clew.user(str(number)) for number in range(50)])
+        nodes = session.iter()
+        next(nodes)
+        session.delete()
+        with pytest.raises(clew.NotFound, match="deleted while"):
+            list(nodes)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"max_body": "x"}, {"max_body": 0}, {"workspace": 5}, {"timeout": "x"}, {"timeout": -1}]
+)
+def test_options_of_open_are_checked(bad):
+    """An option that makes no sense is Invalid when the store is opened, not when it is used."""
+    with pytest.raises(clew.Invalid):
+        clew.open(":memory:", **bad)

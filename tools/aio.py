@@ -18,9 +18,16 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src/clew/aio/faces.py"
 
 CLASSES = {
-    "Blobs": "blobs", "Log": "log", "Session": "session", "Sessions": "sessions", "Nodes": "nodes", "Store": "store",
+    "Blobs": "blobs", "Log": "log", "Session": "session", "Sessions": "sessions", "Nodes": "nodes",
+    "StoreBlobs": "beside", "StoreLog": "beside", "Store": "store",
 }  # fmt: skip
-COMMITS = {("Session", "append"), ("Nodes", "save"), ("Nodes", "save_dialog"), ("Log", "append")}
+COMMITS = {
+    ("Session", "append"),
+    ("Nodes", "save"),
+    ("Nodes", "save_dialog"),
+    ("Log", "append"),
+    ("StoreLog", "append"),
+}
 """Calls that share a transaction with whatever else is waiting: what programs do often, and briefly."""
 ASKS = {("Session", "handle"), ("Session", "counters")}
 """Properties that read the store: theirs is an awaitable."""
@@ -39,7 +46,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from clew import blobs, log, nodes, session, sessions, store
+from clew import beside, blobs, log, nodes, session, sessions, store
 from clew.aio.face import Threads
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress

@@ -74,6 +74,8 @@ class Blobs:
             for number in range(row.chunks):
                 pos = row.blob << SEQ_BITS | number
                 body = self._engine.read(lambda tx, pos=pos: tx.chunk(pos))  # type: ignore[misc]
+                if body is None and self._gone(row):
+                    raise NotFound("blob", digest, hint="It was deleted while it was read.")
                 payload = None if body is None else self._engine.seal.open(body, chunk_context(pos))
                 if payload is None:
                     raise Tampered(f"blob {digest}", f"its piece {number} is missing or damaged")
@@ -84,6 +86,9 @@ class Blobs:
     def stat(self, digest: str) -> Blob:
         """Address and size of a blob. NotFound."""
         return Blob(digest, self._row(digest).size)
+
+    def _gone(self, row: BlobRow) -> bool:
+        return self._engine.read(lambda tx: tx.blob(row.tree, row.look)) is None
 
     def _row(self, digest: str) -> BlobRow:
         if not isinstance(digest, str) or not digest.isascii():
@@ -98,6 +103,8 @@ class Blobs:
 
     def _stage(self, tx: Tx, tree: int) -> BlobRow:
         """A blob in the making. Those that a crash left behind are removed."""
+        if tx.tree_workspace(tree) is None:
+            raise _deleted()
         now = self._engine.clock()
         for old in tx.blobs_between(tree, _STAGED, _STAGED + b"\xff" * 16):
             if len(old.look) == len(_STAGED) + 16 and old.created_at < now - STALE:
@@ -106,17 +113,29 @@ class Blobs:
         return row._replace(blob=tx.add_blob(row))
 
     def _fill(self, tx: Tx, row: BlobRow, first: int, batch: list[bytes]) -> None:
+        _still(tx, row)
         for number, piece in enumerate(batch, first):
             pos = row.blob << SEQ_BITS | number
             tx.add_chunk(pos, self._engine.seal.close(piece, chunk_context(pos)))
 
     def _finish(self, tx: Tx, row: BlobRow, blob: Blob, chunks: int) -> None:
+        _still(tx, row)
         look = self._engine.blob_look(row.tree, blob.digest)
         if tx.blob(row.tree, look) is not None:
             tx.delete_blob(row.blob)  # the tree has this content
             return
         row = row._replace(look=look, size=blob.size, chunks=chunks)
         tx.set_blob(row._replace(mac=self._engine.seal.sign(blob_fields(row))))
+
+
+def _still(tx: Tx, row: BlobRow) -> None:
+    """NotFound if the blob in the making is gone: its session was deleted meanwhile."""
+    if tx.blob(row.tree, row.look) is None:
+        raise _deleted()
+
+
+def _deleted() -> NotFound:
+    return NotFound("session", "of this blob", hint="It was deleted while the blob was being stored.")
 
 
 def _pieces(source: Source) -> Iterator[bytes]:

@@ -156,7 +156,7 @@ def _plain(said: Message) -> bool:
         and said.usage is None
         and said.model is None
         and said.label is None
-        and said.role in _ROLE
+        and said.role in ROLES
     )
 
 

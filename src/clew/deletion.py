@@ -155,4 +155,5 @@ def _cut(engine: Engine, tx: Tx, cut: Cut) -> None:
     if cut.first == 0:
         tx.delete_run(run.run)
     else:
+        run = tx.run(run.run) or run  # what it stands for may have been moved up since
         tx.set_run(engine.sign_run(tx, run._replace(closed=1, tip=min(run.tip, cut.first - 1))))

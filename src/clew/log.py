@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from clew import ids
 from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
-from clew.engine import Engine
+from clew.engine import Engine, whole_number
 from clew.envelope import log_context
-from clew.errors import Conflict, Invalid, Tampered
+from clew.errors import Conflict, Invalid, NotFound, Tampered
 from clew.node import moment
 
 PAGE = 256
@@ -44,16 +44,19 @@ class Log:
             if len(one) > self._engine.max_body:
                 raise Invalid(f"the entry has {len(one):,} bytes, the limit is {self._engine.max_body:,}")
         fresh = [self._engine.fresh_id(name) for name in names]
-        ref = self._ref().ref
+        ref = self._ref()
         return self._engine.write(
             lambda tx: self._append(tx, ref, list(zip(fresh, many, strict=True))),
-            lambda tx: self._known(tx, ref, list(zip(fresh, many, strict=True))),
+            lambda tx: self._known(tx, ref.ref, list(zip(fresh, many, strict=True))),
         )
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
         """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
         ref = self._ref().ref
-        low = ref << SEQ_BITS | min(max(start, 0), MAX_SEQ)  # beyond it another ref's log begins
+        for name, number in (("start", start), ("stop", stop)):
+            if number is not None:
+                whole_number(name, number, 0)
+        low = ref << SEQ_BITS | min(start, MAX_SEQ)  # beyond it another ref's log begins
         high = ref << SEQ_BITS | (MAX_SEQ if stop is None else min(stop - 1, MAX_SEQ))
 
         def stream(low: int) -> Iterator[Entry]:
@@ -71,11 +74,14 @@ class Log:
         ref = self._ref().ref
         return self._engine.read(lambda tx: tx.log_next(ref)) & MAX_SEQ
 
-    def _append(self, tx: Tx, ref: int, entries: list[tuple[bytes, bytes]]) -> list[Entry]:
-        stored = self._known(tx, ref, entries)
+    def _append(self, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry]:
+        here = tx.ref(ref.workspace, ref.kind, ref.key)
+        if here is None or here.ref != ref.ref or here.trashed_at is not None:  # it went while this call waited
+            raise NotFound(ref.kind, ids.text(ref.key))
+        stored = self._known(tx, ref.ref, entries)
         if stored is not None:
             return stored
-        pos, now = tx.log_next(ref), self._engine.clock()
+        pos, now = tx.log_next(ref.ref), self._engine.clock()
         if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
             raise Invalid("the log is full")
         rows = [

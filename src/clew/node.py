@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clew.engine import Engine
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC) - EPOCH, datetime.max.replace(tzinfo=UTC) - EPOCH
 
 
 def moment(microseconds: int) -> datetime:
@@ -38,7 +39,9 @@ def microseconds(moment: datetime) -> int:
     """A time as it is stored. Invalid if it does not say its time zone."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise Invalid("a time must be a datetime with its time zone", hint="Use datetime.now(timezone.utc).")
-    return (moment - EPOCH) // timedelta(microseconds=1)
+    if not _FIRST <= (since := moment - EPOCH) <= _LAST:
+        raise Invalid("in UTC this time is before the year 1 or after the year 9999")
+    return since // timedelta(microseconds=1)
 
 
 class Stretch(NamedTuple):

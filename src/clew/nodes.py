@@ -103,7 +103,7 @@ class Nodes:
 
     def handles(self, nodes: Iterable[str]) -> list[str]:
         """The handles of nodes given by id."""
-        return [self._engine.node_handle(ids.parse(one)) for one in nodes]
+        return [self._engine.node_handle(ids.parse(one)) for one in _several(nodes)]
 
     def list(self, *, limit: int = 50, cursor: str | None = None, offset: int = 0, ascending: bool = False) -> NodePage:
         """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`."""

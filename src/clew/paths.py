@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, NodeRow, RunRow, Tx
 from clew.engine import Engine
-from clew.errors import Tampered
+from clew.errors import NotFound, Tampered
 from clew.node import Node, Stretch
 
 PAGE_BYTES = 4 << 20
@@ -54,7 +55,13 @@ def walk(engine: Engine, pos: int) -> Iterator[Node]:
             stop = min(high, low + limit - 1)
             rows = engine.read(lambda tx, low=low, stop=stop: tx.stretch(low, stop))  # type: ignore[misc]
             nodes: list[Node] = []
-            parent = _add(engine, run, rows, low & MAX_SEQ, stop & MAX_SEQ, parent, nodes)
+            try:
+                parent = _add(engine, run, rows, low & MAX_SEQ, stop & MAX_SEQ, parent, nodes)
+            except Tampered:
+                now = engine.read(partial(_still, run=run.run))
+                if now is None or now.closed:
+                    raise NotFound("message", "of this session", hint="It was deleted while it was read.") from None
+                raise
             yield from nodes
             size = sum(len(row[BODY]) for row in rows) // len(rows) + 1
             limit = max(1, min(_LARGEST_PAGE, PAGE_BYTES // size))
@@ -67,6 +74,18 @@ def lineage(tx: Tx, pos: int) -> list[tuple[RunRow, int]]:
     if not runs or runs[0][0].parent is not None:
         raise Tampered(f"the path to position {pos >> SEQ_BITS}:{pos & MAX_SEQ}", "a run of it is missing")
     return runs
+
+
+def origins(tx: Tx, head: int | None) -> list[int]:
+    """`head`, and before it the heads that compactions left behind: the newest first."""
+    found: list[int] = []
+    while head is not None:
+        found.append(head)
+        root = lineage(tx, head)[0][0]
+        head = root.derived
+        if head is not None and head >> SEQ_BITS >= root.run:  # damage must not lead in circles
+            raise Tampered(f"run {root.run}", "it stands for a later one")
+    return found
 
 
 def on_path(tx: Tx, pos: int, ancestor: int) -> bool:
@@ -85,6 +104,10 @@ def _add(
         nodes.append(Node(engine, stretch, parent, row))
         parent = row[ID]
     return parent
+
+
+def _still(tx: Tx, run: int) -> RunRow | None:
+    return tx.run(run)
 
 
 def _run(tx: Tx, pos: int) -> RunRow:

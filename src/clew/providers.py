@@ -6,6 +6,7 @@ provider is the JSON itself. A message of a provider not listed here shows as on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,11 +35,36 @@ _decode = msgspec.json.Decoder().decode
 
 def view(said: Native) -> Message:
     """The neutral view of a native message. Raises msgspec.DecodeError if it is not JSON, Invalid if not an object."""
-    data = _decode(said.raw)
+    try:
+        data = _decode(said.raw)
+    except msgspec.MsgspecError:
+        data = _lenient(said.raw)
     if not isinstance(data, dict):
         raise Invalid(f"a native message is a JSON object, not {type(data).__name__}")
     blocks = tuple(_VIEWS.get(said.provider, _unknown)(data))
     return Message(_role(data, blocks), blocks, _text(data.get("model")), _usage(data), said.label, said.extra)
+
+
+def _lenient(raw: bytes) -> Any:
+    """JSON with what some programs write and strict readers refuse: escaped lone surrogates, numbers beyond range.
+
+    Their bytes are kept like all others; in the view a lone surrogate is a question mark, such a number is its text.
+    """
+    import json
+
+    def refuse(word: str) -> None:
+        raise msgspec.DecodeError(f"JSON has no {word}")
+
+    try:
+        data = json.loads(raw.decode(), parse_float=_finite, parse_constant=refuse)
+    except ValueError as error:
+        raise msgspec.DecodeError(str(error)) from None
+    return json.loads(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
+
+
+def _finite(number: str) -> float | str:
+    value = float(number)
+    return value if math.isfinite(value) else number
 
 
 def _role(data: Json, blocks: tuple[Block, ...]) -> Role:

@@ -76,6 +76,8 @@ class Search:
     ) -> list[Hit]:
         """See `clew.Store.search`."""
         whole_number("limit", limit, 1)
+        if not isinstance(query, str):
+            raise Invalid(f"a query is text, not {type(query).__name__}")
         if mode not in ("words", "substring"):
             raise Invalid(f"mode is 'words' or 'substring', not {mode!r}")
         if role is not None and role not in ROLES:
@@ -173,12 +175,7 @@ class _Trees:
 
 def _everything(tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:
     """The runs of a path and of the paths its compactions left behind, each with its highest seq there."""
-    found: list[tuple[RunRow, int]] = []
-    while head is not None:
-        runs = paths.lineage(tx, head)
-        found += runs
-        head = runs[0][0].derived
-    return found
+    return [stretch for origin in paths.origins(tx, head) for stretch in paths.lineage(tx, origin)]
 
 
 def _resolve(tx: Tx, rows: list[Any], trees: _Trees) -> list[tuple[Any, Place, RefRow | None]]:

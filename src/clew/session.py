@@ -232,19 +232,8 @@ class Session:
     def history(self) -> Iterator[Node]:
         """`iter`, and before it everything that compactions left behind."""
         row = self._row
-
-        def origins(tx: Tx) -> list[int]:
-            head = self._refs.get(tx, row.kind, row.key).head
-            found: list[int] = []
-            while head is not None:
-                found.append(head)
-                root = paths.lineage(tx, head)[0][0]
-                head = root.derived
-                if head is not None and head >> SEQ_BITS >= root.run:  # damage must not lead in circles
-                    raise Tampered(f"run {root.run}", "it stands for a later one")
-            return found
-
-        for head in reversed(self._engine.read(origins)):
+        heads = self._engine.read(lambda tx: paths.origins(tx, self._refs.get(tx, row.kind, row.key).head))
+        for head in reversed(heads):
             yield from paths.walk(self._engine, head)
 
     # -- going elsewhere
@@ -322,7 +311,7 @@ class Session:
     def label(self, *add: str, remove: Sequence[str] = ()) -> Session:
         """Adds labels, and takes others away."""
         return self._change(
-            lambda data: msgspec.structs.replace(data, labels=label_set({*data.labels, *add} - {*remove}))
+            lambda data: msgspec.structs.replace(data, labels=label_set({*data.labels, *add} - {*label_set(remove)}))
         )
 
     def update(
@@ -392,7 +381,7 @@ class Session:
 
     def _drafts(self, messages: Any, id: str | Sequence[str] | None, at: int | None) -> list[Draft]:
         if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
-            raise Invalid(f"append takes a message or a list of messages, not {type(messages).__name__}")
+            raise Invalid(f"this takes a message or a list of messages, not {type(messages).__name__}")
         if id is not None and (isinstance(id, str) or len(id) != len(messages)):
             raise Invalid("there must be as many ids as messages")
         return [self._engine.draft(said, id[n] if id else None, at) for n, said in enumerate(messages)]

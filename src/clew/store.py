@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Self
 
 from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import Durability
-from clew.engine import MAX_BODY, Clock, Engine, wall_clock
+from clew.beside import StoreBlobs, StoreLog
+from clew.engine import MAX_BODY, Clock, Engine, wall_clock, whole_number
 from clew.errors import Invalid
 from clew.ids import IdSource, new_id
 from clew.model import Role
@@ -48,6 +49,11 @@ def open(
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
         raise Invalid("a store is named by a path")
+    whole_number("max_body", max_body, 1)
+    if not isinstance(workspace, str):
+        raise Invalid(f"a workspace is text, not {type(workspace).__name__}")
+    if not isinstance(timeout, int | float) or not timeout >= 0:
+        raise Invalid("a timeout is a number of seconds")
     if "://" in name:
         raise Invalid(f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file.")
     backend = SQLiteBackend(name, durability=durability, timeout=timeout, create=create, network=network)
@@ -79,6 +85,16 @@ class Store:
     def nodes(self) -> Nodes:
         """Its messages, as a tree."""
         return Nodes(self._engine, self._refs)
+
+    @cached_property
+    def blobs(self) -> StoreBlobs:
+        """Attachments, images, files: of any session."""
+        return StoreBlobs(self._engine, self.sessions)
+
+    @cached_property
+    def log(self) -> StoreLog:
+        """Entries beside the messages: of any session."""
+        return StoreLog(self.sessions)
 
     @cached_property
     def _search(self) -> Search:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.backends import Job
 from clew.backends.sqlite import SQLiteBackend
+from clew.backends.sqlite.commit import Committer
 from clew.errors import Closed, Conflict, NotFound
 
 
@@ -141,3 +143,18 @@ def test_closing_while_threads_write_and_read(tmp_path: Path) -> None:
     conn.execute("SELECT count(*) FROM nodes").fetchone()
     conn.close()
     assert not Path(f"{path}-wal").exists()
+
+
+def test_a_leader_interrupted_at_once_leaves_nobody_without_an_answer() -> None:
+    """If the leader is interrupted before it has begun, those it was to write for are told to ask again."""
+
+    def interrupted(jobs: object) -> None:
+        raise KeyboardInterrupt
+
+    committer = Committer(interrupted)
+    job = Job(lambda tx: None)
+    with pytest.raises(KeyboardInterrupt):
+        committer.run((job,))
+    with pytest.raises(clew.Unavailable):
+        job.outcome()
+    assert committer.take_lead()

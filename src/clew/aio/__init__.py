@@ -21,9 +21,22 @@ except ImportError as error:  # the core does without it
 
 from clew import store as sync
 from clew.aio.face import Threads
-from clew.aio.faces import Blobs, Hit, Log, Nodes, Page, Session, Sessions, Store
+from clew.aio.faces import Blobs, Hit, Log, Nodes, Page, Session, Sessions, Store, StoreBlobs, StoreLog
 
-__all__ = ["Blobs", "Hit", "Log", "Nodes", "Opening", "Page", "Session", "Sessions", "Store", "open"]
+__all__ = [
+    "Blobs",
+    "Hit",
+    "Log",
+    "Nodes",
+    "Opening",
+    "Page",
+    "Session",
+    "Sessions",
+    "Store",
+    "StoreBlobs",
+    "StoreLog",
+    "open",
+]
 
 
 def open(path: str | os.PathLike[str], **options: Any) -> Opening:

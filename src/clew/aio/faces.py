@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from clew import blobs, log, nodes, session, sessions, store
+from clew import beside, blobs, log, nodes, session, sessions, store
 from clew.aio.face import Threads
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress
@@ -479,6 +479,48 @@ class Nodes(_Face):
         return await self._threads.run(self._sync.delete, ids, recursive=recursive)
 
 
+class StoreBlobs(_Face):
+    """The blobs of a store. Each belongs to a tree, named by a session (or its id or handle) or a message of it."""
+
+    _sync: beside.StoreBlobs
+
+    async def put(self, within: Session | Node | str, source: Source) -> Blob:
+        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content the tree has is not stored twice."""
+        return await self._threads.run(self._sync.put, _bare(within), source)
+
+    async def get(self, within: Session | Node | str, digest: str) -> bytes:
+        """The whole content. NotFound; Tampered if it is not what was stored."""
+        return await self._threads.run(self._sync.get, _bare(within), digest)
+
+    def open(self, within: Session | Node | str, digest: str) -> AsyncIterator[bytes]:
+        """The content in pieces; no transaction is held between them. NotFound at once; Tampered where it is."""
+        return self._threads.stream(self._sync.open, _bare(within), digest)
+
+    async def stat(self, within: Session | Node | str, digest: str) -> Blob:
+        """Address and size of a blob. NotFound."""
+        return await self._threads.run(self._sync.stat, _bare(within), digest)
+
+
+class StoreLog(_Face):
+    """The logs of a store. Each belongs to a session, named by itself, its id or its handle."""
+
+    _sync: beside.StoreLog
+
+    async def append(
+        self, owner: Session | str, data: bytes | Sequence[bytes], *, id: str | Sequence[str] | None = None
+    ) -> list[Entry]:
+        """Adds entries, all or none, durable when this returns. The same id and bytes again change nothing."""
+        return await self._threads.commit(self._sync.append, _bare(owner), data, id=id)
+
+    def read(self, owner: Session | str, start: int = 0, stop: int | None = None) -> AsyncIterator[Entry]:
+        """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
+        return self._threads.stream(self._sync.read, _bare(owner), start, stop)
+
+    async def count(self, owner: Session | str) -> int:
+        """How many entries there are."""
+        return await self._threads.run(self._sync.count, _bare(owner))
+
+
 class Store(_Face):
     """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
 
@@ -498,6 +540,16 @@ class Store(_Face):
     def nodes(self) -> Nodes:
         """Its messages, as a tree."""
         return Nodes(self._threads, self._sync.nodes)
+
+    @property
+    def blobs(self) -> StoreBlobs:
+        """Attachments, images, files: of any session."""
+        return StoreBlobs(self._threads, self._sync.blobs)
+
+    @property
+    def log(self) -> StoreLog:
+        """Entries beside the messages: of any session."""
+        return StoreLog(self._threads, self._sync.log)
 
     async def search(
         self,

@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from clew.errors import Unavailable
+
 
 class Job:
     """One `write` that shares a transaction with others and, once it is done, its outcome: a result or an error."""
 
-    __slots__ = ("error", "result", "settle", "work")
+    __slots__ = ("done", "error", "result", "settle", "work")
 
     def __init__(self, work: Callable[[Any], Any], settle: Callable[[Any], Any] | None = None) -> None:
         self.work = work
         self.settle = settle
+        self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
 
+    def finish(self, result: Any) -> None:
+        """The work is done, and this is its result."""
+        self.result, self.error, self.done = result, None, True
+
     def outcome(self) -> Any:
-        """The result; or raises the error."""
+        """The result; or raises the error. Unavailable if whoever was to do the work was interrupted before it."""
         if self.error is not None:
             raise self.error
+        if not self.done:
+            raise Unavailable("the write was interrupted", hint="Make the same call again.")
         return self.result
 
 

@@ -57,6 +57,7 @@ class Root(click.Group):
 
     def run(self, args: Sequence[str] | None = None) -> int:
         """Runs a command line and returns its exit code; whatever goes wrong is told on stderr."""
+        _open_streams()
         try:
             result = super().main(args=args, prog_name="clew", standalone_mode=False)
             code = result if isinstance(result, int) else 0
@@ -71,6 +72,13 @@ class Root(click.Group):
     def main(self, args: Sequence[str] | None = None, **_: Any) -> Any:  # type: ignore[override]
         """`run`, then exit: what click's test runner calls."""
         sys.exit(self.run(args))
+
+
+def _open_streams() -> None:
+    """A stream that was closed before the start reads as empty and swallows what is written."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - it lives as long as we do
 
 
 def _settle_output() -> None:

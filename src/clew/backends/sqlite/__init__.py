@@ -300,7 +300,7 @@ class SQLiteBackend:
             tx = self._writer.begin()
             try:
                 if len(jobs) == 1:
-                    jobs[0].result = jobs[0].work(tx)
+                    jobs[0].finish(jobs[0].work(tx))
                 else:
                     for job in jobs:
                         self._writer.savepoint(tx, job)

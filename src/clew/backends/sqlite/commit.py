@@ -57,11 +57,8 @@ class Committer:
     def run(self, jobs: Sequence[Job]) -> None:
         """Returns when every job has its outcome."""
         party = self._queue_up(jobs)
-        if party is None:
-            self._lead(jobs)
-        elif self._wait(party):
-            self._gather()
-            self._lead(jobs)
+        if party is None or self._wait(party):
+            self._lead(jobs, gather=party is not None)
 
     def enter(self) -> None:
         """Waits for the lead and keeps it: until `leave`, nobody else writes."""
@@ -113,9 +110,11 @@ class Committer:
         while len(self._queue) < self._company and time.perf_counter() < until:
             time.sleep(0)
 
-    def _lead(self, jobs: Sequence[Job]) -> None:
+    def _lead(self, jobs: Sequence[Job], *, gather: bool) -> None:
         followers: list[_Party] = []
         try:
+            if gather:
+                self._gather()
             if self._queue:
                 jobs = list(jobs)
                 with self._mutex:

@@ -51,7 +51,8 @@ def uri(path: str, mode: str) -> str:
     """`path` as a SQLite URI; odd characters are kept."""
     safe = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-~")
     quoted = "".join(chr(byte) if byte in safe else f"%{byte:02X}" for byte in os.fsencode(os.path.abspath(path)))
-    return f"file:{quoted}?mode={mode}"
+    start = "file://" if quoted.startswith("//") else "file:"  # what follows two slashes would be a host
+    return f"{start}{quoted}?mode={mode}"
 
 
 def check(conn: sqlite3.Connection, path: str) -> int:

@@ -92,7 +92,7 @@ class Writer:
         self.still(tx)
         tx.conn.execute("SAVEPOINT job")
         try:
-            job.result = job.work(tx)
+            job.finish(job.work(tx))
         except BaseException as error:
             if not tx.conn.in_transaction:
                 raise  # the driver has undone everything: disk full, I/O error
@@ -157,4 +157,4 @@ class Writer:
         except (ClewError, sqlite3.Error):
             return  # the first error stands
         if kept is not None:
-            job.result, job.error = kept, None
+            job.finish(kept)
