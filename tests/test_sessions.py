@@ -303,3 +303,20 @@ def test_options_of_open_are_checked(bad):
     """An option that makes no sense is Invalid when the store is opened, not when it is used."""
     with pytest.raises(clew.Invalid):
         clew.open(":memory:", **bad)
+
+
+def test_a_session_may_begin_at_any_stored_message(tmp_path):
+    """A message saved without a session can be talked on from; deleting that session leaves it where it was."""
+    with clew.open(tmp_path / "s.db") as store, clew.open(tmp_path / "s.db", workspace="other") as other:
+        root, reply = store.nodes.save([clew.user("root"), clew.assistant("reply")])
+        session = store.sessions.create(title="on", at=reply.handle)
+        session.append(clew.user("more"))
+        assert [node.text for node in session.path()] == ["root", "reply", "more"]
+        assert session.counters.messages == 3
+        with pytest.raises(clew.NotFound):
+            other.sessions.create(at=root.id)
+        with pytest.raises(clew.NotFound):
+            store.sessions.create(at="01890a5d-ac96-774b-bcce-b302099a8057")
+        assert session.delete() == 1
+        assert [node.text for node in store.nodes.path(reply.id)] == ["root", "reply"]
+        assert store.verify().ok

@@ -69,7 +69,7 @@ def encode(said: Said) -> Encoded:
         except msgspec.ValidationError as error:
             raise Invalid(f"this is not a message: {error}") from None
         same(message, said)
-        kind, blobs = NEUTRAL, _blobs(message)
+        kind, blobs = NEUTRAL, shown(message)
     elif isinstance(said, Native):
         frame = Frame(said.provider, said.label, said.extra)
         head = _json(frame)
@@ -221,7 +221,7 @@ def _known(block: dict[str, Any]) -> dict[str, Any]:
     return block
 
 
-def _blobs(message: Message) -> frozenset[str]:
+def shown(message: Message) -> frozenset[str]:
     """The blobs that a message shows."""
     found = _NO_BLOBS
     for block in message.blocks:

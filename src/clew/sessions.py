@@ -50,8 +50,9 @@ class Sessions:
         id: str | None = None,
         agent: str | None = None,
         owner: Session | None = None,
+        at: str | None = None,
     ) -> Session:
-        """A new session. Conflict if the id is taken.
+        """A new session, empty, or with `at` going on from any stored message. Conflict if the id is taken. NotFound.
 
         With `agent` it is the trace of a subagent: never picked by `latest`; with `owner` it goes when its owner goes.
         """
@@ -62,13 +63,17 @@ class Sessions:
         data = SessionData(title, directory(cwd), model, label_set(labels), agent, extra=extra)
         payload, look = self._pack(data)
         key, engine = self._engine.fresh_id(id), self._engine
+        target = None if at is None else engine.resolve_node(at)
 
         def work(tx: Tx) -> RefRow:
+            ground = None if target is None else tx.ground(target)
+            if target is not None and (ground is None or tx.tree_workspace(ground.tree) != engine.workspace):
+                raise NotFound("node", ids.text(target))
             above = None if owner is None else self._refs.get(tx, owner._row.kind, owner._row.key).ref
             self._vacant(tx, key)
-            tree = tx.add_tree(engine.workspace, engine.clock())
+            tree = tx.add_tree(engine.workspace, engine.clock()) if ground is None else ground.tree
             kind = SESSION if agent is None else SUBAGENT
-            row = self._refs.add(tx, kind, key, payload, tree=tree, at=None, owner=above, look=look)
+            row = self._refs.add(tx, kind, key, payload, tree=tree, at=ground, owner=above, look=look)
             tx.set_labels(row.ref, self._label_looks(data.labels))
             return row
 

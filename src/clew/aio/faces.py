@@ -332,8 +332,9 @@ class Sessions(_Face):
         id: str | None = None,
         agent: str | None = None,
         owner: Session | None = None,
+        at: str | None = None,
     ) -> Session:
-        """A new session. Conflict if the id is taken.
+        """A new session, empty, or with `at` going on from any stored message. Conflict if the id is taken. NotFound.
 
         With `agent` it is the trace of a subagent: never picked by `latest`; with `owner` it goes when its owner goes.
         """
@@ -350,6 +351,7 @@ class Sessions(_Face):
                     id=id,
                     agent=agent,
                     owner=_bare(owner),
+                    at=at,
                 )
             ),
         )

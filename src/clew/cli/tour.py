@@ -6,6 +6,8 @@ It calls what any program can call, and nothing in the library knows about it.
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 
@@ -160,6 +162,9 @@ def _farewell() -> None:
         ("clew search hello", "what was said, and where"),
         ("clew --help", "the rest"),
     )
+    if shutil.which("clew") is None:
+        out(f"   In this folder the program is {bold(os.path.relpath(sys.argv[0]))}; once installed it is clew.")
+        out()
     for command, what in nexts:
         out(f"   {style(command, '36')}" + (" " * (22 - len(command)) + dim(what) if what else ""))
 

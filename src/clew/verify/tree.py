@@ -264,7 +264,7 @@ def _unshown(found: Findings, run: RunRow, row: NodeRow, said: Said) -> Iterator
 
 def blobs_of(said: Said) -> frozenset[str]:
     """The blobs that a stored message shows; a native one shows none."""
-    return codec._blobs(said) if isinstance(said, Message) else frozenset()
+    return codec.shown(said) if isinstance(said, Message) else frozenset()
 
 
 def _lost(found: Findings, row: NodeRow) -> Iterator[str]:
