@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from clew import ids
-from clew.backends import MAX_SEQ, SEQ_BITS, RefRow, RunRow, Tx
+from clew.backends import MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
 from clew.engine import Engine
 from clew.errors import Conflict
 from clew.refs import BRANCH, Refs
@@ -70,7 +70,11 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
     the nearest node that stays, and so does a branch and what a compaction stands for: what is left of them must still
     go with the session. Any other ref inside is a Conflict.
     """
-    wanted = {place.row[0] for place in map(tx.node, set(targets)) if place is not None}
+    wanted = {
+        place.row[POS]
+        for place in map(tx.node, set(targets))
+        if place is not None and tx.tree_workspace(place.tree) == engine.workspace
+    }
     cuts = _cuts(tx, wanted, recursive=recursive)
     gone, trees = 0, set()
     for cut in cuts:

@@ -142,6 +142,8 @@ class Engine:
             if role == _ASSISTANT:
                 gaps |= (used_in is None or used_out is None) | (spent is None) << 1
             id, created_at = draft.id, draft.created_at
+            if tokens_in | tokens_out | cost >= 1 << 62:
+                raise Invalid("the totals of this path are beyond reason")
             context = node_context(
                 tree, id, parent or NO_ID, stretch.depth + (pos & MAX_SEQ), created_at, role, kind,
                 turns, tokens_in, tokens_out, cost, gaps,

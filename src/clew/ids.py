@@ -40,7 +40,7 @@ class Uuid7:
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._last = 0
         self._tails: list[int] = []
 
@@ -57,7 +57,7 @@ class Uuid7:
 
     def forget(self) -> None:
         """To be called in a forked process: what it has at hand, its parent has too."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._tails = []
 
 

@@ -34,6 +34,9 @@ class Log:
 
     def append(self, data: bytes | Sequence[bytes], *, id: str | Sequence[str] | None = None) -> list[Entry]:
         """Adds entries, all or none, durable when this returns. The same id and bytes again change nothing."""
+        for given in (data, () if id is None else id):
+            if not isinstance(given, Sequence):
+                raise Invalid(f"entries and their ids come as lists, not {type(given).__name__}")
         many = [data] if isinstance(data, bytes) else list(data)
         names = [id] if isinstance(id, str) else [None] * len(many) if id is None else list(id)
         if len(names) != len(many):

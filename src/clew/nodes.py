@@ -69,6 +69,8 @@ class Nodes:
 
         Conflict if a node is not stored, or not after the one before it. One transaction.
         """
+        if not isinstance(dialog, Sequence):
+            raise Invalid(f"a dialog is a list of messages, not {type(dialog).__name__}")
         saves: SaveList = []
         before: str | None = None
         for step in dialog:
@@ -112,7 +114,9 @@ class Nodes:
         edge = None if cursor is None else _read_cursor(cursor)
         after, before = (edge, None) if ascending else (None, edge)
         places = self._engine.read(
-            lambda tx: tx.by_ord(after, before, newest=not ascending, limit=limit + 1, offset=offset)
+            lambda tx: tx.by_ord(
+                after, before, newest=not ascending, limit=limit + 1, offset=offset, workspace=self._engine.workspace
+            )
         )
         nodes = [self._engine.node(place) for place in places[:limit]]
         return NodePage(nodes, f"n{places[limit - 1].row[ORD]:x}" if len(places) > limit else None)
@@ -205,7 +209,7 @@ class Nodes:
             ground = Ground(tx.add_tree(self._engine.workspace, self._engine.clock()))
         else:
             found = tx.ground(parent)
-            if found is None:
+            if found is None or tx.tree_workspace(found.tree) != self._engine.workspace:
                 raise NotFound("node", ids.text(parent), hint="Save the parent first, or in the same call.")
             ground = found
             assert ground.pos is not None
@@ -228,7 +232,7 @@ class Nodes:
 
     def _node(self, tx: Tx, id: bytes) -> Node:
         place = tx.node(id)
-        if place is None:
+        if place is None or tx.tree_workspace(place.tree) != self._engine.workspace:
             raise NotFound("node", ids.text(id))
         return self._engine.node(place)
 

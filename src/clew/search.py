@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import sqlite3
 import threading
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 CONTEXT = 12
 """Words of a snippet; for substrings, five characters a word."""
+
+MOST_TERMS = 64
+"""Words of a query that are looked for; what comes after them is passed over."""
 
 # Two marks that no text has by accident; snippet() puts them around what matched.
 _OPEN, _CLOSE = "\x02\ue0c1\x02", "\x03\ue0c1\x03"
@@ -82,10 +86,13 @@ class Search:
             raise Invalid(f"mode is 'words' or 'substring', not {mode!r}")
         if role is not None and role not in ROLES:
             raise Invalid(f"role is one of {', '.join(ROLES)}, not {role!r}")
-        terms = list(_terms(query, mode))
+        if self._engine.backend.in_transaction():
+            # The index would keep what the transaction may yet undo.
+            raise Invalid("a search cannot be made inside a transaction", hint="Search before it, or after it.")
+        terms = list(dict.fromkeys(_terms(query, mode)))[:MOST_TERMS]
         if not terms:
             return []
-        where, bounds = self._filters(session, role, since, until)
+        where, bounds = self._filters(mode, session, role, since, until)
         with self._lock:
             try:
                 conn = self._index.catch_up(mode, progress)
@@ -106,7 +113,12 @@ class Search:
     # -- inside
 
     def _filters(
-        self, session: Session | str | None, role: Role | None, since: datetime | None, until: datetime | None
+        self,
+        mode: Mode,
+        session: Session | str | None,
+        role: Role | None,
+        since: datetime | None,
+        until: datetime | None,
     ) -> tuple[str, list[Any]]:
         where, bounds = "", list[Any]()
         if role is not None:
@@ -117,8 +129,11 @@ class Search:
             where, bounds = where + " AND created_at < ?", [*bounds, microseconds(until)]
         if session is not None:
             spans = self._spans(session if isinstance(session, Session) else self._sessions.get(session))
-            where += f" AND ({' OR '.join(['rowid BETWEEN ? AND ?'] * len(spans)) or '0'})"
-            bounds += [pos for span in spans for pos in span]
+            where += (
+                " AND EXISTS (SELECT 1 FROM json_each(?)"
+                f" WHERE {mode}.rowid BETWEEN json_extract(value, '$[0]') AND json_extract(value, '$[1]'))"
+            )
+            bounds.append(json.dumps(spans))
         return where, bounds
 
     def _spans(self, session: Session) -> list[tuple[int, int]]:

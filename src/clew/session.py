@@ -311,7 +311,9 @@ class Session:
     def label(self, *add: str, remove: Sequence[str] = ()) -> Session:
         """Adds labels, and takes others away."""
         return self._change(
-            lambda data: msgspec.structs.replace(data, labels=label_set({*data.labels, *add} - {*label_set(remove)}))
+            lambda data: msgspec.structs.replace(
+                data, labels=label_set({*data.labels, *label_set(add)} - {*label_set(remove)})
+            )
         )
 
     def update(
@@ -382,7 +384,7 @@ class Session:
     def _drafts(self, messages: Any, id: str | Sequence[str] | None, at: int | None) -> list[Draft]:
         if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
             raise Invalid(f"this takes a message or a list of messages, not {type(messages).__name__}")
-        if id is not None and (isinstance(id, str) or len(id) != len(messages)):
+        if id is not None and (not isinstance(id, Sequence) or isinstance(id, str) or len(id) != len(messages)):
             raise Invalid("there must be as many ids as messages")
         return [self._engine.draft(said, id[n] if id else None, at) for n, said in enumerate(messages)]
 

@@ -43,7 +43,9 @@ def directory(cwd: str | os.PathLike[str] | None) -> str | None:
 
 def label_set(labels: Iterable[str]) -> tuple[str, ...]:
     """Labels as they are kept: each once, sorted. Invalid if one is not text."""
-    found = list(labels) if not isinstance(labels, str) else [None]
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
+        raise Invalid(f"labels are a list of texts, not {type(labels).__name__}")
+    found = list(labels)
     if not all(isinstance(label, str) for label in found):
         raise Invalid("labels are a list of texts")
     return tuple(sorted({*found}))

@@ -52,6 +52,11 @@ def open(
     whole_number("max_body", max_body, 1)
     if not isinstance(workspace, str):
         raise Invalid(f"a workspace is text, not {type(workspace).__name__}")
+    try:
+        workspace.encode()
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        raise Invalid("the path or the workspace is not valid Unicode") from None
     if not isinstance(timeout, int | float) or not timeout >= 0:
         raise Invalid("a timeout is a number of seconds")
     if "://" in name:

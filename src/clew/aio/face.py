@@ -31,7 +31,7 @@ class Threads:
 
     async def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Runs a call on a worker thread; inside a transaction, on the thread of the transaction."""
-        pinned = self._pinned.get()
+        pinned = self._transaction()
         call = partial(function, *args, **kwargs)
         if pinned is not None:
             return await pinned.call(call)  # type: ignore[no-any-return]
@@ -39,7 +39,7 @@ class Threads:
 
     async def commit(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Runs a call that writes, in one transaction with whatever else is waiting to be written."""
-        worker = self._pinned.get() or self._committer
+        worker = self._transaction() or self._committer
         return await worker.call(partial(function, *args, **kwargs))  # type: ignore[no-any-return]
 
     async def stream(self, function: Callable[..., Iterator[T]], *args: Any, **kwargs: Any) -> AsyncIterator[T]:
@@ -52,10 +52,8 @@ class Threads:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         """What the task does inside is one transaction, on a thread of its own."""
-        if self._pinned.get() is not None:
-            yield  # joins the one that is open
-            return
-        worker = Worker(each, "clew-transaction")
+        open_one = self._transaction()
+        worker = open_one or Worker(each, "clew-transaction")
         scope = self._engine.transaction()
         token = None
         try:
@@ -73,8 +71,14 @@ class Threads:
         finally:
             if token is not None:
                 self._pinned.reset(token)
-            with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(worker.stop)
+            if open_one is None:
+                with anyio.CancelScope(shield=True):
+                    await to_thread.run_sync(worker.stop)
+
+    def _transaction(self) -> Worker | None:
+        """The thread of the transaction that the task is in. A task that outlives the one it was made in is in none."""
+        pinned = self._pinned.get()
+        return None if pinned is None or pinned.stopped else pinned
 
     async def close(self) -> None:
         """Finishes what is waiting, then closes the store."""

@@ -74,6 +74,11 @@ class Worker:
         self._ready.release()
         return await request.outcome()
 
+    @property
+    def stopped(self) -> bool:
+        """True once `stop` was called."""
+        return self._stopping
+
     def stop(self) -> None:
         """Finishes what is waiting, then ends the thread. Blocks; idempotent."""
         with self._mutex:

@@ -132,9 +132,16 @@ class Tx(Protocol):
         ...
 
     def by_ord(
-        self, after: int | None, before: int | None, *, newest: bool, limit: int, offset: int = 0
+        self,
+        after: int | None,
+        before: int | None,
+        *,
+        newest: bool,
+        limit: int,
+        offset: int = 0,
+        workspace: str | None = None,
     ) -> list[Place]:
-        """Nodes by order of commit, strictly between `after` and `before`."""
+        """Nodes by order of commit, strictly between `after` and `before`; of one workspace, or with None of all."""
         ...
 
     def run(self, run: int) -> RunRow | None:
@@ -343,6 +350,10 @@ class Backend(Protocol):
 
     def batch(self, calls: Sequence[Call]) -> None:
         """Runs calls on this thread in one transaction; each gets its outcome, and one that fails leaves no trace."""
+        ...
+
+    def in_transaction(self) -> bool:
+        """True inside `transaction`, on its thread."""
         ...
 
     def transaction(self) -> AbstractContextManager[None]:

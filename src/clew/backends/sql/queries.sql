@@ -47,13 +47,15 @@ SELECT {node} FROM nodes n WHERE n.pos BETWEEN ? AND ? ORDER BY n.pos
 SELECT u.tree, u.depth, u.carried,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
        {node}
-FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.ord > ? AND n.ord < ? ORDER BY n.ord LIMIT ? OFFSET ?
+FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
+WHERE n.ord > ? AND n.ord < ? AND t.workspace = ifnull(?, t.workspace) ORDER BY n.ord LIMIT ? OFFSET ?
 
 -- name: by_ord_down
 SELECT u.tree, u.depth, u.carried,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
        {node}
-FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.ord > ? AND n.ord < ? ORDER BY n.ord DESC LIMIT ? OFFSET ?
+FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
+WHERE n.ord > ? AND n.ord < ? AND t.workspace = ifnull(?, t.workspace) ORDER BY n.ord DESC LIMIT ? OFFSET ?
 
 -- name: last_ord
 SELECT ifnull(max(ord), 0) FROM nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -62,8 +63,9 @@ class SQLiteBackend:
             raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
         if "\0" in path:
             raise Invalid("a path cannot have a NUL character")
-        self.path = path
         self.memory = path == ":memory:"
+        # Made absolute once: connections are made later too, when the program may be in another folder.
+        self.path = path = path if self.memory else os.path.abspath(path)
         self._durability = durability
         self._timeout = timeout
         self._local = threading.local()
@@ -77,6 +79,7 @@ class SQLiteBackend:
             with self._told():
                 self._open(create, network)
                 self._writer.epoch = self.read(lambda tx: tx.state().number)
+                self._writer.store_id = self.read(lambda tx: tx.header("store_id"))
         except BaseException:
             self.close()
             raise
@@ -90,7 +93,8 @@ class SQLiteBackend:
                 return work(tx)
         if self._writer.alone is not None:
             with self._writer.alone, self._told():
-                assert self._writer.tx is not None
+                if self._writer.tx is None:
+                    raise Closed("the store is closed")
                 return work(self._writer.tx)
         tx = self._take_reader()
         try:
@@ -115,9 +119,11 @@ class SQLiteBackend:
             with self._told():
                 self._writer.savepoint(tx, job)
             return job.outcome()  # type: ignore[no-any-return]
+        self._not_again()
         if not self._committer.take_lead():
             job = Job(work, settle)
             self._committer.run((job,))
+            self._local.frame = None
             return job.outcome()  # type: ignore[no-any-return]
         # Nobody else is at work: this is `_transact` for one, without the bookkeeping.
         try:
@@ -136,6 +142,7 @@ class SQLiteBackend:
             self._writer.settle((job,), error)
             return job.outcome()  # type: ignore[no-any-return]
         finally:
+            self._local.frame = None
             self._committer.leave()
 
     def batch(self, calls: Sequence[Call]) -> None:
@@ -149,25 +156,33 @@ class SQLiteBackend:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """What this thread reads and writes inside is one transaction, committed at the end, undone by an error."""
-        if self._here() is not None:
-            yield  # joins the one that is open
+        open_one = self._here()
+        if open_one is not None:
+            with self._writer.nested(open_one):
+                yield
             return
+        self._not_again()
         self._committer.enter()
         try:
             with self._told():
                 tx = self._writer.begin()
-                self._local.tx, self._local.jobs = tx, []
-                try:
-                    yield
-                    self._writer.still(tx)
-                except BaseException:
-                    self._writer.undo(tx)
-                    raise
-                finally:
-                    self._local.tx = None
+            self._local.tx, self._local.jobs, self._local.frame = tx, [], None
+            try:
+                yield
+                self._writer.still(tx)
+            except BaseException:
+                self._writer.undo(tx)
+                raise
+            finally:
+                self._local.tx = None
+            with self._told():
                 self._writer.commit(tx)
         finally:
+            self._local.frame = None
             self._committer.leave()
+
+    def in_transaction(self) -> bool:
+        return self._here() is not None
 
     def close(self) -> None:
         if self._closed:
@@ -193,7 +208,8 @@ class SQLiteBackend:
         self._here()
         if self._writer.alone is not None:
             with self._writer.alone, self._told():
-                assert self._writer.tx is not None
+                if self._writer.tx is None:
+                    raise Closed("the store is closed")
                 yield self._writer.tx.conn
             return
         tx = self._take_reader()
@@ -270,6 +286,21 @@ class SQLiteBackend:
             why = "was opened before this process was forked" if self._forked else "is closed"
             raise Closed(f"the store {why}")
         return getattr(self._local, "tx", None)
+
+    def _not_again(self) -> None:
+        """Unavailable if this thread is in the middle of a write already: a signal handler must not write inside it."""
+        here = sys._getframe(1)
+        outer = getattr(self._local, "frame", None)
+        if outer is not None:
+            above = here.f_back
+            while above is not None:
+                if above is outer:
+                    raise Unavailable(
+                        "this thread is in the middle of another write",
+                        hint="A signal handler or __del__ must not write; let it set a flag.",
+                    )
+                above = above.f_back
+        self._local.frame = here  # if an interrupt keeps it from being cleared, it is no longer on the stack
 
     def _take_reader(self) -> SQLiteTx:
         try:

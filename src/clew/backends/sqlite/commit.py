@@ -38,7 +38,7 @@ class Committer:
 
     def __init__(self, transact: Callable[[Sequence[Job]], None]) -> None:
         self._transact = transact
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # a signal handler may ask while its thread holds it
         self._queue: deque[_Party] = deque()
         self._company = 0
         """How many shared the last commit with its leader."""

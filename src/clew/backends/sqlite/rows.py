@@ -103,9 +103,16 @@ class SQLiteTx:
         return self._run(SQL["stretch"], (low, high)).fetchall()
 
     def by_ord(
-        self, after: int | None, before: int | None, *, newest: bool, limit: int, offset: int = 0
+        self,
+        after: int | None,
+        before: int | None,
+        *,
+        newest: bool,
+        limit: int,
+        offset: int = 0,
+        workspace: str | None = None,
     ) -> list[Place]:
-        bounds = (-1 if after is None else after, 1 << 62 if before is None else before, limit, offset)
+        bounds = (-1 if after is None else after, 1 << 62 if before is None else before, workspace, limit, offset)
         rows = self._run(SQL["by_ord_down" if newest else "by_ord_up"], bounds)
         return [Place(row[0], row[1], row[2], row[3], row[4:]) for row in rows]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from clew.backends import Job
 from clew.backends.sqlite.connection import FORMAT, translate
@@ -24,6 +25,8 @@ class Writer:
         self.turnstile = Turnstile(f"{path}-lock")
         self.epoch = 0
         """The number of the epoch that the store was opened in."""
+        self.store_id: bytes | None = None
+        """Which store was opened; a file put in its place is not written to."""
         self.suspect = False
         """True after a commit that failed: what it left is not known yet."""
         self._closed = False
@@ -33,9 +36,10 @@ class Writer:
     def close(self) -> None:
         """Idempotent. Who still waits to write is told."""
         self._closed = True
-        if self.tx is not None:
-            self.tx.conn.close()
-            self.tx = None
+        with self.alone or nullcontext():  # in memory, someone may be reading with it
+            if self.tx is not None:
+                self.tx.conn.close()
+                self.tx = None
         self.turnstile.close()
 
     def begin(self) -> SQLiteTx:
@@ -102,6 +106,21 @@ class Writer:
             job.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         tx.conn.execute("RELEASE job")
 
+    @contextmanager
+    def nested(self, tx: SQLiteTx) -> Iterator[None]:
+        """A transaction inside a transaction: undone alone by an error, kept only if the outer one is."""
+        self.still(tx)
+        tx.conn.execute("SAVEPOINT nested")
+        try:
+            yield
+        except BaseException:
+            if tx.conn.in_transaction:
+                tx.conn.execute("ROLLBACK TO nested")
+                tx.conn.execute("RELEASE nested")
+            raise
+        self.still(tx)
+        tx.conn.execute("RELEASE nested")
+
     def still(self, tx: SQLiteTx) -> None:
         """Unavailable if the driver has undone the transaction: what follows would be kept without what came first."""
         if not tx.conn.in_transaction:
@@ -129,6 +148,10 @@ class Writer:
             self.tx = None
         if self.tx is None:
             self.tx = SQLiteTx(self._connect())
+            if self.store_id and self.tx.header("store_id") != self.store_id:
+                self.tx.conn.close()
+                self.tx = None
+                raise Unavailable(f"{self.path} is another store by now", hint="Open it again.")
         if self.suspect and self.alone is None:
             busy, *_ = self.tx.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
