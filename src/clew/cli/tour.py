@@ -162,8 +162,9 @@ def _farewell() -> None:
         ("clew search hello", "what was said, and where"),
         ("clew --help", "the rest"),
     )
-    if shutil.which("clew") is None:
-        out(f"   In this folder the program is {bold(os.path.relpath(sys.argv[0]))}; once installed it is clew.")
+    program = os.path.relpath(os.path.join(os.path.dirname(sys.executable), "clew"))
+    if shutil.which("clew") is None and len(program) < 40 and os.path.exists(program):
+        out(f"   The program is {bold(program)} here.")
         out()
     for command, what in nexts:
         out(f"   {style(command, '36')}" + (" " * (22 - len(command)) + dim(what) if what else ""))
