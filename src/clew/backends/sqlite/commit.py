@@ -104,7 +104,7 @@ class Committer:
     def _gather(self) -> None:
         """Gives those who shared the last commit a moment to come back: they have just been told of it.
 
-        Without it a leader sets off with the one or two who are fastest, and 8 threads gain 1.4x where they gain 2x.
+        Without it a leader sets off with the one or two who are fastest, and 8 threads gained 1.4x on an idle disk.
         """
         until = time.perf_counter() + PATIENCE
         while len(self._queue) < self._company and time.perf_counter() < until:
