@@ -71,7 +71,8 @@ async def test_a_conversation(tmp_path):
         (hit,) = await opened.search("Lint")
         assert hit.node.text == "Lint."
         (hit,) = await opened.search("why")
-        assert isinstance(hit.session, clew.aio.Session)
+        assert await hit.session == talk
+        assert isinstance(await hit.session, clew.aio.Session)
         assert await opened.nodes.resolve(first.handle) == first.id
         media = await talk.attach(b"x" * 600_000, mime_type="image/png")
         assert media.blob is not None

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import paths
-from clew.backends import ID, MAX_SEQ, SEQ_BITS, Place, RefRow, RunRow, Tx
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Place, RefRow, RunRow, Tx
 from clew.backends.sqlite.connection import translate
 from clew.engine import Engine, whole_number
 from clew.errors import Invalid
@@ -38,18 +38,30 @@ _TERM = re.compile(r'"([^"]*)"?(\*?)|(\S+)')
 _SHORTEST_GRAM = 3
 
 
-class Hit(NamedTuple):
+class Hit:
     """A message that matched."""
 
-    node: Node
-    snippet: str
-    """The part of its words where it matched."""
-    marks: tuple[tuple[int, int], ...]
-    """Where in the snippet: from, up to and without."""
-    score: float
-    """Higher is better; only to be compared within one search."""
-    session: Session | None
-    """The session last active among those that contain it; None if it belongs to no session."""
+    __slots__ = ("_search", "marks", "node", "score", "snippet")
+
+    def __init__(
+        self, search: Search, node: Node, snippet: str, marks: tuple[tuple[int, int], ...], score: float
+    ) -> None:
+        self._search = search
+        self.node = node
+        self.snippet = snippet
+        """The part of its words where it matched."""
+        self.marks = marks
+        """Where in the snippet: from, up to and without."""
+        self.score = score
+        """Higher is better; only to be compared within one search."""
+
+    @property
+    def session(self) -> Session | None:
+        """The session last active among those that contain it, asked now; None if it belongs to no session."""
+        return self._search.session_of(self.node)
+
+    def __repr__(self) -> str:
+        return f"<Hit {self.node!r} {self.score:.3g}>"
 
 
 class _Term(NamedTuple):
@@ -151,59 +163,49 @@ class Search:
         """Hits whose messages are still there and belong to this workspace, a page of rows at a time."""
         sql, values = _statement(mode, terms, where, bounds)
         hits: list[Hit] = []
-        trees = _Trees(self._engine.workspace)
         for offset in itertools.count(0, limit):
             rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, limit, offset]).fetchall()
-            for row, place, ref in self._engine.read(partial(_resolve, rows=rows, trees=trees)):
-                _, _, rank, text = row
+            for (_, _, rank, text), place in self._engine.read(partial(self._resolve, rows=rows)):
                 snippet, marks = _marked(text) if mode == "words" else _excerpt(text, terms)
-                session = None if ref is None else Session(self._sessions, ref)
-                hits.append(Hit(self._engine.node(place), snippet, marks, -rank, session))
+                hits.append(Hit(self, self._engine.node(place), snippet, marks, -rank))
             if len(rows) < limit or len(hits) >= limit:
                 break
         return hits[:limit]
 
+    def _resolve(self, tx: Tx, rows: list[Any]) -> list[tuple[Any, Place]]:
+        """The rows whose messages are still there and belong to this workspace."""
+        places = tx.nodes_at([row[0] for row in rows])
+        mine: dict[int, bool] = {}
+        found = []
+        for row in rows:
+            place = places.get(row[0])
+            if place is None or place.row[ID] != row[1]:
+                continue
+            if place.tree not in mine:
+                mine[place.tree] = tx.tree_workspace(place.tree) == self._engine.workspace
+            if mine[place.tree]:
+                found.append((row, place))
+        return found
 
-class _Trees:
-    """What is known of the trees that hits are in: whose they are, and which sessions show what."""
+    def session_of(self, node: Node) -> Session | None:
+        """The session last active among those that have a message, or have left it behind in a compaction."""
+        pos, tree = node._row[POS], node._stretch.tree
 
-    def __init__(self, workspace: str) -> None:
-        self._workspace = workspace
-        self._refs: dict[int, list[RefRow]] = {}
-        self._shown: dict[int, dict[int, int]] = {}
+        def work(tx: Tx) -> RefRow | None:
+            refs = [ref for ref in tx.refs_in_tree(tree, 0, 1 << 62) if ref.kind in (SESSION, SUBAGENT)]
+            for ref in sorted(refs, key=lambda ref: -ref.rank):
+                shown = {run.run: upto for run, upto in _everything(tx, ref.head)}
+                if ref.trashed_at is None and shown.get(pos >> SEQ_BITS, -1) >= pos & MAX_SEQ:
+                    return ref
+            return None
 
-    def refs(self, tx: Tx, tree: int) -> list[RefRow] | None:
-        """The sessions of a tree, last active first; None if the tree belongs to another workspace."""
-        if tree not in self._refs:
-            if tx.tree_workspace(tree) != self._workspace:
-                return None
-            found = [ref for ref in tx.refs_in_tree(tree, 0, 1 << 62) if ref.kind in (SESSION, SUBAGENT)]
-            self._refs[tree] = sorted((ref for ref in found if ref.trashed_at is None), key=lambda ref: -ref.rank)
-        return self._refs[tree]
-
-    def shows(self, tx: Tx, ref: RefRow, pos: int) -> bool:
-        """True if a session has the node at `pos` among its messages, or among those a compaction left behind."""
-        if ref.ref not in self._shown:
-            self._shown[ref.ref] = {run.run: upto for run, upto in _everything(tx, ref.head)}
-        return self._shown[ref.ref].get(pos >> SEQ_BITS, -1) >= pos & MAX_SEQ
+        ref = self._engine.read(work)
+        return None if ref is None else Session(self._sessions, ref)
 
 
 def _everything(tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:
     """The runs of a path and of the paths its compactions left behind, each with its highest seq there."""
     return [stretch for origin in paths.origins(tx, head) for stretch in paths.lineage(tx, origin)]
-
-
-def _resolve(tx: Tx, rows: list[Any], trees: _Trees) -> list[tuple[Any, Place, RefRow | None]]:
-    """The rows whose messages are still there and belong to this workspace, each with the session that shows it."""
-    found = []
-    places = tx.nodes_at([row[0] for row in rows])
-    for row in rows:
-        pos, id, _, _ = row
-        place = places.get(pos)
-        if place is None or place.row[ID] != id or (refs := trees.refs(tx, place.tree)) is None:
-            continue
-        found.append((row, place, next((ref for ref in refs if trees.shows(tx, ref, pos)), None)))
-    return found
 
 
 def _terms(query: str, mode: Mode) -> Iterator[_Term]:

@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from clew.verify import Report
 
 
-class Hit(SyncHit):
-    """A message that matched; its session has the async face."""
-
-    session: Session | None  # type: ignore[assignment]
-
-
 class Page(SyncPage):
     """Some sessions, with the async face, and where the rest begins."""
 
@@ -51,7 +45,7 @@ class _Face:
         if isinstance(value, SyncPage):
             return Page(self._wrap(value.items), value.next_cursor, value.total)
         if isinstance(value, SyncHit):
-            return Hit(*value[:-1], self._wrap(value.session))
+            return Hit(self._threads, value)
         if isinstance(value, list):
             return [self._wrap(item) for item in value]
         return value
@@ -64,6 +58,40 @@ class _Face:
 
     def __repr__(self) -> str:
         return f"<async {self._sync!r}>"
+
+
+class Hit(_Face):
+    """A message that matched."""
+
+    _sync: SyncHit
+
+    @property
+    def node(self) -> Node:
+        """The message."""
+        return self._sync.node
+
+    @property
+    def snippet(self) -> str:
+        """The part of its words where it matched."""
+        return self._sync.snippet
+
+    @property
+    def marks(self) -> tuple[tuple[int, int], ...]:
+        """Where in the snippet: from, up to and without."""
+        return self._sync.marks
+
+    @property
+    def score(self) -> float:
+        """Higher is better; only to be compared within one search."""
+        return self._sync.score
+
+    @property
+    def session(self) -> Awaitable[Session | None]:
+        """The session last active among those that contain it, asked now; None if it belongs to no session."""
+        return self._session()
+
+    async def _session(self) -> Session | None:
+        return cast("Session | None", self._wrap(await self._threads.run(lambda: self._sync.session)))
 
 
 def _bare(value: Any) -> Any:
