@@ -107,11 +107,7 @@ class Engine:
                 f"the message has {len(encoded.payload):,} bytes, the limit is {self.max_body:,}",
                 hint="Keep large content as a blob, or open the store with a larger max_body.",
             )
-        return Draft(
-            self.new_id() if id is None else ids.parse(id),
-            encoded,
-            self.clock() if created_at is None else created_at,
-        )
+        return Draft(self.fresh_id(id), encoded, self.clock() if created_at is None else created_at)
 
     # -- growing
 

@@ -16,11 +16,10 @@ BRANCH = "branch"
 
 
 class Appended(NamedTuple):
-    """What an append did: the nodes, where the ref stands now if it moved, the branch they became if they did."""
+    """What an append did: the nodes, and where the ref stands now if it moved."""
 
     nodes: list[Node]
     move: Move | None
-    branch: RefRow | None = None
 
 
 class Refs:
@@ -100,17 +99,14 @@ class Refs:
         at: Ground | None,
         owner: int | None = None,
         look: bytes | None = None,
-        active_at: int | None = None,
     ) -> RefRow:
-        """A new ref, signed. Conflict if the key is taken."""
+        """A new ref, signed; at the top of its kind even if the clock stepped back. Conflict if the key is taken."""
         engine = self._engine
         now = engine.clock()
-        active = now if active_at is None else active_at
-        # A dated ref takes its place among the others; one made now goes to the top even if the clock has stepped back.
-        rank = active if active_at is not None else max(now, tx.top_rank(engine.workspace, kind) + 1)
+        rank = max(now, tx.top_rank(engine.workspace, kind) + 1)
         head, head_id = (None, None) if at is None else (at.pos, at.id)
         row = RefRow(
-            0, engine.workspace, kind, key, owner, tree, head, head_id, 1, now, active, rank,
+            0, engine.workspace, kind, key, owner, tree, head, head_id, 1, now, now, rank,
             None, None, 0, look, None, b"", b"",
         )  # fmt: skip
         data = engine.seal.close(payload, ref_context(row))
@@ -193,4 +189,5 @@ class Refs:
             raise NotFound("node", ids.text(expect or b""))
         nodes = self._engine.grow(tx, ground, drafts)
         last = Ground(ground.tree, nodes[-1]._row[POS], nodes[-1]._row[ID])
-        return Appended(nodes, None, self.branch(tx, ref.ref, last))
+        self.branch(tx, ref.ref, last)
+        return Appended(nodes, None)
