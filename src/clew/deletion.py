@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from clew import ids
-from clew.backends import MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
 from clew.engine import Engine
 from clew.errors import Conflict
 from clew.refs import BRANCH, Refs
@@ -133,7 +133,7 @@ def _lift(engine: Engine, refs: Refs, tx: Tx, ref: RefRow, cuts: list[Cut]) -> N
         return
     place = None if pos is None else tx.node_at(pos)
     tip = refs.tip(tx, ref)
-    refs.move(tx, ref.ref, tip, pos, place.row[10] if place else None)
+    refs.move(tx, ref.ref, tip, pos, place.row[ID] if place else None)
 
 
 def _above(pos: int, cuts: list[Cut]) -> int | None:

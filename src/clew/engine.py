@@ -145,8 +145,7 @@ class Engine:
                 turns, tokens_in, tokens_out, cost, gaps,
             )  # fmt: skip
             row = (
-                pos, tx.next_ord(), created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id,
-                close(payload, context),
+                pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, close(payload, context),
             )  # fmt: skip
             rows.append(row)
             nodes.append(Node(self, stretch, parent, row))

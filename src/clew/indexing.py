@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from clew import ids
-from clew.backends import CREATED_AT, ID, ORD, POS, ROLE, Place, Tx
+from clew.backends import CREATED_AT, ID, POS, ROLE, Place, Tx
 from clew.backends.sqlite.connection import translate, uri
 from clew.engine import Engine
 from clew.errors import Invalid, Tampered
@@ -82,18 +82,18 @@ class Index:
         self._forget(conn, mode, *forgotten)
         done = self._edge(conn, mode)
         while done < total:
-            places = self._engine.read(lambda tx, done=done: tx.by_ord(done, None, newest=False, limit=BATCH))  # type: ignore[misc]
-            if not places:
+            found = self._engine.read(lambda tx, done=done: tx.by_ord(done, None, newest=False, limit=BATCH))  # type: ignore[misc]
+            if not found:
                 break
-            rows = [row for row in map(self._row, places) if row is not None]
+            rows = [row for row in (self._row(place) for _, place in found) if row is not None]
             conn.execute("BEGIN IMMEDIATE")
             with conn:
                 if self._edge(conn, mode) == done:  # else another process was here first
                     conn.executemany(
                         f"INSERT INTO {mode} (rowid, text, id, role, created_at) VALUES (?, ?, ?, ?, ?)", rows
                     )
-                    last = places[-1].row
-                    conn.execute("INSERT INTO marks VALUES (?, ?, ?)", (mode, last[ORD], last[ID]))
+                    ord, last = found[-1]
+                    conn.execute("INSERT INTO marks VALUES (?, ?, ?)", (mode, ord, last.row[ID]))
                     conn.execute(
                         "DELETE FROM marks WHERE mode = ? AND ord NOT IN"
                         " (SELECT ord FROM marks WHERE mode = ? ORDER BY ord DESC LIMIT ?)",
@@ -132,14 +132,14 @@ class Index:
         if not self._belongs(conn, mode):
             return
         while done < edge:
-            places = self._engine.read(partial(_after, done=done, edge=edge))
-            if not places:
+            found = self._engine.read(partial(_after, done=done, edge=edge))
+            if not found:
                 return
-            for row in filter(None, map(self._row, places)):
+            for row in filter(None, (self._row(place) for _, place in found)):
                 kept = conn.execute(f"SELECT text, id FROM {mode} WHERE rowid = ?", row[:1]).fetchone()
                 if kept != row[1:3]:
                     yield row[2]
-            done = places[-1].row[ORD]
+            done = found[-1][0]
 
     # -- opening
 
@@ -258,7 +258,7 @@ def _now(tx: Tx, done: int) -> tuple[bytes | None, int, tuple[int, int]]:
     return tx.ord_id(done), tx.last_ord(), tx.forgotten_span()
 
 
-def _after(tx: Tx, done: int, edge: int) -> list[Place]:
+def _after(tx: Tx, done: int, edge: int) -> list[tuple[int, Place]]:
     return tx.by_ord(done, edge + 1, newest=False, limit=BATCH)
 
 

@@ -153,7 +153,7 @@ class Node:
         return self.message.text
 
     def _payload(self) -> bytes:
-        pos, _, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body = self._row
+        pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body = self._row
         tree, depth, _ = self._stretch
         try:
             context = node_context(

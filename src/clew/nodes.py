@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from clew import deletion, ids, paths
-from clew.backends import ID, MAX_SEQ, ORD, POS, SEQ_BITS, Ground, Tx
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Ground, Tx
 from clew.engine import Draft, Engine, whole_number
 from clew.errors import Conflict, Invalid, NotFound
 from clew.model import Message, Native, Said
@@ -113,13 +113,13 @@ class Nodes:
         whole_number("offset", offset, 0)
         edge = None if cursor is None else _read_cursor(cursor)
         after, before = (edge, None) if ascending else (None, edge)
-        places = self._engine.read(
+        found = self._engine.read(
             lambda tx: tx.by_ord(
                 after, before, newest=not ascending, limit=limit + 1, offset=offset, workspace=self._engine.workspace
             )
         )
-        nodes = [self._engine.node(place) for place in places[:limit]]
-        return NodePage(nodes, f"n{places[limit - 1].row[ORD]:x}" if len(places) > limit else None)
+        nodes = [self._engine.node(place) for _, place in found[:limit]]
+        return NodePage(nodes, f"n{found[limit - 1][0]:x}" if len(found) > limit else None)
 
     def path(self, id: str, *, last: int | None = None) -> NodeList:
         """From the root down to a node; with `last`, the last ones, still in order. Never what follows it. NotFound."""
@@ -238,11 +238,12 @@ class Nodes:
 
     def _children(self, tx: Tx, node: Node) -> NodeList:
         pos = node._row[POS]
+        # In the order they were stored: the first went on in the node's run, each later one began a run of its own.
         places = [tx.node_at(pos + 1)] if pos & MAX_SEQ != MAX_SEQ else []
         # A run grows from an older one; a damaged row must not lead in circles.
         grown = [run.run for run in tx.runs_from(pos, pos) if run.parent == pos and run.run > pos >> SEQ_BITS]
-        places += [tx.node_at(run << SEQ_BITS) for run in grown]
-        return sorted((self._engine.node(place) for place in places if place), key=lambda node: node._row[ORD])
+        places += [tx.node_at(run << SEQ_BITS) for run in sorted(grown)]
+        return [self._engine.node(place) for place in places if place]
 
 
 def _chains(items: Sequence[_Item]) -> list[list[_Item]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from clew import ids
-from clew.backends import ID, POS, Ground, Move, RefRow, Tip, Tx
+from clew.backends import ID, MAX_SEQ, POS, Ground, Move, RefRow, Tip, Tx
 from clew.engine import Draft, Engine, handle_beside, pick
 from clew.envelope import MISTYPED, NO_ID, move_fields, ref_context, ref_fields
 from clew.errors import Conflict, NotFound, Tampered
@@ -27,6 +27,8 @@ class Refs:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._seen: Tip | None = None
+        """Where the ref that was moved last stood then. Whoever goes on there need not look: see `Tx.advance`."""
 
     # -- reading
 
@@ -152,6 +154,11 @@ class Refs:
         engine = self._engine
 
         def work(tx: Tx) -> Appended:
+            seen = self._seen
+            if seen is not None and seen.key == row.key and (expect is False or expect == seen.id):
+                ahead = self._ahead(tx, row.ref, seen, drafts)
+                if ahead is not None:
+                    return ahead
             tip = self.tip(tx, row)
             if expect is not False and tip.id != expect:
                 stored = engine.known(tx, drafts, tip.tree)
@@ -162,7 +169,9 @@ class Refs:
                 return self._aside(tx, row, expect, drafts)
             nodes = engine.grow(tx, tip.ground, drafts)
             last = nodes[-1]._row
-            return Appended(nodes, self.move(tx, row.ref, tip, last[POS], last[ID]))
+            move = self.move(tx, row.ref, tip, last[POS], last[ID])
+            self._seen = _standing(tip, move, nodes[-1])
+            return Appended(nodes, move)
 
         def settle(tx: Tx) -> Appended | None:
             stored = engine.known(tx, drafts, None)
@@ -176,6 +185,21 @@ class Refs:
             if stored is None:
                 raise
             return Appended(stored, None)
+
+    def _ahead(self, tx: Tx, ref: int, seen: Tip, drafts: Sequence[Draft]) -> Appended | None:
+        """The append for a ref that still stands where it was left; None, and nothing is done, if it does not."""
+        assert seen.pos is not None
+        if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ:
+            return None
+        engine = self._engine
+        pos, id, version, now = seen.pos + len(drafts), drafts[-1].id, seen.version + 1, engine.clock()
+        mac = engine.seal.sign(move_fields(seen.key, seen.tree, pos, id, version, now, seen.rank))
+        move = Move(pos, id, version, now, seen.rank, mac)
+        if not tx.advance(ref, seen, move):
+            return None
+        nodes = engine.grow(tx, seen.ground, drafts)
+        self._seen = _standing(seen, move, nodes[-1])
+        return Appended(nodes, move)
 
     def moved(self, row: RefRow) -> Conflict:
         """The error that says someone else has moved the head."""
@@ -191,3 +215,14 @@ class Refs:
         last = Ground(ground.tree, nodes[-1]._row[POS], nodes[-1]._row[ID])
         self.branch(tx, ref.ref, last)
         return Appended(nodes, None)
+
+
+def _standing(tip: Tip, move: Move, last: Node) -> Tip:
+    """Where a ref stands after a move to a node that nothing follows yet."""
+    pos, _, _, _, turns, tokens_in, tokens_out, cost, gaps, id, _ = last._row
+    tree, depth, carried = last._stretch
+    _, _, version, active_at, rank, mac = move
+    return Tip(
+        tip.epoch, tip.key, version, active_at, rank, None, mac, id, rank,
+        tree, pos, id, depth, carried, turns, tokens_in, tokens_out, cost, gaps, 1,
+    )  # fmt: skip

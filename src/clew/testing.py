@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -79,6 +79,41 @@ class BackendConformance:
             assert (first.role, first.depth, second.depth) == ("user", 0, 1)
             assert first.created_at == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
             assert session.head_id == second.id
+
+    def test_append_goes_on_from_what_is_there_now(self, open_store: OpenStore) -> None:
+        """Whatever happened since the last append, by whatever way, the next one sees: nothing is taken for granted."""
+        with open_store() as store:
+            session = store.sessions.create()
+            first = session.append(user("a"))
+            beside = store.nodes.save(user("beside"), parent=first.id)[0]
+            session.append(user("b"))
+            assert _texts(session.path()) == ["a", "b"]
+            assert store.nodes.path(beside.id) == [first, beside]
+
+            last = session.append(user("c"))
+            gone = store.nodes.save(user("gone"), parent=last.id)[0]
+            store.nodes.delete(gone.id)
+            session.append(user("d"))
+            assert _texts(session.path()) == ["a", "b", "c", "d"]
+
+            other = store.sessions.create()
+            assert store.sessions.latest() == other
+            session.append(user("e"))
+            assert store.sessions.latest() == session
+
+            session.rewind(first.id)
+            session.append(user("f"))
+            assert _texts(session.path()) == ["a", "f"]
+
+            with suppress(ZeroDivisionError), store.transaction():
+                session.append(user("undone"))
+                raise ZeroDivisionError
+            session.append(user("g"))
+            assert _texts(session.path()) == ["a", "f", "g"]
+
+            session.delete()
+            with _raises(NotFound):
+                session.append(user("h"))
 
     def test_many_are_one(self, open_store: OpenStore) -> None:
         """Several messages are appended in order, or not at all."""
@@ -611,6 +646,30 @@ class BackendConformance:
             assert _texts(again.path()) == ["a", "b"]
             assert len(again.branches()) == len(again.log) == 1
             assert again.blobs.get(blob.digest) == b"bytes"
+
+    def test_append_goes_on_from_what_others_left(self, open_store: OpenStore) -> None:
+        """What another process did since the last append is seen by the next one, whichever session it was done to."""
+        if not self.reopens:
+            _skip("only its opener sees this store")
+        with open_store() as here, open_store() as there:
+            session = here.sessions.create(agent="scout")
+            session.append(user("a"))
+            there.sessions.get(session.id).append(user("b"))
+            session.append(user("c"))
+            assert _texts(session.path()) == ["a", "b", "c"]
+
+            fork = there.sessions.get(session.id).fork()
+            fork.append(user("elsewhere"))
+            session.append(user("d"))
+            assert _texts(session.path()) == ["a", "b", "c", "d"]
+            assert _texts(fork.path()) == ["a", "b", "c", "elsewhere"]
+
+            fork = there.sessions.get(session.id).fork()
+            fork.append(user("gone"))
+            fork.delete()
+            session.append(user("e"))
+            assert _texts(session.path()) == ["a", "b", "c", "d", "e"]
+            assert here.verify().ok
 
     def test_two_stores_on_one_file(self, open_store: OpenStore) -> None:
         """What one opener has stored, another sees at once; both may write."""

@@ -18,7 +18,6 @@ from clew.backends.rows import (
     ID,
     KIND,
     MAX_SEQ,
-    ORD,
     POS,
     ROLE,
     SEQ_BITS,
@@ -46,7 +45,6 @@ __all__ = [
     "ID",
     "KIND",
     "MAX_SEQ",
-    "ORD",
     "POS",
     "ROLE",
     "SEQ_BITS",
@@ -83,10 +81,6 @@ class Tx(Protocol):
 
     def header(self, name: str) -> bytes | None:
         """A value fixed when the store was made."""
-        ...
-
-    def next_ord(self) -> int:
-        """A number above every one given before, in this or any committed transaction."""
         ...
 
     def last_ord(self) -> int:
@@ -140,8 +134,11 @@ class Tx(Protocol):
         limit: int,
         offset: int = 0,
         workspace: str | None = None,
-    ) -> list[Place]:
-        """Nodes by order of commit, strictly between `after` and `before`; of one workspace, or with None of all."""
+    ) -> list[tuple[int, Place]]:
+        """Nodes by order of commit, each after its number in it, strictly between `after` and `before`.
+
+        Of one workspace, or with None of all.
+        """
         ...
 
     def run(self, run: int) -> RunRow | None:
@@ -253,6 +250,13 @@ class Tx(Protocol):
 
     def move_ref(self, ref: int, move: Move, *, up: bool) -> None:
         """`set_ref` for what moves with the head alone; `up` if the rank changes too."""
+        ...
+
+    def advance(self, ref: int, seen: Tip, move: Move) -> bool:
+        """`move_ref` without a look before, for a ref at the top of its kind whose head was `seen` and can be extended.
+
+        False, and nothing is changed, if anything of that, or the epoch, is no longer so.
+        """
         ...
 
     def delete_ref(self, ref: int) -> None:

@@ -8,21 +8,20 @@ SEQ_BITS = 24
 MAX_SEQ = (1 << SEQ_BITS) - 1
 """A position is ``run << 24 | seq``: 16 million messages in one stretch, then a new run goes on."""
 
-NodeRow = tuple[int, int, int, int, int, int, int, int, int, int, bytes, bytes]
-"""A node as stored: pos, ord, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body."""
+NodeRow = tuple[int, int, int, int, int, int, int, int, int, bytes, bytes]
+"""A node as stored: pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body."""
 
 POS: Final = 0
-ORD: Final = 1
-CREATED_AT: Final = 2
-ROLE: Final = 3
-KIND: Final = 4
-TURNS: Final = 5
-TOKENS_IN: Final = 6
-TOKENS_OUT: Final = 7
-COST: Final = 8
-GAPS: Final = 9
-ID: Final = 10
-BODY: Final = 11
+CREATED_AT: Final = 1
+ROLE: Final = 2
+KIND: Final = 3
+TURNS: Final = 4
+TOKENS_IN: Final = 5
+TOKENS_OUT: Final = 6
+COST: Final = 7
+GAPS: Final = 8
+ID: Final = 9
+BODY: Final = 10
 
 
 class Place(NamedTuple):
@@ -96,7 +95,6 @@ class Tip(NamedTuple):
     """All that an append after a ref's head has to know, in one read. From `tree` on, it is the `Ground`."""
 
     epoch: int
-    last_ord: int
     key: bytes
     version: int
     active_at: int
@@ -121,7 +119,7 @@ class Tip(NamedTuple):
     @property
     def ground(self) -> Ground:
         """Where the head stands."""
-        return Ground._make(self[10:])
+        return Ground._make(self[9:])
 
 
 class Move(NamedTuple):

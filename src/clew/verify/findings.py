@@ -73,8 +73,8 @@ class Table(NamedTuple):
 NULL = type(None)
 NODES = Table(
     "nodes", "node",
-    dict.fromkeys(["pos", "ord", "created_at", "role", "kind", "turns", "tokens_in", "tokens_out", "cost", "gaps"], int)
-    | {"id": bytes, "body": bytes},
+    dict.fromkeys(["pos", "created_at", "role", "kind", "turns", "tokens_in", "tokens_out", "cost", "gaps"], int)
+    | {"id": bytes, "body": bytes, "ord": int},
     "nodes_ord",
 )  # fmt: skip
 RUNS = Table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,14 +16,12 @@ from clew.backends import (
     ID,
     KIND,
     MAX_SEQ,
-    ORD,
     POS,
     ROLE,
     SEQ_BITS,
     TOKENS_IN,
     TOKENS_OUT,
     TURNS,
-    NodeRow,
     RunRow,
 )
 from clew.envelope import NO_ID, node_context, run_fields
@@ -33,6 +31,9 @@ from clew.verify.findings import BROKEN, FORGOTTEN, NODES, RUNS, TREES, Findings
 
 CHECKSUM = "its checksum does not match"
 DROPPED = "no session ends there: one was dropped, or an older state of it was put back"
+_Row = tuple[int, int, int, int, int, int, int, int, int, bytes, bytes, int]
+"""A node as the scan reads it: a `NodeRow`, and its number in order of commit."""
+_ORD: Final = 11
 # What damaged values do to code that trusts them. An error of clew's own says the same.
 ODD = (*BROKEN, struct.error, ValueError, TypeError, LookupError, AttributeError, msgspec.MsgspecError, ClewError)
 
@@ -195,7 +196,7 @@ def _ground(found: Findings, run: RunRow) -> _Above | None:
     return _Above(None, row[1], row[2:] if whole else None)
 
 
-def _check_node(found: Findings, run: RunRow, row: NodeRow, above: _Above | None) -> _Above:
+def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> _Above:
     """Notes what is wrong with a node, and returns what the next one has to know of it."""
     problems: list[str] = []
     totals = (row[TURNS], row[TOKENS_IN], row[TOKENS_OUT], row[COST], row[GAPS])
@@ -215,18 +216,18 @@ def _check_node(found: Findings, run: RunRow, row: NodeRow, above: _Above | None
             problems += _unshown(found, run, row, said)
     except ODD as error:
         problems.append(f"its body does not decode ({type(error).__name__})")
-    if above is not None and row[ORD] <= above.ord:
+    if above is not None and row[_ORD] <= above.ord:
         problems.append("its order is not after that of the message above it")
     if found.indexes_doubted:
         problems += _lost(found, row)
     for problem in problems:
         found.add("node", f"node {ids.text(row[ID])}", problem, pos=row[POS])
-    return _Above(row[ID], row[ORD], totals if sound else None)
+    return _Above(row[ID], row[_ORD], totals if sound else None)
 
 
-def _open(found: Findings, run: RunRow, row: NodeRow, above: _Above | None) -> bytes | None:
+def _open(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> bytes | None:
     """The body's payload; None if it does not open. Below a gap there is nothing to check it against."""
-    pos, _, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body = row
+    pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body, _ = row
     if above is None:
         return body[5:]
     context = node_context(
@@ -252,7 +253,7 @@ def _add(totals: tuple[int, int, int, int, int], message: Message) -> tuple[int,
     )
 
 
-def _unshown(found: Findings, run: RunRow, row: NodeRow, said: Said) -> Iterator[str]:
+def _unshown(found: Findings, run: RunRow, row: _Row, said: Said) -> Iterator[str]:
     """Blobs that a message shows, and that are missing or do not know that it does."""
     for digest in blobs_of(said):
         blob = found.tx.blob(run.tree, found.engine.blob_look(run.tree, digest))
@@ -267,8 +268,8 @@ def blobs_of(said: Said) -> frozenset[str]:
     return codec.shown(said) if isinstance(said, Message) else frozenset()
 
 
-def _lost(found: Findings, row: NodeRow) -> Iterator[str]:
-    for name, column, value in (("nodes_id", "id", row[ID]), ("nodes_ord", "ord", row[ORD])):
+def _lost(found: Findings, row: _Row) -> Iterator[str]:
+    for name, column, value in (("nodes_id", "id", row[ID]), ("nodes_ord", "ord", row[_ORD])):
         try:
             at = found.one(f"SELECT pos FROM nodes INDEXED BY {name} WHERE {column} = ?", value)
         except BROKEN:

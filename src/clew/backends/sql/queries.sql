@@ -4,8 +4,8 @@
 -- name: state
 SELECT number, format, state, key_id FROM epoch
 
--- name: begin
-SELECT number, max(ord_floor, (SELECT ifnull(max(ord), 0) FROM nodes)) FROM epoch
+-- name: epoch
+SELECT number FROM epoch
 
 -- name: header
 SELECT value FROM header WHERE name = ?
@@ -46,14 +46,14 @@ SELECT {node} FROM nodes n WHERE n.pos BETWEEN ? AND ? ORDER BY n.pos
 -- name: by_ord_up
 SELECT u.tree, u.depth, u.carried,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
-       {node}
+       {node}, n.ord
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
 WHERE n.ord > ? AND n.ord < ? AND t.workspace = ifnull(?, t.workspace) ORDER BY n.ord LIMIT ? OFFSET ?
 
 -- name: by_ord_down
 SELECT u.tree, u.depth, u.carried,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
-       {node}
+       {node}, n.ord
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
 WHERE n.ord > ? AND n.ord < ? AND t.workspace = ifnull(?, t.workspace) ORDER BY n.ord DESC LIMIT ? OFFSET ?
 
@@ -84,8 +84,9 @@ INSERT INTO runs (tree, parent, derived, depth, carried, tip, closed, wrapped_ke
 UPDATE runs SET parent = ?, derived = ?, tip = ?, closed = ?, wrapped_key = ?, mac = ? WHERE run = ?
 
 -- name: add_node
-INSERT INTO nodes (pos, ord, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO nodes (pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body, ord)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+        1 + max((SELECT ord_floor FROM epoch), (SELECT ifnull(max(ord), 0) FROM nodes)))
 
 -- name: raise_floor
 UPDATE epoch SET ord_floor = max(ord_floor, (SELECT ifnull(max(ord), 0) FROM nodes))
@@ -118,8 +119,7 @@ DELETE FROM trees WHERE tree = ?
 SELECT workspace FROM trees WHERE tree = ?
 
 -- name: tip
-SELECT e.number, max(e.ord_floor, ifnull((SELECT max(ord) FROM nodes), 0)),
-       r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id,
+SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id,
        ifnull((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
        r.tree, h.pos, h.id, u.depth, u.carried, h.turns, h.tokens_in, h.tokens_out, h.cost, h.gaps,
        u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = r.head + 1)
@@ -188,6 +188,13 @@ UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, mac = ? WHERE
 
 -- name: move_ref_up
 UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, rank = ?, mac = ? WHERE ref = ? AND version = ?
+
+-- name: advance
+UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, mac = ?
+WHERE ref = ? AND version = ? AND head_id = ? AND trashed_at IS NULL
+  AND rank = (SELECT max(o.rank) FROM refs o WHERE o.workspace = refs.workspace AND o.kind = refs.kind AND o.trashed_at IS NULL)
+  AND (SELECT number FROM epoch) = ?
+  AND (SELECT closed FROM runs WHERE run = ?) = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = ?)
 
 -- name: delete_ref
 DELETE FROM refs WHERE ref = ?

@@ -10,7 +10,7 @@ from clew.backends.sql import queries
 from clew.errors import Conflict, Tampered
 
 SQL = queries()
-_TIP, _ADD_NODE, _MOVE_REF = SQL["tip"], SQL["add_node"], SQL["move_ref"]
+_TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
 REMEMBERED = 100_000
 """Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
 _FOREVER = (1 << 62, 1 << 62)
@@ -19,7 +19,7 @@ _FOREVER = (1 << 62, 1 << 62)
 class SQLiteTx:
     """A transaction on one connection; what it means is written at `clew.backends.Tx`."""
 
-    __slots__ = ("_ord", "_run", "conn", "epoch", "run_sql")
+    __slots__ = ("_run", "conn", "epoch", "run_sql")
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self.conn = conn
@@ -28,7 +28,6 @@ class SQLiteTx:
         self._run = self.run_sql = conn.cursor().execute
         self.epoch: int | None = None
         """Number of the epoch once this transaction has read it."""
-        self._ord = 0
 
     def begin(self) -> None:
         """Opens a write transaction; what the last one knew is forgotten."""
@@ -38,7 +37,7 @@ class SQLiteTx:
     def current_epoch(self) -> int:
         """The epoch's number, read once in a transaction, with whatever first needs it."""
         if self.epoch is None:
-            self.epoch, self._ord = self._run(SQL["begin"]).fetchone()
+            (self.epoch,) = self._run(SQL["epoch"]).fetchone()
         return self.epoch
 
     # -- the store itself
@@ -52,12 +51,6 @@ class SQLiteTx:
     def header(self, name: str) -> bytes | None:
         row = self._run(SQL["header"], (name,)).fetchone()
         return row[0] if row else None
-
-    def next_ord(self) -> int:
-        if self.epoch is None:
-            self.current_epoch()
-        self._ord += 1
-        return self._ord
 
     def last_ord(self) -> int:
         return int(self._run(SQL["last_ord"]).fetchone()[0])
@@ -111,10 +104,10 @@ class SQLiteTx:
         limit: int,
         offset: int = 0,
         workspace: str | None = None,
-    ) -> list[Place]:
+    ) -> list[tuple[int, Place]]:
         bounds = (-1 if after is None else after, 1 << 62 if before is None else before, workspace, limit, offset)
         rows = self._run(SQL["by_ord_down" if newest else "by_ord_up"], bounds)
-        return [Place(row[0], row[1], row[2], row[3], row[4:]) for row in rows]
+        return [(row[-1], Place(row[0], row[1], row[2], row[3], row[4:-1])) for row in rows]
 
     def run(self, run: int) -> RunRow | None:
         row = self._run(SQL["run"], (run,)).fetchone()
@@ -180,8 +173,7 @@ class SQLiteTx:
         row = self._run(_TIP, (ref,)).fetchone()
         if row is None:
             return None
-        if self.epoch is None:
-            self.epoch, self._ord = row[0], row[1]
+        self.epoch = row[0]
         return Tip._make(row)
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
@@ -247,9 +239,19 @@ class SQLiteTx:
         if up:
             done = self._run(SQL["move_ref_up"], (head, head_id, version, active_at, rank, mac, ref, version - 1))
         else:
-            done = self._run(_MOVE_REF, (head, head_id, version, active_at, mac, ref, version - 1))
+            done = self._run(SQL["move_ref"], (head, head_id, version, active_at, mac, ref, version - 1))
         if done.rowcount != 1:
             raise Conflict("the ref was changed by someone else")
+
+    def advance(self, ref: int, seen: Tip, move: Move) -> bool:
+        head, head_id, version, active_at, _, mac = move
+        epoch, pos = seen.epoch, seen.pos
+        assert pos is not None
+        bounds = (head, head_id, version, active_at, mac, ref, seen.version, seen.id, epoch, pos >> SEQ_BITS, pos + 1)
+        if self._run(_ADVANCE, bounds).rowcount != 1:
+            return False
+        self.epoch = epoch
+        return True
 
     def delete_ref(self, ref: int) -> None:
         self._run(SQL["delete_log"], (ref << SEQ_BITS, ref << SEQ_BITS | MAX_SEQ))
