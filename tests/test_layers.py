@@ -20,6 +20,7 @@ LAYERS: list[set[str]] = [
     {"backends.sql"},
     {"backends.sqlite"},
     {"envelope"},
+    {"sealed"},
     {"node"},
     {"engine"},
     {"refs", "paths"},

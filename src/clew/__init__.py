@@ -23,6 +23,7 @@ from clew.errors import (
     StorageFull,
     Tampered,
     Unavailable,
+    WrongKey,
 )
 from clew.model import (
     Media,
@@ -76,6 +77,7 @@ __all__ = [
     "ToolResult",
     "Unavailable",
     "Usage",
+    "WrongKey",
     "assistant",
     "errors",
     "native",

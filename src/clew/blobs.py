@@ -7,7 +7,7 @@ from typing import IO, Any, NamedTuple
 
 from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, Tx
 from clew.engine import Engine
-from clew.envelope import blob_fields, chunk_context
+from clew.envelope import Box, blob_fields, blob_owner, chunk_context
 from clew.errors import Invalid, NotFound, Tampered
 
 CHUNK = 256 * 1024
@@ -69,6 +69,7 @@ class Blobs:
     def open(self, digest: str) -> Iterator[bytes]:
         """The content in pieces; no transaction is held between them. NotFound at once; Tampered where it is."""
         row = self._row(digest)
+        box = self._box(row)
 
         def stream() -> Iterator[bytes]:
             for number in range(row.chunks):
@@ -76,7 +77,7 @@ class Blobs:
                 body = self._engine.read(lambda tx, pos=pos: tx.chunk(pos))  # type: ignore[misc]
                 if body is None and self._gone(row):
                     raise NotFound("blob", digest, hint="It was deleted while it was read.")
-                payload = None if body is None else self._engine.seal.open(body, chunk_context(pos))
+                payload = None if body is None else box.open(body, chunk_context(pos))
                 if payload is None:
                     raise Tampered(f"blob {digest}", f"its piece {number} is missing or damaged")
                 yield bytes(payload)
@@ -86,6 +87,9 @@ class Blobs:
     def stat(self, digest: str) -> Blob:
         """Address and size of a blob. NotFound."""
         return Blob(digest, self._row(digest).size)
+
+    def _box(self, row: BlobRow) -> Box:
+        return self._engine.seal.box(row.wrapped_key, blob_owner(row.tree, row.blob))
 
     def _gone(self, row: BlobRow) -> bool:
         return self._engine.read(lambda tx: tx.blob(row.tree, row.look)) is None
@@ -97,7 +101,7 @@ class Blobs:
         row = self._engine.read(lambda tx: tx.blob(tree, self._engine.blob_look(tree, digest)))
         if row is None:
             raise NotFound("blob", digest)
-        if row.mac != self._engine.seal.sign(blob_fields(row)):
+        if row.mac != self._engine.seal.sign(blob_fields(row), row.wrapped_key):
             raise Tampered(f"blob {digest}")
         return row
 
@@ -110,13 +114,18 @@ class Blobs:
             if len(old.look) == len(_STAGED) + 16 and old.created_at < now - STALE:
                 tx.delete_blob(old.blob)
         row = BlobRow(0, tree, _STAGED + self._engine.new_id(), 0, 0, now, None, b"")
-        return row._replace(blob=tx.add_blob(row))
+        row = row._replace(blob=tx.add_blob(row))
+        _, wrapped = self._engine.seal.new_box(blob_owner(tree, row.blob))
+        row = row._replace(wrapped_key=wrapped)
+        tx.set_blob(row)
+        return row
 
     def _fill(self, tx: Tx, row: BlobRow, first: int, batch: list[bytes]) -> None:
         _still(tx, row)
+        box = self._box(row)
         for number, piece in enumerate(batch, first):
             pos = row.blob << SEQ_BITS | number
-            tx.add_chunk(pos, self._engine.seal.close(piece, chunk_context(pos)))
+            tx.add_chunk(pos, box.close(piece, chunk_context(pos)))
 
     def _finish(self, tx: Tx, row: BlobRow, blob: Blob, chunks: int) -> None:
         _still(tx, row)
@@ -125,7 +134,7 @@ class Blobs:
             tx.delete_blob(row.blob)  # the tree has this content
             return
         row = row._replace(look=look, size=blob.size, chunks=chunks)
-        tx.set_blob(row._replace(mac=self._engine.seal.sign(blob_fields(row))))
+        tx.set_blob(row._replace(mac=self._engine.seal.sign(blob_fields(row), row.wrapped_key)))
 
 
 def _still(tx: Tx, row: BlobRow) -> None:

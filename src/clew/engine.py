@@ -6,16 +6,19 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
-from clew.envelope import NO_ID, Plain, Seal, node_context, run_fields
+from clew.envelope import NO_ID, Key, Plain, Seal, node_context, run_fields, run_owner
 from clew.errors import Ambiguous, Conflict, Invalid, NotFound, Sealed, Tampered, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
 from clew.node import Node, Stretch
+
+if TYPE_CHECKING:
+    from clew.sealed import SealedSeal
 
 Clock = Callable[[], int]
 
@@ -49,6 +52,7 @@ class Engine:
         clock: Clock = wall_clock,
         new_id: IdSource = ids.new_id,
         max_body: int = MAX_BODY,
+        key: Key | None = None,
     ) -> None:
         self.backend = backend
         self.read = backend.read
@@ -58,16 +62,46 @@ class Engine:
         self.clock = clock
         self.new_id = new_id
         self.max_body = max_body
-        state, store_id, lookup_key = backend.read(
-            lambda tx: (tx.state(), tx.header("store_id"), tx.header("lookup_key"))
-        )
-        if state.state != "plain":
-            raise Sealed(f"{backend.path} is sealed")
-        if store_id is None or lookup_key is None:
-            raise Tampered(backend.path, "its header is incomplete")
-        self.store_id = store_id
+        self.store_id = backend.read(lambda tx: tx.header("store_id")) or b""
+        self.seal: Seal = Plain(self.store_id, self._reload)
+        self._sealed: SealedSeal | None = None
+        self._key = key
+        self._lookup_key = b""
+        backend.on_epoch = self.renew
+        if backend.read(self.renew) == "plain" and key is not None:
+            from clew import sealed
+
+            self.write(lambda tx: sealed.take(tx, self.store_id, key, backend.path))
+            backend.read(self.renew)
+
+    @property
+    def keyed(self) -> bool:
+        """True if the store is sealed."""
+        return self.seal.keyed
+
+    def renew(self, tx: Tx) -> str:
+        """Learns how the store is kept at this moment, and returns that. Sealed, WrongKey."""
+        state, lookup_key = tx.state().state, tx.header("lookup_key")
+        if state != "plain":
+            if self._key is None:
+                raise Sealed(f"{self.backend.path} is sealed")
+            from clew import sealed  # 20 ms at import, and most stores are plain
+
+            known = [] if self._sealed is None else self._sealed.secrets.keys
+            secrets = sealed.unlock(tx, self.store_id, [self._key, *known], self.backend.path)
+            lookup_key = secrets.lookup
+            if self._sealed is None:
+                self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self._reload)
+            self._sealed.load(secrets)
+        elif self._sealed is not None:
+            self._sealed.unsealed()
+        if not self.store_id or lookup_key is None:
+            raise Tampered(self.backend.path, "its header is incomplete")
         self._lookup_key = lookup_key
-        self.seal: Seal = Plain(store_id)
+        return state
+
+    def _reload(self) -> None:
+        self.backend.read(self.renew)
 
     def look(self, domain: str, value: bytes) -> bytes:
         """The keyed hash under which equal values are found without being shown."""
@@ -117,10 +151,11 @@ class Engine:
         The chain goes on in the node's run where it can; else it begins a new run. A root that is `derived` from the
         node at that position carries its totals forward: they are the ground's.
         """
-        tree, pos, parent, run_depth, carried, turns, tokens_in, tokens_out, cost, gaps, extends = ground
-        if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ:
+        tree, pos, parent, run_depth, carried, turns, tokens_in, tokens_out, cost, gaps, extends, wrapped = ground
+        if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ and (wrapped is not None) == self.seal.keyed:
+            box = self.seal.box(wrapped, run_owner(tree, pos >> SEQ_BITS))
+            stretch = Stretch(tree, run_depth or 0, carried or 0, wrapped, box)
             pos += 1
-            stretch = Stretch(tree, run_depth or 0, carried or 0)
         else:
             pos, stretch = self._new_run(tx, ground, derived)
         turns, tokens_in, tokens_out = turns or 0, tokens_in or 0, tokens_out or 0
@@ -128,7 +163,6 @@ class Engine:
         rows: list[NodeRow] = []
         nodes: list[Node] = []
         shown: list[tuple[Node, frozenset[str]]] = []
-        close = self.seal.close
         for draft in drafts:
             kind, role, payload, (used_in, used_out, spent), blobs = draft.encoded
             turns += role == _USER
@@ -145,7 +179,8 @@ class Engine:
                 turns, tokens_in, tokens_out, cost, gaps,
             )  # fmt: skip
             row = (
-                pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, close(payload, context),
+                pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id,
+                stretch.box.close(payload, context),
             )  # fmt: skip
             rows.append(row)
             nodes.append(Node(self, stretch, parent, row))
@@ -183,21 +218,29 @@ class Engine:
 
     def node(self, place: Place) -> Node:
         """The node that stands at a place."""
-        return Node(self, Stretch(place.tree, place.run_depth, place.carried), place.parent, place.row)
+        tree, depth, carried, wrapped, parent, row = place
+        box = self.seal.box(wrapped, run_owner(tree, row[POS] >> SEQ_BITS))
+        return Node(self, Stretch(tree, depth, carried, wrapped, box), parent, row)
+
+    def stretch(self, run: RunRow) -> Stretch:
+        """What the nodes of a run share."""
+        box = self.seal.box(run.wrapped_key, run_owner(run.tree, run.run))
+        return Stretch(run.tree, run.depth, run.carried, run.wrapped_key, box)
 
     def sign_run(self, tx: Tx, run: RunRow) -> RunRow:
         """`run` with its signature renewed."""
         tip = tx.node_at(run.run << SEQ_BITS | run.tip) if run.tip >= 0 else None
-        return run._replace(mac=self.seal.sign(run_fields(run, tip.row[ID] if tip else None)))
+        return run._replace(mac=self.seal.sign(run_fields(run, tip.row[ID] if tip else None), run.wrapped_key))
 
     def _new_run(self, tx: Tx, ground: Ground, derived: int | None) -> tuple[int, Stretch]:
         """Begins a run after the ground's node: the position of its first node, and what its nodes share."""
         depth = 0 if ground.pos is None else (ground.run_depth or 0) + (ground.pos & MAX_SEQ) + 1
-        stretch = Stretch(ground.tree, depth, ground.carried or 0)
-        run = RunRow(0, ground.tree, ground.pos, derived, depth, stretch.carried, -1, 0, None, b"")
-        run = run._replace(run=tx.add_run(run))
+        carried = ground.carried or 0
+        number = tx.add_run(RunRow(0, ground.tree, ground.pos, derived, depth, carried, -1, 0, None, b""))
+        box, wrapped = self.seal.new_box(run_owner(ground.tree, number))
+        run = RunRow(number, ground.tree, ground.pos, derived, depth, carried, -1, 0, wrapped, b"")
         tx.set_run(self.sign_run(tx, run))
-        return run.run << SEQ_BITS, stretch
+        return number << SEQ_BITS, Stretch(ground.tree, depth, carried, wrapped, box)
 
     def _use_blobs(self, tx: Tx, tree: int, node: Node, digests: Iterable[str]) -> None:
         used = []

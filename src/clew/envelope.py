@@ -1,19 +1,22 @@
 """How bytes lie at rest: an envelope around each body, and a signature over each row that changes.
 
 A plain store guards against damage with a CRC-32 seeded with the row's identity, so that a flipped bit, a body moved
-to another row, and metadata parted from its body all show. The first byte of an envelope says how it was closed.
+to another row, and metadata parted from its body all show. A sealed one (`clew.sealed`) encrypts under a data key for
+each run, ref and blob. The first byte of an envelope says how it was closed.
 
 The functions below pack what a body must not be parted from. Their bytes are part of the format.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from struct import error as PackError  # noqa: N812 - what packing raises for a value of another type
 from typing import Protocol
 from zlib import crc32
 
 from clew.backends import BlobRow, RefRow, RunRow
+from clew.errors import Tampered
 
 _HEAD = 5
 MISTYPED = (PackError, TypeError)
@@ -29,8 +32,24 @@ _REF = Struct("<6q").pack
 _INTS = {count: Struct(f"<{count}q").pack for count in (2, 6, 8)}
 
 
-class Seal(Protocol):
-    """Closes and opens envelopes. `context` is everything a body must not be parted from: ids, place, counts."""
+class Derives(Protocol):
+    """What a store key is made of again each time: a passphrase."""
+
+    def new(self) -> tuple[bytes, bytes]:
+        """Parameters to be kept, and the key they lead to."""
+        ...
+
+    def key(self, parameters: bytes) -> bytes:
+        """The key that these parameters lead to."""
+        ...
+
+
+Key = bytes | Derives
+"""What opens a sealed store: 32 bytes, or what they are derived from."""
+
+
+class Box(Protocol):
+    """Closes and opens the envelopes of one run, ref or blob. `context`: all that a body must not be parted from."""
 
     def close(self, payload: bytes, context: bytes) -> bytes:
         """The envelope of `payload`."""
@@ -40,16 +59,59 @@ class Seal(Protocol):
         """What was closed with the same context; None if this is not it."""
         ...
 
-    def sign(self, fields: bytes) -> bytes:
-        """A short signature of a row's fields."""
+
+class Seal(Protocol):
+    """How a store keeps its bodies and rows: readable, or under keys."""
+
+    @property
+    def keyed(self) -> bool:
+        """True if what is written now gets a data key."""
+        ...
+
+    def box(self, wrapped: bytes | None, owner: bytes) -> Box:
+        """The box of a run, ref or blob, given its data key as it is stored; `owner` says whose it is."""
+        ...
+
+    def new_box(self, owner: bytes) -> tuple[Box, bytes | None]:
+        """A box with a new data key, and the key as it is to be stored."""
+        ...
+
+    def sign(self, fields: bytes, wrapped: bytes | None) -> bytes:
+        """A short signature of a row's fields; `wrapped` is the row's data key as it is stored."""
         ...
 
 
-class Plain:
-    """Envelopes of a store without a key: readable, and checked."""
+class _NoBox:
+    """Stands for a box whose data key is damaged: nothing opens."""
 
-    def __init__(self, store_id: bytes) -> None:
+    def close(self, payload: bytes, context: bytes) -> bytes:
+        raise Tampered("a data key")
+
+    def open(self, envelope: bytes, context: bytes) -> bytes | None:
+        return None
+
+
+NO_BOX = _NoBox()
+
+
+class Plain:
+    """The seal of a store without a key, and its only box: readable, and checked."""
+
+    keyed = False
+
+    def __init__(self, store_id: bytes, reload: Callable[[], object]) -> None:
+        """`reload` looks at the store again, and raises Sealed if another process has sealed it."""
         self._seed = crc32(store_id)
+        self._reload = reload
+
+    def box(self, wrapped: bytes | None, owner: bytes) -> Box:
+        if wrapped is not None:
+            self._reload()
+            return NO_BOX
+        return self
+
+    def new_box(self, owner: bytes) -> tuple[Box, bytes | None]:
+        return self, None
 
     def close(self, payload: bytes, context: bytes) -> bytes:
         return b"\x01" + crc32(payload, crc32(context, self._seed)).to_bytes(4, "big") + payload
@@ -60,8 +122,23 @@ class Plain:
             return None
         return payload
 
-    def sign(self, fields: bytes) -> bytes:
-        return crc32(fields, self._seed).to_bytes(4, "big")
+    def sign(self, fields: bytes, wrapped: bytes | None) -> bytes:
+        return crc32(fields, self._seed).to_bytes(4, "big") if wrapped is None else b""  # nothing matches the latter
+
+
+def run_owner(tree: int, run: int) -> bytes:
+    """Whose the data key of a run is."""
+    return b"run" + _INTS[2](tree, run)
+
+
+def ref_owner(key: bytes) -> bytes:
+    """Whose the data key of a ref is; its log entries are closed with it too."""
+    return b"ref" + key
+
+
+def blob_owner(tree: int, blob: int) -> bytes:
+    """Whose the data key of a blob is."""
+    return b"blob" + _INTS[2](tree, blob)
 
 
 def run_fields(run: RunRow, tip: bytes | None) -> bytes:

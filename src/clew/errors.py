@@ -9,6 +9,7 @@
     ├── Invalid         the input cannot be stored or understood; nothing was changed
     │   └── NotAStore   the file is not a clew store
     ├── Sealed          the store is sealed and no key was given
+    │   └── WrongKey    a key was given, and it is not that of the store; names both
     ├── Tampered        stored bytes are not what was written; says where
     ├── Unavailable     the store cannot be reached now: busy, or an I/O error; asking again may help
     │   ├── StorageFull no space left; free some and ask again
@@ -78,6 +79,19 @@ class Sealed(ClewError):
     """The store is sealed; its contents need the key."""
 
     hint = "Open the store again with its key."
+
+
+class WrongKey(Sealed):
+    """The key is not that of the store. Nothing was changed."""
+
+    hint = "Use the key that the store was sealed with; a recovery key brings it back."
+
+    def __init__(self, path: str, expected: Sequence[bytes], given: bytes) -> None:
+        self.path = path
+        self.expected = tuple(expected)
+        self.given = given
+        wanted = " or ".join(id.hex() for id in expected) or "unknown"
+        super().__init__(f"{path} needs the key {wanted}, this is {given.hex()}")
 
 
 class Tampered(ClewError):

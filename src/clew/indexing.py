@@ -50,9 +50,9 @@ class Index:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._conn: sqlite3.Connection | None = None
+        # Nothing readable of a sealed store may reach the disk: its index is in memory, made when it is first needed.
         self._path = engine.backend.path
-        if self._path != ":memory:":
-            self._path += "-search"
+        self._path = ":memory:" if engine.keyed or self._path == ":memory:" else f"{self._path}-search"
 
     def open(self) -> sqlite3.Connection:
         """The database, made or emptied if it has to be."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from clew import ids
 from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
 from clew.engine import Engine, whole_number
-from clew.envelope import log_context
+from clew.envelope import Box, log_context, ref_owner
 from clew.errors import Conflict, Invalid, NotFound, Tampered
 from clew.node import moment
 
@@ -50,12 +50,13 @@ class Log:
         ref = self._ref()
         return self._engine.write(
             lambda tx: self._append(tx, ref, list(zip(fresh, many, strict=True))),
-            lambda tx: self._known(tx, ref.ref, list(zip(fresh, many, strict=True))),
+            lambda tx: self._known(tx, ref, list(zip(fresh, many, strict=True))),
         )
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
         """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
-        ref = self._ref().ref
+        row = self._ref()
+        ref, box = row.ref, self._box(row)
         for name, number in (("start", start), ("stop", stop)):
             if number is not None:
                 whole_number(name, number, 0)
@@ -66,7 +67,7 @@ class Log:
             while low <= high:
                 rows = self._engine.read(lambda tx, low=low: tx.log_range(low, high, PAGE))  # type: ignore[misc]
                 for row in rows:
-                    yield self._entry(row)
+                    yield self._entry(row, box)
                 if len(rows) < PAGE:
                     return
                 low = rows[-1].pos + 1
@@ -81,30 +82,34 @@ class Log:
         here = tx.ref(ref.workspace, ref.kind, ref.key)
         if here is None or here.ref != ref.ref or here.trashed_at is not None:  # it went while this call waited
             raise NotFound(ref.kind, ids.text(ref.key))
-        stored = self._known(tx, ref.ref, entries)
+        stored = self._known(tx, here, entries)
         if stored is not None:
             return stored
-        pos, now = tx.log_next(ref.ref), self._engine.clock()
+        pos, now, box = tx.log_next(ref.ref), self._engine.clock(), self._box(here)
         if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
             raise Invalid("the log is full")
         rows = [
-            LogRow(pos + n, now, id, self._engine.seal.close(data, log_context(pos + n, now, id)))
+            LogRow(pos + n, now, id, box.close(data, log_context(pos + n, now, id)))
             for n, (id, data) in enumerate(entries)
         ]
         tx.add_log(rows)
-        return [self._entry(row) for row in rows]
+        return [self._entry(row, box) for row in rows]
 
-    def _known(self, tx: Tx, ref: int, entries: list[tuple[bytes, bytes]]) -> list[Entry] | None:
+    def _known(self, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry] | None:
         rows = [tx.log_by_id(id) for id, _ in entries]
         if not any(rows):
             return None
-        found = [self._entry(row) for row in rows if row is not None and row.pos >> SEQ_BITS == ref]
+        box = self._box(ref)
+        found = [self._entry(row, box) for row in rows if row is not None and row.pos >> SEQ_BITS == ref.ref]
         if [one.data for one in found] != [data for _, data in entries]:
             raise Conflict("an id is taken by another entry")
         return found
 
-    def _entry(self, row: LogRow) -> Entry:
-        payload = self._engine.seal.open(row.body, log_context(row.pos, row.created_at, row.id))
+    def _box(self, ref: RefRow) -> Box:
+        return self._engine.seal.box(ref.wrapped_key, ref_owner(ref.key))
+
+    def _entry(self, row: LogRow, box: Box) -> Entry:
+        payload = box.open(row.body, log_context(row.pos, row.created_at, row.id))
         if payload is None:
             raise Tampered(f"log entry {row.pos & MAX_SEQ}")
         return Entry(row.pos & MAX_SEQ, ids.text(row.id), moment(row.created_at), bytes(payload))

@@ -19,7 +19,7 @@ from clew.backends import (
     TURNS,
     NodeRow,
 )  # fmt: skip
-from clew.envelope import MISTYPED, NO_ID, node_context
+from clew.envelope import MISTYPED, NO_ID, Box, node_context
 from clew.errors import Invalid, Tampered
 from clew.model import ROLES, Message, Native, Role, Said
 
@@ -51,6 +51,9 @@ class Stretch(NamedTuple):
     depth: int
     """Depth of the run's first node."""
     carried: int
+    wrapped_key: bytes | None
+    box: Box
+    """Opens their bodies."""
 
 
 class Counters(NamedTuple):
@@ -154,13 +157,13 @@ class Node:
 
     def _payload(self) -> bytes:
         pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body = self._row
-        tree, depth, _ = self._stretch
+        tree, depth, _, _, box = self._stretch
         try:
             context = node_context(
                 tree, id, self._parent or NO_ID, depth + (pos & MAX_SEQ), created_at, role, kind,
                 turns, tokens_in, tokens_out, cost, gaps,
             )  # fmt: skip
-            payload = self._engine.seal.open(body, context)
+            payload = box.open(body, context)
         except MISTYPED:
             payload = None
         if payload is None:

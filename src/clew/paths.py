@@ -8,7 +8,7 @@ from functools import partial
 from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, NodeRow, RunRow, Tx
 from clew.engine import Engine
 from clew.errors import NotFound, Tampered
-from clew.node import Node, Stretch
+from clew.node import Node
 
 PAGE_BYTES = 4 << 20
 """Bytes of bodies that `walk` holds at a time, about."""
@@ -99,7 +99,7 @@ def _add(
     """Makes nodes of a run's rows after the id `parent`, and returns the last id. Tampered if one is missing."""
     if len(rows) != upto - first + 1:
         raise Tampered(f"run {run.run}", f"{upto - first + 1 - len(rows)} of its messages are missing")
-    stretch = Stretch(run.tree, run.depth, run.carried)
+    stretch = engine.stretch(run)
     for row in rows:
         nodes.append(Node(engine, stretch, parent, row))
         parent = row[ID]

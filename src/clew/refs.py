@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from clew import ids
 from clew.backends import ID, MAX_SEQ, POS, Ground, Move, RefRow, Tip, Tx
 from clew.engine import Draft, Engine, handle_beside, pick
-from clew.envelope import MISTYPED, NO_ID, move_fields, ref_context, ref_fields
+from clew.envelope import MISTYPED, NO_ID, Box, move_fields, ref_context, ref_fields, ref_owner
 from clew.errors import Conflict, NotFound, Tampered
 from clew.node import Node
 
@@ -50,7 +50,7 @@ class Refs:
             fields = move_fields(row.key, tip.tree, head, tip.id or NO_ID, tip.version, tip.active_at, tip.rank)
         except MISTYPED:
             fields = b""
-        if tip.id != tip.head_id or tip.mac != self._engine.seal.sign(fields):
+        if tip.id != tip.head_id or tip.mac != self._engine.seal.sign(fields, tip.ref_key):
             raise Tampered(f"{row.kind} {ids.text(row.key)}", "its head is not where it should be")
         return tip
 
@@ -60,19 +60,23 @@ class Refs:
             fields = ref_fields(row)
         except MISTYPED:
             fields = b""
-        if row.mac != self._engine.seal.sign(fields):
+        if row.mac != self._engine.seal.sign(fields, row.wrapped_key):
             raise Tampered(f"{row.kind} {ids.text(row.key)}")
         return row
 
     def data(self, row: RefRow) -> bytes:
         """The payload of a ref's data. Tampered."""
         try:
-            payload = self._engine.seal.open(row.data, ref_context(row))
+            payload = self.box(row).open(row.data, ref_context(row))
         except MISTYPED:
             payload = None
         if payload is None:
             raise Tampered(f"{row.kind} {ids.text(row.key)}")
         return payload
+
+    def box(self, row: RefRow) -> Box:
+        """Opens and closes the ref's data and its log."""
+        return self._engine.seal.box(row.wrapped_key, ref_owner(row.key))
 
     def resolve(self, kind: str, typed: str) -> bytes:
         """The key that a full id or a handle means. NotFound, Ambiguous."""
@@ -107,12 +111,13 @@ class Refs:
         now = engine.clock()
         rank = max(now, tx.top_rank(engine.workspace, kind) + 1)
         head, head_id = (None, None) if at is None else (at.pos, at.id)
+        box, wrapped = engine.seal.new_box(ref_owner(key))
         row = RefRow(
             0, engine.workspace, kind, key, owner, tree, head, head_id, 1, now, now, rank,
-            None, None, 0, look, None, b"", b"",
+            None, None, 0, look, wrapped, b"", b"",
         )  # fmt: skip
-        data = engine.seal.close(payload, ref_context(row))
-        row = row._replace(mac=engine.seal.sign(ref_fields(row)), data=data)
+        data = box.close(payload, ref_context(row))
+        row = row._replace(mac=engine.seal.sign(ref_fields(row), wrapped), data=data)
         return row._replace(ref=tx.add_ref(row))
 
     def move(self, tx: Tx, ref: int, tip: Tip, head: int | None, head_id: bytes | None) -> Move:
@@ -121,16 +126,17 @@ class Refs:
         up = tip.rank < tip.top
         version, rank = tip.version + 1, max(now, tip.top + 1) if up else tip.rank
         at = -1 if head is None else head
-        mac = self._engine.seal.sign(move_fields(tip.key, tip.tree, at, head_id or NO_ID, version, now, rank))
+        fields = move_fields(tip.key, tip.tree, at, head_id or NO_ID, version, now, rank)
+        mac = self._engine.seal.sign(fields, tip.ref_key)
         move = Move(head, head_id, version, now, rank, mac)
         tx.move_ref(ref, move, up=up)
         return move
 
     def change(self, tx: Tx, row: RefRow, payload: bytes, *, look: bytes | None) -> RefRow:
         """The ref with other data, signed and stored; not an activity. Conflict if it was changed."""
-        seal = self._engine.seal
         changed = row._replace(version=row.version + 1, look=look)
-        changed = changed._replace(mac=seal.sign(ref_fields(changed)), data=seal.close(payload, ref_context(changed)))
+        mac = self._engine.seal.sign(ref_fields(changed), row.wrapped_key)
+        changed = changed._replace(mac=mac, data=self.box(row).close(payload, ref_context(changed)))
         tx.set_ref(changed)
         return changed
 
@@ -193,7 +199,8 @@ class Refs:
             return None
         engine = self._engine
         pos, id, version, now = seen.pos + len(drafts), drafts[-1].id, seen.version + 1, engine.clock()
-        mac = engine.seal.sign(move_fields(seen.key, seen.tree, pos, id, version, now, seen.rank))
+        fields = move_fields(seen.key, seen.tree, pos, id, version, now, seen.rank)
+        mac = engine.seal.sign(fields, seen.ref_key)
         move = Move(pos, id, version, now, seen.rank, mac)
         if not tx.advance(ref, seen, move):
             return None
@@ -220,9 +227,9 @@ class Refs:
 def _standing(tip: Tip, move: Move, last: Node) -> Tip:
     """Where a ref stands after a move to a node that nothing follows yet."""
     pos, _, _, _, turns, tokens_in, tokens_out, cost, gaps, id, _ = last._row
-    tree, depth, carried = last._stretch
+    tree, depth, carried, wrapped, _ = last._stretch
     _, _, version, active_at, rank, mac = move
     return Tip(
-        tip.epoch, tip.key, version, active_at, rank, None, mac, id, rank,
-        tree, pos, id, depth, carried, turns, tokens_in, tokens_out, cost, gaps, 1,
+        tip.epoch, tip.key, version, active_at, rank, None, mac, id, tip.ref_key, rank,
+        tree, pos, id, depth, carried, turns, tokens_in, tokens_out, cost, gaps, 1, wrapped,
     )  # fmt: skip

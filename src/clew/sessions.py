@@ -264,13 +264,13 @@ class Sessions:
 
     def _cursor(self, row: RefRow) -> str:
         place = f"{row.rank:x}.{row.ref:x}"
-        return f"{place}.{self._engine.seal.sign(place.encode()).hex()}"
+        return f"{place}.{self._engine.look('cursor', place.encode()).hex()}"
 
     def _read_cursor(self, cursor: str) -> tuple[int, int]:
         try:
             place, _, proof = cursor.rpartition(".")
             rank, _, ref = place.partition(".")
-            if self._engine.seal.sign(place.encode()).hex() != proof:
+            if self._engine.look("cursor", place.encode()).hex() != proof:
                 raise ValueError
             return int(rank, 16), int(ref, 16)
         except (ValueError, AttributeError, TypeError):

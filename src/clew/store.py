@@ -12,6 +12,7 @@ from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import Durability
 from clew.beside import StoreBlobs, StoreLog
 from clew.engine import MAX_BODY, Clock, Engine, wall_clock, whole_number
+from clew.envelope import Key
 from clew.errors import Invalid
 from clew.ids import IdSource, new_id
 from clew.model import Role
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 def open(
     path: str | os.PathLike[str],
     *,
+    key: Key | None = None,
     durability: Durability = "full",
     timeout: float = 60.0,
     create: bool = True,
@@ -41,6 +43,8 @@ def open(
 ) -> Store:
     """Opens the store in a SQLite file, made if it is not there; ``":memory:"`` for one that is never written.
 
+    With `key`, 32 bytes or one from `clew.keys`, a new store is sealed: nothing readable reaches the disk. A sealed
+    store opens with its key alone; WrongKey, and nothing is changed, with any other.
     `durability="relaxed"` is faster and may lose the last seconds in a power cut, never in a crash of the program.
     `timeout` is how long a write may wait for other writers. `network=True` allows a network file system. `workspace`
     keeps the sessions of several tenants apart. `max_body` limits one message. `clock` (microseconds since 1970) and
@@ -63,7 +67,7 @@ def open(
         raise Invalid(f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file.")
     backend = SQLiteBackend(name, durability=durability, timeout=timeout, create=create, network=network)
     try:
-        return Store(Engine(backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body))
+        return Store(Engine(backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body, key=key))
     except BaseException:
         backend.close()
         raise

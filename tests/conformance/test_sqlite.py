@@ -1,4 +1,4 @@
-"""The contract of a backend, kept by SQLite: in a file, in a file with relaxed durability, and in memory."""
+"""The contract of a backend, kept by SQLite: in a file, with relaxed durability, sealed, and in memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 import clew
 from clew.testing import BackendConformance, OpenStore
+
+KEY = bytes(range(32))
 
 
 class TestFile(BackendConformance):
@@ -28,6 +30,24 @@ class TestRelaxed(BackendConformance):
             return clew.open(path, **{**settings, "durability": "relaxed"})
 
         return open_store
+
+
+class TestSealed(BackendConformance):
+    """A store with a key keeps the same contract."""
+
+    @pytest.fixture
+    def open_store(self, path: Path) -> OpenStore:
+        return lambda **settings: clew.open(path, key=KEY, **settings)
+
+
+class TestSealedMemory(BackendConformance):
+    """A store with a key that is never written to a file."""
+
+    reopens = False
+
+    @pytest.fixture
+    def open_store(self) -> OpenStore:
+        return lambda **settings: clew.open(":memory:", key=KEY, **settings)
 
 
 class TestMemory(BackendConformance):

@@ -35,7 +35,7 @@ from clew.backends.rows import (
     State,
     Tip,
 )
-from clew.backends.work import Call, Job
+from clew.backends.work import Call, Job, Renewed
 
 __all__ = [
     "BODY",
@@ -61,6 +61,7 @@ __all__ = [
     "NodeRow",
     "Place",
     "RefRow",
+    "Renewed",
     "RunRow",
     "State",
     "Tip",
@@ -80,7 +81,23 @@ class Tx(Protocol):
         ...
 
     def header(self, name: str) -> bytes | None:
-        """A value fixed when the store was made."""
+        """A value that holds for the whole store."""
+        ...
+
+    def headers(self, prefix: str) -> dict[str, bytes]:
+        """Those whose names begin so."""
+        ...
+
+    def set_header(self, name: str, value: bytes | None) -> None:
+        """Stores a value for the whole store, or with None removes it."""
+        ...
+
+    def set_state(self, state: str, key_id: bytes | None) -> None:
+        """Begins a new epoch: every process looks at the store anew before its next write is kept."""
+        ...
+
+    def empty(self) -> bool:
+        """True while nothing was ever put into the store, or everything is gone again."""
         ...
 
     def last_ord(self) -> int:
@@ -335,6 +352,10 @@ class Backend(Protocol):
     def path(self) -> str:
         """How the place is called."""
         ...
+
+    on_epoch: Callable[[Tx], object]
+    """Told, inside a write transaction, that a new epoch has begun since this process last looked. The transaction is
+    then undone; `write` and `batch` do their work again, and the end of `transaction` raises Renewed."""
 
     def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
         """What `work` returns, from one moment of the store. It must not write.

@@ -31,6 +31,8 @@ class Place(NamedTuple):
     run_depth: int
     """Depth of the first node of its run."""
     carried: int
+    wrapped_key: bytes | None
+    """Of its run."""
     parent: bytes | None
     row: NodeRow
 
@@ -89,6 +91,8 @@ class Ground(NamedTuple):
     gaps: int | None = None
     open: int | None = None
     """1 if the chain may go on in the node's run: it is the last there, and the run is not closed."""
+    wrapped_key: bytes | None = None
+    """Of the node's run."""
 
 
 class Tip(NamedTuple):
@@ -102,6 +106,8 @@ class Tip(NamedTuple):
     trashed_at: int | None
     mac: bytes
     head_id: bytes | None
+    ref_key: bytes | None
+    """The ref's own data key, wrapped."""
     top: int
     """The highest rank among the refs of its kind."""
     tree: int
@@ -115,11 +121,12 @@ class Tip(NamedTuple):
     cost: int | None
     gaps: int | None
     open: int | None
+    wrapped_key: bytes | None
 
     @property
     def ground(self) -> Ground:
         """Where the head stands."""
-        return Ground._make(self[9:])
+        return Ground._make(self[10:])
 
 
 class Move(NamedTuple):

@@ -8,6 +8,15 @@ from typing import Any
 from clew.errors import Unavailable
 
 
+class Renewed(Unavailable):
+    """The store is kept in another way since it was opened: what was prepared for the old one must be done again."""
+
+    hint = "Make the same calls again."
+
+    def __init__(self) -> None:
+        super().__init__("another process has changed how the store is kept")
+
+
 class Job:
     """One `write` that shares a transaction with others and, once it is done, its outcome: a result or an error."""
 

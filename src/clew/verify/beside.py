@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 
-from clew import codec, ids
-from clew.backends import BODY, ID, MAX_SEQ, SEQ_BITS, BlobRow, LogRow
+from clew import ids
+from clew.backends import ID, MAX_SEQ, SEQ_BITS, BlobRow, LogRow
 from clew.blobs import _STAGED
-from clew.envelope import blob_fields, chunk_context, log_context
+from clew.envelope import Box, blob_fields, blob_owner, chunk_context, log_context, ref_owner
 from clew.verify.findings import BLOBS, BROKEN, CHUNKS, LOG, Findings, why
 from clew.verify.tree import CHECKSUM, ODD, blobs_of
 
@@ -16,18 +16,21 @@ from clew.verify.tree import CHECKSUM, ODD, blobs_of
 def check_log(found: Findings) -> None:
     """Entries open, belong to a ref, and have no gap between them."""
     ref, expected = 0, 0
+    box: Box | None = None
     for pos, row in found.scan(LOG):
         if pos >> SEQ_BITS != ref:
             ref, expected = pos >> SEQ_BITS, 0
-            if found.one("SELECT 1 FROM refs WHERE ref = ?", ref) is None:
+            owner = found.one("SELECT wrapped_key, key FROM refs WHERE ref = ?", ref)
+            box = None if owner is None else found.engine.seal.box(owner[0], ref_owner(owner[1]))
+            if box is None:
                 found.add("log", f"log of ref {ref}", "there is no such ref")
         if pos & MAX_SEQ > expected:
             found.add("log", f"entry {expected} of ref {ref}", "it is missing", ref=ref)
         expected = (pos & MAX_SEQ) + 1
-        if row is None:
+        if row is None or box is None:
             continue
         entry = LogRow._make(row)
-        if found.engine.seal.open(entry.body, log_context(entry.pos, entry.created_at, entry.id)) is None:
+        if box.open(entry.body, log_context(entry.pos, entry.created_at, entry.id)) is None:
             found.add("log", f"entry {pos & MAX_SEQ} of ref {ref}", CHECKSUM, ref=ref)
 
 
@@ -74,19 +77,18 @@ def check_uses(found: Findings) -> None:
 def _blob_problems(found: Findings, blob: BlobRow) -> Iterator[str]:
     if found.one("SELECT 1 FROM trees WHERE tree = ?", blob.tree) is None:
         yield f"its tree {blob.tree} is missing"
-    if blob.wrapped_key is not None:
-        yield "it has a key in a store that is not sealed"
     if _unfinished(blob.look):  # its upload goes on, or was cut short: it is shown nowhere, and cleared away later
         if blob.mac:
             yield "it is unfinished and signed"
         return
-    if blob.mac != found.engine.seal.sign(blob_fields(blob)):
+    if blob.mac != found.engine.seal.sign(blob_fields(blob), blob.wrapped_key):
         yield CHECKSUM
     digest, size = sha256(), 0
+    box = found.engine.seal.box(blob.wrapped_key, blob_owner(blob.tree, blob.blob))
     for number in range(min(blob.chunks, MAX_SEQ)):
         pos = blob.blob << SEQ_BITS | number
         body = found.tx.chunk(pos)
-        payload = None if body is None else found.engine.seal.open(body, chunk_context(pos))
+        payload = None if body is None else box.open(body, chunk_context(pos))
         if payload is None:
             yield f"its piece {number} is {'missing' if body is None else 'damaged'}"
             return
@@ -106,7 +108,7 @@ def _use_problem(found: Findings, blob: int, user: int) -> str | None:
     at = found.tx.node_at(user)
     if at is None:
         return "the message that shows it is missing"
-    shown = blobs_of(codec.decode(at.row[BODY][5:], ""))
+    shown = blobs_of(found.engine.node(at).said)
     if at.tree != row[0] or row[1] not in {found.engine.blob_look(at.tree, digest) for digest in shown}:
         return f"node {ids.text(at.row[ID])} does not show it"
     return None

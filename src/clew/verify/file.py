@@ -12,7 +12,12 @@ MESSAGES = 100
 """Complaints of SQLite's own check that are listed."""
 
 _INCREMENTAL = 2
-_HEADER = {"store_id": 16, "lookup_key": 32, "created_at": 8}
+_HEADER: dict[str, int | None] = {"store_id": 16, "created_at": 8}
+"""Values of every store, with their sizes."""
+_PLAIN: dict[str, int | None] = {"lookup_key": 32}
+_SEALED: dict[str, int | None] = {"secrets": None}
+_OPTIONAL = ("kdf ", "rekey")
+_STATES = ("sealing", "sealed", "rotating", "unsealing")
 _NUMBERED = {"trees": "tree", "runs": "run", "refs": "ref", "blobs": "blob", "forgotten": "number"}
 
 
@@ -53,24 +58,27 @@ def check_schema(found: Findings) -> None:
 def check_header(found: Findings) -> None:
     """The values fixed when the store was made."""
     actual = {row[0]: row[1] for row in found.conn.execute("SELECT name, value FROM header")}
-    for name in sorted(_HEADER.keys() | actual.keys(), key=str):
+    expected = _HEADER | (_SEALED if found.tx.state().state in _STATES else _PLAIN)
+    for name in sorted(expected.keys() | actual.keys(), key=str):
         value = actual.get(name)
-        if name not in _HEADER:
-            found.add("header", str(name)[:64], f"format {FORMAT} has no such value")
-        elif not isinstance(value, bytes) or len(value) != _HEADER[name]:
+        if name not in expected:
+            if not isinstance(name, str) or not name.startswith(_OPTIONAL):
+                found.add("header", str(name)[:64], f"format {FORMAT} has no such value")
+        elif not isinstance(value, bytes) or len(value) != (expected[name] or len(value)):
             found.add("header", name, "it is missing" if value is None else "it has the wrong size")
 
 
 def check_epoch(found: Findings) -> None:
-    """One row, of a plain store of this format."""
+    """One row, of a store of this format."""
     rows = found.conn.execute("SELECT one, number, format, state, key_id, ord_floor FROM epoch").fetchall()
     if len(rows) != 1:
         found.add("epoch", "epoch", f"it has {len(rows)} rows")
         return
     one, number, format, state, key_id, floor = rows[0]
     version = found.one("PRAGMA user_version")[0]
-    if (one, format, state, key_id) != (1, version, "plain", None):
-        found.add("epoch", "epoch", f"it is not that of a plain store of format {version}")
+    kept = state == "plain" if key_id is None else state in _STATES and isinstance(key_id, bytes) and len(key_id) == 8
+    if (one, format) != (1, version) or not kept:
+        found.add("epoch", "epoch", f"it is not that of a store of format {version}")
     if not isinstance(number, int) or not isinstance(floor, int) or number < 1 or floor < 0:
         found.add("epoch", "epoch", "its numbers are beyond reason")
 

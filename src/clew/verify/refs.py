@@ -8,7 +8,7 @@ import msgspec
 
 from clew import ids
 from clew.backends import RefRow
-from clew.envelope import ref_context, ref_fields
+from clew.envelope import ref_context, ref_fields, ref_owner
 from clew.session_data import SessionData
 from clew.verify.findings import REFS, Findings, place
 from clew.verify.tree import CHECKSUM, ODD
@@ -42,12 +42,9 @@ def check_refs(found: Findings) -> None:
 
 def _problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, int | None]]:
     """What is wrong, each with the position it concerns if there is one."""
-    sign = found.engine.seal.sign
-    if ref.mac != sign(ref_fields(ref)):
+    if ref.mac != found.engine.seal.sign(ref_fields(ref), ref.wrapped_key):
         yield CHECKSUM, None
     yield from _data_problems(found, ref)
-    if ref.wrapped_key is not None:
-        yield "it has a key in a store that is not sealed", None
     if ref.owner is not None and found.one("SELECT 1 FROM refs WHERE ref = ? AND ref != ?", ref.owner, ref.ref) is None:
         yield f"its owner, ref {ref.owner}, is missing", None
     workspace = None if ref.tree is None else found.tx.tree_workspace(ref.tree)
@@ -65,7 +62,7 @@ def _problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, int | None]]:
 
 
 def _data_problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, None]]:
-    payload = found.engine.seal.open(ref.data, ref_context(ref))
+    payload = found.engine.seal.box(ref.wrapped_key, ref_owner(ref.key)).open(ref.data, ref_context(ref))
     if payload is None:
         yield "the checksum of its data does not match", None
         return

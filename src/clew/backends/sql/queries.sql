@@ -10,14 +10,29 @@ SELECT number FROM epoch
 -- name: header
 SELECT value FROM header WHERE name = ?
 
+-- name: headers
+SELECT name, value FROM header WHERE substr(name, 1, length(?)) = ? ORDER BY name
+
+-- name: set_header
+INSERT INTO header (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
+-- name: drop_header
+DELETE FROM header WHERE name = ?
+
+-- name: set_state
+UPDATE epoch SET number = number + 1, state = ?, key_id = ?
+
+-- name: empty
+SELECT NOT EXISTS (SELECT 1 FROM trees) AND NOT EXISTS (SELECT 1 FROM refs)
+
 -- name: node
-SELECT u.tree, u.depth, u.carried,
+SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.id = ?
 
 -- name: node_at
-SELECT u.tree, u.depth, u.carried,
+SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ?
@@ -44,14 +59,14 @@ SELECT up.seq, {run} FROM up JOIN runs u ON u.run = up.run ORDER BY up.n DESC
 SELECT {node} FROM nodes n WHERE n.pos BETWEEN ? AND ? ORDER BY n.pos
 
 -- name: by_ord_up
-SELECT u.tree, u.depth, u.carried,
+SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
        {node}, n.ord
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
 WHERE n.ord > ? AND n.ord < ? AND t.workspace = ifnull(?, t.workspace) ORDER BY n.ord LIMIT ? OFFSET ?
 
 -- name: by_ord_down
-SELECT u.tree, u.depth, u.carried,
+SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
        {node}, n.ord
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
@@ -119,16 +134,18 @@ DELETE FROM trees WHERE tree = ?
 SELECT workspace FROM trees WHERE tree = ?
 
 -- name: tip
-SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id,
+SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id, r.wrapped_key,
        ifnull((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
        r.tree, h.pos, h.id, u.depth, u.carried, h.turns, h.tokens_in, h.tokens_out, h.cost, h.gaps,
-       u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = r.head + 1)
+       u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = r.head + 1),
+       u.wrapped_key
 FROM refs r LEFT JOIN runs u ON u.run = r.head >> 24 LEFT JOIN nodes h ON h.pos = r.head, epoch e
 WHERE r.ref = ?
 
 -- name: ground
 SELECT u.tree, n.pos, n.id, u.depth, u.carried, n.turns, n.tokens_in, n.tokens_out, n.cost, n.gaps,
-       u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = n.pos + 1)
+       u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = n.pos + 1),
+       u.wrapped_key
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.id = ?
 
 -- name: ref

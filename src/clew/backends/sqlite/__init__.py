@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from clew.backends import Call, Job, Tx
+from clew.backends import Call, Job, Renewed, Tx
 from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.connection import (
     FORMAT,
@@ -141,9 +141,12 @@ class SQLiteBackend:
             job = Job(work, settle)
             self._writer.settle((job,), error)
             return job.outcome()  # type: ignore[no-any-return]
+        except Renewed:
+            pass
         finally:
             self._local.frame = None
             self._committer.leave()
+        return self.write(work, settle)
 
     def batch(self, calls: Sequence[Call]) -> None:
         self._here()
@@ -199,6 +202,14 @@ class SQLiteBackend:
             self._writer.close()
         finally:
             self._committer.leave()
+
+    @property
+    def on_epoch(self) -> Callable[[Tx], object]:
+        return self._writer.on_epoch
+
+    @on_epoch.setter
+    def on_epoch(self, told: Callable[[Tx], object]) -> None:
+        self._writer.on_epoch = told
 
     # -- for the parts of clew that deal with the file itself
 
@@ -339,6 +350,8 @@ class SQLiteBackend:
                 self._writer.undo(tx)
                 raise
             self._writer.commit(tx)
+        except Renewed:
+            self._transact(jobs)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
             if self._writer.suspect and isinstance(error, sqlite3.Error):
                 self._writer.settle(jobs, error)
@@ -369,6 +382,10 @@ class SQLiteBackend:
             finally:
                 self._local.tx = None
             self._writer.commit(tx)
+        except Renewed:
+            for call in calls:
+                call.jobs.clear()
+            self._batch(calls)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
             if self._writer.suspect and isinstance(error, sqlite3.Error):
                 self._writer.settle([job for call in calls for job in call.jobs], error)

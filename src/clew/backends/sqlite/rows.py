@@ -52,6 +52,21 @@ class SQLiteTx:
         row = self._run(SQL["header"], (name,)).fetchone()
         return row[0] if row else None
 
+    def headers(self, prefix: str) -> dict[str, bytes]:
+        return dict(self._run(SQL["headers"], (prefix, prefix)).fetchall())
+
+    def set_header(self, name: str, value: bytes | None) -> None:
+        if value is None:
+            self._run(SQL["drop_header"], (name,))
+        else:
+            self._run(SQL["set_header"], (name, value))
+
+    def set_state(self, state: str, key_id: bytes | None) -> None:
+        self._run(SQL["set_state"], (state, key_id))
+
+    def empty(self) -> bool:
+        return bool(self._run(SQL["empty"]).fetchone()[0])
+
     def last_ord(self) -> int:
         return int(self._run(SQL["last_ord"]).fetchone()[0])
 
@@ -63,11 +78,11 @@ class SQLiteTx:
 
     def node(self, id: bytes) -> Place | None:
         row = self._run(SQL["node"], (id,)).fetchone()
-        return Place(row[0], row[1], row[2], row[3], row[4:]) if row else None
+        return Place(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
 
     def node_at(self, pos: int) -> Place | None:
         row = self._run(SQL["node_at"], (pos,)).fetchone()
-        return Place(row[0], row[1], row[2], row[3], row[4:]) if row else None
+        return Place(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
 
     def nodes_at(self, positions: Sequence[int]) -> dict[int, Place]:
         found: dict[int, Place] = {}
@@ -75,7 +90,7 @@ class SQLiteTx:
             some = positions[start : start + 500]
             sql = SQL["node_at"].removesuffix("= ?") + f"IN ({', '.join('?' * len(some))})"
             for row in self._run(sql, some):
-                found[row[4]] = Place(row[0], row[1], row[2], row[3], row[4:])
+                found[row[5]] = Place(row[0], row[1], row[2], row[3], row[4], row[5:])
         return found
 
     def ground(self, id: bytes) -> Ground | None:
@@ -107,7 +122,7 @@ class SQLiteTx:
     ) -> list[tuple[int, Place]]:
         bounds = (-1 if after is None else after, 1 << 62 if before is None else before, workspace, limit, offset)
         rows = self._run(SQL["by_ord_down" if newest else "by_ord_up"], bounds)
-        return [(row[-1], Place(row[0], row[1], row[2], row[3], row[4:-1])) for row in rows]
+        return [(row[-1], Place(row[0], row[1], row[2], row[3], row[4], row[5:-1])) for row in rows]
 
     def run(self, run: int) -> RunRow | None:
         row = self._run(SQL["run"], (run,)).fetchone()

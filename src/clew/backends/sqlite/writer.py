@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
-from clew.backends import Job
+from clew.backends import Job, Renewed, Tx
 from clew.backends.sqlite.connection import FORMAT, translate
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.turnstile import Turnstile
-from clew.errors import ClewError, Closed, SchemaTooNew, Sealed, Unavailable
+from clew.errors import ClewError, Closed, SchemaTooNew, Unavailable
 
 
 class Writer:
@@ -25,6 +25,8 @@ class Writer:
         self.turnstile = Turnstile(f"{path}-lock")
         self.epoch = 0
         """The number of the epoch that the store was opened in."""
+        self.on_epoch: Callable[[Tx], object] = lambda tx: None
+        """Is told, inside a transaction, that a new epoch has begun."""
         self.store_id: bytes | None = None
         """Which store was opened; a file put in its place is not written to."""
         self.suspect = False
@@ -129,13 +131,13 @@ class Writer:
             )
 
     def _new_epoch(self, tx: SQLiteTx) -> None:
-        """Another process has sealed, rotated or migrated the store since it was opened."""
+        """The store was sealed, rotated or migrated since this process last looked. Renewed, or that it is no use."""
         state = tx.state()
         if state.format > FORMAT:
             raise SchemaTooNew(self.path, state.format, FORMAT)
-        if state.state != "plain":
-            raise Sealed(f"{self.path} was sealed by another process")
+        self.on_epoch(tx)
         self.epoch = state.number
+        raise Renewed
 
     def _renew(self) -> SQLiteTx:
         """A new connection for writing; after a failed commit, only once everything in the WAL is surely on disk.

@@ -1,0 +1,258 @@
+"""The seal of a store with a key: AES-256-GCM, one data key for each run, ref and blob.
+
+The store key wraps the data keys, and a row of secrets that hold for the whole store. A body's envelope is
+
+    02 | id of its data key (8) | nonce (12) | ciphertext | tag (16)
+
+and a data key is stored, once or, while it is being exchanged, as two of these in a row, the newer first, as
+
+    01 | id of the store key (8) | id of the data key (8) | nonce (12) | key under the store key (32) | tag (16)
+
+Both are bound to the store, and to whose they are: nothing opens in another place than its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from clew.backends import Tx
+from clew.envelope import NO_BOX, Box, Key, Plain
+from clew.errors import Invalid, Tampered, Unavailable, WrongKey
+
+try:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+except ImportError:  # pragma: no cover - a machine without it
+    raise Unavailable("this store is sealed, and the cryptography package is missing",
+                      hint="pip install 'clew[crypto]'") from None  # fmt: skip
+
+KEY = 32
+"""Bytes of a key."""
+SECRETS = "secrets"
+"""Name of the header that holds them."""
+_KDF = "kdf "
+_ID, _NONCE, _TAG = 8, 12, 16
+_WRAP = 1 + _ID + _ID + _NONCE + KEY + _TAG
+_REMEMBERED = 256
+"""Data keys at hand, so that those in use are not unwrapped for each message."""
+
+
+def key_id(key: bytes) -> bytes:
+    """Says which key this is, without telling the key."""
+    return blake2b(key, digest_size=_ID, person=b"clew key id").digest()
+
+
+class Secrets(msgspec.Struct, frozen=True, array_like=True):
+    """What the store key opens: the secrets of the whole store, and in what state it is."""
+
+    lookup: bytes
+    """Key of the hashes that equality look-ups need. It stays when the store key is exchanged."""
+    mac: bytes
+    """Key of the rows' signatures. It stays, too."""
+    keys: list[bytes]
+    """The store keys in use: the one that wraps new data keys first; two while they are being exchanged."""
+    keyed: bool
+    """What is written gets a data key. False only while a store is being unsealed."""
+    mixed: bool
+    """Things without a data key may be met. True only while a store is being sealed or unsealed."""
+
+
+def pack(secrets: Secrets, store_id: bytes) -> bytes:
+    """The secrets as they are stored: under each of the store keys."""
+    payload = msgspec.msgpack.encode(secrets)
+    sealed = []
+    for key in secrets.keys:
+        id, nonce = key_id(key), os.urandom(_NONCE)
+        sealed.append((id, nonce + AESGCM(key).encrypt(nonce, payload, b"clew secrets" + store_id + id)))
+    return msgspec.msgpack.encode(sealed)
+
+
+def unpack(packed: bytes, store_id: bytes, keys: Sequence[bytes], path: str) -> Secrets:
+    """The secrets, opened with whichever of the keys fits. WrongKey if none does; Tampered if they are damaged."""
+    try:
+        sealed = dict(msgspec.msgpack.decode(packed, type=list[tuple[bytes, bytes]]))
+    except (msgspec.MsgspecError, TypeError):
+        raise Tampered(f"the header of {path}") from None
+    for key in keys:
+        id = key_id(key)
+        if id in sealed:
+            body = sealed[id]
+            try:
+                payload = AESGCM(key).decrypt(body[:_NONCE], body[_NONCE:], b"clew secrets" + store_id + id)
+                return msgspec.msgpack.decode(payload, type=Secrets)
+            except (InvalidTag, ValueError, msgspec.MsgspecError):
+                raise Tampered(f"the header of {path}") from None
+    raise WrongKey(path, list(sealed), key_id(keys[0]))
+
+
+def unlock(tx: Tx, store_id: bytes, keys: Sequence[Key], path: str) -> Secrets:
+    """The secrets of a store. WrongKey, Tampered."""
+    packed = tx.header(SECRETS)
+    if packed is None:
+        raise Tampered(path, "its header is incomplete")
+    return unpack(packed, store_id, [one for key in keys for one in _candidates(tx, key)], path)
+
+
+def take(tx: Tx, store_id: bytes, key: Key, path: str) -> None:
+    """Seals a store in which nothing is yet. Invalid if something is; nothing happens if it is sealed by now."""
+    if tx.state().state != "plain":
+        return
+    if not tx.empty():
+        raise Invalid(f"{path} is not sealed", hint="Open it without a key; `clew key seal` seals it.")
+    own = keep(tx, key)
+    put(tx, store_id, Secrets(os.urandom(KEY), os.urandom(KEY), [own], keyed=True, mixed=False), "sealed")
+    tx.set_header("lookup_key", None)
+
+
+def put(tx: Tx, store_id: bytes, secrets: Secrets, state: str) -> None:
+    """Stores the secrets, and begins a new epoch."""
+    tx.set_header(SECRETS, pack(secrets, store_id))
+    tx.set_state(state, key_id(secrets.keys[0]))
+
+
+def keep(tx: Tx, key: Key) -> bytes:
+    """The store key itself; for one that is derived, new parameters are kept in the header."""
+    if isinstance(key, bytes):
+        return checked(key)
+    parameters, derived = key.new()
+    tx.set_header(_KDF + key_id(derived).hex(), parameters)
+    return derived
+
+
+def checked(key: bytes) -> bytes:
+    """`key`, if it is 32 bytes. Invalid."""
+    if not isinstance(key, bytes) or len(key) != KEY:
+        found = f"{len(key)}" if isinstance(key, bytes) else type(key).__name__
+        raise Invalid(f"a key is {KEY} bytes, not {found}", hint="Make one with clew.keys.generate().")
+    return key
+
+
+def _candidates(tx: Tx, key: Key) -> list[bytes]:
+    """The store keys that a key may stand for: itself, or those derived with the parameters that are kept."""
+    if isinstance(key, bytes | bytearray | str) or not hasattr(key, "key"):
+        return [checked(key)]  # type: ignore[arg-type]
+    derived = [key.key(parameters) for parameters in tx.headers(_KDF).values()]
+    return derived or [key.new()[1]]
+
+
+class SealedBox:
+    """The envelopes of one run, ref or blob."""
+
+    __slots__ = ("_ciphers", "_head", "_plain", "_store_id")
+
+    def __init__(self, store_id: bytes, keys: list[tuple[bytes, bytes]], plain: Plain | None) -> None:
+        self._store_id = store_id
+        self._head = b"\x02" + keys[0][0]
+        self._ciphers = {b"\x02" + id: (AESGCM(key), b"clew body" + store_id + id) for id, key in keys}
+        self._plain = plain
+
+    def close(self, payload: bytes, context: bytes) -> bytes:
+        cipher, bound = self._ciphers[self._head]
+        nonce = os.urandom(_NONCE)
+        return self._head + nonce + cipher.encrypt(nonce, payload, bound + context)
+
+    def open(self, envelope: bytes, context: bytes) -> bytes | None:
+        found = self._ciphers.get(envelope[: 1 + _ID])
+        if found is None:
+            if self._plain is not None and envelope[:1] == b"\x01":
+                return self._plain.open(envelope, context)
+            return None
+        cipher, bound = found
+        try:
+            return cipher.decrypt(envelope[1 + _ID : 1 + _ID + _NONCE], envelope[1 + _ID + _NONCE :], bound + context)
+        except (InvalidTag, ValueError):
+            return None
+
+
+class SealedSeal:
+    """See `clew.envelope.Seal`. `reload` reads the secrets again; another process may have exchanged the keys."""
+
+    def __init__(self, store_id: bytes, secrets: Secrets, reload: Callable[[], object]) -> None:
+        self._store_id = store_id
+        self._reload = reload
+        self._plain = Plain(store_id, reload)
+        self.load(secrets)
+
+    def load(self, secrets: Secrets) -> None:
+        """Goes on with these secrets."""
+        self.secrets = secrets
+        self.keyed = secrets.keyed
+        self._current = key_id(secrets.keys[0])
+        self._wrappers = {key_id(key): AESGCM(key) for key in secrets.keys}
+        self._mac = blake2b(key=secrets.mac, digest_size=16, person=b"clew sign")
+        self._boxes: dict[tuple[bytes, bytes], Box] = {}
+
+    def unsealed(self) -> None:
+        """Another process has unsealed the store: goes on without keys."""
+        self.load(msgspec.structs.replace(self.secrets, keyed=False, mixed=True))
+
+    def box(self, wrapped: bytes | None, owner: bytes) -> Box:
+        if wrapped is None:
+            if not self.secrets.mixed:
+                self._reload()  # it may have been unsealed since
+            return self._plain if self.secrets.mixed else NO_BOX
+        box = self._boxes.get((wrapped, owner))
+        if box is None:
+            keys = self._unwrap(wrapped, owner)
+            box = SealedBox(self._store_id, keys, self._plain if self.secrets.mixed else None) if keys else NO_BOX
+            if len(self._boxes) >= _REMEMBERED:
+                self._boxes.clear()
+            self._boxes[wrapped, owner] = box
+        return box
+
+    def new_box(self, owner: bytes) -> tuple[Box, bytes | None]:
+        if not self.keyed:
+            return self._plain, None
+        wrapped = self.new_key(owner)
+        return self.box(wrapped, owner), wrapped
+
+    def sign(self, fields: bytes, wrapped: bytes | None) -> bytes:
+        if wrapped is None:
+            return self._plain.sign(fields, None) if self.secrets.mixed else b""
+        mac = self._mac.copy()
+        mac.update(fields)
+        return mac.digest()
+
+    # -- exchanging keys
+
+    def new_key(self, owner: bytes) -> bytes:
+        """A new data key, as it is stored."""
+        return self._wrap(os.urandom(_ID), os.urandom(KEY), owner)
+
+    def rewrap(self, wrapped: bytes, owner: bytes) -> bytes:
+        """The same data keys under the store key for new things. Tampered if they cannot be unwrapped."""
+        keys = self._unwrap(wrapped, owner)
+        if not keys:
+            raise Tampered("a data key")
+        return b"".join(self._wrap(id, key, owner) for id, key in keys)
+
+    def current(self, wrapped: bytes) -> bool:
+        """True if a data key is under the store key for new things, and is not being exchanged."""
+        return len(wrapped) == _WRAP and wrapped[1 : 1 + _ID] == self._current
+
+    def _wrap(self, id: bytes, key: bytes, owner: bytes) -> bytes:
+        nonce = os.urandom(_NONCE)
+        bound = b"clew key" + self._store_id + id + owner
+        return b"\x01" + self._current + id + nonce + self._wrappers[self._current].encrypt(nonce, key, bound)
+
+    def _unwrap(self, wrapped: bytes, owner: bytes) -> list[tuple[bytes, bytes]]:
+        """The data keys, the newest first; none if one is damaged."""
+        found = []
+        for start in range(0, len(wrapped), _WRAP):
+            one = wrapped[start : start + _WRAP]
+            under, id, nonce = one[1 : 1 + _ID], one[1 + _ID : 1 + 2 * _ID], one[1 + 2 * _ID : 1 + 2 * _ID + _NONCE]
+            if under not in self._wrappers:
+                self._reload()  # another process may have begun to exchange the store key
+            wrapper = self._wrappers.get(under)
+            if len(one) != _WRAP or one[0] != 1 or wrapper is None:
+                return []
+            try:
+                key = wrapper.decrypt(nonce, one[1 + 2 * _ID + _NONCE :], b"clew key" + self._store_id + id + owner)
+            except InvalidTag:
+                return []
+            found.append((id, key))
+        return found
