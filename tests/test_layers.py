@@ -25,7 +25,7 @@ LAYERS: list[set[str]] = [
     {"engine"},
     {"refs", "paths"},
     {"deletion"},
-    {"nodes", "blobs", "log"},
+    {"nodes", "blobs", "log", "rekey"},
     {"session_data"},
     {"session"},
     {"sessions"},

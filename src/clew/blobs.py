@@ -121,14 +121,13 @@ class Blobs:
         return row
 
     def _fill(self, tx: Tx, row: BlobRow, first: int, batch: list[bytes]) -> None:
-        _still(tx, row)
-        box = self._box(row)
+        box = self._box(_still(tx, row))
         for number, piece in enumerate(batch, first):
             pos = row.blob << SEQ_BITS | number
             tx.add_chunk(pos, box.close(piece, chunk_context(pos)))
 
     def _finish(self, tx: Tx, row: BlobRow, blob: Blob, chunks: int) -> None:
-        _still(tx, row)
+        row = _still(tx, row)
         look = self._engine.blob_look(row.tree, blob.digest)
         if tx.blob(row.tree, look) is not None:
             tx.delete_blob(row.blob)  # the tree has this content
@@ -137,10 +136,12 @@ class Blobs:
         tx.set_blob(row._replace(mac=self._engine.seal.sign(blob_fields(row), row.wrapped_key)))
 
 
-def _still(tx: Tx, row: BlobRow) -> None:
-    """NotFound if the blob in the making is gone: its session was deleted meanwhile."""
-    if tx.blob(row.tree, row.look) is None:
+def _still(tx: Tx, row: BlobRow) -> BlobRow:
+    """The blob in the making as it is now. NotFound if it is gone: its session was deleted meanwhile."""
+    now = tx.blob(row.tree, row.look)
+    if now is None:
         raise _deleted()
+    return now
 
 
 def _deleted() -> NotFound:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from clew import codec, ids
 from clew.backends import (
+    BODY,
     COST,
     CREATED_AT,
     GAPS,
@@ -156,19 +157,22 @@ class Node:
         return self.message.text
 
     def _payload(self) -> bytes:
-        pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body = self._row
-        tree, depth, _, _, box = self._stretch
         try:
-            context = node_context(
-                tree, id, self._parent or NO_ID, depth + (pos & MAX_SEQ), created_at, role, kind,
-                turns, tokens_in, tokens_out, cost, gaps,
-            )  # fmt: skip
-            payload = box.open(body, context)
+            payload = self._stretch.box.open(self._row[BODY], self._context())
         except MISTYPED:
             payload = None
         if payload is None:
             raise Tampered(f"node {self.id}")
         return payload
+
+    def _context(self) -> bytes:
+        """What its body is bound to."""
+        pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, _ = self._row
+        tree, depth, _, _, _ = self._stretch
+        return node_context(
+            tree, id, self._parent or NO_ID, depth + (pos & MAX_SEQ), created_at, role, kind,
+            turns, tokens_in, tokens_out, cost, gaps,
+        )  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Node) and self._row[ID] == other._row[ID]

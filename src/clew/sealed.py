@@ -123,6 +123,14 @@ def keep(tx: Tx, key: Key) -> bytes:
     return derived
 
 
+def drop_parameters(tx: Tx, *, keep: Sequence[bytes]) -> None:
+    """Forgets how keys were derived, but for those that stay in use."""
+    stay = {_KDF + key_id(key).hex() for key in keep}
+    for name in tx.headers(_KDF):
+        if name not in stay:
+            tx.set_header(name, None)
+
+
 def checked(key: bytes) -> bytes:
     """`key`, if it is 32 bytes. Invalid."""
     if not isinstance(key, bytes) or len(key) != KEY:
@@ -142,10 +150,10 @@ def _candidates(tx: Tx, key: Key) -> list[bytes]:
 class SealedBox:
     """The envelopes of one run, ref or blob."""
 
-    __slots__ = ("_ciphers", "_head", "_plain", "_store_id")
+    __slots__ = ("_ciphers", "_head", "_plain")
 
     def __init__(self, store_id: bytes, keys: list[tuple[bytes, bytes]], plain: Plain | None) -> None:
-        self._store_id = store_id
+        """`plain` opens what is not sealed, where both may be met."""
         self._head = b"\x02" + keys[0][0]
         self._ciphers = {b"\x02" + id: (AESGCM(key), b"clew body" + store_id + id) for id, key in keys}
         self._plain = plain
@@ -166,6 +174,14 @@ class SealedBox:
             return cipher.decrypt(envelope[1 + _ID : 1 + _ID + _NONCE], envelope[1 + _ID + _NONCE :], bound + context)
         except (InvalidTag, ValueError):
             return None
+
+
+class Unsealing:
+    """A box while its store is being unsealed: what is closed from now on is plain."""
+
+    def __init__(self, sealed: Box, plain: Plain) -> None:
+        self.open = sealed.open
+        self.close = plain.close
 
 
 class SealedSeal:
@@ -198,7 +214,9 @@ class SealedSeal:
         box = self._boxes.get((wrapped, owner))
         if box is None:
             keys = self._unwrap(wrapped, owner)
-            box = SealedBox(self._store_id, keys, self._plain if self.secrets.mixed else None) if keys else NO_BOX
+            box = NO_BOX if not keys else SealedBox(self._store_id, keys, self._plain if self.secrets.mixed else None)
+            if keys and not self.keyed:
+                box = Unsealing(box, self._plain)
             if len(self._boxes) >= _REMEMBERED:
                 self._boxes.clear()
             self._boxes[wrapped, owner] = box
@@ -233,6 +251,10 @@ class SealedSeal:
     def current(self, wrapped: bytes) -> bool:
         """True if a data key is under the store key for new things, and is not being exchanged."""
         return len(wrapped) == _WRAP and wrapped[1 : 1 + _ID] == self._current
+
+    def newest(self, wrapped: bytes) -> bytes:
+        """The newest of a row's data keys alone."""
+        return wrapped[:_WRAP]
 
     def _wrap(self, id: bytes, key: bytes, owner: bytes) -> bytes:
         nonce = os.urandom(_NONCE)

@@ -210,6 +210,44 @@ class Tx(Protocol):
         """Deletes a tree that no run and no ref is in, with its blobs."""
         ...
 
+    # -- exchanging keys: rows in order of their numbers, and their bytes anew
+
+    def sizes(self) -> dict[str, int]:
+        """How many rows there are of runs, nodes, refs, log, blobs and chunks."""
+        ...
+
+    def runs_after(self, run: int, limit: int) -> list[RunRow]:
+        """Runs with higher numbers, in order."""
+        ...
+
+    def places_after(self, pos: int, limit: int) -> list[Place]:
+        """Nodes at higher positions, in order."""
+        ...
+
+    def refs_after(self, ref: int, limit: int) -> list[RefRow]:
+        """Refs with higher numbers, in order."""
+        ...
+
+    def log_after(self, pos: int, limit: int) -> list[LogRow]:
+        """Log entries at higher positions, in order."""
+        ...
+
+    def blobs_after(self, blob: int, limit: int) -> list[BlobRow]:
+        """Blobs with higher numbers, in order."""
+        ...
+
+    def chunks_after(self, pos: int, limit: int) -> list[tuple[int, bytes]]:
+        """Pieces of blobs at higher positions, in order, each with its body."""
+        ...
+
+    def rekey_ref(self, row: RefRow) -> None:
+        """Stores a ref's data key, signature and data; it does not count as a change."""
+        ...
+
+    def set_bodies(self, table: str, bodies: Sequence[tuple[bytes, int]]) -> None:
+        """Stores other bodies, each with its position, in `nodes`, `log` or `chunks`."""
+        ...
+
     # -- refs
 
     def tip(self, ref: int) -> Tip | None:
@@ -312,6 +350,10 @@ class Tx(Protocol):
         """A tree's blob by its keyed hash."""
         ...
 
+    def blob_by_number(self, blob: int) -> BlobRow | None:
+        """A blob by its number."""
+        ...
+
     def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:
         """A tree's blobs whose keyed hash lies between two."""
         ...
@@ -354,8 +396,8 @@ class Backend(Protocol):
         ...
 
     on_epoch: Callable[[Tx], object]
-    """Told, inside a write transaction, that a new epoch has begun since this process last looked. The transaction is
-    then undone; `write` and `batch` do their work again, and the end of `transaction` raises Renewed."""
+    """Told when a write finds that a new epoch has begun since this process last looked. That transaction is undone;
+    `write` and `batch` then do their work again, and the end of `transaction` raises Renewed."""
 
     def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
         """What `work` returns, from one moment of the store. It must not write.

@@ -22,6 +22,10 @@ DELETE FROM header WHERE name = ?
 -- name: set_state
 UPDATE epoch SET number = number + 1, state = ?, key_id = ?
 
+-- name: sizes
+SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM nodes), (SELECT count(*) FROM refs),
+       (SELECT count(*) FROM log), (SELECT count(*) FROM blobs), (SELECT count(*) FROM chunks)
+
 -- name: empty
 SELECT NOT EXISTS (SELECT 1 FROM trees) AND NOT EXISTS (SELECT 1 FROM refs)
 
@@ -36,6 +40,15 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ?
+
+-- name: places_after
+SELECT u.tree, u.depth, u.carried, u.wrapped_key,
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       {node}
+FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos > ? ORDER BY n.pos LIMIT ?
+
+-- name: set_body
+UPDATE nodes SET body = ? WHERE pos = ?
 
 -- name: ids_between
 SELECT id FROM nodes WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
@@ -80,6 +93,9 @@ SELECT id FROM nodes WHERE ord = ?
 
 -- name: run
 SELECT {run} FROM runs u WHERE u.run = ?
+
+-- name: runs_after
+SELECT {run} FROM runs u WHERE u.run > ? ORDER BY u.run LIMIT ?
 
 -- name: runs_from
 SELECT {run} FROM runs u WHERE u.parent BETWEEN ? AND ?
@@ -184,6 +200,12 @@ WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND ifnull(r.expir
 -- name: refs_owned
 SELECT {ref} FROM refs r WHERE r.owner = ? ORDER BY r.ref
 
+-- name: refs_after
+SELECT {ref} FROM refs r WHERE r.ref > ? ORDER BY r.ref LIMIT ?
+
+-- name: rekey_ref
+UPDATE refs SET wrapped_key = ?, mac = ?, data = ? WHERE ref = ?
+
 -- name: refs_in_tree
 SELECT {ref} FROM refs r WHERE r.tree = ? AND r.head BETWEEN ? AND ? ORDER BY r.ref
 
@@ -234,6 +256,12 @@ SELECT max(pos) FROM log WHERE pos BETWEEN ? AND ?
 -- name: log_range
 SELECT pos, created_at, id, body FROM log WHERE pos BETWEEN ? AND ? ORDER BY pos LIMIT ?
 
+-- name: log_after
+SELECT pos, created_at, id, body FROM log WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: set_log_body
+UPDATE log SET body = ? WHERE pos = ?
+
 -- name: log_by_id
 SELECT pos, created_at, id, body FROM log WHERE id = ?
 
@@ -246,6 +274,12 @@ SELECT {blob} FROM blobs b WHERE b.tree = ? AND b.look = ?
 -- name: blobs_between
 SELECT {blob} FROM blobs b WHERE b.tree = ? AND b.look BETWEEN ? AND ?
 
+-- name: blobs_after
+SELECT {blob} FROM blobs b WHERE b.blob > ? ORDER BY b.blob LIMIT ?
+
+-- name: blob_by_number
+SELECT {blob} FROM blobs b WHERE b.blob = ?
+
 -- name: add_blob
 INSERT INTO blobs (tree, look, size, chunks, created_at, wrapped_key, mac) VALUES (?, ?, ?, ?, ?, ?, ?)
 
@@ -254,6 +288,12 @@ UPDATE blobs SET look = ?, size = ?, chunks = ?, wrapped_key = ?, mac = ? WHERE 
 
 -- name: add_chunk
 INSERT INTO chunks (pos, body) VALUES (?, ?)
+
+-- name: chunks_after
+SELECT pos, body FROM chunks WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: set_chunk
+UPDATE chunks SET body = ? WHERE pos = ?
 
 -- name: chunk
 SELECT body FROM chunks WHERE pos = ?

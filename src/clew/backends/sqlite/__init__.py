@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from clew.backends import Call, Job, Renewed, Tx
+from clew.backends import Call, Job, Renewed, State, Tx
 from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.connection import (
     FORMAT,
@@ -25,7 +25,7 @@ from clew.backends.sqlite.connection import (
 from clew.backends.sqlite.migrate import migrate
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
-from clew.errors import Closed, Invalid, NotFound, Unavailable
+from clew.errors import ClewError, Closed, Invalid, NotFound, SchemaTooNew, Unavailable
 
 T = TypeVar("T")
 
@@ -72,13 +72,14 @@ class SQLiteBackend:
         self._readers: list[SQLiteTx] = []
         self._closed = False
         self._forked = False
+        self.on_epoch: Callable[[Tx], object] = lambda tx: None
         _OPEN.add(self)
         self._writer = Writer(path, lambda: self._connect("rw"), timeout)
         self._committer = Committer(self._transact)
         try:
             with self._told():
                 self._open(create, network)
-                self._writer.epoch = self.read(lambda tx: tx.state().number)
+                self._look_anew()
                 self._writer.store_id = self.read(lambda tx: tx.header("store_id"))
         except BaseException:
             self.close()
@@ -142,7 +143,7 @@ class SQLiteBackend:
             self._writer.settle((job,), error)
             return job.outcome()  # type: ignore[no-any-return]
         except Renewed:
-            pass
+            self._look_anew()
         finally:
             self._local.frame = None
             self._committer.leave()
@@ -180,6 +181,9 @@ class SQLiteBackend:
                 self._local.tx = None
             with self._told():
                 self._writer.commit(tx)
+        except Renewed:
+            self._look_anew()
+            raise
         finally:
             self._local.frame = None
             self._committer.leave()
@@ -202,14 +206,6 @@ class SQLiteBackend:
             self._writer.close()
         finally:
             self._committer.leave()
-
-    @property
-    def on_epoch(self) -> Callable[[Tx], object]:
-        return self._writer.on_epoch
-
-    @on_epoch.setter
-    def on_epoch(self, told: Callable[[Tx], object]) -> None:
-        self._writer.on_epoch = told
 
     # -- for the parts of clew that deal with the file itself
 
@@ -289,6 +285,28 @@ class SQLiteBackend:
     def _connect(self, mode: str) -> sqlite3.Connection:
         return connect(self.path, mode, durability=self._durability, timeout=self._timeout)  # type: ignore[arg-type]
 
+    def _look_anew(self) -> None:
+        """Takes note of the epoch. SchemaTooNew, or what `on_epoch` raises, if the store is no use any more."""
+        state = self.read(self._epoch)
+        self._writer.epoch = state.number
+
+    def _renewed(self, waiting: Sequence[Job | Call]) -> bool:
+        """`_look_anew` for several callers: what it raises is told to each, and there is no need to go on."""
+        try:
+            self._look_anew()
+        except ClewError as error:
+            for one in waiting:
+                one.error = error
+            return False
+        return True
+
+    def _epoch(self, tx: Tx) -> State:
+        state = tx.state()
+        if state.format > FORMAT:
+            raise SchemaTooNew(self.path, state.format, FORMAT)
+        self.on_epoch(tx)
+        return state
+
     # -- connections
 
     def _here(self) -> SQLiteTx | None:
@@ -351,7 +369,8 @@ class SQLiteBackend:
                 raise
             self._writer.commit(tx)
         except Renewed:
-            self._transact(jobs)
+            if self._renewed(jobs):
+                self._transact(jobs)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
             if self._writer.suspect and isinstance(error, sqlite3.Error):
                 self._writer.settle(jobs, error)
@@ -385,7 +404,8 @@ class SQLiteBackend:
         except Renewed:
             for call in calls:
                 call.jobs.clear()
-            self._batch(calls)
+            if self._renewed(calls):
+                self._batch(calls)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
             if self._writer.suspect and isinstance(error, sqlite3.Error):
                 self._writer.settle([job for call in calls for job in call.jobs], error)

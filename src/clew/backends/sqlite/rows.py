@@ -13,6 +13,8 @@ SQL = queries()
 _TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
 REMEMBERED = 100_000
 """Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
+TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks")
+_BODIES = {"nodes": "set_body", "log": "set_log_body", "chunks": "set_chunk"}
 _FOREVER = (1 << 62, 1 << 62)
 
 
@@ -62,6 +64,7 @@ class SQLiteTx:
             self._run(SQL["set_header"], (name, value))
 
     def set_state(self, state: str, key_id: bytes | None) -> None:
+        self.current_epoch()  # the one that this transaction began in
         self._run(SQL["set_state"], (state, key_id))
 
     def empty(self) -> bool:
@@ -181,6 +184,36 @@ class SQLiteTx:
             self.delete_blob(blob)
         self._run(SQL["delete_tree"], (tree,))
         return True
+
+    # -- exchanging keys: rows in order of their numbers, and their bytes anew
+
+    def sizes(self) -> dict[str, int]:
+        return dict(zip(TABLES, self._run(SQL["sizes"]).fetchone(), strict=True))
+
+    def runs_after(self, run: int, limit: int) -> list[RunRow]:
+        return [RunRow._make(row) for row in self._run(SQL["runs_after"], (run, limit))]
+
+    def places_after(self, pos: int, limit: int) -> list[Place]:
+        rows = self._run(SQL["places_after"], (pos, limit))
+        return [Place(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows]
+
+    def refs_after(self, ref: int, limit: int) -> list[RefRow]:
+        return [RefRow._make(row) for row in self._run(SQL["refs_after"], (ref, limit))]
+
+    def log_after(self, pos: int, limit: int) -> list[LogRow]:
+        return [LogRow._make(row) for row in self._run(SQL["log_after"], (pos, limit))]
+
+    def blobs_after(self, blob: int, limit: int) -> list[BlobRow]:
+        return [BlobRow._make(row) for row in self._run(SQL["blobs_after"], (blob, limit))]
+
+    def chunks_after(self, pos: int, limit: int) -> list[tuple[int, bytes]]:
+        return self._run(SQL["chunks_after"], (pos, limit)).fetchall()
+
+    def rekey_ref(self, row: RefRow) -> None:
+        self._run(SQL["rekey_ref"], (row.wrapped_key, row.mac, row.data, row.ref))
+
+    def set_bodies(self, table: str, bodies: Sequence[tuple[bytes, int]]) -> None:
+        self.conn.executemany(SQL[_BODIES[table]], bodies)
 
     # -- refs
 
@@ -304,6 +337,10 @@ class SQLiteTx:
 
     def blob(self, tree: int, look: bytes) -> BlobRow | None:
         row = self._run(SQL["blob"], (tree, look)).fetchone()
+        return BlobRow._make(row) if row else None
+
+    def blob_by_number(self, blob: int) -> BlobRow | None:
+        row = self._run(SQL["blob_by_number"], (blob,)).fetchone()
         return BlobRow._make(row) if row else None
 
     def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:

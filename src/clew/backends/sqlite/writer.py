@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
-from clew.backends import Job, Renewed, Tx
-from clew.backends.sqlite.connection import FORMAT, translate
+from clew.backends import Job, Renewed
+from clew.backends.sqlite.connection import translate
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.turnstile import Turnstile
-from clew.errors import ClewError, Closed, SchemaTooNew, Unavailable
+from clew.errors import ClewError, Closed, Unavailable
 
 
 class Writer:
@@ -25,8 +25,6 @@ class Writer:
         self.turnstile = Turnstile(f"{path}-lock")
         self.epoch = 0
         """The number of the epoch that the store was opened in."""
-        self.on_epoch: Callable[[Tx], object] = lambda tx: None
-        """Is told, inside a transaction, that a new epoch has begun."""
         self.store_id: bytes | None = None
         """Which store was opened; a file put in its place is not written to."""
         self.suspect = False
@@ -65,10 +63,13 @@ class Writer:
         return tx
 
     def commit(self, tx: SQLiteTx) -> None:
-        """Ends the transaction, durably. An error leaves the store suspect: only `settle` tells what became of it."""
+        """Ends the transaction, durably. An error leaves the store suspect: only `settle` tells what became of it.
+
+        Renewed, and the transaction is undone, if a new epoch has begun since this process last looked.
+        """
         try:
             if (tx.epoch or tx.current_epoch()) != self.epoch:
-                self._new_epoch(tx)
+                raise Renewed
             try:
                 tx.run_sql("COMMIT")
             except sqlite3.Error:
@@ -129,15 +130,6 @@ class Writer:
             raise Unavailable(
                 "an error has undone the whole transaction", hint="Leave it, and make all of its calls again."
             )
-
-    def _new_epoch(self, tx: SQLiteTx) -> None:
-        """The store was sealed, rotated or migrated since this process last looked. Renewed, or that it is no use."""
-        state = tx.state()
-        if state.format > FORMAT:
-            raise SchemaTooNew(self.path, state.format, FORMAT)
-        self.on_epoch(tx)
-        self.epoch = state.number
-        raise Renewed
 
     def _renew(self) -> SQLiteTx:
         """A new connection for writing; after a failed commit, only once everything in the WAL is surely on disk.

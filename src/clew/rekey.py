@@ -1,0 +1,314 @@
+"""Sealing, unsealing, and exchanging the key of a store that is in use.
+
+Each is a walk over the rows, in batches; a batch and the mark of how far it came are one transaction. So it goes on
+where it was, after a crash or an interrupt, in whichever process asks for it; and others read and write meanwhile:
+while keys are exchanged the secrets hold both, and what is written is written the new way from the first batch on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from clew import ids
+from clew.backends import POS, SEQ_BITS, BlobRow, Place, RefRow, Tx
+from clew.engine import Engine
+from clew.envelope import (
+    Key,
+    blob_fields,
+    blob_owner,
+    chunk_context,
+    log_context,
+    ref_context,
+    ref_fields,
+    ref_owner,
+    run_owner,
+)
+from clew.errors import Conflict, Invalid, Tampered
+from clew.sealed import KEY, SECRETS, SealedSeal, Secrets, drop_parameters, keep, key_id, pack
+
+Kind = Literal["seal", "unseal", "rotate", "deep"]
+Progress = Callable[[int, int], None]
+"""Called with what is done and what there is to do."""
+
+BATCH = 500
+"""Rows in one transaction; for pieces of blobs a few."""
+_CHUNKS = 8
+_MARK = "rekey"
+
+# Owners first where keys are given, what they own first where keys are taken away.
+_STAGES: dict[str, tuple[str, ...]] = {
+    "seal": ("runs give", "nodes", "refs give", "log", "blobs give", "chunks"),
+    "unseal": ("nodes", "runs take", "log", "refs take", "chunks", "blobs take"),
+    "rotate": ("runs wrap", "refs wrap", "blobs wrap"),
+    "deep": ("runs give", "nodes", "runs drop", "refs give", "log", "refs drop", "blobs give", "chunks", "blobs drop"),
+}
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    """How far a walk has come."""
+
+    kind: Kind
+    stage: int = 0
+    after: int = -1
+
+
+class Status(NamedTuple):
+    """How a store is kept."""
+
+    state: str
+    """plain, sealing, sealed, rotating or unsealing."""
+    key_ids: tuple[str, ...]
+    """The keys that open it: the one for new things first; two while they are being exchanged."""
+    passphrase: bool
+    """True if a key is derived from a passphrase."""
+    done: int
+    """Of a walk that is under way: rows behind it, …"""
+    total: int
+    """… and rows in all."""
+
+
+def status(engine: Engine) -> Status:
+    """How the store is kept, and how far an exchange of keys has come."""
+    return engine.read(lambda tx: _status(engine, tx))
+
+
+def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
+    """Begins a walk, or finds that this very one is under way. Conflict if another is; Invalid if there is no need."""
+    engine.write(lambda tx: _begin(engine, tx, kind, key))
+    if engine._key is None:
+        engine._key = key
+    engine.read(engine.renew)
+
+
+def go_on(engine: Engine, progress: Progress | None = None) -> None:
+    """Walks to the end of what was begun. Tampered, and both keys stay good, if something cannot be read."""
+    seen = 0
+    total = max(1, status(engine).total)
+    while True:
+        rows = engine.write(lambda tx: _step(engine, tx))
+        if rows is None:
+            return
+        seen += rows
+        if progress is not None:
+            progress(min(seen, total), total)
+
+
+def finish(engine: Engine) -> None:
+    """Retires the old key, or the last one. To be called once everything was found to be sound."""
+    engine.write(lambda tx: _finish(engine, tx))
+    engine.read(engine.renew)
+
+
+# -- beginning and ending
+
+
+def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None) -> None:
+    mark, state = _mark(tx), tx.state().state
+    if mark is not None:
+        if mark.kind != kind:
+            raise Conflict(f"the store is in the middle of a {mark.kind}", hint="Finish that first.")
+        if isinstance(key, bytes) and kind != "unseal" and key_id(key) != tx.state().key_id:
+            raise Conflict("the store is in the middle of an exchange for another key", hint="Finish that first.")
+        return
+    if (state == "plain") != (kind == "seal"):
+        raise Invalid("the store is sealed already" if kind == "seal" else "the store is not sealed")
+    if kind == "seal":
+        lookup = tx.header("lookup_key")
+        if key is None or lookup is None:
+            raise Invalid("sealing needs a key", hint="Make one with clew.keys.generate().")
+        secrets = Secrets(lookup, os.urandom(KEY), [keep(tx, key)], keyed=True, mixed=True)
+        tx.set_header("lookup_key", None)
+        _put(engine, tx, secrets, "sealing")
+    else:
+        now = _secrets(engine)
+        if kind == "unseal":
+            _put(engine, tx, msgspec.structs.replace(now, keyed=False, mixed=True), "unsealing")
+        else:
+            if key is None:
+                raise Invalid("an exchange needs a new key", hint="Make one with clew.keys.generate().")
+            new = keep(tx, key)
+            if new in now.keys:
+                raise Invalid("this is the store's key already")
+            _put(engine, tx, msgspec.structs.replace(now, keys=[new, *now.keys]), "rotating")
+    _set_mark(tx, _Mark(kind))
+
+
+def _finish(engine: Engine, tx: Tx) -> None:
+    mark = _mark(tx)
+    if mark is None:
+        return
+    if mark.stage < len(_STAGES[mark.kind]):
+        raise Conflict("the store is still in the middle of it")
+    now = _secrets(engine)
+    _set_mark(tx, None)
+    if mark.kind == "unseal":
+        tx.set_header("lookup_key", now.lookup)
+        tx.set_header(SECRETS, None)
+        drop_parameters(tx, keep=())
+        tx.set_state("plain", None)
+        return
+    left = msgspec.structs.replace(now, keys=now.keys[:1], mixed=False)
+    drop_parameters(tx, keep=left.keys)
+    _put(engine, tx, left, "sealed")
+
+
+def _put(engine: Engine, tx: Tx, secrets: Secrets, state: str) -> None:
+    tx.set_header(SECRETS, pack(secrets, engine.store_id))
+    tx.set_state(state, key_id(secrets.keys[0]))
+
+
+def _secrets(engine: Engine) -> Secrets:
+    return _seal(engine).secrets
+
+
+def _seal(engine: Engine) -> SealedSeal:
+    assert isinstance(engine.seal, SealedSeal)
+    return engine.seal
+
+
+def _mark(tx: Tx) -> _Mark | None:
+    stored = tx.header(_MARK)
+    try:
+        return None if stored is None else msgspec.json.decode(stored, type=_Mark)
+    except msgspec.MsgspecError:
+        raise Tampered("the mark of an exchange of keys") from None
+
+
+def _set_mark(tx: Tx, mark: _Mark | None) -> None:
+    tx.set_header(_MARK, None if mark is None else msgspec.json.encode(mark))
+
+
+def _status(engine: Engine, tx: Tx) -> Status:
+    state, mark, sizes = tx.state(), _mark(tx), tx.sizes()
+    names = () if state.state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
+    stages = [] if mark is None else [stage.split()[0] for stage in _STAGES[mark.kind]]
+    done = 0 if mark is None else sum(sizes[table] for table in stages[: mark.stage])
+    return Status(state.state, names, bool(tx.headers("kdf ")), done, sum(sizes[table] for table in stages))
+
+
+# -- walking
+
+
+def _step(engine: Engine, tx: Tx) -> int | None:
+    """One batch. How many rows it was; None if there is nothing left to do."""
+    mark = _mark(tx)
+    if mark is None or mark.stage >= len(_STAGES[mark.kind]):
+        return None
+    table, _, how = _STAGES[mark.kind][mark.stage].partition(" ")
+    rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, how)
+    _set_mark(tx, _Mark(mark.kind, mark.stage, last) if rows else _Mark(mark.kind, mark.stage + 1))
+    return rows
+
+
+def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
+    rows = tx.runs_after(after, BATCH)
+    for run in rows:
+        wrapped = _exchanged(seal, run.wrapped_key, run_owner(run.tree, run.run), how)
+        if wrapped != run.wrapped_key:
+            tx.set_run(engine.sign_run(tx, run._replace(wrapped_key=wrapped)))
+    return len(rows), rows[-1].run if rows else after
+
+
+def _refs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
+    rows = tx.refs_after(after, BATCH)
+    for row in rows:
+        owner = ref_owner(row.key)
+        wrapped = _exchanged(seal, row.wrapped_key, owner, how)
+        if wrapped == row.wrapped_key:
+            continue
+        data = row.data
+        if how != "wrap":
+            payload = seal.box(row.wrapped_key, owner).open(row.data, ref_context(row))
+            if payload is None:
+                raise Tampered(f"{row.kind} {ids.text(row.key)}")
+            data = seal.box(wrapped, owner).close(payload, ref_context(row))
+        mac = seal.sign(ref_fields(row), wrapped)
+        tx.rekey_ref(row._replace(wrapped_key=wrapped, mac=mac, data=data))
+    return len(rows), rows[-1].ref if rows else after
+
+
+def _blobs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
+    rows = tx.blobs_after(after, BATCH)
+    for row in rows:
+        wrapped = _exchanged(seal, row.wrapped_key, blob_owner(row.tree, row.blob), how)
+        if wrapped != row.wrapped_key:
+            mac = seal.sign(blob_fields(row), wrapped) if row.mac else b""  # one in the making is not signed yet
+            tx.set_blob(row._replace(wrapped_key=wrapped, mac=mac))
+    return len(rows), rows[-1].blob if rows else after
+
+
+def _exchanged(seal: SealedSeal, wrapped: bytes | None, owner: bytes, how: str) -> bytes | None:
+    """A row's data key after a stage: given anew before the old one, rewrapped, the old one dropped, or taken away."""
+    if how == "take":
+        return None
+    if how == "give":
+        return seal.new_key(owner) + (b"" if wrapped is None else seal.rewrap(wrapped, owner))
+    if wrapped is None or seal.current(wrapped):
+        return wrapped
+    return seal.rewrap(wrapped, owner) if how == "wrap" else seal.newest(wrapped)
+
+
+def _nodes(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
+    rows = tx.places_after(after, BATCH)
+    tx.set_bodies("nodes", [_reclosed(engine, place) for place in rows])
+    return len(rows), rows[-1].row[POS] if rows else after
+
+
+def _reclosed(engine: Engine, place: Place) -> tuple[bytes, int]:
+    node = engine.node(place)
+    return node._stretch.box.close(node._payload(), node._context()), place.row[POS]
+
+
+def _log(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
+    rows = tx.log_after(after, BATCH)
+    bodies = []
+    ref: RefRow | None = None
+    for row in rows:
+        number = row.pos >> SEQ_BITS
+        if ref is None or ref.ref != number:
+            ref = next(iter(tx.refs_after(number - 1, 1)), None)
+            if ref is None or ref.ref != number:
+                raise Tampered(f"the log of ref {number}", "there is no such ref")
+        context = log_context(row.pos, row.created_at, row.id)
+        bodies.append((_again(seal, ref.wrapped_key, ref_owner(ref.key), row.body, context, "a log entry"), row.pos))
+    tx.set_bodies("log", bodies)
+    return len(rows), rows[-1].pos if rows else after
+
+
+def _chunks(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
+    rows = tx.chunks_after(after, _CHUNKS)
+    bodies = []
+    blob: BlobRow | None = None
+    for pos, body in rows:
+        number = pos >> SEQ_BITS
+        if blob is None or blob.blob != number:
+            blob = tx.blob_by_number(number)
+            if blob is None:
+                raise Tampered(f"a piece of blob {number}", "there is no such blob")
+        owner = blob_owner(blob.tree, blob.blob)
+        bodies.append((_again(seal, blob.wrapped_key, owner, body, chunk_context(pos), f"blob {number}"), pos))
+    tx.set_bodies("chunks", bodies)
+    return len(rows), rows[-1][0] if rows else after
+
+
+def _again(seal: SealedSeal, wrapped: bytes | None, owner: bytes, body: bytes, context: bytes, where: str) -> bytes:
+    """A body closed anew, with the newest key of its owner. Tampered."""
+    box = seal.box(wrapped, owner)
+    payload = box.open(body, context)
+    if payload is None:
+        raise Tampered(where)
+    return box.close(payload, context)
+
+
+_WALKS: dict[str, Callable[[SealedSeal, Engine, Tx, int, str], tuple[int, int]]] = {
+    "runs": _runs,
+    "nodes": _nodes,
+    "refs": _refs,
+    "log": _log,
+    "blobs": _blobs,
+    "chunks": _chunks,
+}
