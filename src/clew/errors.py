@@ -9,6 +9,7 @@
     ├── Invalid         the input cannot be stored or understood; nothing was changed
     │   └── NotAStore   the file is not a clew store
     ├── Sealed          the store is sealed and no key was given
+    │   └── WrongKey    the key is not the store's; nothing was changed
     ├── Tampered        stored bytes are not what was written; says where
     ├── Unavailable     the store cannot be reached now: busy, or an I/O error; asking again may help
     │   ├── StorageFull no space left; free some and ask again
@@ -78,6 +79,18 @@ class Sealed(ClewError):
     """The store is sealed; its contents need the key."""
 
     hint = "Open the store again with its key."
+
+
+class WrongKey(Sealed):
+    """The store is sealed with another key than the one given. Nothing was changed."""
+
+    hint = "Open the store with the key it was sealed with; clew.keys.key_id tells which key is which."
+
+    def __init__(self, path: str, expected: bytes, given: bytes) -> None:
+        self.path = path
+        self.expected = expected
+        self.given = given
+        super().__init__(f"{path} is sealed with key {expected.hex()}, not with key {given.hex()}")
 
 
 class Tampered(ClewError):
