@@ -8,6 +8,8 @@
 ['Why is the build failing?']
 """
 
+from typing import TYPE_CHECKING
+
 from clew import errors
 from clew.errors import (
     Ambiguous,
@@ -23,6 +25,7 @@ from clew.errors import (
     StorageFull,
     Tampered,
     Unavailable,
+    WrongKey,
 )
 from clew.model import (
     Media,
@@ -44,6 +47,19 @@ from clew.node import Counters, Node
 from clew.nodes import Save
 from clew.session import Branch, Session
 from clew.store import Store, open
+
+if TYPE_CHECKING:
+    from clew import keys
+else:
+
+    def __getattr__(name: str) -> object:
+        """`clew.keys` is loaded when it is first asked for."""
+        if name != "keys":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import clew.keys
+
+        return clew.keys
+
 
 __version__ = "0.1.0"
 
@@ -76,8 +92,10 @@ __all__ = [
     "ToolResult",
     "Unavailable",
     "Usage",
+    "WrongKey",
     "assistant",
     "errors",
+    "keys",
     "native",
     "open",
     "system",
