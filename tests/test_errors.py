@@ -28,6 +28,7 @@ def test_the_tree_is_drawn_as_it_is() -> None:
     assert issubclass(clew.NotAStore, clew.Invalid)
     assert issubclass(clew.StorageFull, clew.Unavailable)
     assert issubclass(clew.ReadOnly, clew.Unavailable)
+    assert issubclass(clew.WrongKey, clew.Sealed)
 
 
 def test_fields_and_hint() -> None:
@@ -37,6 +38,9 @@ def test_fields_and_hint() -> None:
     assert str(missing) == "no session 'k3m9qa'. Create one first."
     assert clew.SchemaTooNew("a.db", 2, 1).found == 2
     assert clew.Tampered("node x").where == "node x"
+    wrong = clew.WrongKey("a.db", [b"\x01" * 8], b"\xab" * 8)
+    assert (wrong.path, wrong.expected, wrong.given) == ("a.db", (b"\x01" * 8,), b"\xab" * 8)
+    assert wrong.message == "a.db is sealed with key 0101010101010101, not with key abababababababab"
     many = clew.Ambiguous("node", "k", [str(n) for n in range(20)])
     assert len(many.candidates) == 20
     assert "…" in str(many)

@@ -55,7 +55,14 @@ def test_nothing_heavy_is_imported() -> None:
     )
     heavy += " pytest hypothesis platformdirs concurrent.futures multiprocessing email http urllib importlib.metadata"
     assert {name for name in added if name.split(".")[0] in heavy.split() or name in heavy.split()} == set()
-    assert not {"clew.aio", "clew.cli", "clew.testing"} & added
+    assert not {"clew.aio", "clew.cli", "clew.testing", "clew.keys"} & added
+
+
+def test_keys_are_there_when_asked_for() -> None:
+    """`clew.keys` needs no import of its own, and brings neither cryptography nor keyring; other names are errors."""
+    code = "import sys, clew; clew.keys.key_id(clew.keys.generate()); print('clew.keys' in sys.modules)"
+    assert run(f"{code}; print({{'cryptography', 'keyring'}} & set(sys.modules))") == "True\nset()\n"
+    assert run("import clew; print(hasattr(clew, 'kees'))") == "False\n"
 
 
 def test_opening_imports_nothing_heavy_either() -> None:

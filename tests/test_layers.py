@@ -12,7 +12,8 @@ SOURCE = Path(clew.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"ids"},
+    {"ids", "files"},
+    {"keys"},
     {"model"},
     {"providers"},
     {"codec"},
@@ -118,6 +119,7 @@ def test_the_library_reads_no_environment() -> None:
         if layer(name) in ("cli", "__main__"):
             continue
         used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        assert not used & {"environ", "getenv", "expanduser", "home", "isatty", "getcwd"}, name
+        asked = {"environ"} if name == "keys" else set()  # keys.from_env reads the one variable its caller names
+        assert not used & {"environ", "getenv", "expanduser", "home", "isatty", "getcwd"} - asked, name
         called = {getattr(node.func, "id", "") for node in ast.walk(tree) if isinstance(node, ast.Call)}
         assert not called & {"print", "input"}, name

@@ -22,7 +22,7 @@ from clew.sessions import Sessions
 NAMES: dict[object, str] = {
     clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage Save Counters "
     "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Invalid NotAStore Sealed "
-    "Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed __version__",
+    "WrongKey Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed keys __version__",
     clew.Store: "sessions nodes search verify backup transaction close path __enter__ __exit__",
     clew.Node: "id handle parent_id created_at message native role text depth counters",
     clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
@@ -32,7 +32,10 @@ NAMES: dict[object, str] = {
     Nodes: "save save_dialog get list path children subtree delete resolve handles",
     Blobs: "put get open stat",
     Log: "append read",
-    clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed Tampered Unavailable StorageFull SchemaTooNew",
+    clew.keys: "Key Passphrase generate check from_file from_env from_keyring from_passphrase key_id key_id_text "
+    "recovery from_recovery",
+    clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed WrongKey Tampered Unavailable "
+    "StorageFull SchemaTooNew",
     clew.aio: "open",
     clew.testing: "BackendConformance FakeClock SequentialIds",
 }
@@ -68,7 +71,9 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 
 @pytest.mark.parametrize(
     "module",
-    "clew errors ids model node nodes blobs log session sessions search verify backup store aio testing".split(),
+    (
+        "clew errors ids files keys model node nodes blobs log session sessions search verify backup store aio testing"
+    ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:
     """Every public class, function, method and property says what it does."""

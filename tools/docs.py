@@ -30,6 +30,8 @@ properties `session.handle` and `session.counters` are awaited too."""
 API = """\
 Every public name, as its source has it. What a call raises is told by its docstring; the errors themselves are on
 [their own page](errors.md)."""
+KEYS = """
+generate from_file from_env from_keyring from_passphrase Passphrase check key_id key_id_text recovery from_recovery"""
 
 # Each part of the API page: its title, what to know first, and the names in it as module:name.
 PARTS: list[tuple[str, str, list[str]]] = [
@@ -51,6 +53,11 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ("Log", "Reached as `session.log`.", ["log:Log", "log:Entry"]),
     ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "verify/findings:Damage", "backup:Backup"]),
     (
+        "clew.keys",
+        "Where the key of a sealed store comes from. `Key` is `bytes` or a `Passphrase`: what a store is opened with.",
+        [f"keys:{name}" for name in KEYS.split()],
+    ),
+    (
         "clew.aio",
         AIO,
         ["aio/__init__:open", "aio/__init__:Opening"],
@@ -71,8 +78,8 @@ TYPES = """\
 | `Source` | bytes, a binary file, or pieces of bytes |
 | `Progress` | a function that is called with what is done and what there is to do |
 | `…` as a default | not given, which is another thing than None |"""
-ELSEWHERE = {"errors"}
-"""Public names of `clew` that have a page of their own."""
+ELSEWHERE = {"errors", "keys"}
+"""Public names of `clew` that are modules: they have a page, or a part of one."""
 
 
 def main() -> int:
@@ -250,7 +257,8 @@ def entry(module: str, name: str) -> Iterator[str]:
     """A class or function with everything public in it."""
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
-    prefix = "clew.aio." if module.startswith("aio/") else "clew.testing." if module == "testing" else "clew."
+    package = module.partition("/")[0]
+    prefix = f"clew.{package}." if package in ("aio", "keys", "testing") else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"
     yield ""

@@ -8,6 +8,8 @@
 ['Why is the build failing?']
 """
 
+from typing import TYPE_CHECKING
+
 from clew import errors
 from clew.errors import (
     Ambiguous,
@@ -46,6 +48,19 @@ from clew.nodes import Save
 from clew.session import Branch, Session
 from clew.store import Store, open
 
+if TYPE_CHECKING:
+    from clew import keys
+else:
+
+    def __getattr__(name: str) -> object:
+        """`clew.keys` is loaded when it is first asked for."""
+        if name != "keys":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import clew.keys
+
+        return clew.keys
+
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -80,6 +95,7 @@ __all__ = [
     "WrongKey",
     "assistant",
     "errors",
+    "keys",
     "native",
     "open",
     "system",

@@ -6,7 +6,6 @@ SQLite's locks. The copy grows under another name, and takes the name asked for 
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 import time
@@ -17,7 +16,8 @@ from typing import NamedTuple
 from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import translate, uri
 from clew.engine import Engine
-from clew.errors import ClewError, Conflict, Invalid, ReadOnly, StorageFull, Unavailable
+from clew.errors import Conflict, Invalid, Unavailable
+from clew.files import sync, sync_folder, unwritten
 
 PAGES = 256
 """Pages copied between two calls of `progress`: 1 MiB."""
@@ -27,8 +27,6 @@ PATIENCE = 30.0
 Progress = Callable[[int, int], object]
 
 _BESIDE = ("-wal", "-journal")
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 class Backup(NamedTuple):
@@ -64,9 +62,9 @@ def backup(engine: Engine, path: str | os.PathLike[str], *, progress: Progress |
         _copy(backend, part, target, progress)
         size = _settle(part)
         _name(part, target)
-        _sync_folder(folder)
+        sync_folder(folder)
     except OSError as error:
-        raise _told(error, target) from error
+        raise unwritten(error, target) from error
     finally:
         for name in (part, f"{part}-journal"):
             with suppress(OSError):
@@ -110,19 +108,10 @@ def _settle(part: str) -> int:
     """Brings the copy to the disk, and returns its size."""
     fd = os.open(part, os.O_RDWR | os.O_CLOEXEC)
     try:
-        _sync(fd)
+        sync(fd)
         return os.fstat(fd).st_size
     finally:
         os.close(fd)
-
-
-def _sync(fd: int) -> None:
-    try:
-        from fcntl import F_FULLFSYNC, fcntl  # type: ignore[attr-defined,unused-ignore]
-    except ImportError:
-        os.fsync(fd)
-    else:
-        fcntl(fd, F_FULLFSYNC)  # on macOS fsync only reaches the drive's cache
 
 
 def _name(part: str, target: str) -> None:
@@ -142,25 +131,3 @@ def _name(part: str, target: str) -> None:
         except OSError:
             os.unlink(target)
             raise
-
-
-def _sync_folder(folder: str) -> None:
-    """A name is durable once its folder is; some systems cannot sync one."""
-    try:
-        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _told(error: OSError, target: str) -> ClewError:
-    if error.errno in _FULL:
-        return StorageFull(f"no space is left for {target}")
-    if error.errno in _FORBIDDEN:
-        return ReadOnly(f"{target} cannot be written")
-    return Unavailable(
-        f"{target} cannot be written: {error.strerror}", hint="Check the disk, then make the same call again."
-    )

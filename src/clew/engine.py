@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
-from clew.envelope import NO_ID, Key, Plain, Seal, node_context, run_fields, run_owner
+from clew.envelope import NO_ID, Plain, Seal, node_context, run_fields, run_owner
 from clew.errors import Ambiguous, Conflict, Invalid, NotFound, Sealed, Tampered, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
 from clew.node import Node, Stretch
 
 if TYPE_CHECKING:
+    from clew.keys import Key
     from clew.sealed import SealedSeal
 
 Clock = Callable[[], int]

@@ -32,22 +32,6 @@ _REF = Struct("<6q").pack
 _INTS = {count: Struct(f"<{count}q").pack for count in (2, 6, 8)}
 
 
-class Derives(Protocol):
-    """What a store key is made of again each time: a passphrase."""
-
-    def new(self) -> tuple[bytes, bytes]:
-        """Parameters to be kept, and the key they lead to."""
-        ...
-
-    def key(self, parameters: bytes) -> bytes:
-        """The key that these parameters lead to."""
-        ...
-
-
-Key = bytes | Derives
-"""What opens a sealed store: 32 bytes, or what they are derived from."""
-
-
 class Box(Protocol):
     """Closes and opens the envelopes of one run, ref or blob. `context`: all that a body must not be parted from."""
 

@@ -9,7 +9,7 @@
     ├── Invalid         the input cannot be stored or understood; nothing was changed
     │   └── NotAStore   the file is not a clew store
     ├── Sealed          the store is sealed and no key was given
-    │   └── WrongKey    a key was given, and it is not that of the store; names both
+    │   └── WrongKey    the key is not the store's; nothing was changed
     ├── Tampered        stored bytes are not what was written; says where
     ├── Unavailable     the store cannot be reached now: busy, or an I/O error; asking again may help
     │   ├── StorageFull no space left; free some and ask again
@@ -82,16 +82,16 @@ class Sealed(ClewError):
 
 
 class WrongKey(Sealed):
-    """The key is not that of the store. Nothing was changed."""
+    """The store is sealed with another key than the one given. Nothing was changed."""
 
-    hint = "Use the key that the store was sealed with; a recovery key brings it back."
+    hint = "Open the store with the key it was sealed with; clew.keys.key_id tells which key is which."
 
     def __init__(self, path: str, expected: Sequence[bytes], given: bytes) -> None:
         self.path = path
         self.expected = tuple(expected)
         self.given = given
-        wanted = " or ".join(id.hex() for id in expected) or "unknown"
-        super().__init__(f"{path} needs the key {wanted}, this is {given.hex()}")
+        wanted = " or ".join(id.hex() for id in expected)
+        super().__init__(f"{path} is sealed with key {wanted}, not with key {given.hex()}")
 
 
 class Tampered(ClewError):

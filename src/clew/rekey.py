@@ -17,7 +17,6 @@ from clew import ids
 from clew.backends import POS, SEQ_BITS, BlobRow, Place, RefRow, Tx
 from clew.engine import Engine
 from clew.envelope import (
-    Key,
     blob_fields,
     blob_owner,
     chunk_context,
@@ -28,7 +27,8 @@ from clew.envelope import (
     run_owner,
 )
 from clew.errors import Conflict, Invalid, Tampered
-from clew.sealed import KEY, SECRETS, SealedSeal, Secrets, drop_parameters, keep, key_id, pack
+from clew.keys import SIZE, Key, key_id
+from clew.sealed import SECRETS, SealedSeal, Secrets, drop_parameters, keep, pack
 
 Kind = Literal["seal", "unseal", "rotate", "deep"]
 Progress = Callable[[int, int], None]
@@ -120,7 +120,7 @@ def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None) -> None:
         lookup = tx.header("lookup_key")
         if key is None or lookup is None:
             raise Invalid("sealing needs a key", hint="Make one with clew.keys.generate().")
-        secrets = Secrets(lookup, os.urandom(KEY), [keep(tx, key)], keyed=True, mixed=True)
+        secrets = Secrets(lookup, os.urandom(SIZE), [keep(tx, key)], keyed=True, mixed=True)
         tx.set_header("lookup_key", None)
         _put(engine, tx, secrets, "sealing")
     else:

@@ -20,8 +20,9 @@ from hashlib import blake2b
 import msgspec
 
 from clew.backends import Tx
-from clew.envelope import NO_BOX, Box, Key, Plain
+from clew.envelope import NO_BOX, Box, Plain
 from clew.errors import Invalid, Tampered, Unavailable, WrongKey
+from clew.keys import ID_SIZE, SIZE, Key, Passphrase, check, key_id
 
 try:
     from cryptography.exceptions import InvalidTag
@@ -30,20 +31,13 @@ except ImportError:  # pragma: no cover - a machine without it
     raise Unavailable("this store is sealed, and the cryptography package is missing",
                       hint="pip install 'clew[crypto]'") from None  # fmt: skip
 
-KEY = 32
-"""Bytes of a key."""
 SECRETS = "secrets"
 """Name of the header that holds them."""
 _KDF = "kdf "
-_ID, _NONCE, _TAG = 8, 12, 16
-_WRAP = 1 + _ID + _ID + _NONCE + KEY + _TAG
+_ID, _NONCE, _TAG = ID_SIZE, 12, 16
+_WRAP = 1 + _ID + _ID + _NONCE + SIZE + _TAG
 _REMEMBERED = 256
 """Data keys at hand, so that those in use are not unwrapped for each message."""
-
-
-def key_id(key: bytes) -> bytes:
-    """Says which key this is, without telling the key."""
-    return blake2b(key, digest_size=_ID, person=b"clew key id").digest()
 
 
 class Secrets(msgspec.Struct, frozen=True, array_like=True):
@@ -104,7 +98,7 @@ def take(tx: Tx, store_id: bytes, key: Key, path: str) -> None:
     if not tx.empty():
         raise Invalid(f"{path} is not sealed", hint="Open it without a key; `clew key seal` seals it.")
     own = keep(tx, key)
-    put(tx, store_id, Secrets(os.urandom(KEY), os.urandom(KEY), [own], keyed=True, mixed=False), "sealed")
+    put(tx, store_id, Secrets(os.urandom(SIZE), os.urandom(SIZE), [own], keyed=True, mixed=False), "sealed")
     tx.set_header("lookup_key", None)
 
 
@@ -116,8 +110,8 @@ def put(tx: Tx, store_id: bytes, secrets: Secrets, state: str) -> None:
 
 def keep(tx: Tx, key: Key) -> bytes:
     """The store key itself; for one that is derived, new parameters are kept in the header."""
-    if isinstance(key, bytes):
-        return checked(key)
+    if not isinstance(key, Passphrase):
+        return check(key)
     parameters, derived = key.new()
     tx.set_header(_KDF + key_id(derived).hex(), parameters)
     return derived
@@ -131,18 +125,10 @@ def drop_parameters(tx: Tx, *, keep: Sequence[bytes]) -> None:
             tx.set_header(name, None)
 
 
-def checked(key: bytes) -> bytes:
-    """`key`, if it is 32 bytes. Invalid."""
-    if not isinstance(key, bytes) or len(key) != KEY:
-        found = f"{len(key)}" if isinstance(key, bytes) else type(key).__name__
-        raise Invalid(f"a key is {KEY} bytes, not {found}", hint="Make one with clew.keys.generate().")
-    return key
-
-
 def _candidates(tx: Tx, key: Key) -> list[bytes]:
     """The store keys that a key may stand for: itself, or those derived with the parameters that are kept."""
-    if isinstance(key, bytes | bytearray | str) or not hasattr(key, "key"):
-        return [checked(key)]  # type: ignore[arg-type]
+    if not isinstance(key, Passphrase):
+        return [check(key)]
     derived = [key.key(parameters) for parameters in tx.headers(_KDF).values()]
     return derived or [key.new()[1]]
 
@@ -239,7 +225,7 @@ class SealedSeal:
 
     def new_key(self, owner: bytes) -> bytes:
         """A new data key, as it is stored."""
-        return self._wrap(os.urandom(_ID), os.urandom(KEY), owner)
+        return self._wrap(os.urandom(_ID), os.urandom(SIZE), owner)
 
     def rewrap(self, wrapped: bytes, owner: bytes) -> bytes:
         """The same data keys under the store key for new things. Tampered if they cannot be unwrapped."""

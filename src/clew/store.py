@@ -12,7 +12,6 @@ from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import Durability
 from clew.beside import StoreBlobs, StoreLog
 from clew.engine import MAX_BODY, Clock, Engine, wall_clock, whole_number
-from clew.envelope import Key
 from clew.errors import Invalid
 from clew.ids import IdSource, new_id
 from clew.model import Role
@@ -24,6 +23,7 @@ from clew.sessions import Sessions
 if TYPE_CHECKING:
     from clew.backup import Backup
     from clew.indexing import Mode, Progress
+    from clew.keys import Key
     from clew.search import Hit, Search
     from clew.verify import Report
 
