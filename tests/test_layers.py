@@ -24,6 +24,7 @@ LAYERS: list[set[str]] = [
     {"engine"},
     {"refs", "paths"},
     {"deletion"},
+    {"trash"},
     {"nodes", "blobs", "log"},
     {"session_data"},
     {"session"},

@@ -22,6 +22,7 @@ from clew.model import ROLES, Role
 from clew.node import Node, microseconds
 from clew.session import Session
 from clew.sessions import SESSION, SUBAGENT, Sessions
+from clew.trash import Sight
 
 if TYPE_CHECKING:
     from clew.verify import Damage
@@ -160,7 +161,7 @@ class Search:
     def _find(
         self, conn: sqlite3.Connection, mode: Mode, terms: list[_Term], where: str, bounds: list[Any], limit: int
     ) -> list[Hit]:
-        """Hits whose messages are still there and belong to this workspace, a page of rows at a time."""
+        """Hits whose messages are still there, in sight, and of this workspace, a page of rows at a time."""
         sql, values = _statement(mode, terms, where, bounds)
         hits: list[Hit] = []
         for offset in itertools.count(0, limit):
@@ -173,8 +174,9 @@ class Search:
         return hits[:limit]
 
     def _resolve(self, tx: Tx, rows: list[Any]) -> list[tuple[Any, Place]]:
-        """The rows whose messages are still there and belong to this workspace."""
+        """The rows whose messages are still there, in sight, and of this workspace."""
         places = tx.nodes_at([row[0] for row in rows])
+        sight = Sight(tx)
         mine: dict[int, bool] = {}
         found = []
         for row in rows:
@@ -183,7 +185,7 @@ class Search:
                 continue
             if place.tree not in mine:
                 mine[place.tree] = tx.tree_workspace(place.tree) == self._engine.workspace
-            if mine[place.tree]:
+            if mine[place.tree] and sight.sees(place.tree, row[0]):
                 found.append((row, place))
         return found
 
