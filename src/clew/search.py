@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import sqlite3
@@ -164,14 +163,15 @@ class Search:
         """Hits whose messages are still there, in sight, and of this workspace, a page of rows at a time."""
         sql, values = _statement(mode, terms, where, bounds)
         hits: list[Hit] = []
-        for offset in itertools.count(0, limit):
-            rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, limit, offset]).fetchall()
+        offset, size = 0, limit
+        while True:
+            rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, size, offset]).fetchall()
             for (_, _, rank, text), place in self._engine.read(partial(self._resolve, rows=rows)):
                 snippet, marks = _marked(text) if mode == "words" else _excerpt(text, terms)
                 hits.append(Hit(self, self._engine.node(place), snippet, marks, -rank))
-            if len(rows) < limit or len(hits) >= limit:
-                break
-        return hits[:limit]
+            if len(rows) < size or len(hits) >= limit:
+                return hits[:limit]
+            offset, size = offset + size, 2 * size  # each page costs the whole query: few must do
 
     def _resolve(self, tx: Tx, rows: list[Any]) -> list[tuple[Any, Place]]:
         """The rows whose messages are still there, in sight, and of this workspace."""
