@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
     {"engine"},
     {"refs", "paths"},
     {"deletion"},
+    {"trash"},
     {"nodes", "blobs", "log", "rekey"},
     {"session_data"},
     {"session"},

@@ -26,9 +26,10 @@ NAMES: dict[object, str] = {
     clew.Store: "sessions nodes search verify backup transaction close path __enter__ __exit__",
     clew.Node: "id handle parent_id created_at message native role text depth counters",
     clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
+    "hold release held hold_reason trash trashed_at "
     "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
     "forked_from forked_at __enter__ __exit__",
-    Sessions: "create get latest list fork rename label delete",
+    Sessions: "create get latest list fork rename label delete hold release trash trashed restore",
     Nodes: "save save_dialog get list path children subtree delete resolve handles",
     Blobs: "put get open stat",
     Log: "append read",

@@ -2,11 +2,13 @@
 
 A node is needed while it has a child, a ref, or a compaction that stands for it, or was saved without a ref. When a ref
 goes, deletion walks up from its head and stops at the first node that is needed.
+
+A hold on a ref covers the refs it owns, and every node that it or one of them has on its path or in its history.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from clew import ids
@@ -27,16 +29,41 @@ class Cut(NamedTuple):
 
 
 def delete_ref(engine: Engine, tx: Tx, ref: RefRow) -> int:
-    """Deletes a ref, the refs it owns, and every node that only they needed. Returns how many nodes."""
-    going = [ref]
-    for one in going:
-        going.extend(tx.refs_owned(one.ref))
+    """Deletes a ref, the refs it owns, and every node that only they needed. Returns how many nodes.
+
+    Conflict, nothing deleted, if a hold keeps one of the refs.
+    """
+    going = with_owned(tx, ref)
     for one in reversed(going):  # owners last
         tx.delete_ref(one.ref)
     gone = sum(_prune(engine, tx, one.head) for one in going if one.head is not None)
     for tree in {one.tree for one in going if one.tree is not None}:  # a subagent has a tree of its own
         tx.delete_tree_if_empty(tree)
     return gone
+
+
+def with_owned(tx: Tx, ref: RefRow) -> list[RefRow]:
+    """A ref and all that go with it, owners first. Conflict if a hold keeps one of them."""
+    going = [ref]
+    for one in going:
+        going.extend(tx.refs_owned(one.ref))
+    for one in (*_owners(tx, ref), *going):
+        _refuse_held(one)
+    return going
+
+
+def _owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
+    """The refs that a ref goes with, the nearest first."""
+    above: RefRow | None = ref
+    while above is not None and above.owner is not None and above.owner < above.ref:  # damage must not lead in circles
+        above = tx.ref_at(above.owner)
+        if above is not None:
+            yield above
+
+
+def _refuse_held(ref: RefRow) -> None:
+    if ref.hold:
+        raise Conflict(f"{ref.kind} {ids.text(ref.key)} is held", hint="Release it first.")
 
 
 def _prune(engine: Engine, tx: Tx, head: int) -> int:
@@ -64,7 +91,7 @@ def _prune(engine: Engine, tx: Tx, head: int) -> int:
 
 
 def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *, recursive: bool) -> int:
-    """Deletes nodes by id; unknown ids are passed over. Conflict, nothing deleted, if a node must stay.
+    """Deletes nodes by id; unknown ids are passed over. Conflict, nothing deleted, if a node must stay or is held.
 
     Without `recursive` a node with children outside `targets` is a Conflict. A session whose head goes follows up to
     the nearest node that stays, and so does a branch and what a compaction stands for: what is left of them must still
@@ -76,6 +103,9 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
         if place is not None and tx.tree_workspace(place.tree) == engine.workspace
     }
     cuts = _cuts(tx, wanted, recursive=recursive)
+    for ref in _reaching(tx, cuts):
+        for one in (ref, *_owners(tx, ref)):
+            _refuse_held(one)
     gone, trees = 0, set()
     for cut in cuts:
         trees.add(cut.run.tree)
@@ -122,9 +152,21 @@ def _cuts(tx: Tx, wanted: set[int], *, recursive: bool) -> list[Cut]:
     return sorted(found, key=lambda cut: cut.run.depth)
 
 
+def _reaching(tx: Tx, cuts: list[Cut]) -> Iterator[RefRow]:
+    """Every ref that has something of what is to go on its path, or behind a compaction."""
+    spans = [(cut.run, cut.run.run << SEQ_BITS | cut.first) for cut in cuts]
+    seen = {run.run for run, _ in spans}
+    for run, low in spans:
+        yield from tx.refs_in_tree(run.tree, low, low | MAX_SEQ)
+        for grown in tx.runs_from(low, low | MAX_SEQ):
+            if grown.run not in seen:
+                seen.add(grown.run)
+                spans.append((grown, grown.run << SEQ_BITS))
+
+
 def _lift(engine: Engine, refs: Refs, tx: Tx, ref: RefRow, cuts: list[Cut]) -> None:
     """Takes a ref out of what is about to go."""
-    if ref.kind not in FOLLOWS or ref.hold:
+    if ref.kind not in FOLLOWS:
         raise Conflict(f"{ref.kind} {ids.text(ref.key)} needs these messages", hint="Delete it first.")
     assert ref.head is not None
     pos = _above(ref.head, cuts)
@@ -132,7 +174,7 @@ def _lift(engine: Engine, refs: Refs, tx: Tx, ref: RefRow, cuts: list[Cut]) -> N
         tx.delete_ref(ref.ref)
         return
     place = None if pos is None else tx.node_at(pos)
-    tip = refs.tip(tx, ref)
+    tip = refs.tip(tx, ref, trashed=True)
     refs.move(tx, ref.ref, tip, pos, place.row[ID] if place else None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from clew import ids
 from clew.backends import ID, MAX_SEQ, POS, Ground, Move, RefRow, Tip, Tx
@@ -13,6 +13,8 @@ from clew.errors import Conflict, NotFound, Tampered
 from clew.node import Node
 
 BRANCH = "branch"
+ALIKE = 200
+"""Refs that are looked at when a handle is typed; to tell more apart, type more letters."""
 
 
 class Appended(NamedTuple):
@@ -32,18 +34,18 @@ class Refs:
 
     # -- reading
 
-    def get(self, tx: Tx, kind: str, key: bytes) -> RefRow:
-        """The ref, checked. NotFound, also if it is in the trash."""
+    def get(self, tx: Tx, kind: str, key: bytes, *, trashed: bool = False) -> RefRow:
+        """The ref, checked. NotFound, also if it is in the trash, unless `trashed` allows that."""
         row = tx.ref(self._engine.workspace, kind, key)
-        if row is None or row.trashed_at is not None:
+        if row is None or (row.trashed_at is not None and not trashed):
             raise NotFound(kind, ids.text(key))
         return self.checked(row)
 
-    def tip(self, tx: Tx, row: RefRow) -> Tip:
-        """The ref of `row` as it is now, with its head, checked. NotFound; Tampered if the head is elsewhere."""
+    def tip(self, tx: Tx, row: RefRow, *, trashed: bool = False) -> Tip:
+        """The ref of `row` as it is now, with its head, checked. NotFound as in `get`; Tampered if it is elsewhere."""
         tip = tx.tip(row.ref)
         # The number may be another's by now, if the transaction that made this ref was undone.
-        if tip is None or tip.trashed_at is not None or tip.key != row.key:
+        if tip is None or (tip.trashed_at is not None and not trashed) or tip.key != row.key:
             raise NotFound(row.kind, ids.text(row.key))
         try:
             head = -1 if tip.pos is None else tip.pos
@@ -78,15 +80,18 @@ class Refs:
         """Opens and closes the ref's data and its log."""
         return self._engine.seal.box(row.wrapped_key, ref_owner(row.key))
 
-    def resolve(self, kind: str, typed: str) -> bytes:
-        """The key that a full id or a handle means. NotFound, Ambiguous."""
+    def resolve(self, kind: str, typed: str, *, trashed: bool = False) -> bytes:
+        """The key that a full id or a handle means, among the refs in the trash or the others. NotFound, Ambiguous."""
         exact = ids.maybe(typed)
         if exact is not None:
             return exact
-        engine = self._engine
-        return pick(
-            kind, typed, lambda low, high: engine.read(lambda tx: tx.keys_between(engine.workspace, kind, low, high, 9))
-        )
+        workspace = self._engine.workspace
+
+        def keys(tx: Tx, low: bytes, high: bytes) -> list[bytes]:
+            rows = [tx.ref(workspace, kind, key) for key in tx.keys_between(workspace, kind, low, high, ALIKE)]
+            return [row.key for row in rows if row is not None and (row.trashed_at is not None) == trashed]
+
+        return pick(kind, typed, lambda low, high: self._engine.read(lambda tx: keys(tx, low, high)))
 
     def handle(self, row: RefRow) -> str:
         """The shortest handle that means this ref alone among its kind."""
@@ -132,9 +137,9 @@ class Refs:
         tx.move_ref(ref, move, up=up)
         return move
 
-    def change(self, tx: Tx, row: RefRow, payload: bytes, *, look: bytes | None) -> RefRow:
-        """The ref with other data, signed and stored; not an activity. Conflict if it was changed."""
-        changed = row._replace(version=row.version + 1, look=look)
+    def change(self, tx: Tx, row: RefRow, payload: bytes, *, look: bytes | None, **columns: Any) -> RefRow:
+        """The ref with other data and columns, signed and stored; not an activity. Conflict if it was changed."""
+        changed = row._replace(version=row.version + 1, look=look, **columns)
         mac = self._engine.seal.sign(ref_fields(changed), row.wrapped_key)
         changed = changed._replace(mac=mac, data=self.box(row).close(payload, ref_context(changed)))
         tx.set_ref(changed)

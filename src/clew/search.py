@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import sqlite3
@@ -22,6 +21,7 @@ from clew.model import ROLES, Role
 from clew.node import Node, microseconds
 from clew.session import Session
 from clew.sessions import SESSION, SUBAGENT, Sessions
+from clew.trash import Sight
 
 if TYPE_CHECKING:
     from clew.verify import Damage
@@ -160,21 +160,23 @@ class Search:
     def _find(
         self, conn: sqlite3.Connection, mode: Mode, terms: list[_Term], where: str, bounds: list[Any], limit: int
     ) -> list[Hit]:
-        """Hits whose messages are still there and belong to this workspace, a page of rows at a time."""
+        """Hits whose messages are still there, in sight, and of this workspace, a page of rows at a time."""
         sql, values = _statement(mode, terms, where, bounds)
         hits: list[Hit] = []
-        for offset in itertools.count(0, limit):
-            rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, limit, offset]).fetchall()
+        offset, size = 0, limit
+        while True:
+            rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, size, offset]).fetchall()
             for (_, _, rank, text), place in self._engine.read(partial(self._resolve, rows=rows)):
                 snippet, marks = _marked(text) if mode == "words" else _excerpt(text, terms)
                 hits.append(Hit(self, self._engine.node(place), snippet, marks, -rank))
-            if len(rows) < limit or len(hits) >= limit:
-                break
-        return hits[:limit]
+            if len(rows) < size or len(hits) >= limit:
+                return hits[:limit]
+            offset, size = offset + size, 2 * size  # each page costs the whole query: few must do
 
     def _resolve(self, tx: Tx, rows: list[Any]) -> list[tuple[Any, Place]]:
-        """The rows whose messages are still there and belong to this workspace."""
+        """The rows whose messages are still there, in sight, and of this workspace."""
         places = tx.nodes_at([row[0] for row in rows])
+        sight = Sight(tx)
         mine: dict[int, bool] = {}
         found = []
         for row in rows:
@@ -183,7 +185,7 @@ class Search:
                 continue
             if place.tree not in mine:
                 mine[place.tree] = tx.tree_workspace(place.tree) == self._engine.workspace
-            if mine[place.tree]:
+            if mine[place.tree] and sight.sees(place.tree, row[0]):
                 found.append((row, place))
         return found
 

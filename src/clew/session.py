@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
 
 import msgspec
 
-from clew import deletion, ids, paths
+from clew import deletion, ids, paths, trash
 from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx
 from clew.blobs import Blob, Blobs
 from clew.engine import Draft, Engine, whole_number
@@ -134,6 +134,21 @@ class Session:
         return moment(self._refs.checked(self._row).active_at)
 
     @property
+    def held(self) -> bool:
+        """True if it must not be deleted: see `hold`. Tampered if the row is not what was written."""
+        return self.data is not None and bool(self._row.hold)
+
+    @property
+    def hold_reason(self) -> str | None:
+        """Why it is held."""
+        return self.data.hold_reason
+
+    @property
+    def trashed_at(self) -> datetime | None:
+        """When it was put in the trash; None if it is not there."""
+        return None if self._row.trashed_at is None else moment(self._row.trashed_at)
+
+    @property
     def counters(self) -> Counters:
         """Messages, turns, tokens and cost, as its head has them now."""
         return self._engine.read(self._counters)
@@ -150,7 +165,7 @@ class Session:
 
     def refresh(self) -> Session:
         """Reads it again. NotFound if it is gone."""
-        return self._saw(self._now())
+        return self._saw(self._engine.read(self._here))
 
     # -- talking
 
@@ -215,7 +230,7 @@ class Session:
         stop = None if until is None else self._engine.resolve_node(until)
 
         def work(tx: Tx) -> list[Node]:
-            head = self._refs.get(tx, self._row.kind, self._row.key).head
+            head = self._here(tx).head
             pos = head if stop is None else self._on_path(tx, head, stop).pos
             if pos is None:
                 return []
@@ -225,14 +240,12 @@ class Session:
 
     def iter(self) -> Iterator[Node]:
         """Its messages, root first, a few at a time: the memory used does not grow with the session."""
-        row = self._row
-        head = self._engine.read(lambda tx: self._refs.get(tx, row.kind, row.key)).head
+        head = self._engine.read(self._here).head
         return iter(()) if head is None else paths.walk(self._engine, head)
 
     def history(self) -> Iterator[Node]:
         """`iter`, and before it everything that compactions left behind."""
-        row = self._row
-        heads = self._engine.read(lambda tx: paths.origins(tx, self._refs.get(tx, row.kind, row.key).head))
+        heads = self._engine.read(lambda tx: paths.origins(tx, self._here(tx).head))
         for head in reversed(heads):
             yield from paths.walk(self._engine, head)
 
@@ -265,15 +278,11 @@ class Session:
 
     def branches(self) -> list[Branch]:
         """What it has left behind, oldest first."""
-        ref = self._row.ref
-        rows = self._engine.read(lambda tx: tx.refs_owned(ref))
-        return [_branch(self._refs.checked(row)) for row in rows if row.kind == BRANCH]
+        return [_branch(row) for row in self._owned(BRANCH)]
 
     def subagents(self) -> list[Session]:
         """The traces of its subagents, oldest first."""
-        ref = self._row.ref
-        rows = self._engine.read(lambda tx: tx.refs_owned(ref))
-        return [Session(self._sessions, self._refs.checked(row)) for row in rows if row.kind == "subagent"]
+        return [Session(self._sessions, row) for row in self._owned("subagent")]
 
     def compact(self, messages: Said | Sequence[Said], *, expect_head: str | None = _UNSET) -> list[Node]:
         """Goes on from a summary: `messages` become a new root that stands for everything before.
@@ -334,8 +343,40 @@ class Session:
         blob: Blob = self.blobs.put(source)
         return Media(mime_type=mime_type, modality=modality, blob=blob.digest, name=name)
 
+    # -- going away
+
+    def hold(self, reason: str | None = None) -> Session:
+        """Keeps it from being deleted or put in the trash, by whatever way, until `release`.
+
+        The hold covers its branches, its subagents, its log, and every message that any of them has said. The session
+        may still be talked in, renamed and labelled.
+        """
+        return self._change(
+            lambda data: data if reason is None else msgspec.structs.replace(data, hold_reason=reason), hold=1
+        )
+
+    def release(self) -> Session:
+        """Ends its hold."""
+        return self._change(lambda data: msgspec.structs.replace(data, hold_reason=None), hold=0)
+
+    def trash(self) -> Session:
+        """Puts it in the trash with its branches and subagents: not found, listed or searched until it is restored.
+
+        Messages that other sessions share stay with them. Conflict if it, its owner or a subagent's trace is held.
+        """
+        row = self._row
+
+        def work(tx: Tx) -> RefRow:
+            now = self._refs.get(tx, row.kind, row.key, trashed=True)
+            return trash.put(self._engine, self._refs, tx, now) if now.trashed_at is None else now
+
+        return self._saw(self._engine.write(work))
+
     def delete(self) -> int:
-        """Deletes it with its branches, log and subagents, and each message nobody else needs. Returns how many."""
+        """Deletes it with its branches, log and subagents, and each message nobody else needs. Returns how many.
+
+        Conflict if it, its owner or a subagent's trace is held.
+        """
         row = self._row
         return self._engine.write(
             lambda tx: deletion.delete_ref(self._engine, tx, self._refs.get(tx, row.kind, row.key))
@@ -363,8 +404,16 @@ class Session:
         row = self._row
         return self._engine.read(lambda tx: self._refs.get(tx, row.kind, row.key))
 
+    def _here(self, tx: Tx) -> RefRow:
+        """Its row as it is now, to look at: if it was in the trash when it was read, it may still be there."""
+        return self._refs.get(tx, self._row.kind, self._row.key, trashed=self._row.trashed_at is not None)
+
+    def _owned(self, kind: str) -> Iterator[RefRow]:
+        rows = self._engine.read(lambda tx: tx.refs_owned(self._row.ref))
+        return (self._refs.checked(row) for row in rows if row.kind == kind and row.trashed_at is None)
+
     def _counters(self, tx: Tx) -> Counters:
-        head = self._refs.get(tx, self._row.kind, self._row.key).head_id
+        head = self._here(tx).head_id
         place = None if head is None else tx.node(head)
         if place is None and head is not None:
             raise Tampered(f"session {self.id}", "its head is missing")
@@ -395,12 +444,12 @@ class Session:
             raise NotFound("node", ids.text(id), hint=f"It is not among the messages of session {self.id}.")
         return ground
 
-    def _change(self, change: Any) -> Session:
+    def _change(self, change: Callable[[SessionData], SessionData], **columns: int) -> Session:
         def work(tx: Tx) -> RefRow:
             row = self._refs.get(tx, self._row.kind, self._row.key)
-            data: SessionData = change(Session(self._sessions, row).data)
+            data = change(Session(self._sessions, row).data)
             payload, look = self._sessions._pack(data)
-            row = self._refs.change(tx, row, payload, look=look)
+            row = self._refs.change(tx, row, payload, look=look, **columns)
             tx.set_labels(row.ref, self._sessions._label_looks(data.labels))
             return row
 

@@ -23,6 +23,7 @@ class SessionData(msgspec.Struct, frozen=True, omit_defaults=True):
     forked_from: str | None = None
     forked_at: str | None = None
     extra: dict[str, Any] | None = None
+    hold_reason: str | None = None
 
 
 _decode = msgspec.json.Decoder(SessionData).decode

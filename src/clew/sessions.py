@@ -1,4 +1,4 @@
-"""Sessions: created, found, listed and forked."""
+"""Sessions: created, found, listed, forked, put in the trash and brought back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from clew import ids
+from clew import ids, trash
 from clew.backends import RefRow, Tx
 from clew.engine import Engine, whole_number
 from clew.errors import Ambiguous, Conflict, Invalid, NotFound
@@ -15,11 +15,12 @@ from clew.session import Session
 from clew.session_data import SessionData, directory, label_set, pack
 
 SESSION, SUBAGENT = "session", "subagent"
+_TRASHED = "session in the trash"
 SCAN = 200
 """Sessions read at a time when a filter has to look into them."""
 
 Edge = tuple[int, int]
-"""Rank and number of the last session of a page."""
+"""Rank, or when it went to the trash, and number of the last session of a page."""
 
 SessionList = list[Session]  # inside `Sessions`, list is its method
 
@@ -80,14 +81,8 @@ class Sessions:
         return Session(self, engine.write(work))
 
     def get(self, key: str) -> Session:
-        """The session with this id or handle. NotFound, Ambiguous."""
-        exact = ids.maybe(key)
-        if exact is not None:
-            row = self._engine.read(lambda tx: self._find(tx, exact))
-            if row is None:
-                raise NotFound("session", key)
-            return Session(self, row)
-        return self._by_handle(key)
+        """The session with this id or handle. NotFound, also if it is in the trash; Ambiguous."""
+        return self._named(key)
 
     def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
@@ -143,7 +138,8 @@ class Sessions:
         more = len(items) > limit
         items = items[:limit]
         count = self._count(kind, look, mark, wanted, include_expired, now) if total else None
-        return Page(items, self._cursor(items[-1]._row) if more else None, count)
+        last = items[-1]._row if more else None
+        return Page(items, None if last is None else self._cursor(last.rank, last.ref), count)
 
     def fork(
         self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None
@@ -185,8 +181,60 @@ class Sessions:
         return self.get(key).label(*add, remove=tuple(remove))
 
     def delete(self, key: str) -> int:
-        """Deletes a session and every message that no other needs. Returns how many messages."""
+        """Deletes a session and every message that no other needs. Returns how many messages. Conflict if held."""
         return self.get(key).delete()
+
+    def hold(self, key: str, reason: str | None = None) -> Session:
+        """Keeps a session from being deleted or put in the trash, by whatever way, until `release`."""
+        return self.get(key).hold(reason)
+
+    def release(self, key: str) -> Session:
+        """Ends a session's hold."""
+        return self.get(key).release()
+
+    # -- the trash
+
+    def trash(self, key: str) -> Session:
+        """Puts a session in the trash, with all it owns; one that is there already stays there. Conflict if it is held.
+
+        It is not found, listed, searched or talked in until `restore`; messages that others share stay with them.
+        """
+        try:
+            found = self.get(key)
+        except NotFound as missing:
+            try:
+                found = self._named(key, trashed=True)
+            except NotFound:
+                raise missing from None
+        return found.trash()
+
+    def trashed(self, *, limit: int = 50, cursor: str | None = None) -> Page:
+        """What is in the trash, last put there first. What went with its owner comes back with it, and is not listed.
+
+        These sessions can be read, and nothing else: `restore` first.
+        """
+        whole_number("limit", limit, 1)
+        edge = None if cursor is None else self._read_cursor(cursor, "trash")
+        workspace = self._engine.workspace
+        rows = self._engine.read(lambda tx: tx.refs_trashed(workspace, before=edge, limit=limit + 1), single=True)
+        items = [Session(self, row) for row in rows[:limit]]
+        last = items[-1]._row if len(rows) > limit else None
+        return Page(items, None if last is None else self._cursor(last.trashed_at or 0, last.ref, "trash"))
+
+    def restore(self, key: str) -> Session:
+        """Brings a session back from the trash with all that went there with it, to its old place among the others.
+
+        NotFound if it is not in the trash; Conflict if it is a subagent's and its owner is there.
+        """
+        row = self._named(key, trashed=True)._row
+
+        def work(tx: Tx) -> RefRow:
+            now = self._refs.get(tx, row.kind, row.key, trashed=True)
+            if now.trashed_at is None:
+                raise NotFound(_TRASHED, key)
+            return trash.take_back(self._refs, tx, now)
+
+        return Session(self, self._engine.write(work))
 
     # -- inside
 
@@ -203,26 +251,28 @@ class Sessions:
         if any(tx.ref(self._engine.workspace, kind, key) is not None for kind in (SESSION, SUBAGENT)):
             raise Conflict("a session with this id is already stored")
 
-    def _find(self, tx: Tx, key: bytes) -> RefRow | None:
-        for kind in (SESSION, SUBAGENT):
-            row = tx.ref(self._engine.workspace, kind, key)
-            if row is not None and row.trashed_at is None:
-                return row
-        return None
-
-    def _by_handle(self, typed: str) -> Session:
+    def _named(self, typed: str, *, trashed: bool = False) -> Session:
+        """The session with this id or handle, among those in the trash or the others. NotFound, Ambiguous."""
         found: SessionList = []
-        missing: NotFound | None = None
+        hint = ""
         for kind in (SESSION, SUBAGENT):
             try:
-                found.append(self.get(ids.text(self._refs.resolve(kind, typed))))
+                key = self._refs.resolve(kind, typed, trashed=trashed)
             except NotFound as error:
-                missing = error if missing is None else missing
+                hint = error.hint
+                continue
+            row = self._row(kind, key)
+            if row is not None and (row.trashed_at is not None) == trashed:
+                found.append(Session(self, row))
         if not found:
-            raise missing or NotFound("session", typed)
+            raise NotFound(_TRASHED if trashed else SESSION, typed, hint=hint)
         if len(found) > 1:
-            raise Ambiguous("session", typed, [one.id for one in found])
+            raise Ambiguous(SESSION, typed, [one.id for one in found])
         return found[0]
+
+    def _row(self, kind: str, key: bytes) -> RefRow | None:
+        workspace = self._engine.workspace
+        return self._engine.read(lambda tx: tx.ref(workspace, kind, key), single=True)
 
     def _pack(self, data: SessionData) -> tuple[bytes, bytes | None]:
         return pack(data), self._look(data.cwd)
@@ -262,20 +312,20 @@ class Sessions:
                 return count
             edge = rows[-1].rank, rows[-1].ref
 
-    def _cursor(self, row: RefRow) -> str:
-        place = f"{row.rank:x}.{row.ref:x}"
-        return f"{place}.{self._engine.look('cursor', place.encode()).hex()}"
+    def _cursor(self, at: int, ref: int, of: str = "cursor") -> str:
+        place = f"{at:x}.{ref:x}"
+        return f"{place}.{self._engine.look(of, place.encode()).hex()}"
 
-    def _read_cursor(self, cursor: str) -> tuple[int, int]:
+    def _read_cursor(self, cursor: str, of: str = "cursor") -> Edge:
         try:
             place, _, proof = cursor.rpartition(".")
-            rank, _, ref = place.partition(".")
-            if self._engine.look("cursor", place.encode()).hex() != proof:
+            at, _, ref = place.partition(".")
+            if self._engine.look(of, place.encode()).hex() != proof:
                 raise ValueError
-            return int(rank, 16), int(ref, 16)
+            return int(at, 16), int(ref, 16)
         except (ValueError, AttributeError, TypeError):
-            raise Invalid("this cursor was not made by list", hint="Pass next_cursor as it came.") from None
+            raise Invalid("this cursor was not made by this list", hint="Pass next_cursor as it came.") from None
 
 
 def _expired(row: RefRow, now: int) -> bool:
-    return row.expires_at is not None and row.expires_at <= now
+    return not row.hold and row.expires_at is not None and row.expires_at <= now

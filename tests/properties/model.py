@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from clew.node import Counters
@@ -29,6 +30,12 @@ class Talk:
     labels: set[str] = field(default_factory=set)
     branches: list[str] = field(default_factory=list)
     """Heads of what it left behind, oldest first."""
+    trashed: bool = False
+    held: bool = False
+
+    @property
+    def heads(self) -> list[str]:
+        return [head for head in (self.head, *self.branches) if head is not None]
 
 
 class Model:
@@ -38,7 +45,7 @@ class Model:
         self.nodes: dict[str, Said] = {}
         self.talks: dict[str, Talk] = {}
         self.recent: list[str] = []
-        """Session ids, last active first."""
+        """Ids of the sessions that are not in the trash, last active first."""
 
     # -- reading
 
@@ -68,6 +75,15 @@ class Model:
 
     def counters(self, node: str | None) -> Counters:
         return Counters() if node is None else self.nodes[node].counters
+
+    def reached(self, talks: Iterable[Talk]) -> set[str]:
+        """Everything that sessions have on their paths, or left behind."""
+        return {node for talk in talks for head in talk.heads for node in self.history(head)}
+
+    def in_sight(self) -> set[str]:
+        """All nodes but those that only the trash needs."""
+        live = self.reached(talk for talk in self.talks.values() if not talk.trashed)
+        return live.union(*(self.history(id) for id, said in self.nodes.items() if said.saved))
 
     # -- growing
 
@@ -103,7 +119,7 @@ class Model:
     def delete_talk(self, id: str) -> int:
         talk = self.talks.pop(id)
         self.recent.remove(id)
-        return self.prune([head for head in (talk.head, *talk.branches) if head is not None])
+        return self.prune(talk.heads)
 
     def prune(self, heads: list[str]) -> int:
         """Walks up from each, as far as nobody needs what is there."""
@@ -116,7 +132,7 @@ class Model:
         return before - len(self.nodes)
 
     def delete_nodes(self, going: set[str]) -> list[str]:
-        """Deletes these nodes, and what a session that is gone left only for them; returns the sessions that moved."""
+        """Deletes these nodes, and what a session that is gone left only for them; returns the listed that moved."""
 
         def above(node: str | None) -> str | None:
             while node in going:
@@ -124,7 +140,7 @@ class Model:
                 node = at.derived if at.parent is None else at.parent
             return node
 
-        moved = [id for id, talk in self.talks.items() if talk.head in going]
+        moved = [id for id, talk in self.talks.items() if talk.head in going and not talk.trashed]
         for talk in self.talks.values():
             talk.head = above(talk.head)
             lifted = [above(branch) for branch in talk.branches]

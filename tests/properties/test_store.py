@@ -64,14 +64,20 @@ class StoreMachine(RuleBasedStateMachine):
     # -- choosing
 
     def talk(self, pick: int) -> tuple[Session, Talk]:
-        id = sorted(self.model.talks)[pick % len(self.model.talks)]
+        id = sorted(self.model.recent)[pick % len(self.model.recent)]
         return self.store.sessions.get(id), self.model.talks[id]
+
+    def trash(self) -> list[str]:
+        return sorted(id for id, talk in self.model.talks.items() if talk.trashed)
 
     def node(self, pick: int) -> str:
         return sorted(self.model.nodes)[pick % len(self.model.nodes)]
 
     def has_talks(self) -> bool:
-        return bool(self.model.talks)
+        return bool(self.model.recent)
+
+    def has_trash(self) -> bool:
+        return bool(self.trash())
 
     def has_nodes(self) -> bool:
         return bool(self.model.nodes)
@@ -102,7 +108,7 @@ class StoreMachine(RuleBasedStateMachine):
         """A retry stores nothing and moves nothing, as long as what it stored is there."""
         assert self.last is not None
         id, names, messages = self.last
-        if id in self.model.talks and all(name in self.model.nodes for name in names):
+        if id in self.model.recent and all(name in self.model.nodes for name in names):
             assert [node.id for node in self.store.sessions.get(id).append(messages, id=names)] == names
 
     @precondition(has_talks)
@@ -157,8 +163,42 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(has_talks)
     @rule(pick=PICK)
     def delete_session(self, pick: int) -> None:
-        session, _ = self.talk(pick)
+        session, talk = self.talk(pick)
+        if talk.held:
+            with pytest.raises(clew.Conflict, match=session.id):
+                session.delete()
+            return
         assert session.delete() == self.model.delete_talk(session.id)
+
+    @precondition(has_talks)
+    @rule(pick=PICK)
+    def put_in_trash(self, pick: int) -> None:
+        session, talk = self.talk(pick)
+        if talk.held:
+            with pytest.raises(clew.Conflict, match=session.id):
+                session.trash()
+            return
+        session.trash()
+        talk.trashed = True
+        self.model.recent.remove(session.id)
+
+    @precondition(has_trash)
+    @rule(pick=PICK)
+    def restore(self, pick: int) -> None:
+        """It comes back somewhere in the list; the others keep their order."""
+        id = self.trash()[pick % len(self.trash())]
+        self.store.sessions.restore(id)
+        self.model.talks[id].trashed = False
+        listed = [session.id for session in self.store.sessions.list(limit=500).items]
+        assert [one for one in listed if one != id] == self.model.recent
+        self.model.recent = listed
+
+    @precondition(has_talks)
+    @rule(pick=PICK, held=st.booleans())
+    def hold(self, pick: int, held: bool) -> None:
+        session, talk = self.talk(pick)
+        assert (session.hold() if held else session.release()).held is held
+        talk.held = held
 
     @precondition(has_talks)
     @rule(pick=PICK, title=TEXT)
@@ -190,7 +230,8 @@ class StoreMachine(RuleBasedStateMachine):
     def delete_nodes(self, pick: int, also: int, recursive: bool) -> None:
         targets = {self.node(pick), self.node(also)}
         going = set().union(*map(self.model.subtree, targets)) if recursive else targets
-        if any(child not in going for node in going for child in self.model.children(node)):
+        held = self.model.reached(talk for talk in self.model.talks.values() if talk.held)
+        if going & held or any(child not in going for node in going for child in self.model.children(node)):
             with pytest.raises(clew.Conflict):
                 self.store.nodes.delete(targets, recursive=recursive)
             return
@@ -201,6 +242,12 @@ class StoreMachine(RuleBasedStateMachine):
         top = [session.id for session in self.store.sessions.list(limit=max(1, len(moved))).items] if moved else []
         assert sorted(top) == sorted(moved)
         self.model.recent = top + [id for id in self.model.recent if id not in moved]
+
+    @rule(letter=st.sampled_from("abc漢"))
+    def search(self, letter: str) -> None:
+        hits = self.store.search(letter, mode="substring", limit=5000)
+        wanted = [id for id in self.model.in_sight() if letter in self.model.nodes[id].text]
+        assert sorted(hit.node.id for hit in hits) == sorted(wanted)
 
     # -- the world
 
@@ -225,6 +272,7 @@ class StoreMachine(RuleBasedStateMachine):
         for session in page.items:
             talk = self.model.talks[session.id]
             assert (session.head_id, session.title, set(session.labels)) == (talk.head, talk.title, talk.labels)
+            assert session.held is talk.held
             assert [node.id for node in session.path()] == self.model.path(talk.head)
             assert [node.id for node in session.path(last=3)] == self.model.path(talk.head)[-3:]
             assert [node.id for node in session.history()] == self.model.history(talk.head)
@@ -233,6 +281,15 @@ class StoreMachine(RuleBasedStateMachine):
         for label in LABELS:
             labelled = [id for id in self.model.recent if label in self.model.talks[id].labels]
             assert [session.id for session in self.store.sessions.list(label=label, limit=500).items] == labelled
+
+    @invariant()
+    def same_trash(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        trashed = {session.id: session for session in self.store.sessions.trashed(limit=500).items}
+        assert sorted(trashed) == self.trash()
+        for id, session in trashed.items():
+            assert [node.id for node in session.history()] == self.model.history(self.model.talks[id].head)
 
     @invariant()
     def same_latest(self) -> None:

@@ -220,6 +220,21 @@ class Session(_Face):
         return self._sync.updated_at
 
     @property
+    def held(self) -> bool:
+        """True if it must not be deleted: see `hold`. Tampered if the row is not what was written."""
+        return self._sync.held
+
+    @property
+    def hold_reason(self) -> str | None:
+        """Why it is held."""
+        return self._sync.hold_reason
+
+    @property
+    def trashed_at(self) -> datetime | None:
+        """When it was put in the trash; None if it is not there."""
+        return self._sync.trashed_at
+
+    @property
     def counters(self) -> Awaitable[Counters]:
         """Messages, turns, tokens and cost, as its head has them now."""
         return self._threads.run(lambda: self._sync.counters)
@@ -339,8 +354,30 @@ class Session(_Face):
         """Stores a file as a blob of this session, and returns the block that shows it in a message."""
         return await self._threads.run(self._sync.attach, source, mime_type=mime_type, modality=modality, name=name)
 
+    async def hold(self, reason: str | None = None) -> Session:
+        """Keeps it from being deleted or put in the trash, by whatever way, until `release`.
+
+        The hold covers its branches, its subagents, its log, and every message that any of them has said. The session
+        may still be talked in, renamed and labelled.
+        """
+        return cast("Session", self._wrap(await self._threads.run(self._sync.hold, reason)))
+
+    async def release(self) -> Session:
+        """Ends its hold."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.release)))
+
+    async def trash(self) -> Session:
+        """Puts it in the trash with its branches and subagents: not found, listed or searched until it is restored.
+
+        Messages that other sessions share stay with them. Conflict if it, its owner or a subagent's trace is held.
+        """
+        return cast("Session", self._wrap(await self._threads.run(self._sync.trash)))
+
     async def delete(self) -> int:
-        """Deletes it with its branches, log and subagents, and each message nobody else needs. Returns how many."""
+        """Deletes it with its branches, log and subagents, and each message nobody else needs. Returns how many.
+
+        Conflict if it, its owner or a subagent's trace is held.
+        """
         return await self._threads.run(self._sync.delete)
 
 
@@ -385,7 +422,7 @@ class Sessions(_Face):
         )
 
     async def get(self, key: str) -> Session:
-        """The session with this id or handle. NotFound, Ambiguous."""
+        """The session with this id or handle. NotFound, also if it is in the trash; Ambiguous."""
         return cast("Session", self._wrap(await self._threads.run(self._sync.get, key)))
 
     async def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
@@ -446,8 +483,37 @@ class Sessions(_Face):
         return cast("Session", self._wrap(await self._threads.run(self._sync.label, key, *add, remove=remove)))
 
     async def delete(self, key: str) -> int:
-        """Deletes a session and every message that no other needs. Returns how many messages."""
+        """Deletes a session and every message that no other needs. Returns how many messages. Conflict if held."""
         return await self._threads.run(self._sync.delete, key)
+
+    async def hold(self, key: str, reason: str | None = None) -> Session:
+        """Keeps a session from being deleted or put in the trash, by whatever way, until `release`."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.hold, key, reason)))
+
+    async def release(self, key: str) -> Session:
+        """Ends a session's hold."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.release, key)))
+
+    async def trash(self, key: str) -> Session:
+        """Puts a session in the trash, with all it owns; one that is there already stays there. Conflict if it is held.
+
+        It is not found, listed, searched or talked in until `restore`; messages that others share stay with them.
+        """
+        return cast("Session", self._wrap(await self._threads.run(self._sync.trash, key)))
+
+    async def trashed(self, *, limit: int = 50, cursor: str | None = None) -> Page:
+        """What is in the trash, last put there first. What went with its owner comes back with it, and is not listed.
+
+        These sessions can be read, and nothing else: `restore` first.
+        """
+        return cast("Page", self._wrap(await self._threads.run(self._sync.trashed, limit=limit, cursor=cursor)))
+
+    async def restore(self, key: str) -> Session:
+        """Brings a session back from the trash with all that went there with it, to its old place among the others.
+
+        NotFound if it is not in the trash; Conflict if it is a subagent's and its owner is there.
+        """
+        return cast("Session", self._wrap(await self._threads.run(self._sync.restore, key)))
 
 
 class Nodes(_Face):

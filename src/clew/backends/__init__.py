@@ -258,6 +258,10 @@ class Tx(Protocol):
         """A ref by key."""
         ...
 
+    def ref_at(self, ref: int) -> RefRow | None:
+        """A ref by number."""
+        ...
+
     def keys_between(self, workspace: str, kind: str, low: bytes, high: bytes, limit: int) -> list[bytes]:
         """Keys of refs from `low` to `high`, in key order."""
         ...
@@ -279,8 +283,12 @@ class Tx(Protocol):
         """Refs not in the trash, last active first, those after the (rank, ref) `before`."""
         ...
 
+    def refs_trashed(self, workspace: str, *, before: tuple[int, int] | None = None, limit: int) -> list[RefRow]:
+        """Refs in the trash whose owner is not, last trashed first, those after the (trashed_at, ref) `before`."""
+        ...
+
     def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int) -> int:
-        """How many refs are neither in the trash nor expired at `now`."""
+        """How many refs are neither in the trash nor expired at `now`; what is held does not expire."""
         ...
 
     def refs_owned(self, ref: int) -> list[RefRow]:

@@ -27,7 +27,7 @@ import click
 from clew import errors
 from clew.cli.text import bold, dim, plain, warn
 
-FAILED, USAGE, NOT_FOUND, AMBIGUOUS, BUSY, SEALED, DAMAGED = 1, 2, 3, 4, 5, 6, 7
+FAILED, USAGE, NOT_FOUND, AMBIGUOUS, BUSY, SEALED, DAMAGED, PARTIAL = 1, 2, 3, 4, 5, 6, 7, 8
 INTERRUPTED, UNREAD = 130, 141
 
 

@@ -69,6 +69,9 @@ def session_json(session: clew.Session) -> dict[str, Any]:
         "forked_from": session.forked_from,
         "forked_at": session.forked_at,
         "version": session.version,
+        "held": session.held,
+        "hold_reason": session.hold_reason,
+        "trashed_at": None if session.trashed_at is None else iso(session.trashed_at),
         "extra": session.extra,
     }
 

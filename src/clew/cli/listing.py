@@ -1,4 +1,4 @@
-"""`clew ls`: sessions, last active first."""
+"""`clew ls`: sessions, last active first; or those in the trash, last put there first."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ class Filter(NamedTuple):
     cwd: str | None
     label: str | None
     title: str | None
+    trash: bool
 
 
 @click.command(
     short_help="List sessions, last active first.",
-    epilog="\b\nExamples:\n  clew ls --here\n  clew ls --title build --limit 5\n  clew ls --all --jsonl | jq -r .id",
+    epilog="\b\nExamples:\n  clew ls --here\n  clew ls --title build --limit 5\n  clew ls --all --jsonl | jq -r .id\n"
+    "  clew ls --trash",
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many at most.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
@@ -38,6 +40,7 @@ class Filter(NamedTuple):
 @click.option("--cwd", metavar="DIR", help="Those of exactly this directory.")
 @click.option("--label", help="Those with this label.")
 @click.option("--title", metavar="TEXT", help="Those whose title has this text.")
+@click.option("--trash", is_flag=True, help="Those in the trash, last put there first.")
 @click.option("--cursor", help="Go on where a page ended: its next_cursor.")
 @json_options
 @store_option
@@ -50,14 +53,17 @@ def ls(
     cwd: str | None,
     label: str | None,
     title: str | None,
+    trash: bool,
     cursor: str | None,
     form: Form,
 ) -> None:
     """Lists sessions, last active first: handle, when, messages, title, directory."""
     if here and cwd is not None:
         raise click.UsageError("--here is --cwd of the current directory: give one")
+    if trash and (here or (cwd, label, title) != (None, None, None)):
+        raise click.UsageError("--trash lists all that is there: leave out --here, --cwd, --label and --title")
     place = os.path.abspath(cwd or ".") if here or cwd is not None else None
-    wanted = Filter(1000 if everything else limit, cursor, place, label, title)
+    wanted = Filter(1000 if everything else limit, cursor, place, label, title, trash)
     damaged: list[str] = []
     with reading() as store:
         rest: list[str | None] = [None]
@@ -71,7 +77,7 @@ def ls(
             rows = [_row(session, damaged) for session in found]
             out_lines(_table(rows))
             if not rows:
-                warn("No sessions." if wanted[1:] != (None,) * 4 else "No sessions yet. 'clew append' begins one.")
+                warn(_nothing(wanted))
         if form != "json" and rest[0] is not None:
             warn(dim("There are more: --all, or a larger --limit.") if form == "text" else f"next_cursor {rest[0]}")
     for id in damaged:
@@ -79,13 +85,22 @@ def ls(
     ctx.exit(DAMAGED if damaged else 0)
 
 
+def _nothing(wanted: Filter) -> str:
+    if wanted.trash:
+        return "The trash is empty."
+    return "No sessions." if any(wanted[1:]) else "No sessions yet. 'clew append' begins one."
+
+
 def _pages(store: clew.Store, wanted: Filter, rest: list[str | None], *, everything: bool) -> Iterator[clew.Session]:
     """The sessions; `rest` gets the cursor of what was not listed."""
     cursor = wanted.cursor
     while True:
-        page = store.sessions.list(
-            limit=wanted.limit, cursor=cursor, cwd=wanted.cwd, label=wanted.label, title=wanted.title
-        )
+        if wanted.trash:
+            page = store.sessions.trashed(limit=wanted.limit, cursor=cursor)
+        else:
+            page = store.sessions.list(
+                limit=wanted.limit, cursor=cursor, cwd=wanted.cwd, label=wanted.label, title=wanted.title
+            )
         yield from page.items
         cursor = page.next_cursor
         if cursor is None or not everything:
@@ -114,7 +129,7 @@ class Row(NamedTuple):
 
 def _row(session: clew.Session, damaged: list[str]) -> Row:
     try:
-        when = ago(session.updated_at, datetime.now(UTC))
+        when = ago(session.trashed_at or session.updated_at, datetime.now(UTC))
         first = session.title or next((node.text[:200] for node in session.iter()), "")
         messages, cwd = str(session.counters.messages), _home(session.cwd or "")
     except clew.Tampered:

@@ -167,6 +167,9 @@ FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.id = ?
 -- name: ref
 SELECT {ref} FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key = ?
 
+-- name: ref_at
+SELECT {ref} FROM refs r WHERE r.ref = ?
+
 -- name: keys_between
 SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key BETWEEN ? AND ? ORDER BY key LIMIT ?
 
@@ -192,9 +195,15 @@ WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref
   AND EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref) AND (? IS NULL OR r.look = ?)
 ORDER BY r.rank DESC, r.ref DESC LIMIT ?
 
+-- name: refs_trashed
+SELECT {ref} FROM refs r
+WHERE r.workspace = ? AND r.trashed_at IS NOT NULL AND (r.trashed_at, r.ref) < (?, ?)
+  AND NOT EXISTS (SELECT 1 FROM refs o WHERE o.ref = r.owner AND o.trashed_at IS NOT NULL)
+ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?
+
 -- name: count_refs
 SELECT count(*) FROM refs r
-WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND ifnull(r.expires_at > ?, 1)
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR ifnull(r.expires_at > ?, 1))
   AND (? IS NULL OR r.look = ?) AND (? IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
 
 -- name: refs_owned

@@ -228,6 +228,10 @@ class SQLiteTx:
         row = self._run(SQL["ref"], (workspace, kind, key)).fetchone()
         return RefRow._make(row) if row else None
 
+    def ref_at(self, ref: int) -> RefRow | None:
+        row = self._run(SQL["ref_at"], (ref,)).fetchone()
+        return RefRow._make(row) if row else None
+
     def keys_between(self, workspace: str, kind: str, low: bytes, high: bytes, limit: int) -> list[bytes]:
         return [row[0] for row in self._run(SQL["keys_between"], (workspace, kind, low, high, limit))]
 
@@ -252,6 +256,10 @@ class SQLiteTx:
             rows = self._run(SQL["refs_look"], (workspace, kind, look, rank, ref, limit))
         else:
             rows = self._run(SQL["refs_recent"], (workspace, kind, rank, ref, limit))
+        return [RefRow._make(row) for row in rows]
+
+    def refs_trashed(self, workspace: str, *, before: tuple[int, int] | None = None, limit: int) -> list[RefRow]:
+        rows = self._run(SQL["refs_trashed"], (workspace, *(before or _FOREVER), limit))
         return [RefRow._make(row) for row in rows]
 
     def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int) -> int:
