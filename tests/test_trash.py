@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -34,6 +35,23 @@ def test_a_hold_is_seen_by_whoever_deletes(path: Path) -> None:
         assert session.refresh().held
         there.sessions.release(session.id)
         assert session.delete() == 2
+
+
+def test_two_restore_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes second is told that it is no longer in the trash, also if it was there when they looked."""
+    with clew.open(path) as here, clew.open(path) as there:
+        session = here.sessions.create().trash()
+        look = here.sessions._named
+
+        def looked(*args: Any, **settings: Any) -> clew.Session:
+            found = look(*args, **settings)
+            there.sessions.restore(session.id)
+            return found
+
+        monkeypatch.setattr(here.sessions, "_named", looked)
+        with pytest.raises(clew.NotFound, match="in the trash"):
+            here.sessions.restore(session.id)
+        assert there.sessions.get(session.id).version == 3
 
 
 def test_a_hold_reaches_through_compactions_of_compactions(store: Store, sound: Callable[[Store], None]) -> None:

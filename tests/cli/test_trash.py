@@ -5,6 +5,7 @@ import sqlite3
 import pytest
 
 import clew
+from clew.testing import FakeClock
 
 
 def ids(done):
@@ -28,13 +29,18 @@ def test_what_is_removed_is_out_of_sight_and_comes_back(clew_cli, talk):
     assert clew_cli("restore", handle).code == 3
 
 
-def test_the_trash_is_listed(clew_cli, talk):
+def test_the_trash_is_listed(clew_cli, talk, db):
     """ls --trash shows what is there, last put there first, when it went, and pages; an empty one says so."""
-    assert talk("x")
+    with clew.open(db, clock=FakeClock()) as store:  # years ago
+        old = store.sessions.create(title="old").id
     assert (clew_cli("ls", "--trash").out, clew_cli("ls", "--trash").err) == ("", "The trash is empty.\n")
     sessions = [talk(word, title=word) for word in ("one", "two", "three")]
     untitled = talk("its first words")
     clew_cli("rm", *sessions, untitled)
+    assert "2023-11-14" in clew_cli("ls").out
+    clew_cli("rm", old)
+    assert "just now  0  old" in clew_cli("ls", "--trash", "--limit", "1").out
+    clew_cli("restore", old)
     lines = clew_cli("ls", "--trash").out.splitlines()
     assert [line.split("just now  1  ")[1].split("  ")[0] for line in lines] == [
         "its first words", "three", "two", "one",
