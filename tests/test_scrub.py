@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import os
 import random
 import resource
 import sqlite3
@@ -220,6 +221,63 @@ def test_any_shape(tmp_path: Path, page_size: int, vacuum: str, reserved: int) -
     assert left
 
 
+@pytest.mark.parametrize("page_size", [512, 1024, 65536])
+def test_rows_that_just_fit_and_just_do_not(tmp_path: Path, page_size: int) -> None:
+    """Every length around those at which a row, or a key, begins to have pages of its own."""
+    path = tmp_path / "lengths.db"
+    with closing(connect(path)) as conn:
+        conn.execute(f"PRAGMA page_size = {page_size}")
+        conn.execute("BEGIN")
+        conn.execute("CREATE TABLE t (body)")
+        conn.execute("CREATE TABLE k (body PRIMARY KEY) WITHOUT ROWID")
+        quarter = (page_size - 12) * 64 // 255 - 23
+        for border in (quarter, page_size - 35, 2 * page_size - 8, 2 * page_size + quarter):
+            for length in range(border - 45, border + 8):
+                conn.execute("INSERT INTO t VALUES (?)", (b"x" * length,))
+                conn.execute("INSERT OR IGNORE INTO k VALUES (?)", (b"x" * length,))
+        conn.execute("DELETE FROM t WHERE rowid % 7 = 0")
+        conn.execute("COMMIT")
+    scrubbed(path)
+
+
+def test_the_last_loose_bytes_go(tmp_path: Path) -> None:
+    """A row in the place of a slightly longer one leaves two bytes of that between itself and the next."""
+    path = tmp_path / "loose.db"
+    with closing(connect(path)) as conn:
+        conn.execute("PRAGMA secure_delete = OFF")
+        conn.execute("CREATE TABLE t (body)")
+        conn.executemany("INSERT INTO t VALUES (?)", [(letter * 50,) for letter in (b"a", b"\xc5", b"c")])
+        conn.execute("DELETE FROM t WHERE rowid = 2")
+        conn.execute("INSERT INTO t VALUES (?)", (b"d" * 48,))
+    assert path.read_bytes().count(b"\xc5") == 2
+    scrubbed(path)
+    assert path.read_bytes().count(b"\xc5") == 0
+
+
+def test_a_cell_shorter_than_its_place(tmp_path: Path) -> None:
+    """No cell takes less than four bytes; the fourth of one that needs three is not in use."""
+    path = tmp_path / "tiny.db"
+    with closing(connect(path)) as conn:
+        conn.execute("CREATE TABLE tiny (one PRIMARY KEY) WITHOUT ROWID")
+        conn.execute("INSERT INTO tiny VALUES (1)")
+    data = path.read_bytes()
+    assert data[-4:-1] == b"\x02\x02\x09"
+    path.write_bytes(data[:-1] + b"\xc5")
+    assert scrubbed(path)["stale"] == 1
+    assert path.read_bytes() == data[:-1] + b"\0"
+
+
+def test_the_end_of_the_pointer_map(tmp_path: Path, sample: bytes) -> None:
+    """What the pointer map says of pages that are gone, and what follows it, goes."""
+    path = tmp_path / "map.db"
+    path.write_bytes(sample)
+    scrubbed(path)
+    data = path.read_bytes()
+    path.write_bytes(put(data, 2 * 1024 - 1, 0xC5, width=1))
+    assert scrubbed(path)["stale"] == 1
+    assert path.read_bytes() == data
+
+
 def test_a_database_without_tables(tmp_path: Path) -> None:
     """One page is a database too."""
     path = tmp_path / "one.db"
@@ -398,6 +456,16 @@ def test_malformed_pages_are_refused(tmp_path: Path, sample: bytes) -> None:
     refused(path, put(sample, trunk + 8, trunk // 1024 + 1), "another owner")
 
 
+def test_trees_that_share_branches_are_refused(tmp_path: Path) -> None:
+    """A page of an index does not belong under one of a table."""
+    path = tmp_path / "mixed.db"
+    make(path, 1, 1024, "NONE", count=80, secure="ON")
+    data = path.read_bytes()
+    places = [max(at for at in range(1024, len(data), 1024) if data[at] == kind) + 8 for kind in (5, 2)]
+    table, index = (int.from_bytes(data[at : at + 4], "big") for at in places)
+    refused(path, put(put(data, places[0], index), places[1], table), "different types")
+
+
 def test_long_rows_that_go_in_circles_are_refused(tmp_path: Path) -> None:
     """A chain of pages that returns, ends early or goes on after its row: an error, unchanged."""
     path = tmp_path / "long.db"
@@ -487,6 +555,28 @@ def test_the_program_prints_one_line(tmp_path: Path) -> None:
     assert code == 1 and json.loads(line)["error"] == "it is not a file"
     assert ask(str(path), "--wipe") == (1, b"")
     assert ask() == (1, b"")
+
+
+def test_it_is_on_disk_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the last write the file is synced, once; with nothing to clear it is not."""
+    path = tmp_path / "a.db"
+    make(path, 1, 4096, "NONE", count=20)
+    calls: list[str] = []
+
+    def noted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            calls.append(name)
+            return real(*given)
+
+        return call
+
+    for name in ("pwrite", "fsync"):
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
+    scrub.scrub(str(path), write=True)
+    assert calls == ["pwrite"] * (len(calls) - 1) + ["fsync"] and len(calls) > 1
+    calls.clear()
+    scrub.scrub(str(path), write=True)
+    assert calls == []
 
 
 def test_errors_are_clews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
