@@ -34,7 +34,7 @@ LAYERS: list[set[str]] = [
     {"beside"},
     {"verify", "backup"},
     {"indexing"},
-    {"search"},
+    {"search", "purge"},
     {"store"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},

@@ -14,9 +14,13 @@ from typing import NamedTuple
 from clew import ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
 from clew.engine import Engine
+from clew.envelope import run_owner
 from clew.errors import Conflict
 from clew.refs import BRANCH, Refs
 
+TALKS = ("session", "subagent")
+"""Kinds of ref that people talk in."""
+BATCH = 256
 FOLLOWS = ("session", "subagent", BRANCH)
 """Kinds of ref whose head moves up when the nodes under it are deleted."""
 
@@ -28,15 +32,29 @@ class Cut(NamedTuple):
     first: int
 
 
-def delete_ref(engine: Engine, tx: Tx, ref: RefRow) -> int:
-    """Deletes a ref, the refs it owns, and every node that only they needed. Returns how many nodes.
+class Gone:
+    """Counts what goes."""
+
+    def __init__(self, *, shred: bool = False) -> None:
+        self.messages = 0
+        self.bytes = 0
+        """Of bodies, as they were stored."""
+        self.shred = shred
+        """True if nobody may read it from an older copy of the file: what stays of a run gets another data key."""
+
+
+def delete_ref(engine: Engine, tx: Tx, ref: RefRow, *, shred: bool = False) -> Gone:
+    """Deletes a ref, the refs it owns, and every node that only they needed.
 
     Conflict, nothing deleted, if a hold keeps one of the refs.
     """
     going = with_owned(tx, ref)
     for one in reversed(going):  # owners last
         tx.delete_ref(one.ref)
-    gone = sum(_prune(engine, tx, one.head) for one in going if one.head is not None)
+    gone = Gone(shred=shred)
+    for one in going:
+        if one.head is not None:
+            _prune(engine, tx, one.head, gone)
     for tree in {one.tree for one in going if one.tree is not None}:  # a subagent has a tree of its own
         tx.delete_tree_if_empty(tree)
     return gone
@@ -66,9 +84,9 @@ def _refuse_held(ref: RefRow) -> None:
         raise Conflict(f"{ref.kind} {ids.text(ref.key)} is held", hint="Release it first.")
 
 
-def _prune(engine: Engine, tx: Tx, head: int) -> int:
+def _prune(engine: Engine, tx: Tx, head: int, gone: Gone) -> None:
     """Walks up from `head`, deleting what nobody needs."""
-    gone, heads = 0, [head]
+    heads = [head]
     while heads:
         pos = heads.pop()
         run = tx.run(pos >> SEQ_BITS)
@@ -83,11 +101,9 @@ def _prune(engine: Engine, tx: Tx, head: int) -> int:
             needed += [at & MAX_SEQ for at in (grown.parent, grown.derived) if at is not None and low <= at <= high]
         keep = max(needed)
         if keep < last:
-            gone += last - keep
-            _cut(engine, tx, Cut(run, keep + 1))
+            _cut(engine, tx, Cut(run, keep + 1), gone)
             if keep < 0:
                 heads += [at for at in (run.parent, run.derived) if at is not None]
-    return gone
 
 
 def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *, recursive: bool) -> int:
@@ -106,7 +122,7 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
     for ref in _reaching(tx, cuts):
         for one in (ref, *_owners(tx, ref)):
             _refuse_held(one)
-    gone, trees = 0, set()
+    gone, trees = Gone(), set()
     for cut in cuts:
         trees.add(cut.run.tree)
         low, high = cut.run.run << SEQ_BITS | cut.first, cut.run.run << SEQ_BITS | MAX_SEQ
@@ -116,14 +132,14 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
             if grown.derived is not None and low <= grown.derived <= high:
                 tx.set_run(engine.sign_run(tx, grown._replace(derived=_above(grown.derived, cuts))))
     for cut in reversed(cuts):  # what grew from a cut comes after it, and must go before it
-        gone += tx.last_seq(cut.run.run) - cut.first + 1
-        _cut(engine, tx, cut)
+        _cut(engine, tx, cut, gone)
     for cut in cuts:  # a session that is gone may have left what only these needed
         above = _above(cut.run.run << SEQ_BITS | cut.first, cuts)
-        gone += 0 if above is None else _prune(engine, tx, above)
+        if above is not None:
+            _prune(engine, tx, above, gone)
     for tree in trees:
         tx.delete_tree_if_empty(tree)
-    return gone
+    return gone.messages
 
 
 def _cuts(tx: Tx, wanted: set[int], *, recursive: bool) -> list[Cut]:
@@ -193,13 +209,29 @@ def _above(pos: int, cuts: list[Cut]) -> int | None:
     return at
 
 
-def _cut(engine: Engine, tx: Tx, cut: Cut) -> None:
+def _cut(engine: Engine, tx: Tx, cut: Cut, gone: Gone) -> None:
     """Deletes the end of a run. What is left of it is closed: its numbers are never given again."""
     run, low = cut.run, cut.run.run << SEQ_BITS
+    gone.bytes += tx.body_bytes(low | cut.first, low | MAX_SEQ)
     tx.delete_uses(low | cut.first, low | MAX_SEQ)
-    tx.delete_nodes(low | cut.first, low | MAX_SEQ)
+    gone.messages += tx.delete_nodes(low | cut.first, low | MAX_SEQ)
     if cut.first == 0:
         tx.delete_run(run.run)
     else:
         run = tx.run(run.run) or run  # what it stands for may have been moved up since
-        tx.set_run(engine.sign_run(tx, run._replace(closed=1, tip=min(run.tip, cut.first - 1))))
+        wrapped = _new_key(engine, tx, run, cut.first) if gone.shred else run.wrapped_key
+        tip = min(run.tip, cut.first - 1)
+        tx.set_run(engine.sign_run(tx, run._replace(closed=1, tip=tip, wrapped_key=wrapped)))
+
+
+def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int) -> bytes | None:
+    """Closes a run's first nodes anew, under another data key: that of those that went is gone then."""
+    box, wrapped = engine.seal.new_box(run_owner(run.tree, run.run))
+    if run.wrapped_key is None or wrapped is None:
+        return run.wrapped_key  # nothing is sealed here, or will not be for long
+    at = (run.run << SEQ_BITS) - 1
+    while count:
+        nodes = [engine.node(place) for place in tx.places_after(at, min(count, BATCH))]
+        tx.set_bodies("nodes", [(box.close(node._payload(), node._context()), node._row[POS]) for node in nodes])
+        at, count = nodes[-1]._row[POS], count - len(nodes)
+    return wrapped

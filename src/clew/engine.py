@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
 from clew.envelope import NO_ID, Plain, Seal, node_context, run_fields, run_owner
-from clew.errors import Ambiguous, Conflict, Invalid, NotFound, Sealed, Tampered, clip
+from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
 from clew.node import Node, Stretch
@@ -26,12 +27,22 @@ Clock = Callable[[], int]
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of one message at most, unless the store is opened with another limit. Larger things are blobs."""
 
+AGAIN = 1.0
+"""Seconds between two tries to finish what a reader was in the way of."""
+T = TypeVar("T")
+
 _USER, _ASSISTANT = ROLES.index("user"), ROLES.index("assistant")
 
 
 def wall_clock() -> int:
     """Microseconds since 1970."""
     return time.time_ns() // 1000
+
+
+class Write(Protocol):
+    """`Backend.write`."""
+
+    def __call__(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T: ...
 
 
 class Draft(NamedTuple):
@@ -57,7 +68,7 @@ class Engine:
     ) -> None:
         self.backend = backend
         self.read = backend.read
-        self.write = backend.write
+        self.write: Write = backend.write
         self.transaction = backend.transaction
         self.workspace = workspace
         self.clock = clock
@@ -68,12 +79,16 @@ class Engine:
         self._sealed: SealedSeal | None = None
         self._key = key
         self._lookup_key = b""
+        self.unclean = False
+        """True if traces of something deleted may be left: see `clew.purge`."""
+        self.owes = False
+        """True while something is left to do: see `owe`."""
         backend.on_epoch = self.renew
         if backend.read(self.renew) == "plain" and key is not None:
             from clew import sealed
 
             self.write(lambda tx: sealed.take(tx, self.store_id, key, backend.path))
-            backend.read(self.renew)
+            backend.look_anew()
 
     @property
     def keyed(self) -> bool:
@@ -99,7 +114,24 @@ class Engine:
         if not self.store_id or lookup_key is None:
             raise Tampered(self.backend.path, "its header is incomplete")
         self._lookup_key = lookup_key
+        self.unclean = tx.header("unclean") is not None
         return state
+
+    def owe(self, finish: Callable[[], bool]) -> None:
+        """Something is left to do: `finish` is tried after a write, now and then, until it returns True."""
+        last = time.monotonic()
+
+        def write(work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
+            nonlocal last
+            result = self.backend.write(work, settle)
+            if time.monotonic() - last > AGAIN and not self.backend.in_transaction():
+                last = time.monotonic()
+                with suppress(ClewError):  # the write is done, whatever becomes of this
+                    if finish():
+                        self.write, self.owes = self.backend.write, False
+            return result
+
+        self.write, self.owes = write, True
 
     def _reload(self) -> None:
         self.backend.read(self.renew)

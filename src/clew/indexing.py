@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -50,17 +50,26 @@ class Index:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._conn: sqlite3.Connection | None = None
-        # Nothing readable of a sealed store may reach the disk: its index is in memory, made when it is first needed.
-        self._path = engine.backend.path
-        self._path = ":memory:" if engine.keyed or self._path == ":memory:" else f"{self._path}-search"
+        self._in = ""
+        """Where the database is that is open."""
+
+    @property
+    def _path(self) -> str:
+        """Where it belongs. Nothing readable of a sealed store may reach the disk: its index is in memory."""
+        path = self._engine.backend.path
+        return ":memory:" if self._engine.keyed or path == ":memory:" else f"{path}-search"
 
     def open(self) -> sqlite3.Connection:
         """The database, made or emptied if it has to be."""
+        path = self._path
+        if self._conn is not None and self._in != path:
+            self.close()  # the store was sealed or unsealed since
         if self._conn is None:
             try:
-                self._conn = self._connect(self._path)
+                self._conn = self._connect(path)
             except sqlite3.DatabaseError as error:
                 self._conn = self._recover(error)
+            self._in = path
         return self._conn
 
     def close(self) -> None:
@@ -103,6 +112,37 @@ class Index:
             if progress is not None:
                 progress(min(done, total), total)
         return conn
+
+    def shred(self) -> bool:
+        """Leaves nothing behind of what the store no longer has; the rest is read again by the next search.
+
+        FTS5 keeps the words of deleted rows until it merges its segments, which takes longer than reading a store
+        anew is worth: so everything goes. False if another process keeps the file from being emptied.
+        """
+        if self._path == ":memory:":
+            self.close()
+            return True
+        if not os.path.exists(self._path):
+            return True
+        try:
+            conn = self.open()
+            conn.execute("PRAGMA busy_timeout = 100")
+            try:
+                self._create(conn, self._path)
+                conn.execute("VACUUM")
+                return not conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            finally:
+                conn.execute("PRAGMA busy_timeout = 60000")
+        except sqlite3.OperationalError:
+            return False
+
+    def remove(self) -> None:
+        """Takes the file away, if there is one: a sealed store has none."""
+        self.close()
+        path = f"{self._engine.backend.path}-search"
+        for end in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                os.unlink(path + end)
 
     def check(self) -> Iterator[Damage]:
         """Compares the index with the store, writing nothing; what has not been caught up with is not damage."""

@@ -106,7 +106,7 @@ class Refs:
         key: bytes,
         payload: bytes,
         *,
-        tree: int,
+        tree: int | None,
         at: Ground | None,
         owner: int | None = None,
         look: bytes | None = None,

@@ -81,7 +81,7 @@ def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
     engine.write(lambda tx: _begin(engine, tx, kind, key))
     if engine._key is None:
         engine._key = key
-    engine.read(engine.renew)
+    engine.backend.look_anew()
 
 
 def go_on(engine: Engine, progress: Progress | None = None) -> None:
@@ -100,7 +100,7 @@ def go_on(engine: Engine, progress: Progress | None = None) -> None:
 def finish(engine: Engine) -> None:
     """Retires the old key, or the last one. To be called once everything was found to be sound."""
     engine.write(lambda tx: _finish(engine, tx))
-    engine.read(engine.renew)
+    engine.backend.look_anew()
 
 
 # -- beginning and ending

@@ -75,8 +75,13 @@ class Search:
     def __init__(self, engine: Engine, sessions: Sessions) -> None:
         self._engine = engine
         self._sessions = sessions
-        self._index = Index(engine)
+        self.index = Index(engine)
         self._lock = threading.Lock()
+
+    def remove(self) -> None:
+        """Takes the index away; the next search makes it again, where it belongs by then."""
+        with self._lock:
+            self.index.remove()
 
     def __call__(
         self,
@@ -107,20 +112,20 @@ class Search:
         where, bounds = self._filters(mode, session, role, since, until)
         with self._lock:
             try:
-                conn = self._index.catch_up(mode, progress)
+                conn = self.index.catch_up(mode, progress)
                 return self._find(conn, mode, terms, where, bounds, limit)
             except sqlite3.Error as error:
-                self._index.close()
+                self.index.close()
                 raise translate(error, "the search index") from error
 
     def check(self) -> Iterator[Damage]:
         """What is wrong with the index. Writes nothing."""
-        return self._index.check()
+        return self.index.check()
 
     def close(self) -> None:
         """Idempotent."""
         with self._lock:
-            self._index.close()
+            self.index.close()
 
     # -- inside
 

@@ -378,9 +378,8 @@ class Session:
         Conflict if it, its owner or a subagent's trace is held.
         """
         row = self._row
-        return self._engine.write(
-            lambda tx: deletion.delete_ref(self._engine, tx, self._refs.get(tx, row.kind, row.key))
-        )
+        engine, refs = self._engine, self._refs
+        return engine.write(lambda tx: deletion.delete_ref(engine, tx, refs.get(tx, row.kind, row.key)).messages)
 
     def __enter__(self) -> Self:
         return self

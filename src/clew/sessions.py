@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import ids, trash
 from clew.backends import RefRow, Tx
 from clew.engine import Engine, whole_number
 from clew.errors import Ambiguous, Conflict, Invalid, NotFound
+from clew.node import microseconds
 from clew.refs import Refs
 from clew.session import Session
 from clew.session_data import SessionData, directory, label_set, pack
+
+if TYPE_CHECKING:
+    from clew.purge import Purger, Reason, Receipt, Receipts
 
 SESSION, SUBAGENT = "session", "subagent"
 _TRASHED = "session in the trash"
@@ -23,6 +28,7 @@ Edge = tuple[int, int]
 """Rank, or when it went to the trash, and number of the last session of a page."""
 
 SessionList = list[Session]  # inside `Sessions`, list is its method
+Rows = list[RefRow]
 
 
 class Page(NamedTuple):
@@ -36,9 +42,10 @@ class Page(NamedTuple):
 class Sessions:
     """The sessions of a store."""
 
-    def __init__(self, engine: Engine, refs: Refs) -> None:
+    def __init__(self, engine: Engine, refs: Refs, purger: Callable[[], Purger]) -> None:
         self._engine = engine
         self._refs = refs
+        self._purger = purger
 
     def create(
         self,
@@ -199,14 +206,7 @@ class Sessions:
 
         It is not found, listed, searched or talked in until `restore`; messages that others share stay with them.
         """
-        try:
-            found = self.get(key)
-        except NotFound as missing:
-            try:
-                found = self._named(key, trashed=True)
-            except NotFound:
-                raise missing from None
-        return found.trash()
+        return self._anywhere(key).trash()
 
     def trashed(self, *, limit: int = 50, cursor: str | None = None) -> Page:
         """What is in the trash, last put there first. What went with its owner comes back with it, and is not listed.
@@ -236,7 +236,69 @@ class Sessions:
 
         return Session(self, self._engine.write(work))
 
+    # -- gone for good
+
+    def purge(
+        self,
+        keys: str | Iterable[str] | None = None,
+        *,
+        trashed: bool = False,
+        everything: bool = False,
+        before: datetime | None = None,
+        reason: Reason = "user-requested",
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Deletes sessions for good, in the trash or not, and clears every trace of them: rows, keys, index, files.
+
+        Those with these ids or handles; or with `trashed` all that are in the trash, with `everything` all there are,
+        of either only those that were last active, or put in the trash, `before` a moment. What other sessions share
+        stays. One that is held is a failure in the receipt, and the others go. The receipt is kept in the store; with
+        `dry_run` it only says what would be. NotFound, and nothing is purged, if there is no such session.
+        """
+        if (keys is not None) + bool(trashed) + bool(everything) != 1:
+            raise Invalid("a purge takes ids, or all that is in the trash, or everything", hint="Say which.")
+        if keys is not None:
+            if before is not None:
+                raise Invalid("sessions that are named are purged whenever they were active", hint="Leave out before.")
+            names = [keys] if isinstance(keys, str) else dict.fromkeys(keys)
+            rows = [self._anywhere(name)._row for name in names]
+        else:
+            edge = None if before is None else microseconds(before)
+            rows = self._engine.read(lambda tx: self._all(tx, everything, edge))
+        return self._purger().purge(rows, reason=reason, dry_run=dry_run)
+
+    def receipts(self) -> Receipts:
+        """What was purged and when, oldest first."""
+        return self._purger().receipts()
+
     # -- inside
+
+    def _anywhere(self, key: str) -> Session:
+        """A session, in the trash or not. NotFound."""
+        try:
+            return self.get(key)
+        except NotFound as missing:
+            try:
+                return self._named(key, trashed=True)
+            except NotFound:
+                raise missing from None
+
+    def _all(self, tx: Tx, live: bool, before: int | None) -> Rows:
+        """Every session that stands alone: those in the trash, and with `live` the others."""
+        found: Rows = []
+        at = 0
+        while rows := tx.refs_after(at, SCAN):
+            at = rows[-1].ref
+            found += [
+                row
+                for row in rows
+                if row.kind in (SESSION, SUBAGENT)
+                and row.workspace == self._engine.workspace
+                and row.owner is None
+                and (live or row.trashed_at is not None)
+                and (before is None or (row.trashed_at or row.active_at) < before)
+            ]
+        return found
 
     def _recent(
         self, kind: str, before: Edge | None, look: bytes | None, label: bytes | None, limit: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -12,7 +12,7 @@ from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import Durability
 from clew.beside import StoreBlobs, StoreLog
 from clew.engine import MAX_BODY, Clock, Engine, wall_clock, whole_number
-from clew.errors import Invalid
+from clew.errors import ClewError, Invalid, Tampered
 from clew.ids import IdSource, new_id
 from clew.model import Role
 from clew.nodes import Nodes
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from clew.backup import Backup
     from clew.indexing import Mode, Progress
     from clew.keys import Key
+    from clew.purge import Purger
+    from clew.rekey import Kind, Status
     from clew.search import Hit, Search
     from clew.verify import Report
 
@@ -79,6 +81,8 @@ class Store:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._refs = Refs(engine)
+        if engine.unclean:
+            engine.owe(self._finish)
 
     @property
     def path(self) -> str:
@@ -88,7 +92,7 @@ class Store:
     @cached_property
     def sessions(self) -> Sessions:
         """Its conversations."""
-        return Sessions(self._engine, self._refs)
+        return Sessions(self._engine, self._refs, lambda: self._purger)
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -148,12 +152,69 @@ class Store:
 
         return backup(self._engine, path, progress=progress)
 
+    # -- keys
+
+    def seal(self, key: Key, *, progress: Progress | None = None) -> None:
+        """Gives a plain store a key: everything in it is encrypted, in place, while others who have the key go on.
+
+        Cut short, it goes on where it was when it is asked again. Invalid if the store is sealed already.
+        """
+        self._rekey("seal", key, progress)
+
+    def unseal(self, *, progress: Progress | None = None) -> None:
+        """Makes a sealed store a plain one again. Cut short, it goes on where it was when it is asked again."""
+        self._rekey("unseal", None, progress)
+
+    def rotate(self, key: Key, *, deep: bool = False, progress: Progress | None = None) -> None:
+        """Exchanges the store's key for another, while others go on; they keep the old one until they open it again.
+
+        The data keys are wrapped anew, which is fast; with `deep` there are new ones, and everything is encrypted
+        again. Cut short, it goes on where it was when it is asked again, with either key. The old key is retired when
+        everything was read and found sound: if something is damaged, Tampered, and both keys stay good.
+        """
+        self._rekey("deep" if deep else "rotate", key, progress)
+
+    def key_status(self) -> Status:
+        """How the store is kept, by which keys, and how far an exchange has come."""
+        from clew.rekey import status
+
+        return status(self._engine)
+
+    def _rekey(self, kind: Kind, key: Key | None, progress: Progress | None) -> None:
+        from clew import rekey
+        from clew.purge import soil
+
+        rekey.begin(self._engine, kind, key)
+        self._search.remove()  # words in clear text, of a store that is to have none
+        self._engine.write(lambda tx: soil(tx, dirty=True))
+        rekey.go_on(self._engine, progress)
+        damage = self.verify(progress=progress).damage
+        if damage:
+            raise Tampered(self.path, f"{len(damage)} things in it are, so nothing that opens it is given up yet")
+        rekey.finish(self._engine)
+        self._search.remove()
+        if not self._finish():
+            self._engine.owe(self._finish)
+
+    def _finish(self) -> bool:
+        """Clears traces that were left; True if none are."""
+        return self._purger.finish()
+
+    @cached_property
+    def _purger(self) -> Purger:
+        from clew.purge import Purger
+
+        return Purger(self._engine, self._refs, self._search.index)
+
     def transaction(self) -> AbstractContextManager[None]:
         """Makes several steps of this thread one: all are kept, or none. Other writers wait meanwhile."""
         return self._engine.transaction()
 
     def close(self) -> None:
         """Finishes, and lets go of the files. Idempotent; the store raises Closed afterwards."""
+        if self._engine.owes:
+            with suppress(ClewError):  # what is left to be cleared stays noted
+                self._finish()
         if "_search" in self.__dict__:
             self._search.close()
         self._engine.close()

@@ -515,6 +515,37 @@ class Sessions(_Face):
         """
         return cast("Session", self._wrap(await self._threads.run(self._sync.restore, key)))
 
+    async def purge(
+        self,
+        keys: str | Iterable[str] | None = None,
+        *,
+        trashed: bool = False,
+        everything: bool = False,
+        before: datetime | None = None,
+        reason: Reason = "user-requested",
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Deletes sessions for good, in the trash or not, and clears every trace of them: rows, keys, index, files.
+
+        Those with these ids or handles; or with `trashed` all that are in the trash, with `everything` all there are,
+        of either only those that were last active, or put in the trash, `before` a moment. What other sessions share
+        stays. One that is held is a failure in the receipt, and the others go. The receipt is kept in the store; with
+        `dry_run` it only says what would be. NotFound, and nothing is purged, if there is no such session.
+        """
+        return await self._threads.run(
+            self._sync.purge,
+            keys,
+            trashed=trashed,
+            everything=everything,
+            before=before,
+            reason=reason,
+            dry_run=dry_run,
+        )
+
+    async def receipts(self) -> Receipts:
+        """What was purged and when, oldest first."""
+        return await self._threads.run(self._sync.receipts)
+
 
 class Nodes(_Face):
     """Messages by id. What is saved here belongs to no session, and goes only when `delete` says so."""
@@ -692,6 +723,30 @@ class Store(_Face):
     async def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
         """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""
         return await self._threads.run(self._sync.backup, path, progress=progress)
+
+    async def seal(self, key: Key, *, progress: Progress | None = None) -> None:
+        """Gives a plain store a key: everything in it is encrypted, in place, while others who have the key go on.
+
+        Cut short, it goes on where it was when it is asked again. Invalid if the store is sealed already.
+        """
+        return await self._threads.run(self._sync.seal, key, progress=progress)
+
+    async def unseal(self, *, progress: Progress | None = None) -> None:
+        """Makes a sealed store a plain one again. Cut short, it goes on where it was when it is asked again."""
+        return await self._threads.run(self._sync.unseal, progress=progress)
+
+    async def rotate(self, key: Key, *, deep: bool = False, progress: Progress | None = None) -> None:
+        """Exchanges the store's key for another, while others go on; they keep the old one until they open it again.
+
+        The data keys are wrapped anew, which is fast; with `deep` there are new ones, and everything is encrypted
+        again. Cut short, it goes on where it was when it is asked again, with either key. The old key is retired when
+        everything was read and found sound: if something is damaged, Tampered, and both keys stay good.
+        """
+        return await self._threads.run(self._sync.rotate, key, deep=deep, progress=progress)
+
+    async def key_status(self) -> Status:
+        """How the store is kept, by which keys, and how far an exchange has come."""
+        return await self._threads.run(self._sync.key_status)
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """Makes several steps of this task one: all are kept, or none. Other writers wait meanwhile: keep it short."""

@@ -186,6 +186,10 @@ class Tx(Protocol):
         """Stores nodes. Conflict if a position or an id is in use."""
         ...
 
+    def body_bytes(self, low: int, high: int) -> int:
+        """Bytes of the bodies between two positions."""
+        ...
+
     def delete_nodes(self, low: int, high: int) -> int:
         """Deletes the nodes between two positions; returns how many."""
         ...
@@ -433,6 +437,16 @@ class Backend(Protocol):
 
     def transaction(self) -> AbstractContextManager[None]:
         """What this thread reads and writes inside is one transaction, committed at the end, undone by an error."""
+        ...
+
+    def look_anew(self) -> None:
+        """Takes note of the epoch. SchemaTooNew, or what `on_epoch` raises, if the store is no use any more."""
+        ...
+
+    def clean(self) -> tuple[str, ...]:
+        """Sees to it that what was deleted is nowhere any more. What could not be done now: ``wal`` if a reader
+        keeps the log from being emptied. Others drop what they hold in memory at the next commit.
+        """
         ...
 
     def close(self) -> None:

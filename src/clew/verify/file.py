@@ -16,7 +16,7 @@ _HEADER: dict[str, int | None] = {"store_id": 16, "created_at": 8}
 """Values of every store, with their sizes."""
 _PLAIN: dict[str, int | None] = {"lookup_key": 32}
 _SEALED: dict[str, int | None] = {"secrets": None}
-_OPTIONAL = ("kdf ", "rekey")
+_OPTIONAL = ("kdf ", "rekey", "unclean")
 _STATES = ("sealing", "sealed", "rotating", "unsealing")
 _NUMBERED = {"trees": "tree", "runs": "run", "refs": "ref", "blobs": "blob", "forgotten": "number"}
 

@@ -122,6 +122,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 -- name: raise_floor
 UPDATE epoch SET ord_floor = max(ord_floor, (SELECT ifnull(max(ord), 0) FROM nodes))
 
+-- name: body_bytes
+SELECT ifnull(sum(length(body)), 0) FROM nodes WHERE pos BETWEEN ? AND ?
+
 -- name: delete_nodes
 DELETE FROM nodes WHERE pos BETWEEN ? AND ?
 

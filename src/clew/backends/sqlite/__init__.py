@@ -79,7 +79,7 @@ class SQLiteBackend:
         try:
             with self._told():
                 self._open(create, network)
-                self._look_anew()
+                self.look_anew()
                 self._writer.store_id = self.read(lambda tx: tx.header("store_id"))
         except BaseException:
             self.close()
@@ -143,7 +143,7 @@ class SQLiteBackend:
             self._writer.settle((job,), error)
             return job.outcome()  # type: ignore[no-any-return]
         except Renewed:
-            self._look_anew()
+            self.look_anew()
         finally:
             self._local.frame = None
             self._committer.leave()
@@ -182,7 +182,7 @@ class SQLiteBackend:
             with self._told():
                 self._writer.commit(tx)
         except Renewed:
-            self._look_anew()
+            self.look_anew()
             raise
         finally:
             self._local.frame = None
@@ -205,6 +205,20 @@ class SQLiteBackend:
             self._close_readers()
             self._writer.close()
         finally:
+            self._committer.leave()
+
+    def clean(self) -> tuple[str, ...]:
+        if self._here() is not None:
+            raise Invalid("a store cannot be cleaned inside a transaction")
+        if self.memory:
+            return ()
+        self._not_again()
+        self._committer.enter()
+        try:
+            with self._told():
+                return self._writer.clean()
+        finally:
+            self._local.frame = None
             self._committer.leave()
 
     # -- for the parts of clew that deal with the file itself
@@ -285,15 +299,14 @@ class SQLiteBackend:
     def _connect(self, mode: str) -> sqlite3.Connection:
         return connect(self.path, mode, durability=self._durability, timeout=self._timeout)  # type: ignore[arg-type]
 
-    def _look_anew(self) -> None:
-        """Takes note of the epoch. SchemaTooNew, or what `on_epoch` raises, if the store is no use any more."""
+    def look_anew(self) -> None:
         state = self.read(self._epoch)
         self._writer.epoch = state.number
 
     def _renewed(self, waiting: Sequence[Job | Call]) -> bool:
-        """`_look_anew` for several callers: what it raises is told to each, and there is no need to go on."""
+        """`look_anew` for several callers: what it raises is told to each, and there is no need to go on."""
         try:
-            self._look_anew()
+            self.look_anew()
         except ClewError as error:
             for one in waiting:
                 one.error = error

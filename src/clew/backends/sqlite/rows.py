@@ -161,6 +161,9 @@ class SQLiteTx:
         except sqlite3.IntegrityError:
             raise Conflict("a message with this id is already stored") from None
 
+    def body_bytes(self, low: int, high: int) -> int:
+        return int(self._run(SQL["body_bytes"], (low, high)).fetchone()[0])
+
     def delete_nodes(self, low: int, high: int) -> int:
         self._run(SQL["raise_floor"])
         number = _number(self._run(SQL["forget"], (low, high)))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 
 from clew.backends import Job, Renewed
 from clew.backends.sqlite.connection import translate
 from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.scrubbing import clean as scrub
 from clew.backends.sqlite.turnstile import Turnstile
 from clew.errors import ClewError, Closed, Unavailable
 
@@ -93,6 +95,36 @@ class Writer:
             self.alone.release()
         else:
             self.turnstile.release()
+
+    def clean(self) -> tuple[str, ...]:
+        """Leaves nothing in the file but live rows, and nothing in the write-ahead log. What could not be done now."""
+        self.turnstile.acquire(self._timeout)
+        try:
+            tx = self._renew() if self.tx is None or self.suspect else self.tx
+            if not self._empty_log(tx):
+                return ("wal",)
+            with suppress(sqlite3.OperationalError):  # on a full disk the file keeps its free pages, emptied
+                tx.conn.executescript("PRAGMA incremental_vacuum")  # `execute` would stop after one page
+                if not self._empty_log(tx):
+                    return ("wal",)
+            tx.conn.close()  # it would write back what its pages in memory still hold
+            self.tx = None
+            scrub(self.path, write=True)
+        finally:
+            self.turnstile.release()
+        return ()
+
+    def _empty_log(self, tx: SQLiteTx) -> bool:
+        """False if somebody who reads keeps the log from being emptied."""
+        tx.conn.execute("PRAGMA busy_timeout = 20")
+        try:
+            for pause in (0.0, 0.01, 0.03, 0.06):  # each try keeps other writers out, so none is long
+                time.sleep(pause)
+                if not tx.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                    return True
+            return False
+        finally:
+            tx.conn.execute(f"PRAGMA busy_timeout = {int(self._timeout * 1000)}")
 
     def savepoint(self, tx: SQLiteTx, job: Job) -> None:
         """Runs one job so that its failure leaves nothing behind and its neighbours alone."""

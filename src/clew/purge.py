@@ -1,0 +1,241 @@
+"""Purging: deletion that is real, and the receipt that says so.
+
+The rows go in one transaction for each session, together with the note that they went. A data key that only they needed
+goes with them; what stays of a run that others share gets a new key. Then everything that might still hold a trace is
+cleared: the search index, the write-ahead log, and the bytes of the file that no live row uses. If that is cut short,
+or someone who reads is in the way, the receipt says what is pending, and a later write or the close finishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Literal, NamedTuple, get_args
+
+import msgspec
+
+from clew import deletion, ids, paths
+from clew.backends import RefRow, Tx
+from clew.engine import Engine
+from clew.errors import ClewError, Invalid, StorageFull
+from clew.indexing import Index
+from clew.log import Log
+from clew.node import moment
+from clew.refs import Refs
+
+Reason = Literal[
+    "user-requested", "retention-expired", "privacy-policy-change", "workspace-reset", "corruption-detected",
+    "session-timeout", "policy-update", "error-recovery",
+]  # fmt: skip
+"""Why something is purged."""
+
+RECEIPTS = "receipts"
+"""Kind of the one ref whose log holds the receipts."""
+_KEY = bytes(16)
+_UNCLEAN = "unclean"
+"""Name of the header that is there while traces of something deleted may be left."""
+
+
+class Failure(NamedTuple):
+    """A session that was not purged, and why."""
+
+    session: str
+    error: str
+
+
+class Kept(NamedTuple):
+    """Messages of a purged session that stay, because others have them too."""
+
+    session: str
+    messages: int
+    needed_by: tuple[str, ...]
+    """Ids of the sessions of the same tree that are left."""
+
+
+class Receipt(NamedTuple):
+    """What a purge did. It is kept in the store, and has no content."""
+
+    id: str
+    reason: str
+    started_at: datetime
+    finished_at: datetime | None
+    """None while something is pending."""
+    sessions: tuple[str, ...]
+    """Ids of the sessions that are gone."""
+    messages: int
+    blobs: int
+    bytes: int
+    """Of message bodies, as they were stored."""
+    failures: tuple[Failure, ...]
+    kept: tuple[Kept, ...]
+    pending: tuple[str, ...]
+    """What is still to be cleared: ``wal``, ``file``, ``search``."""
+
+
+Receipts = list[Receipt]
+
+
+class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A receipt as its log keeps it; a later entry with the same id stands for the earlier ones."""
+
+    id: str
+    reason: str
+    started: int
+    finished: int | None = None
+    sessions: tuple[str, ...] = ()
+    messages: int = 0
+    blobs: int = 0
+    bytes: int = 0
+    failures: tuple[Failure, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    pending: tuple[str, ...] = ()
+
+
+class _Undo(Exception):
+    """Takes back what a dry run did."""
+
+
+class Purger:
+    """Purges sessions of one store."""
+
+    def __init__(self, engine: Engine, refs: Refs, index: Index) -> None:
+        self._engine = engine
+        self._refs = refs
+        self._index = index
+
+    def purge(self, targets: Sequence[RefRow], *, reason: Reason, dry_run: bool = False) -> Receipt:
+        """Deletes sessions, in the trash or not, with all that goes with them, and clears every trace.
+
+        One that cannot go (it is held, say) is a failure in the receipt, and the others go. With `dry_run` nothing is
+        changed, and the receipt says what would be.
+        """
+        if reason not in get_args(Reason):
+            raise Invalid(f"a reason is one of {', '.join(get_args(Reason))}")
+        engine = self._engine
+        if engine.backend.in_transaction():
+            raise Invalid("a purge cannot be part of a transaction", hint="It clears the files, which nothing undoes.")
+        entry = _Entry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
+        if dry_run:
+            with suppress(_Undo), engine.transaction():
+                entry = self._delete(entry, targets)
+                raise _Undo
+            return _receipt(msgspec.structs.replace(entry, pending=()))
+        entry = self._delete(entry, targets)
+        if entry.sessions:
+            entry = self._clear(entry)
+        return _receipt(entry)
+
+    def finish(self) -> bool:
+        """Clears what was left to be cleared; True if nothing is left to do."""
+        if not self._engine.read(unclean):
+            return True
+        pending = self._wipe()
+        cleared = [_cleared(entry, pending, self._engine) for entry in self._entries() if entry.pending]
+        self._engine.write(lambda tx: self._note(tx, cleared, pending))
+        return not pending
+
+    def receipts(self) -> list[Receipt]:
+        """Every receipt, oldest first."""
+        return [_receipt(entry) for entry in self._entries()]
+
+    # -- rows
+
+    def _delete(self, entry: _Entry, targets: Sequence[RefRow]) -> _Entry:
+        for row in targets:
+            name = ids.text(row.key)
+            try:
+                entry = self._delete_one(entry, row)
+            except ClewError as error:
+                failure = Failure(name, error.message)
+                entry = msgspec.structs.replace(entry, failures=(*entry.failures, failure))
+        return entry
+
+    def _delete_one(self, entry: _Entry, row: RefRow) -> _Entry:
+        try:
+            return self._engine.write(lambda tx: self._go(tx, entry, row))
+        except StorageFull:
+            self._index.remove()  # it can be made again, and what it held is space to delete with
+            self._engine.backend.clean()
+            return self._engine.write(lambda tx: self._go(tx, entry, row))
+
+    def _go(self, tx: Tx, entry: _Entry, row: RefRow) -> _Entry:
+        """One session and the note of it, in one transaction."""
+        row = self._refs.get(tx, row.kind, row.key, trashed=True)
+        blobs = tx.sizes()["blobs"]
+        path = [] if row.head is None else paths.lineage(tx, row.head)
+        gone = deletion.delete_ref(self._engine, tx, row, shred=True)
+        name = ids.text(row.key)
+        stay = sum(min(upto, tx.last_seq(run.run)) + 1 for run, upto in path)
+        kept = entry.kept
+        if stay and row.tree is not None:
+            left = tx.refs_in_tree(row.tree, 0, 1 << 62)
+            kept += (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in deletion.TALKS)),)
+        entry = msgspec.structs.replace(
+            entry, sessions=(*entry.sessions, name), messages=entry.messages + gone.messages,
+            blobs=entry.blobs + blobs - tx.sizes()["blobs"], bytes=entry.bytes + gone.bytes, kept=kept,
+        )  # fmt: skip
+        self._note(tx, [entry], entry.pending)
+        return entry
+
+    # -- traces
+
+    def _clear(self, entry: _Entry) -> _Entry:
+        """Clears what may hold a trace, and notes what became of it."""
+        pending = self._wipe()
+        entry = _cleared(entry, pending, self._engine)
+        self._engine.write(lambda tx: self._note(tx, [entry], pending))
+        if pending:
+            self._engine.owe(self.finish)
+        return entry
+
+    def _wipe(self) -> tuple[str, ...]:
+        """Clears the search index, the write-ahead log and the file. What could not be cleared now."""
+        pending = () if self._index.shred() else ("search",)
+        try:
+            return pending + self._engine.backend.clean()
+        except ClewError:
+            return (*pending, "file")
+
+    def _note(self, tx: Tx, entries: Sequence[_Entry], pending: Sequence[str]) -> None:
+        """Writes entries, and remembers whether traces are left."""
+        row = tx.ref(self._engine.workspace, RECEIPTS, _KEY)
+        if row is None and entries:
+            row = self._refs.add(tx, RECEIPTS, _KEY, b"\x01{}", tree=None, at=None)
+        if row is not None and entries:
+            new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
+            Log(self._engine, lambda: row)._append(tx, row, new)
+        soil(tx, dirty=bool(pending))
+
+    def _entries(self) -> list[_Entry]:
+        row = self._engine.read(lambda tx: tx.ref(self._engine.workspace, RECEIPTS, _KEY))
+        if row is None:
+            return []
+        found: dict[str, _Entry] = {}
+        for stored in Log(self._engine, lambda: row).read():
+            entry = msgspec.json.decode(stored.data, type=_Entry)
+            found[entry.id] = entry
+        return list(found.values())
+
+
+def unclean(tx: Tx) -> bool:
+    """True if traces of something deleted may be left."""
+    return tx.header(_UNCLEAN) is not None
+
+
+def soil(tx: Tx, *, dirty: bool) -> None:
+    """Remembers that traces may be left, or that none are."""
+    tx.set_header(_UNCLEAN, b"\x01" if dirty else None)
+
+
+def _cleared(entry: _Entry, pending: tuple[str, ...], engine: Engine) -> _Entry:
+    finished = None if pending else engine.clock()
+    return msgspec.structs.replace(entry, pending=pending, finished=finished)
+
+
+def _receipt(entry: _Entry) -> Receipt:
+    finished = None if entry.finished is None else moment(entry.finished)
+    return Receipt(
+        entry.id, entry.reason, moment(entry.started), finished, entry.sessions, entry.messages, entry.blobs,
+        entry.bytes, entry.failures, entry.kept, entry.pending,
+    )  # fmt: skip
