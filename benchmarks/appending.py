@@ -32,7 +32,7 @@ def _beside(bench: Bench, place: str, kinds: Sequence[type[peers.Peer]]) -> Time
         sides: dict[str, Side] = {"floor": _floor_side(floor, session_id(), sizes.ops)}
         if not kinds:
             store = stack.enter_context(clew.open(bench.file(place)))
-            sides["clew"] = _clew_side(store.sessions.create(), sizes.ops)
+            sides["clew"] = clew_side(store.sessions.create(), sizes.ops)
         for kind in kinds:
             peer = stack.enter_context(closing(kind(bench.file(place))))
             sides[kind.label] = _peer_side(peer, sizes.ops)
@@ -49,7 +49,7 @@ def growth(bench: Bench) -> Iterator[Figure]:
             for length, label in ((100, "short"), (sizes.long, "long")):
                 ours, theirs, session = bench.long_session(place, length)
                 store = stack.enter_context(clew.open(bench.copy(ours)))
-                sides[label] = _clew_side(store.sessions.latest(), sizes.ops)
+                sides[label] = clew_side(store.sessions.latest(), sizes.ops)
                 floor = stack.enter_context(closing(Floor(bench.copy(theirs))))
                 sides[f"floor {label}"] = _floor_side(floor, session, sizes.ops)
             times = interleave(sides, rounds=sizes.blocks)
@@ -67,7 +67,7 @@ def fork(bench: Bench) -> Iterator[Figure]:
             base = store.sessions.latest()
             first = next(base.iter()).id
             sides = {
-                "append": _clew_side(base, sizes.ops),
+                "append": clew_side(base, sizes.ops),
                 "fork": _fork_side(base, sizes.ops),
                 "rewind": _rewind_side(base, first, sizes.ops),
             }
@@ -81,7 +81,8 @@ def _floor_side(floor: Floor, session: str, ops: int) -> Side:
     return lambda: each(lambda body: floor.append(session, body), bodies)
 
 
-def _clew_side(session: clew.Session, ops: int) -> Side:
+def clew_side(session: clew.Session, ops: int) -> Side:
+    """Appends to a session."""
     said = messages(ops)
     return lambda: each(session.append, said)
 

@@ -165,6 +165,12 @@ def ratio(
     return Figure(name, times.ratio(side, base), at_most=at_most, detail=detail + more, peers=found)
 
 
+def seconds(name: str, took: Sequence[float], *, at_most: float) -> Figure:
+    """The median of times that are asked for as such."""
+    detail = f"{len(took)} times, from {span(min(took))} to {span(max(took))}"
+    return Figure(name, statistics.median(took), " s", at_most=at_most, detail=detail)
+
+
 def span(seconds: float) -> str:
     """A duration in the unit that suits it."""
     if seconds < 1e-3:

@@ -24,6 +24,7 @@ from clew.envelope import (
     ref_context,
     ref_fields,
     ref_owner,
+    run_fields,
     run_owner,
 )
 from clew.errors import Conflict, Invalid, Tampered
@@ -206,11 +207,14 @@ def _step(engine: Engine, tx: Tx) -> int | None:
 
 def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
     rows = tx.runs_after(after, BATCH)
-    for run in rows:
+    changed = []
+    for run, tip in rows:
         wrapped = _exchanged(seal, run.wrapped_key, run_owner(run.tree, run.run), how)
         if wrapped != run.wrapped_key:
-            tx.set_run(engine.sign_run(tx, run._replace(wrapped_key=wrapped)))
-    return len(rows), rows[-1].run if rows else after
+            other = run._replace(wrapped_key=wrapped)
+            changed.append(other._replace(mac=seal.sign(run_fields(other, tip), wrapped)))
+    tx.rekey_runs(changed)
+    return len(rows), rows[-1][0].run if rows else after
 
 
 def _refs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:

@@ -220,8 +220,12 @@ class Tx(Protocol):
         """How many rows there are of runs, nodes, refs, log, blobs and chunks."""
         ...
 
-    def runs_after(self, run: int, limit: int) -> list[RunRow]:
-        """Runs with higher numbers, in order."""
+    def runs_after(self, run: int, limit: int) -> list[tuple[RunRow, bytes | None]]:
+        """Runs with higher numbers, in order, each with the id of the node at its tip."""
+        ...
+
+    def rekey_runs(self, rows: Sequence[RunRow]) -> None:
+        """Stores the data keys and signatures of runs."""
         ...
 
     def places_after(self, pos: int, limit: int) -> list[Place]:

@@ -95,7 +95,10 @@ SELECT id FROM nodes WHERE ord = ?
 SELECT {run} FROM runs u WHERE u.run = ?
 
 -- name: runs_after
-SELECT {run} FROM runs u WHERE u.run > ? ORDER BY u.run LIMIT ?
+SELECT (SELECT id FROM nodes WHERE pos = u.run << 24 | u.tip), {run} FROM runs u WHERE u.run > ? ORDER BY u.run LIMIT ?
+
+-- name: rekey_run
+UPDATE runs SET wrapped_key = ?, mac = ? WHERE run = ?
 
 -- name: runs_from
 SELECT {run} FROM runs u WHERE u.parent BETWEEN ? AND ?

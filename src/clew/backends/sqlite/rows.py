@@ -193,8 +193,11 @@ class SQLiteTx:
     def sizes(self) -> dict[str, int]:
         return dict(zip(TABLES, self._run(SQL["sizes"]).fetchone(), strict=True))
 
-    def runs_after(self, run: int, limit: int) -> list[RunRow]:
-        return [RunRow._make(row) for row in self._run(SQL["runs_after"], (run, limit))]
+    def runs_after(self, run: int, limit: int) -> list[tuple[RunRow, bytes | None]]:
+        return [(RunRow._make(row[1:]), row[0]) for row in self._run(SQL["runs_after"], (run, limit))]
+
+    def rekey_runs(self, rows: Sequence[RunRow]) -> None:
+        self.conn.executemany(SQL["rekey_run"], [(row.wrapped_key, row.mac, row.run) for row in rows])
 
     def places_after(self, pos: int, limit: int) -> list[Place]:
         rows = self._run(SQL["places_after"], (pos, limit))
