@@ -77,7 +77,8 @@ class Engine:
         self.store_id = backend.read(lambda tx: tx.header("store_id")) or b""
         self.seal: Seal = Plain(self.store_id, self._reload)
         self._sealed: SealedSeal | None = None
-        self._key = key
+        self.key = key
+        """What opens the store, if it is sealed."""
         self._lookup_key = b""
         self.unclean = False
         """True if traces of something deleted may be left: see `clew.purge`."""
@@ -87,7 +88,8 @@ class Engine:
         if backend.read(self.renew) == "plain" and key is not None:
             from clew import sealed
 
-            self.write(lambda tx: sealed.take(tx, self.store_id, key, backend.path))
+            made = sealed.made(key)
+            self.write(lambda tx: sealed.take(tx, self.store_id, made, backend.path))
             backend.look_anew()
 
     @property
@@ -99,12 +101,12 @@ class Engine:
         """Learns how the store is kept at this moment, and returns that. Sealed, WrongKey."""
         state, lookup_key = tx.state().state, tx.header("lookup_key")
         if state != "plain":
-            if self._key is None:
+            if self.key is None:
                 raise Sealed(f"{self.backend.path} is sealed")
             from clew import sealed  # 20 ms at import, and most stores are plain
 
             known = [] if self._sealed is None else self._sealed.secrets.keys
-            secrets = sealed.unlock(tx, self.store_id, [self._key, *known], self.backend.path)
+            secrets = sealed.unlock(tx, self.store_id, self.key, known, self.backend.path)
             lookup_key = secrets.lookup
             if self._sealed is None:
                 self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self._reload)

@@ -29,7 +29,7 @@ from clew.envelope import (
 )
 from clew.errors import Conflict, Invalid, Tampered
 from clew.keys import SIZE, Key, key_id
-from clew.sealed import SECRETS, SealedSeal, Secrets, drop_parameters, keep, pack
+from clew.sealed import SECRETS, Made, SealedSeal, Secrets, drop_parameters, keep, made, pack
 
 Kind = Literal["seal", "unseal", "rotate", "deep"]
 Progress = Callable[[int, int], None]
@@ -79,9 +79,10 @@ def status(engine: Engine) -> Status:
 
 def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
     """Begins a walk, or finds that this very one is under way. Conflict if another is; Invalid if there is no need."""
-    engine.write(lambda tx: _begin(engine, tx, kind, key))
-    if engine._key is None:
-        engine._key = key
+    new = None if key is None else made(key)
+    if kind == "seal" and engine.key is None:
+        engine.key = key  # other threads need it as soon as the epoch changes
+    engine.write(lambda tx: _begin(engine, tx, kind, new))
     engine.backend.look_anew()
 
 
@@ -107,21 +108,22 @@ def finish(engine: Engine) -> None:
 # -- beginning and ending
 
 
-def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None) -> None:
+def _begin(engine: Engine, tx: Tx, kind: Kind, new: Made | None) -> None:
     mark, state = _mark(tx), tx.state().state
     if mark is not None:
         if mark.kind != kind:
             raise Conflict(f"the store is in the middle of a {mark.kind}", hint="Finish that first.")
-        if isinstance(key, bytes) and kind != "unseal" and key_id(key) != tx.state().key_id:
+        if new is not None and new.parameters is None and key_id(new.key) != tx.state().key_id:
             raise Conflict("the store is in the middle of an exchange for another key", hint="Finish that first.")
         return
     if (state == "plain") != (kind == "seal"):
         raise Invalid("the store is sealed already" if kind == "seal" else "the store is not sealed")
     if kind == "seal":
         lookup = tx.header("lookup_key")
-        if key is None or lookup is None:
+        if new is None or lookup is None:
             raise Invalid("sealing needs a key", hint="Make one with clew.keys.generate().")
-        secrets = Secrets(lookup, os.urandom(SIZE), [keep(tx, key)], keyed=True, mixed=True)
+        keep(tx, new)
+        secrets = Secrets(lookup, os.urandom(SIZE), [new.key], keyed=True, mixed=True)
         tx.set_header("lookup_key", None)
         _put(engine, tx, secrets, "sealing")
     else:
@@ -129,12 +131,12 @@ def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None) -> None:
         if kind == "unseal":
             _put(engine, tx, msgspec.structs.replace(now, keyed=False, mixed=True), "unsealing")
         else:
-            if key is None:
+            if new is None:
                 raise Invalid("an exchange needs a new key", hint="Make one with clew.keys.generate().")
-            new = keep(tx, key)
-            if new in now.keys:
+            if new.key in now.keys:
                 raise Invalid("this is the store's key already")
-            _put(engine, tx, msgspec.structs.replace(now, keys=[new, *now.keys]), "rotating")
+            keep(tx, new)
+            _put(engine, tx, msgspec.structs.replace(now, keys=[new.key, *now.keys]), "rotating")
     _set_mark(tx, _Mark(kind))
 
 

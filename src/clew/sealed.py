@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 
@@ -83,22 +85,40 @@ def unpack(packed: bytes, store_id: bytes, keys: Sequence[bytes], path: str) -> 
     raise WrongKey(path, list(sealed), key_id(keys[0]))
 
 
-def unlock(tx: Tx, store_id: bytes, keys: Sequence[Key], path: str) -> Secrets:
-    """The secrets of a store. WrongKey, Tampered."""
+def unlock(tx: Tx, store_id: bytes, key: Key, known: Sequence[bytes], path: str) -> Secrets:
+    """The secrets of a store, opened with a key that is known already or with the one given. WrongKey, Tampered."""
     packed = tx.header(SECRETS)
     if packed is None:
         raise Tampered(path, "its header is incomplete")
-    return unpack(packed, store_id, [one for key in keys for one in _candidates(tx, key)], path)
+    if known:
+        with suppress(WrongKey):
+            return unpack(packed, store_id, known, path)
+    return unpack(packed, store_id, _candidates(tx, key), path)
 
 
-def take(tx: Tx, store_id: bytes, key: Key, path: str) -> None:
+class Made(NamedTuple):
+    """A store key, and for one that is derived, what it was derived with."""
+
+    key: bytes
+    parameters: bytes | None
+
+
+def made(key: Key) -> Made:
+    """The store key that a key stands for in a store that does not know it yet. It may take a while. Invalid."""
+    if not isinstance(key, Passphrase):
+        return Made(check(key), None)
+    parameters, derived = key.new()
+    return Made(derived, parameters)
+
+
+def take(tx: Tx, store_id: bytes, key: Made, path: str) -> None:
     """Seals a store in which nothing is yet. Invalid if something is; nothing happens if it is sealed by now."""
     if tx.state().state != "plain":
         return
     if not tx.empty():
         raise Invalid(f"{path} is not sealed", hint="Open it without a key; `clew key seal` seals it.")
-    own = keep(tx, key)
-    put(tx, store_id, Secrets(os.urandom(SIZE), os.urandom(SIZE), [own], keyed=True, mixed=False), "sealed")
+    keep(tx, key)
+    put(tx, store_id, Secrets(os.urandom(SIZE), os.urandom(SIZE), [key.key], keyed=True, mixed=False), "sealed")
     tx.set_header("lookup_key", None)
 
 
@@ -108,13 +128,10 @@ def put(tx: Tx, store_id: bytes, secrets: Secrets, state: str) -> None:
     tx.set_state(state, key_id(secrets.keys[0]))
 
 
-def keep(tx: Tx, key: Key) -> bytes:
-    """The store key itself; for one that is derived, new parameters are kept in the header."""
-    if not isinstance(key, Passphrase):
-        return check(key)
-    parameters, derived = key.new()
-    tx.set_header(_KDF + key_id(derived).hex(), parameters)
-    return derived
+def keep(tx: Tx, key: Made) -> None:
+    """Keeps what a key was derived with, in the header."""
+    if key.parameters is not None:
+        tx.set_header(_KDF + key_id(key.key).hex(), key.parameters)
 
 
 def drop_parameters(tx: Tx, *, keep: Sequence[bytes]) -> None:
@@ -181,11 +198,12 @@ class SealedSeal:
 
     def load(self, secrets: Secrets) -> None:
         """Goes on with these secrets."""
+        # In this order: other threads may be at work, and what they find is of use with the old secrets too.
+        self._wrappers = {key_id(key): AESGCM(key) for key in secrets.keys}
+        self._mac = blake2b(key=secrets.mac, digest_size=16, person=b"clew sign")
         self.secrets = secrets
         self.keyed = secrets.keyed
         self._current = key_id(secrets.keys[0])
-        self._wrappers = {key_id(key): AESGCM(key) for key in secrets.keys}
-        self._mac = blake2b(key=secrets.mac, digest_size=16, person=b"clew sign")
         self._boxes: dict[tuple[bytes, bytes], Box] = {}
 
     def unsealed(self) -> None:
