@@ -12,7 +12,7 @@ SOURCE = Path(clew.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"ids", "files"},
+    {"ids", "files", "events"},
     {"keys"},
     {"model"},
     {"providers"},
@@ -29,6 +29,7 @@ LAYERS: list[set[str]] = [
     {"trash"},
     {"nodes", "blobs", "log", "rekey"},
     {"session_data"},
+    {"exporting"},
     {"session"},
     {"sessions"},
     {"beside"},
@@ -36,8 +37,10 @@ LAYERS: list[set[str]] = [
     {"indexing"},
     {"search", "purge"},
     {"store"},
+    {"records", "otel"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},
+    {"records.aio"},
     {"cli"},
     {"__main__"},
 ]

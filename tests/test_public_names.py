@@ -13,6 +13,8 @@ import pytest
 
 import clew
 import clew.aio
+import clew.events
+import clew.records
 import clew.testing
 from clew.blobs import Blobs
 from clew.log import Log
@@ -22,7 +24,7 @@ from clew.sessions import Sessions
 NAMES: dict[object, str] = {
     clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage Save Counters "
     "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Invalid NotAStore Sealed "
-    "WrongKey Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed keys __version__",
+    "WrongKey Tampered Unavailable StorageFull ReadOnly Unfinished SchemaTooNew Closed keys __version__",
     clew.Store: "sessions nodes search verify backup transaction close path __enter__ __exit__",
     clew.Node: "id handle parent_id created_at message native role text depth counters",
     clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
@@ -38,6 +40,13 @@ NAMES: dict[object, str] = {
     clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed WrongKey Tampered Unavailable "
     "StorageFull SchemaTooNew",
     clew.aio: "open",
+    clew.records: "RecordService Pending Policy CircuitOpen ConversationRecord ConversationRecordInput "
+    "ConversationRecordMutation ConversationRecordSummary MessageFrame RecoverySnapshot PurgeReport to_json "
+    "validate_record validate_input validate_mutation validate_frame validate_snapshot",
+    clew.records.RecordService: "initialize dispose is_initialized create update get list delete purge_all "
+    "commit_snapshot get_snapshot commit_conversation recoverable attach open_attachment export set_privacy sweep events",
+    clew.events: "Events Event ConversationStored ConversationDeleted PurgeCompleted CapacityWarning "
+    "CorruptionDetected SlowWrites CircuitChanged OperationFinished",
     clew.testing: "BackendConformance FakeClock SequentialIds",
 }
 
@@ -73,7 +82,8 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 @pytest.mark.parametrize(
     "module",
     (
-        "clew errors ids files keys model node nodes blobs log session sessions search verify backup store aio testing"
+        "clew errors ids files keys model node nodes blobs log session sessions search verify backup store aio testing "
+        "events exporting otel records records.shapes records.service records.deferred records.aio"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

@@ -25,6 +25,7 @@ from clew.errors import (
     StorageFull,
     Tampered,
     Unavailable,
+    Unfinished,
     WrongKey,
 )
 from clew.model import (
@@ -91,6 +92,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "Unavailable",
+    "Unfinished",
     "Usage",
     "WrongKey",
     "assistant",

@@ -21,7 +21,7 @@ from clew.refs import BRANCH, Refs
 TALKS = ("session", "subagent")
 """Kinds of ref that people talk in."""
 BATCH = 256
-FOLLOWS = ("session", "subagent", BRANCH)
+FOLLOWS = ("session", "subagent", "recovery", BRANCH)
 """Kinds of ref whose head moves up when the nodes under it are deleted."""
 
 

@@ -14,6 +14,7 @@
     ├── Unavailable     the store cannot be reached now: busy, or an I/O error; asking again may help
     │   ├── StorageFull no space left; free some and ask again
     │   └── ReadOnly    the file or its folder cannot be written
+    ├── Unfinished      something ended before everything was done; names what was not
     ├── SchemaTooNew    written by a newer clew; refused unchanged
     └── Closed          the store was closed, or belongs to the process before a fork
 
@@ -119,6 +120,14 @@ class ReadOnly(Unavailable):
     """The store can be read and not written."""
 
     hint = "Check the permissions of the file and of its folder."
+
+
+class Unfinished(ClewError):
+    """Something ended before everything was done: `failures` has an error for each thing that was not."""
+
+    def __init__(self, message: str, failures: Sequence[Exception]) -> None:
+        self.failures = tuple(failures)
+        super().__init__(f"{message}: {'; '.join(str(failure) for failure in failures)}")
 
 
 class SchemaTooNew(ClewError):
