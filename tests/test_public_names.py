@@ -44,7 +44,8 @@ NAMES: dict[object, str] = {
     "ConversationRecordMutation ConversationRecordSummary MessageFrame RecoverySnapshot PurgeReport to_json "
     "validate_record validate_input validate_mutation validate_frame validate_snapshot",
     clew.records.RecordService: "initialize dispose is_initialized create update get list delete purge_all "
-    "commit_snapshot get_snapshot commit_conversation recoverable attach open_attachment export set_privacy sweep events",
+    "commit_snapshot get_snapshot commit_conversation recoverable attach open_attachment export set_privacy "
+    "set_policy policy sweep events pending",
     clew.events: "Events Event ConversationStored ConversationDeleted PurgeCompleted CapacityWarning "
     "CorruptionDetected SlowWrites CircuitChanged OperationFinished",
     clew.testing: "BackendConformance FakeClock SequentialIds",

@@ -12,12 +12,11 @@ import pytest
 
 import clew
 from clew import events, ids
-from clew.errors import Closed, Conflict, Invalid, NotFound, StorageFull, Unfinished
-from clew.records import Pending, Policy, RecordService
-from clew.records.deferred import Pending as SyncPending
+from clew.errors import Closed, Conflict, Invalid, NotFound, Unfinished
+from clew.records import Policy, RecordService
 from clew.store import Store
 from clew.testing import FakeClock
-from tests.records.talk import AT, frame, given, made, snapshot, stored, summary, texts
+from tests.records.talk import frame, given, made, snapshot, stored, summary, texts
 
 # -- beginning and end
 
@@ -560,7 +559,7 @@ def test_any_session_is_a_record(service: RecordService, sealed: Store) -> None:
     assert record is not None
     assert texts(record) == ["Why?", "", "Lint."]
     assert [one.sequence for one in record.messages] == [1, 2, 3]
-    assert [one.frame_id for one in record.messages][0] == session.path()[1].id
+    assert record.messages[0].frame_id == session.path()[1].id
     assert (record.title, record.privacy.exportable, record.participants) == ("Build", True, ())
     record = stored(service.update(session.id, {"appendMessages": [frame(1)]}))
     assert len(record.messages) == 4
@@ -645,10 +644,3 @@ def test_a_write_whose_commit_fails_is_settled(service: RecordService, sealed: S
     monkeypatch.setattr(Writer, "commit", commit)
     record = made(service, "talk")
     assert service.get("talk") == record
-    assert AT
-
-
-def test_deferred_types_are_public() -> None:
-    """What is returned for lack of space has a public name."""
-    assert Pending is SyncPending
-    assert issubclass(StorageFull, clew.Unavailable)

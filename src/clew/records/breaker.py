@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from clew.errors import Unavailable
+from clew.errors import StorageFull, Unavailable
 from clew.events import Circuit
 
 
@@ -52,20 +52,25 @@ class Breaker:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Around a call. CircuitOpen. Unavailable is a failure of the store; any other error shows that it works."""
+        """Around a call. CircuitOpen. Unavailable is a failure; any other error shows that the store works.
+
+        So does StorageFull: what is to be done then is not to wait, but to make space.
+        """
         self._enter()
         try:
             yield
-        except Unavailable:
-            self._fail()
+        except Unavailable as error:
+            if isinstance(error, StorageFull):
+                self._works()
+            else:
+                self._fail()
             raise
         except BaseException:
-            self.reset()
+            self._works()
             raise
-        self.reset()
+        self._works()
 
-    def reset(self) -> None:
-        """The store works."""
+    def _works(self) -> None:
         with self._lock:
             self._failed, self._trying = 0, False
             changed = self._to("closed")

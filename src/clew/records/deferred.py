@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar, cast
 
-from clew.errors import ClewError, NotFound, StorageFull, Unavailable
+from clew.errors import NotFound, StorageFull, Unavailable
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Pending(Generic[T]):
             self._result = self._call()
         except Unavailable:
             return False
-        except ClewError as error:
+        except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it
             self._error = error
         self._done.set()
         return True

@@ -11,7 +11,7 @@ from clew import events, exporting, ids
 from clew.backends import RefRow
 from clew.blobs import Blobs
 from clew.engine import Clock, whole_number
-from clew.errors import ClewError, Conflict, NotFound, Tampered, Unavailable, Unfinished
+from clew.errors import ClewError, Conflict, NotFound, Tampered, Unavailable, Unfinished, clip
 from clew.events import Events
 from clew.node import microseconds
 from clew.purge import Receipt
@@ -170,7 +170,8 @@ class RecordService:
         A message that is there already, by its frameId, is not added again. `expected_version` is the
         `storage.blobVersion` of the record that the change was made for: if the record has changed since, the messages
         are added all the same, but a field that someone else has set meanwhile is a Conflict, and nothing is changed.
-        NotFound; Invalid if it becomes too large. Pending if there is no space: it is not stored yet.
+        NotFound; Invalid if it becomes too large. Pending if there is no space: it is not stored yet. Tampered if it is
+        stored, and something else of the record is damaged.
         """
         with self._operation("update", conversation_id):
             return self._change("update", conversation_id, mutation, expected_version, committed=False)
@@ -202,7 +203,10 @@ class RecordService:
             )
 
     def delete(self, conversation_id: str, reason: PurgeReason) -> None:
-        """Purges a record with all that belongs to it, also from the trash. NotFound; Conflict if it is held."""
+        """Purges a record with all that belongs to it, also from the trash. NotFound; Conflict if it is held.
+
+        Unavailable if it cannot go for another reason; it is all there then.
+        """
         with self._operation("delete", conversation_id):
             session = ids.text(self._records.key(conversation_id))
             with self._writes.paused():
@@ -214,7 +218,7 @@ class RecordService:
                     self._writes.drop(conversation_id)
             self._purged(receipt, reason, {session: conversation_id})
             if receipt.failures:
-                raise Conflict(f"the record was not purged: {receipt.failures[0].error}", hint="Release it first.")
+                raise self._kept(conversation_id, receipt.failures[0].error)
 
     def purge_all(self, reason: PurgeReason) -> PurgeReport:
         """Purges every record, also from the trash. What is held stays, and is a failure in the report."""
@@ -458,6 +462,13 @@ class RecordService:
         if receipt.sessions:
             self._writes.space()
         return report
+
+    def _kept(self, conversation_id: str, why: str) -> ClewError:
+        """The error that says why a record was not purged."""
+        found = self._records.find(self._records.key(conversation_id))
+        if found is not None and found.row.hold:
+            return Conflict(f"record {clip(conversation_id)} is held", hint="Release it first.")
+        return Unavailable(f"record {clip(conversation_id)} was not purged: {why}", hint="Delete it again.")
 
     def _purge_damaged(self, conversation_id: str, key: bytes) -> bool:
         """Purges a record that cannot be read; False if even that is not possible."""

@@ -49,8 +49,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     def __post_init__(self) -> None:
         for name in self._times:
             given = getattr(self, name)
-            if given is not None:
-                msgspec.structs.force_setattr(self, name, time_text(time_micros(given)))
+            if given is not None and (brought := time_text(time_micros(given))) != given:
+                msgspec.structs.force_setattr(self, name, brought)
 
 
 class ParticipantRef(Shape, frozen=True, kw_only=True):
@@ -281,7 +281,7 @@ class PurgeReport(Shape, frozen=True, kw_only=True):
 
 def time_text(micros: int) -> str:
     """A stored time as JavaScript writes it."""
-    return moment(micros).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{moment(micros).isoformat(timespec='milliseconds')[:23]}Z"
 
 
 def time_micros(text: object) -> int:

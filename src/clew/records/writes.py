@@ -91,9 +91,7 @@ class Writes:
 
     def space(self) -> None:
         """There may be space again: what waits is tried at once."""
-        if len(self._deferred):
-            self._breaker.reset()
-            self._deferred.flush()
+        self._deferred.flush()
 
     def close(self, deadline: float) -> list[Exception]:
         """Finishes what it can until then; an error for each thing that it could not."""
