@@ -30,7 +30,7 @@ def small(tmp_path: Path) -> Iterator[disk.Disk]:
 
 def until_full(service: RecordService, talk: str) -> tuple[list[str], Pending[ConversationRecord]]:
     """Adds messages until there is no space: what was said and accepted, and the first that waits."""
-    accepted = []
+    accepted: list[str] = []
     for n in range(2, 2000):
         content = f"{n} " + "x" * 20_000
         outcome = service.update(talk, {"appendMessages": [frame(n, content=content)]})

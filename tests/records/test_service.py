@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ import clew
 from clew import events, ids
 from clew.errors import Closed, Conflict, Invalid, NotFound, Unfinished
 from clew.records import Policy, RecordService
+from clew.records.kept import Found
 from clew.store import Store
 from clew.testing import FakeClock
 from tests.records.talk import frame, given, made, snapshot, stored, summary, texts
@@ -24,7 +27,7 @@ from tests.records.talk import frame, given, made, snapshot, stored, summary, te
 def test_nothing_works_before_it_is_initialized(sealed: Store) -> None:
     """Every call is refused until `initialize`, and again after `dispose`; both may be called twice."""
     service = RecordService(sealed)
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: service.create(given()), lambda: service.update("x", {}), lambda: service.get("x"), service.list,
         lambda: service.delete("x", "user-requested"), lambda: service.purge_all("workspace-reset"),
         lambda: service.commit_snapshot(snapshot("x")), lambda: service.get_snapshot("x"), service.recoverable,
@@ -485,7 +488,11 @@ def test_attachments_are_stored_in_pieces(service: RecordService, sealed: Store)
     content = bytes(range(256)) * 50_000  # more than ten megabytes
     kept = service.attach("talk", io.BytesIO(content), type="document")
     assert (kept.checksum, kept.byte_length) == (sha256(content).hexdigest(), len(content))
-    audio = {"uri": service.attach("talk", b"sound", type="audio").uri, "format": "opus", "durationMs": 3}
+    audio: dict[str, Any] = {
+        "uri": service.attach("talk", b"sound", type="audio").uri,
+        "format": "opus",
+        "durationMs": 3,
+    }
     record = stored(service.update("talk", {"appendMessages": [frame(2, attachments=[kept], audio=audio)]}))
     assert record.attachments == (kept,) == record.messages[1].attachments
     pieces = list(service.open_attachment("talk", kept.uri))
@@ -622,6 +629,19 @@ def test_workspaces_do_not_see_each_other(path) -> None:
             assert here.list().total_count == 1
             assert here.purge_all("workspace-reset").purged_count == 1
             assert there.list().total_count == 2
+
+
+def test_a_write_that_was_not_kept_is_not_settled(service: RecordService, sealed: Store) -> None:
+    """If the work itself was broken off, there is nothing to find, and the caller is told that it failed."""
+    import sqlite3
+
+    def work(tx: object) -> Found:
+        sealed._engine.backend._writer.suspect = True  # type: ignore[attr-defined]
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with pytest.raises(clew.Unavailable):
+        service._records._write(work)
+    made(service, "talk")
 
 
 def test_a_write_whose_commit_fails_is_settled(service: RecordService, sealed: Store, monkeypatch) -> None:

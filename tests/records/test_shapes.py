@@ -131,7 +131,8 @@ def test_every_shape_has_its_guard(shape: str) -> None:
     """What is right passes; what lacks a field, has one too many, or is nothing of the kind is Invalid."""
     guard, good = getattr(records, f"validate_{shape}"), GOOD[shape]
     assert guard(guard(good)) == guard(json.dumps(good))
-    for bad in (None, 5, "x", b"\xff", [], {**good, "unknown": 1}):
+    wrong: tuple[object, ...] = (None, 5, "x", b"\xff", [], {**good, "unknown": 1})
+    for bad in wrong:
         with pytest.raises(Invalid):
             guard(bad)
     if shape != "mutation":

@@ -179,13 +179,16 @@ class Repository:
         left: list[Found] = []
 
         def step(tx: Tx) -> Found:
-            left[:] = [work(tx)]
+            left.clear()
+            left.append(work(tx))
             return left[0]
 
         def settle(tx: Tx) -> Found | None:
-            wrote = left[0].row
-            row = tx.ref(wrote.workspace, SESSION, wrote.key)
-            return left[0] if row is not None and (row.mac, row.data) == (wrote.mac, wrote.data) else None
+            for found in left:
+                row = tx.ref(found.row.workspace, SESSION, found.row.key)
+                if row is not None and (row.mac, row.data) == (found.row.mac, found.row.data):
+                    return found
+            return None
 
         return self._engine.write(step, settle)
 
