@@ -31,7 +31,7 @@ def anyio_backend(request):
 def test_both_faces_have_the_same_names(one, other) -> None:
     """Every public name is there, with the same arguments and defaults; what is called is awaited, or iterated so."""
     for name, member in vars(one).items():
-        if name.startswith("_") or name == "drop":
+        if name.startswith("_"):
             continue
         twin = inspect.getattr_static(other, name)
         if isinstance(member, property):

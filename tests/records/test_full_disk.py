@@ -230,6 +230,38 @@ def test_what_is_purged_does_not_come_back(small: disk.Disk) -> None:
         service.dispose()
 
 
+def test_a_subscriber_may_write_when_what_waited_is_stored(small: disk.Disk) -> None:
+    """It is told in the middle of the queue: what it writes waits behind the rest, and what it deletes is gone."""
+    with clew.open(small.folder / "s.db") as store:
+        service = RecordService(store, retry_every=60)
+        service.initialize()
+        for talk in ("talk", "unwanted"):
+            made(service, talk)
+        small.fill(leave=300_000)
+        until_full(service, "talk")
+        for talk in ("first", "second"):
+            assert isinstance(service.create(given(talk)), Pending)
+        small.free()
+        written: list[object] = []
+
+        def write(event: events.ConversationStored) -> None:
+            if event.summary.conversation_id == "first":
+                written.append(service.update("talk", {"title": "told"}))
+                service.delete("unwanted", "user-requested")
+
+        service.events.subscribe(write, events.ConversationStored)
+        service.create(given("after"))
+        (later,) = written
+        assert isinstance(later, Pending)
+        assert later.stored
+        assert [one.conversation_id for one in service.list().items][:3] == ["after", "second", "first"]
+        assert service.get("unwanted") is None
+        record = service.get("talk")
+        assert record is not None
+        assert record.title == "told"
+        service.dispose()
+
+
 def test_a_write_that_fails_for_another_reason_is_told_so(small: disk.Disk) -> None:
     """What waited and cannot be stored when there is space raises what the call would have raised."""
     with clew.open(small.folder / "s.db") as store:

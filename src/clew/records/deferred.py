@@ -54,8 +54,7 @@ class Pending(Generic[T]):
             raise self._error
         return cast("T", self._result)
 
-    def drop(self, error: Exception) -> None:
-        """Gives it up."""
+    def _give_up(self, error: Exception) -> None:
         self._error = error
         self._done.set()
 
@@ -79,8 +78,9 @@ class Deferred:
         self._most_bytes = most_bytes
         self._waiting: deque[Pending[object]] = deque()
         self._lock = threading.Lock()
-        self._turn = threading.Lock()
-        """Whoever makes the calls: one at a time, so that they stay in order."""
+        self._turn = threading.RLock()
+        """Whoever makes the calls: one thread at a time, so that they stay in order."""
+        self._making = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -104,18 +104,30 @@ class Deferred:
         return pending
 
     def flush(self, until: float | None = None) -> bool:
-        """Makes the calls that wait, in order, until a moment of `time.monotonic`; True if none is left."""
+        """Makes the calls that wait, in order, until a moment of `time.monotonic`; True if none is left.
+
+        False at once from inside of such a call: whoever is told of it and writes waits behind the others.
+        """
         with self._turn:
-            while True:
-                with self._lock:
-                    if not self._waiting:
-                        return True
-                    first = self._waiting[0]
-                if (until is not None and time.monotonic() > until) or not (first.done or first._try()):
-                    return False
-                with self._lock:
-                    if self._waiting and self._waiting[0] is first:
-                        self._waiting.popleft()
+            if self._making:
+                return False
+            self._making = True
+            try:
+                return self._make(until)
+            finally:
+                self._making = False
+
+    def _make(self, until: float | None) -> bool:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return True
+                first = self._waiting[0]
+            if (until is not None and time.monotonic() > until) or not (first.done or first._try()):
+                return False
+            with self._lock:
+                if self._waiting and self._waiting[0] is first:
+                    self._waiting.popleft()
 
     def paused(self) -> AbstractContextManager[object]:
         """While this is held nothing that waits is made: what is purged meanwhile cannot come back by it."""
@@ -127,12 +139,12 @@ class Deferred:
             gone = [one for one in self._waiting if conversation_id in (None, one.conversation_id)]
             self._waiting = deque(one for one in self._waiting if one not in gone)
         for one in gone:
-            one.drop(NotFound("record", one.conversation_id, hint="It was purged while the call waited for space."))
+            one._give_up(NotFound("record", one.conversation_id, hint="It was purged while the call waited for space."))
 
     def abandon(self) -> list[Pending[object]]:
         """Gives up everything that waits, and returns it."""
         with self._lock:
             left, self._waiting = list(self._waiting), deque()
         for one in left:
-            one.drop(StorageFull(f"{one.operation} of a record was given up: no space was freed in time"))
+            one._give_up(StorageFull(f"{one.operation} of a record was given up: no space was freed in time"))
         return left

@@ -237,7 +237,7 @@ class Repository:
     def _check_attachments(self, tx: Tx, row: RefRow, frame: MessageFrame) -> None:
         for one in frame.attachments or ():
             blob = tx.blob(row.tree or 0, self._engine.blob_look(row.tree or 0, one.checksum))
-            if False:
+            if blob is not None and blob.size != one.byte_length:
                 raise Invalid("an attachment does not have the length it says", hint="Pass it on as attach made it.")
 
     def _save(self, tx: Tx, found: Found, **columns: int | None) -> Found:

@@ -120,7 +120,7 @@ class RecordService:
     def initialize(self) -> PurgeReport | None:
         """Makes the service ready, and sweeps: what has expired is purged. Idempotent: None if it was ready.
 
-        Closed if it was disposed of.
+        Closed if it was disposed of. What the sweep raises is raised here; the service is ready all the same.
         """
         return self.sweep() if self._calls.begin() else None
 
