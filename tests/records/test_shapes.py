@@ -186,6 +186,9 @@ def test_times_are_brought_into_one_form() -> None:
     """Any ISO 8601 time with its zone becomes UTC with milliseconds; a time that is none is Invalid when it is made."""
     assert records.validate_frame(frame(createdAt="2025-10-21T14:00:00+02:00")).created_at == AT
     assert records.validate_frame(frame(createdAt="2025-10-21T12:00:00.123456Z")).created_at.endswith("00.123Z")
+    assert records.validate_summary(summary() | {"lastUpdatedAt": "2025-10-21T12:00:00+00:00"}).last_updated_at == AT
+    other = records.ConversationSummary(synopsis="", last_updated_at="2025-10-21 12:00:00.000Z", keywords=())
+    assert other.last_updated_at == AT
     assert time_text(-1) == "1969-12-31T23:59:59.999Z"
     with pytest.raises(Invalid, match="is not a time"):
         records.ConversationSummary(synopsis="", last_updated_at=5, keywords=())  # type: ignore[arg-type]

@@ -49,8 +49,10 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     def __post_init__(self) -> None:
         for name in self._times:
             given = getattr(self, name)
-            if given is not None and (brought := time_text(time_micros(given))) != given:
-                msgspec.structs.force_setattr(self, name, brought)
+            if given is not None:
+                micros = time_micros(given)
+                if len(given) != 24 or given[10] + given[19] + given[23] != "T.Z":  # it is not in that form yet
+                    msgspec.structs.force_setattr(self, name, time_text(micros))
 
 
 class ParticipantRef(Shape, frozen=True, kw_only=True):

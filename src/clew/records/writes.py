@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from clew.errors import StorageFull, Unavailable
 from clew.events import CapacityWarning, Circuit, CircuitChanged, Events, SlowWrites
@@ -18,18 +18,15 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Limits:
+class Limits(NamedTuple):
     """What a service may be told about its writing; see `RecordService`."""
 
-    def __init__(
-        self, pending: int, pending_bytes: int, slow_ms: float, retry_every: float, failures: int, cool_down: float
-    ) -> None:
-        self.pending = pending
-        self.pending_bytes = pending_bytes
-        self.slow_ms = slow_ms
-        self.retry_every = retry_every
-        self.failures = failures
-        self.cool_down = cool_down
+    pending: int
+    pending_bytes: int
+    slow_ms: float
+    retry_every: float
+    failures: int
+    cool_down: float
 
 
 class Writes:
