@@ -13,6 +13,8 @@ from clew.errors import Conflict, NotFound, Tampered
 from clew.node import Node
 
 BRANCH = "branch"
+REMEMBERED = 1024
+"""Refs whose place is remembered, so that appending to them needs no look before."""
 ALIKE = 200
 """Refs that are looked at when a handle is typed; to tell more apart, type more letters."""
 
@@ -29,8 +31,10 @@ class Refs:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._seen: Tip | None = None
-        """Where the ref that was moved last stood then. Whoever goes on there need not look: see `Tx.advance`."""
+        self._seen: dict[bytes, Tip] = {}
+        """Where refs stood when they were last moved here. Whoever goes on there need not look: see `Tx.advance`."""
+        self._tops: dict[str, int] = {}
+        """The highest rank of each kind, as it was last seen."""
 
     # -- reading
 
@@ -165,9 +169,9 @@ class Refs:
         engine = self._engine
 
         def work(tx: Tx) -> Appended:
-            seen = self._seen
-            if seen is not None and seen.key == row.key and (expect is False or expect == seen.id):
-                ahead = self._ahead(tx, row.ref, seen, drafts)
+            seen = self._seen.get(row.key)
+            if seen is not None and (expect is False or expect == seen.id):
+                ahead = self._ahead(tx, row, seen, drafts)
                 if ahead is not None:
                     return ahead
             tip = self.tip(tx, row)
@@ -181,7 +185,7 @@ class Refs:
             nodes = engine.grow(tx, tip.ground, drafts)
             last = nodes[-1]._row
             move = self.move(tx, row.ref, tip, last[POS], last[ID])
-            self._seen = _standing(tip, move, nodes[-1])
+            self._remember(row.kind, _standing(tip, move, nodes[-1]))
             return Appended(nodes, move)
 
         def settle(tx: Tx) -> Appended | None:
@@ -197,20 +201,27 @@ class Refs:
                 raise
             return Appended(stored, None)
 
-    def _ahead(self, tx: Tx, ref: int, seen: Tip, drafts: Sequence[Draft]) -> Appended | None:
+    def _remember(self, kind: str, tip: Tip) -> None:
+        """Takes note of where a ref stands, at the top of its kind."""
+        if len(self._seen) >= REMEMBERED:
+            self._seen.clear()
+        self._seen[tip.key] = tip
+        self._tops[kind] = tip.rank
+
+    def _ahead(self, tx: Tx, row: RefRow, seen: Tip, drafts: Sequence[Draft]) -> Appended | None:
         """The append for a ref that still stands where it was left; None, and nothing is done, if it does not."""
         assert seen.pos is not None
         if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ:
             return None
-        engine = self._engine
+        engine, top = self._engine, self._tops[row.kind]
         pos, id, version, now = seen.pos + len(drafts), drafts[-1].id, seen.version + 1, engine.clock()
-        fields = move_fields(seen.key, seen.tree, pos, id, version, now, seen.rank)
-        mac = engine.seal.sign(fields, seen.ref_key)
-        move = Move(pos, id, version, now, seen.rank, mac)
-        if not tx.advance(ref, seen, move):
+        rank = seen.rank if seen.rank == top else max(now, top + 1)
+        mac = engine.seal.sign(move_fields(seen.key, seen.tree, pos, id, version, now, rank), seen.ref_key)
+        move = Move(pos, id, version, now, rank, mac)
+        if not tx.advance(row.ref, seen, move, top):
             return None
         nodes = engine.grow(tx, seen.ground, drafts)
-        self._seen = _standing(seen, move, nodes[-1])
+        self._remember(row.kind, _standing(seen, move, nodes[-1]))
         return Appended(nodes, move)
 
     def moved(self, row: RefRow) -> Conflict:

@@ -323,10 +323,11 @@ class Tx(Protocol):
         """`set_ref` for what moves with the head alone; `up` if the rank changes too."""
         ...
 
-    def advance(self, ref: int, seen: Tip, move: Move) -> bool:
-        """`move_ref` without a look before, for a ref at the top of its kind whose head was `seen` and can be extended.
+    def advance(self, ref: int, seen: Tip, move: Move, top: int) -> bool:
+        """`move_ref` without a look before, for a ref that was `seen` with a head that can be extended.
 
-        False, and nothing is changed, if anything of that, or the epoch, is no longer so.
+        False, and nothing is changed, if it is no longer so: the ref, its head, the end and the key of its run, the
+        epoch, or `top`, the highest rank of its kind.
         """
         ...
 

@@ -305,12 +305,16 @@ class SQLiteTx:
         if done.rowcount != 1:
             raise Conflict("the ref was changed by someone else")
 
-    def advance(self, ref: int, seen: Tip, move: Move) -> bool:
-        head, head_id, version, active_at, _, mac = move
+    def advance(self, ref: int, seen: Tip, move: Move, top: int) -> bool:
+        head, head_id, version, active_at, rank, mac = move
         epoch, pos = seen.epoch, seen.pos
         assert pos is not None
-        bounds = (head, head_id, version, active_at, mac, ref, seen.version, seen.id, epoch, pos >> SEQ_BITS, pos + 1)
-        if self._run(_ADVANCE, bounds).rowcount != 1:
+        bounds = (
+            head, head_id, version, active_at, mac, ref, seen.version, seen.id, seen.ref_key, top, epoch,
+            pos >> SEQ_BITS, seen.wrapped_key, pos + 1,
+        )  # fmt: skip
+        done = self._run(_ADVANCE, bounds) if rank == seen.rank else self._run(SQL["advance_up"], (rank, *bounds))
+        if done.rowcount != 1:
             return False
         self.epoch = epoch
         return True
