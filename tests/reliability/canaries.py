@@ -25,32 +25,25 @@ def canary(chance: random.Random) -> str:
 
 
 def guises(word: str) -> Iterator[tuple[str, bytes]]:
-    """The forms of a word, by name. Parts of it are enough, so that one cut in two by a page is still seen."""
+    """The forms of a word, by name, in small letters but for base64. Each part of it is one: a page may cut it."""
     for start in range(0, len(word), PIECE):
-        part = word[start : start + PIECE]
-        raw = part.encode()
-        yield "raw", raw
-        yield "utf-16-le", part.encode("utf-16-le")
-        yield "utf-16-be", part.encode("utf-16-be")
-        yield "json", "".join(f"\\u{ord(letter):04x}" for letter in part).encode()
-        yield "hex", raw.hex().encode()
-        yield "HEX", raw.hex().upper().encode()
+        yield "raw", word[start : start + PIECE].encode()
+    part = word[PIECE : 2 * PIECE]
+    yield "utf-16-le", part.encode("utf-16-le")
+    yield "utf-16-be", part.encode("utf-16-be")
+    yield "json", "".join(f"\\u{ord(letter):04x}" for letter in part).encode()
+    yield "hex", part.encode().hex().encode()
     for offset in range(3):
-        code = base64.b64encode(b"\0" * offset + word.encode())
-        whole = code[4:-4]  # the ends depend on what stands beside it
-        yield f"base64+{offset}", whole
-        yield f"base64url+{offset}", whole.translate(bytes.maketrans(b"+/", b"-_"))
+        code = base64.b64encode(b"\0" * offset + word.encode())[4:-4]  # the ends depend on what stands beside it
+        yield "base64", code
+        yield "base64", code.translate(bytes.maketrans(b"+/", b"-_"))
 
 
 def found(words: dict[str, str], data: bytes) -> list[str]:
-    """What of the words, by name, is in the data: raw, in capitals, encoded, or in a compressed stream."""
+    """What of the words, by name, is in the data: as it is, in capitals, encoded, or in a compressed stream."""
     patterns = {(name, guise, form) for name, word in words.items() for guise, form in guises(word)}
     folded = data.lower()
-    seen = {
-        f"{name} as {guise}"
-        for name, guise, form in patterns
-        if form in data or (guise in ("raw", "utf-16-le", "utf-16-be") and form in folded)
-    }
+    seen = {f"{name} as {guise}" for name, guise, form in patterns if form in (data if guise == "base64" else folded)}
     for start in _STREAM.finditer(data):
         inside = _inflated(data[start.start() : start.start() + _LARGEST])
         seen |= {f"{name} compressed" for name, word in words.items() if word.encode() in inside}
