@@ -17,8 +17,8 @@ from clew.store import Store
 
 WORDS = (
     "text", "title", "new title", "label", "cwd", "extra", "tool name", "arguments", "result", "thinking", "native",
-    "attachment", "file name", "log", "hold reason", "agent", "subagent", "fork", "branch", "summary", "query", "deleted",
-    "trashed", "purged", "purged title", "purged file", "saved", "last",
+    "attachment", "file name", "log", "hold reason", "agent", "subagent", "fork", "branch", "summary", "query",
+    "deleted", "trashed", "purged", "purged title", "purged file", "saved", "last",
 )  # fmt: skip
 FIRST, SECOND, THIRD = bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96))
 
@@ -29,9 +29,7 @@ def begin(path: str, words: dict[str, str], *, sealed: bool) -> None:
     session = store.sessions.create(
         title=words["title"], cwd=f"/{words['cwd']}", labels=[words["label"]], extra={"note": words["extra"]}
     )
-    shown = session.attach(
-        words["attachment"].encode() * 400, mime_type="text/plain", name=f"{words['file name']}.txt"
-    )
+    shown = session.attach(words["attachment"].encode() * 400, mime_type="text/plain", name=f"{words['file name']}.txt")
     call = clew.ToolCall(id="c1", name=words["tool name"], arguments={"pattern": words["arguments"]})
     first = session.append(clew.user(words["text"], shown))
     session.append([clew.assistant(clew.Thinking(text=words["thinking"], signature="s"), call)])
