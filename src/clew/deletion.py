@@ -229,9 +229,10 @@ def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int) -> bytes | None:
     box, wrapped = engine.seal.new_box(run_owner(run.tree, run.run))
     if run.wrapped_key is None or wrapped is None:
         return run.wrapped_key  # nothing is sealed here, or will not be for long
-    at = (run.run << SEQ_BITS) - 1
-    while count:
-        nodes = [engine.node(place) for place in tx.places_after(at, min(count, BATCH))]
+    at, last = (run.run << SEQ_BITS) - 1, (run.run << SEQ_BITS) + count - 1
+    while at < last:
+        places = tx.places_after(at, min(last - at, BATCH))
+        nodes = [engine.node(place) for place in places if place.row[POS] <= last]  # one may be missing: damage
         tx.set_bodies("nodes", [(box.close(node._payload(), node._context()), node._row[POS]) for node in nodes])
-        at, count = nodes[-1]._row[POS], count - len(nodes)
+        at = nodes[-1]._row[POS] if nodes else last
     return wrapped

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from clew import ids
 from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
 from clew.engine import Engine, whole_number
-from clew.envelope import Box, log_context, ref_owner
+from clew.envelope import NO_BOX, Box, log_context, ref_owner
 from clew.errors import Conflict, Invalid, NotFound, Tampered
 from clew.node import moment
 
@@ -55,8 +56,7 @@ class Log:
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
         """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
-        row = self._ref()
-        ref, box = row.ref, self._box(row)
+        ref = self._ref().ref
         for name, number in (("start", start), ("stop", stop)):
             if number is not None:
                 whole_number(name, number, 0)
@@ -65,7 +65,8 @@ class Log:
 
         def stream(low: int) -> Iterator[Entry]:
             while low <= high:
-                rows = self._engine.read(lambda tx, low=low: tx.log_range(low, high, PAGE))  # type: ignore[misc]
+                now, rows = self._engine.read(partial(_page, ref=ref, low=low, high=high))
+                box = self._box(now) if now is not None else NO_BOX
                 for row in rows:
                     yield self._entry(row, box)
                 if len(rows) < PAGE:
@@ -113,3 +114,8 @@ class Log:
         if payload is None:
             raise Tampered(f"log entry {row.pos & MAX_SEQ}")
         return Entry(row.pos & MAX_SEQ, ids.text(row.id), moment(row.created_at), bytes(payload))
+
+
+def _page(tx: Tx, ref: int, low: int, high: int) -> tuple[RefRow | None, list[LogRow]]:
+    """Entries, and their ref as it is at the same moment: its data key may be another than a page before."""
+    return tx.ref_at(ref), tx.log_range(low, high, PAGE)

@@ -53,12 +53,11 @@ def walk(engine: Engine, pos: int) -> Iterator[Node]:
         low, high = run.run << SEQ_BITS, run.run << SEQ_BITS | upto
         while low <= high:
             stop = min(high, low + limit - 1)
-            rows = engine.read(lambda tx, low=low, stop=stop: tx.stretch(low, stop))  # type: ignore[misc]
+            now, rows = engine.read(partial(_page, low=low, high=stop))
             nodes: list[Node] = []
             try:
-                parent = _add(engine, run, rows, low & MAX_SEQ, stop & MAX_SEQ, parent, nodes)
+                parent = _add(engine, now or run, rows, low & MAX_SEQ, stop & MAX_SEQ, parent, nodes)
             except Tampered:
-                now = engine.read(partial(_still, run=run.run))
                 if now is None or now.closed:
                     raise NotFound("message", "of this session", hint="It was deleted while it was read.") from None
                 raise
@@ -106,8 +105,9 @@ def _add(
     return parent
 
 
-def _still(tx: Tx, run: int) -> RunRow | None:
-    return tx.run(run)
+def _page(tx: Tx, low: int, high: int) -> tuple[RunRow | None, list[NodeRow]]:
+    """Nodes of a run, and the run as it is at the same moment: its data key may be another than a page before."""
+    return tx.run(low >> SEQ_BITS), tx.stretch(low, high)
 
 
 def _run(tx: Tx, pos: int) -> RunRow:

@@ -203,7 +203,9 @@ def _step(engine: Engine, tx: Tx) -> int | None:
         return None
     table, _, how = _STAGES[mark.kind][mark.stage].partition(" ")
     rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, how)
-    _set_mark(tx, _Mark(mark.kind, mark.stage, last) if rows else _Mark(mark.kind, mark.stage + 1))
+    # What is written from now on is written the new way: waiting for a batch without rows could take for ever.
+    more = rows >= (_CHUNKS if table == "chunks" else BATCH)
+    _set_mark(tx, _Mark(mark.kind, mark.stage, last) if more else _Mark(mark.kind, mark.stage + 1))
     return rows
 
 

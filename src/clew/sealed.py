@@ -69,10 +69,7 @@ def pack(secrets: Secrets, store_id: bytes) -> bytes:
 
 def unpack(packed: bytes, store_id: bytes, keys: Sequence[bytes], path: str) -> Secrets:
     """The secrets, opened with whichever of the keys fits. WrongKey if none does; Tampered if they are damaged."""
-    try:
-        sealed = dict(msgspec.msgpack.decode(packed, type=list[tuple[bytes, bytes]]))
-    except (msgspec.MsgspecError, TypeError):
-        raise Tampered(f"the header of {path}") from None
+    sealed = _decoded(packed, path)
     for key in keys:
         id = key_id(key)
         if id in sealed:
@@ -83,6 +80,18 @@ def unpack(packed: bytes, store_id: bytes, keys: Sequence[bytes], path: str) -> 
             except (InvalidTag, ValueError, msgspec.MsgspecError):
                 raise Tampered(f"the header of {path}") from None
     raise WrongKey(path, list(sealed), key_id(keys[0]))
+
+
+def key_ids(packed: bytes, path: str) -> list[bytes]:
+    """Ids of the store keys that open the secrets, the one for new things first. Tampered if they are damaged."""
+    return list(_decoded(packed, path))
+
+
+def _decoded(packed: bytes, path: str) -> dict[bytes, bytes]:
+    try:
+        return dict(msgspec.msgpack.decode(packed, type=list[tuple[bytes, bytes]]))
+    except (msgspec.MsgspecError, TypeError):
+        raise Tampered(f"the header of {path}") from None
 
 
 def unlock(tx: Tx, store_id: bytes, key: Key, known: Sequence[bytes], path: str) -> Secrets:
@@ -194,12 +203,14 @@ class SealedSeal:
         self._store_id = store_id
         self._reload = reload
         self._plain = Plain(store_id, reload)
+        self._wrappers: dict[bytes, AESGCM] = {}
         self.load(secrets)
 
     def load(self, secrets: Secrets) -> None:
         """Goes on with these secrets."""
-        # In this order: other threads may be at work, and what they find is of use with the old secrets too.
-        self._wrappers = {key_id(key): AESGCM(key) for key in secrets.keys}
+        # In this order: other threads may be at work, and what they find is of use with the old secrets too. A key that
+        # was retired since still opens what was read before.
+        self._wrappers = self._wrappers | {key_id(key): AESGCM(key) for key in secrets.keys}
         self._mac = blake2b(key=secrets.mac, digest_size=16, person=b"clew sign")
         self.secrets = secrets
         self.keyed = secrets.keyed
@@ -234,6 +245,8 @@ class SealedSeal:
 
     def sign(self, fields: bytes, wrapped: bytes | None) -> bytes:
         if wrapped is None:
+            if not self.secrets.mixed:
+                self._reload()  # it may have been unsealed since
             return self._plain.sign(fields, None) if self.secrets.mixed else b""
         mac = self._mac.copy()
         mac.update(fields)

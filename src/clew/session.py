@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, overload
 
 import msgspec
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from clew.sessions import Sessions
 
 
+T = TypeVar("T")
 _UNSET: Any = object()
 _ONE = (Message, Native)
 
@@ -64,7 +65,7 @@ class Session:
     def data(self) -> SessionData:
         """Everything it carries. Tampered if the bytes are not what was written."""
         if self._data is None:
-            self._data = unpack(self._refs.data(self._row))
+            self._data = unpack(self._sound(self._refs.data))
         return self._data
 
     @property
@@ -115,13 +116,13 @@ class Session:
     @property
     def head_id(self) -> str | None:
         """The id of its last message; None while it has none. Tampered if the row is not what was written."""
-        head = self._refs.checked(self._row).head_id
+        head = self._sound(self._refs.checked).head_id
         return None if head is None else ids.text(head)
 
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return self._refs.checked(self._row).version
+        return self._sound(self._refs.checked).version
 
     @property
     def created_at(self) -> datetime:
@@ -131,7 +132,7 @@ class Session:
     @property
     def updated_at(self) -> datetime:
         """When its head last moved."""
-        return moment(self._refs.checked(self._row).active_at)
+        return moment(self._sound(self._refs.checked).active_at)
 
     @property
     def held(self) -> bool:
@@ -406,6 +407,16 @@ class Session:
     def _here(self, tx: Tx) -> RefRow:
         """Its row as it is now, to look at: if it was in the trash when it was read, it may still be there."""
         return self._refs.get(tx, self._row.kind, self._row.key, trashed=self._row.trashed_at is not None)
+
+    def _sound(self, look: Callable[[RefRow], T]) -> T:
+        """What `look` finds in its row; it is read again if the data key was exchanged since. Tampered."""
+        try:
+            return look(self._row)
+        except Tampered:
+            now = self._engine.read(self._here)
+            if now.wrapped_key == self._row.wrapped_key:
+                raise
+            return look(self._saw(now)._row)
 
     def _owned(self, kind: str) -> Iterator[RefRow]:
         rows = self._engine.read(lambda tx: tx.refs_owned(self._row.ref))
