@@ -61,6 +61,9 @@ from clew.sessions import Page as SyncPage
 
 if TYPE_CHECKING:
     from clew.backup import Backup
+    from clew.keys import Key
+    from clew.purge import Reason, Receipt, Receipts
+    from clew.rekey import Status
     from clew.verify import Report
 
 

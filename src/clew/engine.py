@@ -97,10 +97,11 @@ class Engine:
 
     def renew(self, tx: Tx) -> str:
         """Learns how the store is kept at this moment, and returns that. Sealed, WrongKey."""
-        state, lookup_key = tx.state().state, tx.header("lookup_key")
+        (_, _, state, key_id), lookup_key = tx.state(), tx.header("lookup_key")
         if state != "plain":
             if self._key is None:
-                raise Sealed(f"{self.backend.path} is sealed")
+                wanted = [key_id] if isinstance(key_id, bytes) else []  # a damaged row may hold anything
+                raise Sealed(self.backend.path, wanted, passphrase=bool(tx.headers("kdf ")))
             from clew import sealed  # 20 ms at import, and most stores are plain
 
             known = [] if self._sealed is None else self._sealed.secrets.keys

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from clew import ids
+from clew import ids, keys
 from clew.backends import POS, SEQ_BITS, BlobRow, Place, RefRow, Tx
 from clew.engine import Engine
 from clew.envelope import (
@@ -28,7 +28,7 @@ from clew.envelope import (
 )
 from clew.errors import Conflict, Invalid, Tampered
 from clew.keys import SIZE, Key, key_id
-from clew.sealed import SECRETS, SealedSeal, Secrets, drop_parameters, keep, pack
+from clew.sealed import SECRETS, SealedSeal, Secrets, candidates, drop_parameters, keep, pack
 
 Kind = Literal["seal", "unseal", "rotate", "deep"]
 Progress = Callable[[int, int], None]
@@ -45,6 +45,13 @@ _STAGES: dict[str, tuple[str, ...]] = {
     "unseal": ("nodes", "runs take", "log", "refs take", "chunks", "blobs take"),
     "rotate": ("runs wrap", "refs wrap", "blobs wrap"),
     "deep": ("runs give", "nodes", "runs drop", "refs give", "log", "refs drop", "blobs give", "chunks", "blobs drop"),
+}
+
+_UNDER_WAY = {
+    "seal": "being sealed",
+    "unseal": "being unsealed",
+    "rotate": "in the middle of an exchange of keys that is not deep",
+    "deep": "in the middle of a deep exchange of keys",
 }
 
 
@@ -76,6 +83,13 @@ def status(engine: Engine) -> Status:
     return engine.read(lambda tx: _status(engine, tx))
 
 
+def recovery(engine: Engine) -> str:
+    """The store's key as letters to be printed. Invalid if the store is not sealed."""
+    if engine.read(lambda tx: tx.state().state) == "plain":
+        raise Invalid("the store is not sealed", hint="There is no key to be printed.")
+    return keys.recovery(_secrets(engine).keys[0])
+
+
 def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
     """Begins a walk, or finds that this very one is under way. Conflict if another is; Invalid if there is no need."""
     engine.write(lambda tx: _begin(engine, tx, kind, key))
@@ -86,8 +100,8 @@ def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
 
 def go_on(engine: Engine, progress: Progress | None = None) -> None:
     """Walks to the end of what was begun. Tampered, and both keys stay good, if something cannot be read."""
-    seen = 0
-    total = max(1, status(engine).total)
+    *_, seen, rows_in_all = status(engine)
+    total = max(1, rows_in_all)
     while True:
         rows = engine.write(lambda tx: _step(engine, tx))
         if rows is None:
@@ -110,8 +124,8 @@ def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None) -> None:
     mark, state = _mark(tx), tx.state().state
     if mark is not None:
         if mark.kind != kind:
-            raise Conflict(f"the store is in the middle of a {mark.kind}", hint="Finish that first.")
-        if isinstance(key, bytes) and kind != "unseal" and key_id(key) != tx.state().key_id:
+            raise Conflict(f"the store is {_UNDER_WAY[mark.kind]}", hint="Finish that first: ask for the same again.")
+        if key is not None and tx.state().key_id not in [key_id(one) for one in candidates(tx, key)]:
             raise Conflict("the store is in the middle of an exchange for another key", hint="Finish that first.")
         return
     if (state == "plain") != (kind == "seal"):

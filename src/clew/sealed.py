@@ -88,7 +88,7 @@ def unlock(tx: Tx, store_id: bytes, keys: Sequence[Key], path: str) -> Secrets:
     packed = tx.header(SECRETS)
     if packed is None:
         raise Tampered(path, "its header is incomplete")
-    return unpack(packed, store_id, [one for key in keys for one in _candidates(tx, key)], path)
+    return unpack(packed, store_id, [one for key in keys for one in candidates(tx, key)], path)
 
 
 def take(tx: Tx, store_id: bytes, key: Key, path: str) -> None:
@@ -125,7 +125,7 @@ def drop_parameters(tx: Tx, *, keep: Sequence[bytes]) -> None:
             tx.set_header(name, None)
 
 
-def _candidates(tx: Tx, key: Key) -> list[bytes]:
+def candidates(tx: Tx, key: Key) -> list[bytes]:
     """The store keys that a key may stand for: itself, or those derived with the parameters that are kept."""
     if not isinstance(key, Passphrase):
         return [check(key)]

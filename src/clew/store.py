@@ -180,6 +180,12 @@ class Store:
 
         return status(self._engine)
 
+    def recovery_key(self) -> str:
+        """The store's key, also one from a passphrase, as letters to be printed: see `clew.keys.recovery`. Invalid."""
+        from clew.rekey import recovery
+
+        return recovery(self._engine)
+
     def _rekey(self, kind: Kind, key: Key | None, progress: Progress | None) -> None:
         from clew import rekey
         from clew.purge import soil
