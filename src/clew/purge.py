@@ -122,8 +122,7 @@ class Purger:
                 raise _Undo
             return _receipt(msgspec.structs.replace(entry, pending=()))
         entry = self._delete(entry, targets)
-        if entry.sessions:
-            entry = self._clear(entry)
+        entry = self._clear(entry) if entry.sessions else _cleared(entry, (), engine)
         return _receipt(entry)
 
     def finish(self) -> bool:

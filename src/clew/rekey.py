@@ -61,6 +61,7 @@ class _Mark(msgspec.Struct, frozen=True):
     kind: Kind
     stage: int = 0
     after: int = -1
+    rows: int = 0
 
 
 class Status(NamedTuple):
@@ -199,9 +200,9 @@ def _set_mark(tx: Tx, mark: _Mark | None) -> None:
 def _status(engine: Engine, tx: Tx) -> Status:
     state, mark, sizes = tx.state(), _mark(tx), tx.sizes()
     names = () if state.state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
-    stages = [] if mark is None else [stage.split()[0] for stage in _STAGES[mark.kind]]
-    done = 0 if mark is None else sum(sizes[table] for table in stages[: mark.stage])
-    return Status(state.state, names, bool(tx.headers("kdf ")), done, sum(sizes[table] for table in stages))
+    total = 0 if mark is None else sum(sizes[stage.split()[0]] for stage in _STAGES[mark.kind])
+    done = 0 if mark is None else min(mark.rows, total)
+    return Status(state.state, names, bool(tx.headers("kdf ")), done, total)
 
 
 # -- walking
@@ -214,7 +215,8 @@ def _step(engine: Engine, tx: Tx) -> int | None:
         return None
     table, _, how = _STAGES[mark.kind][mark.stage].partition(" ")
     rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, how)
-    _set_mark(tx, _Mark(mark.kind, mark.stage, last) if rows else _Mark(mark.kind, mark.stage + 1))
+    done = mark.rows + rows
+    _set_mark(tx, _Mark(mark.kind, mark.stage, last, done) if rows else _Mark(mark.kind, mark.stage + 1, rows=done))
     return rows
 
 

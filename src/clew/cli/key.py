@@ -13,7 +13,7 @@ from clew.cli.ask import TRIES, agrees, can_ask
 from clew.cli.exits import FAILED, say, show_help
 from clew.cli.forms import Form, json_options, out_value
 from clew.cli.place import as_it_is, store_option
-from clew.cli.rekey import rotate, seal, status_json, unseal
+from clew.cli.rekey import STATES, rotate, seal, status_json, unseal
 from clew.cli.text import bold, is_terminal, out, plain, warn
 
 LONGEST = 4096
@@ -135,7 +135,7 @@ def status(form: Form) -> None:
     if now.passphrase:
         out("from   a passphrase")
     if now.total:
-        again = {"sealing": "seal", "unsealing": "unseal"}.get(now.state, "rotate")
+        again = next(command for command, state in STATES.items() if state == now.state)
         out(f"done   {now.done:,} of {now.total:,} rows; the same 'clew key {again}' again goes on")
 
 
@@ -154,7 +154,7 @@ def _told(made: bytes, place: dict[str, Any], form: Form) -> None:
         return
     (where,) = place.values()
     out(plain(where))
-    warn(f"key {id}" + ("" if "key" in place else "; keep it away from the store, and a recovery key on paper"))
+    warn(f"It is key {id}." + ("" if "key" in place else " Keep it away from the store."))
 
 
 def _filed(path: str, made: bytes) -> bytes:

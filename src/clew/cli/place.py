@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 _DB, _KEY_FILE = "clew.db", "clew.key_file"
 """Under these names a path travels from an option, of `clew` or of the command, to whoever opens the store."""
-_GIVE = "Give its key: --key-file, CLEW_KEY_FILE, CLEW_KEY, CLEW_KEYRING or CLEW_PASSPHRASE."
+_GIVE = "Give its key: --key-file, or a variable that 'clew --help' names."
 _WRONG = "Nothing was changed. Give the key it was sealed with."
 
 

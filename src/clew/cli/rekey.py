@@ -19,17 +19,11 @@ from clew.cli.text import dim, is_terminal, out, plain, warn
 if TYPE_CHECKING:
     from clew.rekey import Status
 
-_NO_KEY = (
-    "sealing needs a key: --key-file, CLEW_KEY_FILE, CLEW_KEY, CLEW_KEYRING, CLEW_PASSPHRASE or --passphrase; "
-    "'clew key generate' makes one"
-)
-_NO_NEW_KEY = (
-    "an exchange needs a new key: --new-key-file, --new-keyring, --new-passphrase, or a variable "
-    "CLEW_NEW_KEY, CLEW_NEW_PASSPHRASE; 'clew key generate' makes one"
-)
-_REMIND = (
-    "Without the key nobody can read it, and that includes you: 'clew key export-recovery' prints it for a drawer."
-)
+_NO_KEY = "sealing needs a key: --key-file, --passphrase, or a variable that 'clew --help' names"
+_NO_NEW_KEY = "an exchange needs a new key: --new-key-file, --new-keyring, --new-passphrase or CLEW_NEW_KEY"
+STATES = {"seal": "sealing", "unseal": "unsealing", "rotate": "rotating"}
+"""What a store is called while a command is at work on it."""
+_REMIND = "A lost key is a lost store: 'clew key export-recovery' prints the key, to be put away."
 
 
 @click.command(
@@ -117,8 +111,9 @@ def rotate(deep: bool, new_key_file: str | None, new_keyring: str | None, new_pa
     with store:
         if key is None:
             raise clew.Invalid(f"{store.path} is not sealed", hint="'clew key seal' seals it.")
+        new = source.key()
         with _resumable("rotate", store), Progress("exchanging keys") as progress:
-            store.rotate(source.key(), deep=deep, progress=progress)
+            store.rotate(new, deep=deep, progress=progress)
         _told(store, "has the new key, and the old one opens it no more", form, remind=True)
 
 
@@ -138,7 +133,7 @@ def _told_if_done(source: sources.Source, wrong: clew.WrongKey, form: Form) -> N
 def _resumable(command: str, store: clew.Store) -> Iterator[None]:
     """Says how far it was, and if it is cut short, that nothing is lost and what goes on."""
     before = store.key_status()
-    if before.total:
+    if before.state == STATES[command]:
         warn(f"Going on where it was: {before.done:,} of {before.total:,} rows were done.")
     try:
         yield

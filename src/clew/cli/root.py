@@ -106,11 +106,10 @@ def _settle_output() -> None:
     "Environment:\n"
     "  CLEW_DB          the store, if --db does not name it\n"
     "  CLEW_TIMEOUT     seconds to wait for other writers (60)\n"
-    "The key of a sealed store, one of\n"
-    "  CLEW_KEY_FILE    the file it is in, if --key-file does not name it\n"
-    "  CLEW_KEY         the key itself, as 64 hex digits or in base64\n"
-    "  CLEW_KEYRING     its name in the keyring of the system\n"
-    "  CLEW_PASSPHRASE  the passphrase; on a terminal clew asks for it\n"
+    "  CLEW_KEY_FILE    the key of a sealed store: the file it is in, if --key-file does not name it\n"
+    "  CLEW_KEY         or the key itself, as 64 hex digits or in base64\n"
+    "  CLEW_KEYRING     or its name in the keyring of the system\n"
+    "  CLEW_PASSPHRASE  or the passphrase; on a terminal it is asked for\n"
     "  NO_COLOR, FORCE_COLOR, COLUMNS, PAGER are honoured",
 )
 @store_option
