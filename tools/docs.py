@@ -51,6 +51,11 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ),
     ("Blobs", "Reached as `session.blobs`.", ["blobs:Blobs", "blobs:Blob"]),
     ("Log", "Reached as `session.log`.", ["log:Log", "log:Entry"]),
+    (
+        "Keys and deletion",
+        "What `store.key_status` and `store.sessions.purge` answer.",
+        ["rekey:Status", "purge:Receipt", "purge:Kept", "purge:Failure"],
+    ),
     ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "verify/findings:Damage", "backup:Backup"]),
     (
         "clew.keys",
@@ -173,12 +178,18 @@ def _without_code(text: str) -> str:
 
 
 def commands() -> list[tuple[str, click.Command]]:
-    """Every command with its name, in the order of `clew --help`."""
+    """Every command with its name, in the order of `clew --help`; those of a group after it."""
     from clew.cli.root import cli
 
     ctx = click.Context(cli, info_name="clew")
-    found = [(name, cli.get_command(ctx, name)) for name in cli.list_commands(ctx)]
-    return [(name, command) for name, command in found if command is not None]
+    found: list[tuple[str, click.Command]] = []
+    for name in cli.list_commands(ctx):
+        command = cli.get_command(ctx, name)
+        assert command is not None
+        found.append((name, command))
+        if isinstance(command, click.Group):
+            found += [(f"{name} {word}", below) for word, below in command.commands.items()]
+    return found
 
 
 def cli_page() -> str:
@@ -189,25 +200,25 @@ def cli_page() -> str:
     lines = [WRITTEN + "# The command line", "", _prose(cli.help), ""]
     lines += ["Data goes to stdout, everything else to stderr. An ID is a UUID or a handle.", ""]
     lines += ["| command | |", "|---|---|"]
-    lines += [f"| [{name}](#clew-{name}) | {command.short_help} |" for name, command in commands()]
+    lines += [f"| [{name}](#{slug(f'clew {name}')}) | {command.short_help} |" for name, command in commands()]
     lines += ["", *_epilog(cli), "", "## Exit codes", "", "| code | meaning |", "|---|---|"]
     for code, meaning in re.findall(r"^(\d+) +(.+)$", inspect.getdoc(exits) or "", re.MULTILINE):
         lines.append(f"| {code} | {meaning} |")
     for name, command in commands():
         lines += ["", f"## clew {name}", "", "```text", _usage(name, command), "```", "", _prose(command.help)]
-        lines += ["", "| option | |", "|---|---|"]
-        lines += [
-            f"| `{_names(param)}` | {_help(param)} |" for param in command.params if isinstance(param, click.Option)
-        ]
+        options = [param for param in command.params if isinstance(param, click.Option)]
+        if options:
+            lines += ["", "| option | |", "|---|---|"]
+            lines += [f"| `{_names(param)}` | {_help(param)} |" for param in options]
         lines += ["", *_epilog(command)]
     return "\n".join(lines) + "\n"
 
 
 def _usage(name: str, command: click.Command) -> str:
-    words = ["clew", name, "[OPTIONS]"]
+    words = ["clew", name, "COMMAND" if isinstance(command, click.Group) else "[OPTIONS]"]
     for param in command.params:
         if isinstance(param, click.Argument):
-            word = (param.metavar or param.name or "").upper() + ("..." if param.nargs == -1 else "")
+            word = (param.metavar or param.name or "").upper().strip("[.]") + ("..." if param.nargs == -1 else "")
             words.append(word if param.required else f"[{word}]")
     return " ".join(words)
 
@@ -216,7 +227,7 @@ def _names(option: click.Option) -> str:
     flags = ", ".join(sorted(option.opts, key=len))
     if option.is_flag:
         return flags
-    if isinstance(option.type, click.Choice):
+    if isinstance(option.type, click.Choice) and not option.metavar:
         return f"{flags} {'/'.join(map(str, option.type.choices))}"
     return f"{flags} {option.metavar or ('N' if isinstance(option.type, click.IntRange) else 'TEXT')}"
 
@@ -360,7 +371,8 @@ def errors_page() -> str:
             continue
         cls = getattr(errors, node.name)
         lines += ["", f"## {node.name}", "", _doc(node)]
-        carried = sorted(set(re.findall(r"self\.(\w+) = ", ast.unparse(node))) | {"message", "hint"})
+        above = "".join(inspect.getsource(kind) for kind in cls.__mro__ if issubclass(kind, errors.ClewError))
+        carried = sorted(set(re.findall(r"self\.(\w+) = ", above)))
         lines += ["", f"- fields: {', '.join(f'`{name}`' for name in carried)}"]
         if cls.hint:
             lines.append(f"- hint: {cls.hint}")

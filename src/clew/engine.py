@@ -83,7 +83,7 @@ class Engine:
         self.unclean = False
         """True if traces of something deleted may be left: see `clew.purge`."""
         self.owes = False
-        """True while something is left to do: see `owe`."""
+        """True if something is left to do, and this process has written: one that only reads leaves the files alone."""
         backend.on_epoch = self.renew
         if backend.read(self.renew) == "plain" and key is not None:
             from clew import sealed
@@ -99,10 +99,11 @@ class Engine:
 
     def renew(self, tx: Tx) -> str:
         """Learns how the store is kept at this moment, and returns that. Sealed, WrongKey."""
-        state, lookup_key = tx.state().state, tx.header("lookup_key")
+        (_, _, state, key_id), lookup_key = tx.state(), tx.header("lookup_key")
         if state != "plain":
             if self.key is None:
-                raise Sealed(f"{self.backend.path} is sealed")
+                wanted = [key_id] if isinstance(key_id, bytes) else []  # a damaged row may hold anything
+                raise Sealed(self.backend.path, wanted, passphrase=bool(tx.headers("kdf ")))
             from clew import sealed  # 20 ms at import, and most stores are plain
 
             known = [] if self._sealed is None else self._sealed.secrets.keys
@@ -126,6 +127,7 @@ class Engine:
         def write(work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
             nonlocal last
             result = self.backend.write(work, settle)
+            self.owes = True
             if time.monotonic() - last > AGAIN and not self.backend.in_transaction():
                 last = time.monotonic()
                 with suppress(ClewError):  # the write is done, whatever becomes of this
@@ -133,7 +135,7 @@ class Engine:
                         self.write, self.owes = self.backend.write, False
             return result
 
-        self.write, self.owes = write, True
+        self.write = write
 
     def _reload(self) -> None:
         self.backend.read(self.renew)

@@ -76,9 +76,16 @@ class NotAStore(Invalid):
 
 
 class Sealed(ClewError):
-    """The store is sealed; its contents need the key."""
+    """The store is sealed; its contents need the key. `passphrase` is True if a passphrase opens it."""
 
     hint = "Open the store again with its key."
+
+    def __init__(self, path: str, expected: Sequence[bytes], *, passphrase: bool = False, but: str = "") -> None:
+        self.path = path
+        self.expected = tuple(expected)
+        self.passphrase = passphrase
+        wanted = " or ".join(id.hex() for id in expected)
+        super().__init__(f"{path} is sealed with key {wanted}{but}")
 
 
 class WrongKey(Sealed):
@@ -87,11 +94,8 @@ class WrongKey(Sealed):
     hint = "Open the store with the key it was sealed with; clew.keys.key_id tells which key is which."
 
     def __init__(self, path: str, expected: Sequence[bytes], given: bytes) -> None:
-        self.path = path
-        self.expected = tuple(expected)
         self.given = given
-        wanted = " or ".join(id.hex() for id in expected)
-        super().__init__(f"{path} is sealed with key {wanted}, not with key {given.hex()}")
+        super().__init__(path, expected, but=f", not with key {given.hex()}")
 
 
 class Tampered(ClewError):

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from clew import ids
+from clew import ids, keys
 from clew.backends import POS, SEQ_BITS, BlobRow, Place, RefRow, Tx
 from clew.engine import Engine
 from clew.envelope import (
@@ -29,7 +29,7 @@ from clew.envelope import (
 )
 from clew.errors import Conflict, Invalid, Tampered
 from clew.keys import SIZE, Key, key_id
-from clew.sealed import SECRETS, Made, SealedSeal, Secrets, drop_parameters, keep, made, pack
+from clew.sealed import SECRETS, Made, SealedSeal, Secrets, candidates, drop_parameters, keep, made, pack
 
 Kind = Literal["seal", "unseal", "rotate", "deep"]
 Progress = Callable[[int, int], None]
@@ -48,6 +48,13 @@ _STAGES: dict[str, tuple[str, ...]] = {
     "deep": ("runs give", "nodes", "runs drop", "refs give", "log", "refs drop", "blobs give", "chunks", "blobs drop"),
 }
 
+_UNDER_WAY = {
+    "seal": "being sealed",
+    "unseal": "being unsealed",
+    "rotate": "in the middle of an exchange of keys that is not deep",
+    "deep": "in the middle of a deep exchange of keys",
+}
+
 
 class _Mark(msgspec.Struct, frozen=True):
     """How far a walk has come."""
@@ -55,6 +62,7 @@ class _Mark(msgspec.Struct, frozen=True):
     kind: Kind
     stage: int = 0
     after: int = -1
+    rows: int = 0
 
 
 class Status(NamedTuple):
@@ -77,19 +85,26 @@ def status(engine: Engine) -> Status:
     return engine.read(lambda tx: _status(engine, tx))
 
 
+def recovery(engine: Engine) -> str:
+    """The store's key as letters to be printed. Invalid if the store is not sealed."""
+    if engine.read(lambda tx: tx.state().state) == "plain":
+        raise Invalid("the store is not sealed", hint="There is no key to be printed.")
+    return keys.recovery(_secrets(engine).keys[0])
+
+
 def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
     """Begins a walk, or finds that this very one is under way. Conflict if another is; Invalid if there is no need."""
     new = None if key is None else made(key)
     if kind == "seal" and engine.key is None:
         engine.key = key  # other threads need it as soon as the epoch changes
-    engine.write(lambda tx: _begin(engine, tx, kind, new))
+    engine.write(lambda tx: _begin(engine, tx, kind, key, new))
     engine.backend.look_anew()
 
 
 def go_on(engine: Engine, progress: Progress | None = None) -> None:
     """Walks to the end of what was begun. Tampered, and both keys stay good, if something cannot be read."""
-    seen = 0
-    total = max(1, status(engine).total)
+    *_, seen, rows_in_all = status(engine)
+    total = max(1, rows_in_all)
     while True:
         rows = engine.write(lambda tx: _step(engine, tx))
         if rows is None:
@@ -108,12 +123,12 @@ def finish(engine: Engine) -> None:
 # -- beginning and ending
 
 
-def _begin(engine: Engine, tx: Tx, kind: Kind, new: Made | None) -> None:
+def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: Made | None) -> None:
     mark, state = _mark(tx), tx.state().state
     if mark is not None:
         if mark.kind != kind:
-            raise Conflict(f"the store is in the middle of a {mark.kind}", hint="Finish that first.")
-        if new is not None and new.parameters is None and key_id(new.key) != tx.state().key_id:
+            raise Conflict(f"the store is {_UNDER_WAY[mark.kind]}", hint="Finish that first: ask for the same again.")
+        if key is not None and tx.state().key_id not in [key_id(one) for one in candidates(tx, key)]:
             raise Conflict("the store is in the middle of an exchange for another key", hint="Finish that first.")
         return
     if (state == "plain") != (kind == "seal"):
@@ -188,9 +203,9 @@ def _set_mark(tx: Tx, mark: _Mark | None) -> None:
 def _status(engine: Engine, tx: Tx) -> Status:
     state, mark, sizes = tx.state(), _mark(tx), tx.sizes()
     names = () if state.state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
-    stages = [] if mark is None else [stage.split()[0] for stage in _STAGES[mark.kind]]
-    done = 0 if mark is None else sum(sizes[table] for table in stages[: mark.stage])
-    return Status(state.state, names, bool(tx.headers("kdf ")), done, sum(sizes[table] for table in stages))
+    total = 0 if mark is None else sum(sizes[stage.split()[0]] for stage in _STAGES[mark.kind])
+    done = 0 if mark is None else min(mark.rows, total)
+    return Status(state.state, names, bool(tx.headers("kdf ")), done, total)
 
 
 # -- walking
@@ -204,8 +219,8 @@ def _step(engine: Engine, tx: Tx) -> int | None:
     table, _, how = _STAGES[mark.kind][mark.stage].partition(" ")
     rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, how)
     # What is written from now on is written the new way: waiting for a batch without rows could take for ever.
-    more = rows >= (_CHUNKS if table == "chunks" else BATCH)
-    _set_mark(tx, _Mark(mark.kind, mark.stage, last) if more else _Mark(mark.kind, mark.stage + 1))
+    more, done = rows >= (_CHUNKS if table == "chunks" else BATCH), mark.rows + rows
+    _set_mark(tx, _Mark(mark.kind, mark.stage, last, done) if more else _Mark(mark.kind, mark.stage + 1, rows=done))
     return rows
 
 

@@ -102,7 +102,7 @@ def unlock(tx: Tx, store_id: bytes, key: Key, known: Sequence[bytes], path: str)
     if known:
         with suppress(WrongKey):
             return unpack(packed, store_id, known, path)
-    return unpack(packed, store_id, _candidates(tx, key), path)
+    return unpack(packed, store_id, candidates(tx, key), path)
 
 
 class Made(NamedTuple):
@@ -151,7 +151,7 @@ def drop_parameters(tx: Tx, *, keep: Sequence[bytes]) -> None:
             tx.set_header(name, None)
 
 
-def _candidates(tx: Tx, key: Key) -> list[bytes]:
+def candidates(tx: Tx, key: Key) -> list[bytes]:
     """The store keys that a key may stand for: itself, or those derived with the parameters that are kept."""
     if not isinstance(key, Passphrase):
         return [check(key)]

@@ -180,6 +180,12 @@ class Store:
 
         return status(self._engine)
 
+    def recovery_key(self) -> str:
+        """The store's key, also one from a passphrase, as letters to be printed: see `clew.keys.recovery`. Invalid."""
+        from clew.rekey import recovery
+
+        return recovery(self._engine)
+
     def _rekey(self, kind: Kind, key: Key | None, progress: Progress | None) -> None:
         from clew import rekey
         from clew.purge import soil
@@ -195,6 +201,7 @@ class Store:
         self._search.remove()
         if not self._finish():
             self._engine.owe(self._finish)
+            self._engine.owes = True
 
     def _finish(self) -> bool:
         """Clears traces that were left; True if none are."""

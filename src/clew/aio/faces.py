@@ -751,6 +751,10 @@ class Store(_Face):
         """How the store is kept, by which keys, and how far an exchange has come."""
         return await self._threads.run(self._sync.key_status)
 
+    async def recovery_key(self) -> str:
+        """The store's key, also one from a passphrase, as letters to be printed: see `clew.keys.recovery`. Invalid."""
+        return await self._threads.run(self._sync.recovery_key)
+
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """Makes several steps of this task one: all are kept, or none. Other writers wait meanwhile: keep it short."""
         return self._threads.transaction()
