@@ -83,7 +83,7 @@ class Engine:
         self.unclean = False
         """True if traces of something deleted may be left: see `clew.purge`."""
         self.owes = False
-        """True if something is left to do, and this process has written: one that only reads leaves the files alone."""
+        """True while something is left to do: see `owe`."""
         backend.on_epoch = self.renew
         if backend.read(self.renew) == "plain" and key is not None:
             from clew import sealed
@@ -127,7 +127,6 @@ class Engine:
         def write(work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
             nonlocal last
             result = self.backend.write(work, settle)
-            self.owes = True
             if time.monotonic() - last > AGAIN and not self.backend.in_transaction():
                 last = time.monotonic()
                 with suppress(ClewError):  # the write is done, whatever becomes of this
@@ -135,7 +134,7 @@ class Engine:
                         self.write, self.owes = self.backend.write, False
             return result
 
-        self.write = write
+        self.write, self.owes = write, True
 
     def _reload(self) -> None:
         self.backend.read(self.renew)

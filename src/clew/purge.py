@@ -186,7 +186,6 @@ class Purger:
         self._engine.write(lambda tx: self._note(tx, [entry], pending))
         if pending:
             self._engine.owe(self.finish)
-            self._engine.owes = True
         return entry
 
     def _wipe(self) -> tuple[str, ...]:

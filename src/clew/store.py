@@ -40,6 +40,7 @@ def open(
     network: bool = False,
     workspace: str = "",
     max_body: int = MAX_BODY,
+    tidy: bool = True,
     clock: Clock = wall_clock,
     ids: IdSource = new_id,
 ) -> Store:
@@ -49,8 +50,9 @@ def open(
     store opens with its key alone; WrongKey, and nothing is changed, with any other.
     `durability="relaxed"` is faster and may lose the last seconds in a power cut, never in a crash of the program.
     `timeout` is how long a write may wait for other writers. `network=True` allows a network file system. `workspace`
-    keeps the sessions of several tenants apart. `max_body` limits one message. `clock` (microseconds since 1970) and
-    `ids` are for tests.
+    keeps the sessions of several tenants apart. `max_body` limits one message. What a purge had to leave, because
+    someone was reading, is cleared after a write or at the close; not with `tidy=False`, for who only looks. `clock`
+    (microseconds since 1970) and `ids` are for tests.
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
@@ -69,7 +71,8 @@ def open(
         raise Invalid(f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file.")
     backend = SQLiteBackend(name, durability=durability, timeout=timeout, create=create, network=network)
     try:
-        return Store(Engine(backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body, key=key))
+        engine = Engine(backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body, key=key)
+        return Store(engine, tidy=tidy)
     except BaseException:
         backend.close()
         raise
@@ -78,10 +81,10 @@ def open(
 class Store:
     """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, tidy: bool = True) -> None:
         self._engine = engine
         self._refs = Refs(engine)
-        if engine.unclean:
+        if engine.unclean and tidy:
             engine.owe(self._finish)
 
     @property
@@ -201,7 +204,6 @@ class Store:
         self._search.remove()
         if not self._finish():
             self._engine.owe(self._finish)
-            self._engine.owes = True
 
     def _finish(self) -> bool:
         """Clears traces that were left; True if none are."""

@@ -155,6 +155,9 @@ def test_a_reader_makes_it_pending(clew_cli: Run, talk: Talk, db: str) -> None:
         pending = clew_cli("receipts", "--json").json[0]
         assert (pending["pending"], pending["finished_at"]) == (["wal"], None)
         assert "pending: the write-ahead log" in clew_cli("receipts").out
+    before = Path(db).read_bytes()
+    assert clew_cli("verify").code == 0
+    assert Path(db).read_bytes() == before  # who verifies only looks
     assert clew_cli("ls").code == 0
     finished = clew_cli("receipts", "--json").json[0]
     assert (finished["pending"], finished["id"]) == ([], pending["id"])

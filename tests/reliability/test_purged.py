@@ -180,7 +180,7 @@ def test_the_receipt_has_no_content(full: Store) -> None:
     receipt = full.sessions.purge(session.id, reason="policy-update")
     assert full.sessions.receipts() == [receipt]
     assert found(WORDS, repr([refused, receipt]).encode()) == []
-    with clew.open(full.path, key=full._engine._key) as again:
+    with clew.open(full.path, key=full._engine.key) as again:
         assert again.sessions.receipts() == [receipt]
 
 

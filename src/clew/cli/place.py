@@ -53,9 +53,9 @@ def writing() -> clew.Store:
     return _open(path, create=True)[0]
 
 
-def existing() -> clew.Store:
-    """The store. NotFound if there is none: what only reads leaves no file behind."""
-    return _open(_existing(), create=False)[0]
+def existing(*, tidy: bool = True) -> clew.Store:
+    """The store. NotFound if there is none: what only reads leaves no file behind. `tidy` as for `clew.open`."""
+    return _open(_existing(), create=False, tidy=tidy)[0]
 
 
 def reading() -> clew.Store:
@@ -85,13 +85,13 @@ def given() -> Source | None:
     return sources.find(flags={"KEY_FILE:--key-file": click.get_current_context().meta.get(_KEY_FILE)})
 
 
-def _open(path: str, *, create: bool) -> tuple[clew.Store, Key | None]:
+def _open(path: str, *, create: bool, tidy: bool = True) -> tuple[clew.Store, Key | None]:
     """The store, and the key it was opened with. Sealed, WrongKey; on a terminal a passphrase is asked for."""
     source = given()
     key, tries = None if source is None else source.key(), 0
     while True:
         try:
-            return clew.open(path, key=key, timeout=_timeout(), create=create), key
+            return clew.open(path, key=key, timeout=_timeout(), create=create, tidy=tidy), key
         except clew.WrongKey as error:
             if not 0 < tries < TRIES:
                 error.hint = _WRONG

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def verify(ctx: click.Context, form: Form) -> None:
     """Reads everything in the store, checks it, and names what is damaged. Writes nothing. Exit code 7 on damage."""
-    with existing() as store, Progress("verifying") as progress:
+    with existing(tidy=False) as store, Progress("verifying") as progress:
         report = store.verify(progress=progress)
         path = store.path
     if form == "text":
