@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from clew import ids
-from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
+from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
 from clew.engine import Engine
-from clew.envelope import run_owner
-from clew.errors import Conflict
+from clew.envelope import kept_context, run_owner
+from clew.errors import Conflict, Tampered
 from clew.refs import BRANCH, Refs
 
 TALKS = ("session", "subagent")
@@ -77,6 +77,16 @@ def _owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
         above = tx.ref_at(above.owner)
         if above is not None:
             yield above
+
+
+def held_by(tx: Tx, pos: int) -> RefRow | None:
+    """A ref whose hold covers the node at a position."""
+    run = tx.run(pos >> SEQ_BITS)
+    for ref in () if run is None else _reaching(tx, [Cut(run, pos & MAX_SEQ)]):
+        for one in (ref, *_owners(tx, ref)):
+            if one.hold:
+                return one
+    return None
 
 
 def _refuse_held(ref: RefRow) -> None:
@@ -229,9 +239,18 @@ def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int) -> bytes | None:
     box, wrapped = engine.seal.new_box(run_owner(run.tree, run.run))
     if run.wrapped_key is None or wrapped is None:
         return run.wrapped_key  # nothing is sealed here, or will not be for long
-    at = (run.run << SEQ_BITS) - 1
-    while count:
-        nodes = [engine.node(place) for place in tx.places_after(at, min(count, BATCH))]
-        tx.set_bodies("nodes", [(box.close(node._payload(), node._context()), node._row[POS]) for node in nodes])
-        at, count = nodes[-1]._row[POS], count - len(nodes)
+    before = at = (run.run << SEQ_BITS) - 1
+    end = at + count
+    while at < end:
+        nodes = [engine.node(place) for place in tx.places_after(at, min(end - at, BATCH))]
+        whole = [node for node in nodes if node._row[BODY] != b""]
+        tx.set_bodies("nodes", [(box.close(node._payload(), node._context()), node._row[POS]) for node in whole])
+        at = nodes[-1]._row[POS]
+    old = engine.stretch(run).box
+    for row in tx.quarantined_after(before, count):
+        if row.pos <= end:
+            kept = old.open(row.body, kept_context(row))
+            if kept is None:
+                raise Tampered("the quarantine")
+            tx.set_bodies("quarantine", [(box.close(kept, kept_context(row)), row.pos)])
     return wrapped

@@ -29,9 +29,13 @@ NOT_NOTICED = {
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sound store."""
+    """A sound store, with one message in quarantine."""
     path = tmp_path_factory.mktemp("original") / "chats.db"
     sample.make(str(path), words=20, blob=300_000)
+    with spoil(path) as conn:
+        conn.execute("UPDATE nodes SET body = CAST(body || x'00' AS BLOB) WHERE pos = ?", (middle(conn, "Chat 0"),))
+    with clew.open(path) as store:
+        assert len(store.quarantine.sweep().moved) == 1
     return path
 
 
@@ -237,7 +241,8 @@ def test_a_dropped_run(copy: Path, where: Places) -> None:
 
 
 @pytest.mark.parametrize(
-    "table", ["trees", "runs", "nodes", "refs", "labels", "log", "blobs", "chunks", "uses", "header", "epoch"]
+    "table",
+    ["trees", "runs", "nodes", "quarantine", "refs", "labels", "log", "blobs", "chunks", "uses", "header", "epoch"],
 )
 def test_any_dropped_row(original: Path, tmp_path: Path, table: str) -> None:
     """Any dropped row of any table is missed; but a log's last entry, and a session that ends where another does."""
@@ -324,7 +329,7 @@ def test_a_changed_column(copy: Path, where: Places, name: str) -> None:
     assert found
     if table == "nodes" and column != "pos":
         assert located(found, where, row)
-    elif table in ("nodes", "runs", "refs", "labels", "log", "blobs", "chunks", "uses"):
+    elif table in ("nodes", "quarantine", "runs", "refs", "labels", "log", "blobs", "chunks", "uses"):
         names = {session for sessions, _ in where.values() for session in sessions if session}
         known = name != "refs.key"  # then it goes by its new name
         assert any(one.session in names or one.where in names or not known for one in found), found
