@@ -12,7 +12,7 @@ import pytest
 
 import clew
 import clew.aio
-from clew import beside, blobs, log, nodes, session, sessions, store
+from clew import beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio import faces
 from clew.backends.sqlite import SQLiteBackend
 
@@ -28,7 +28,7 @@ def anyio_backend(request):
 @pytest.mark.parametrize(
     ("sync", "awaited"),
     [(store.Store, faces.Store), (sessions.Sessions, faces.Sessions), (session.Session, faces.Session),
-     (nodes.Nodes, faces.Nodes), (beside.StoreBlobs, faces.StoreBlobs),
+     (nodes.Nodes, faces.Nodes), (quarantine.Quarantine, faces.Quarantine), (beside.StoreBlobs, faces.StoreBlobs),
      (beside.StoreLog, faces.StoreLog), (blobs.Blobs, faces.Blobs), (log.Log, faces.Log)],
 )  # fmt: skip
 def test_both_faces_have_the_same_names(sync, awaited):

@@ -53,6 +53,11 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ("Log", "Reached as `session.log`.", ["log:Log", "log:Entry"]),
     ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "verify/findings:Damage", "backup:Backup"]),
     (
+        "Quarantine",
+        "Reached as `store.quarantine`.",
+        [f"quarantine:{name}" for name in ("Quarantine", "Swept", "Left", "Quarantined", "Event")],
+    ),
+    (
         "clew.keys",
         "Where the key of a sealed store comes from. `Key` is `bytes` or a `Passphrase`: what a store is opened with.",
         [f"keys:{name}" for name in KEYS.split()],
@@ -64,7 +69,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ),
     ("clew.testing", "", ["testing:FakeClock", "testing:SequentialIds", "testing:BackendConformance"]),
 ]
-SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]"}
+SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]", "QuarantinedList": "list[Quarantined]"}
 """Names that the source needs where `list` is a method, and that say less than what they stand for."""
 TYPES = """\
 | short | means |
@@ -173,12 +178,18 @@ def _without_code(text: str) -> str:
 
 
 def commands() -> list[tuple[str, click.Command]]:
-    """Every command with its name, in the order of `clew --help`."""
+    """Every command with its name, in the order of `clew --help`; those of a group after it."""
     from clew.cli.root import cli
 
     ctx = click.Context(cli, info_name="clew")
-    found = [(name, cli.get_command(ctx, name)) for name in cli.list_commands(ctx)]
-    return [(name, command) for name, command in found if command is not None]
+    found: list[tuple[str, click.Command]] = []
+    for name in cli.list_commands(ctx):
+        command = cli.get_command(ctx, name)
+        assert command is not None
+        found.append((name, command))
+        if isinstance(command, click.Group):
+            found += [(f"{name} {word}", below) for word, below in command.commands.items()]
+    return found
 
 
 def cli_page() -> str:
@@ -189,25 +200,25 @@ def cli_page() -> str:
     lines = [WRITTEN + "# The command line", "", _prose(cli.help), ""]
     lines += ["Data goes to stdout, everything else to stderr. An ID is a UUID or a handle.", ""]
     lines += ["| command | |", "|---|---|"]
-    lines += [f"| [{name}](#clew-{name}) | {command.short_help} |" for name, command in commands()]
+    lines += [f"| [{name}](#{slug(f'clew {name}')}) | {command.short_help} |" for name, command in commands()]
     lines += ["", *_epilog(cli), "", "## Exit codes", "", "| code | meaning |", "|---|---|"]
     for code, meaning in re.findall(r"^(\d+) +(.+)$", inspect.getdoc(exits) or "", re.MULTILINE):
         lines.append(f"| {code} | {meaning} |")
     for name, command in commands():
         lines += ["", f"## clew {name}", "", "```text", _usage(name, command), "```", "", _prose(command.help)]
-        lines += ["", "| option | |", "|---|---|"]
-        lines += [
-            f"| `{_names(param)}` | {_help(param)} |" for param in command.params if isinstance(param, click.Option)
-        ]
+        options = [param for param in command.params if isinstance(param, click.Option)]
+        if options:
+            lines += ["", "| option | |", "|---|---|"]
+            lines += [f"| `{_names(param)}` | {_help(param)} |" for param in options]
         lines += ["", *_epilog(command)]
     return "\n".join(lines) + "\n"
 
 
 def _usage(name: str, command: click.Command) -> str:
-    words = ["clew", name, "[OPTIONS]"]
+    words = ["clew", name, "COMMAND" if isinstance(command, click.Group) else "[OPTIONS]"]
     for param in command.params:
         if isinstance(param, click.Argument):
-            word = (param.metavar or param.name or "").upper() + ("..." if param.nargs == -1 else "")
+            word = (param.metavar or param.name or "").upper().strip("[.]") + ("..." if param.nargs == -1 else "")
             words.append(word if param.required else f"[{word}]")
     return " ".join(words)
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "hold": ("trash", "Keep sessions from being deleted."),
     "release": ("trash", "Let held sessions be deleted again."),
     "verify": ("upkeep", "Read everything and name what is damaged."),
+    "quarantine": ("quarantine", "Deal with damaged messages."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
     "tour": ("tour", "See it all happen in a temporary store."),
 }
