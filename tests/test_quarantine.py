@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ import clew
 from clew import ids
 from clew.backends import Tx
 from clew.backends.sqlite import SQLiteBackend
+from clew.backends.sqlite.rows import SQLiteTx
 from clew.engine import Engine
 from clew.quarantine import Event
 from clew.store import Store
@@ -272,6 +273,17 @@ def test_what_opens_the_second_time_is_not_damaged(
     assert kept_rows(path) == 0
 
 
+def test_a_second_look_has_a_connection_of_its_own(reopen: Callable[..., Store]) -> None:
+    """It is made for the one look, sees what is committed, and is closed after it."""
+    with reopen() as store:
+        node = store.sessions.latest("/src").append(clew.user("new"))
+        backend = store._engine.backend
+        conn, found = backend.read_anew(lambda tx: (cast("SQLiteTx", tx).conn, tx.node(ids.parse(node.id))))
+        assert found is not None
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            conn.execute("SELECT 1")
+
+
 FAULTY = """
 import sys, clew
 path, key = sys.argv[1], bytes.fromhex(sys.argv[2]) or None
@@ -332,6 +344,14 @@ def test_a_key_that_is_not_right_any_more_moves_nothing(path: Path, key: Any) ->
             here.quarantine.sweep(force=True)
         assert there.quarantine.list() == []
         assert there.verify().ok
+
+
+def test_the_key_is_tried_first(tmp_path: Path, key: Any) -> None:
+    """Also where nothing is stored that could fail to open."""
+    with clew.open(tmp_path / "new.db", key=key) as here, clew.open(tmp_path / "new.db", key=key) as there:
+        there.rotate(OTHER) if key else there.seal(OTHER)
+        with pytest.raises(clew.Sealed):
+            here.quarantine.sweep()
 
 
 def test_a_sweep_is_not_part_of_a_transaction(reopen: Callable[..., Store]) -> None:

@@ -121,6 +121,21 @@ def test_others_stay_readable_beside_a_damaged_message(copy: Path, where: Places
     assert sample.errors(after) == {"Tampered"}
 
 
+def test_a_body_that_became_text(copy: Path) -> None:
+    """It is damage, not a store that cannot be reached; and no error shows what it says, as the driver's own does."""
+    with spoil(copy) as conn:
+        pos = middle(conn)
+        conn.execute("UPDATE nodes SET body = CAST(x'01ff' || body AS TEXT) WHERE pos = ?", (pos,))
+        id = clew.ids.text(conn.execute("SELECT id FROM nodes WHERE pos = ?", (pos,)).fetchone()[0])
+    with clew.open(copy) as store:
+        with pytest.raises(Tampered) as raised:
+            store.nodes.get(id)
+        assert "blocks" not in f"{raised.value} {raised.value.__cause__} {raised.value.__context__}"
+        with pytest.raises(Tampered):
+            store.quarantine.sweep(force=True)
+        assert len(store.quarantine.list()) == 1  # the one that was there
+
+
 def test_swapped_bodies(copy: Path, where: Places) -> None:
     """Two bodies that changed places are both named: each is bound to its own row."""
     with spoil(copy) as conn:
