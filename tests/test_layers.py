@@ -27,7 +27,7 @@ LAYERS: list[set[str]] = [
     {"refs", "paths"},
     {"deletion"},
     {"trash"},
-    {"nodes", "blobs", "log", "rekey"},
+    {"nodes", "blobs", "log", "rekey", "bodies"},
     {"session_data"},
     {"session"},
     {"sessions"},
@@ -35,6 +35,7 @@ LAYERS: list[set[str]] = [
     {"verify", "backup"},
     {"indexing"},
     {"search", "purge"},
+    {"quarantine"},
     {"store"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},

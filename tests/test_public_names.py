@@ -17,19 +17,21 @@ import clew.testing
 from clew.blobs import Blobs
 from clew.log import Log
 from clew.nodes import Nodes
+from clew.quarantine import Quarantine
 from clew.sessions import Sessions
 
 NAMES: dict[object, str] = {
     clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage Save Counters "
     "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Invalid NotAStore Sealed "
     "WrongKey Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed keys __version__",
-    clew.Store: "sessions nodes search verify backup transaction close path __enter__ __exit__",
+    clew.Store: "sessions nodes quarantine search verify backup transaction close path __enter__ __exit__",
     clew.Node: "id handle parent_id created_at message native role text depth counters",
     clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
     "hold release held hold_reason trash trashed_at "
     "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
     "forked_from forked_at __enter__ __exit__",
     Sessions: "create get latest list fork rename label delete hold release trash trashed restore",
+    Quarantine: "sweep list restore purge on_event",
     Nodes: "save save_dialog get list path children subtree delete resolve handles",
     Blobs: "put get open stat",
     Log: "append read",
@@ -73,7 +75,8 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 @pytest.mark.parametrize(
     "module",
     (
-        "clew errors ids files keys model node nodes blobs log session sessions search verify backup store aio testing"
+        "clew errors ids files keys model node nodes blobs log session sessions search verify backup quarantine store "
+        "aio testing"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

@@ -19,7 +19,7 @@ TARGET = ROOT / "src/clew/aio/faces.py"
 
 CLASSES = {
     "Blobs": "blobs", "Log": "log", "Session": "session", "Sessions": "sessions", "Nodes": "nodes",
-    "StoreBlobs": "beside", "StoreLog": "beside", "Store": "store",
+    "Quarantine": "quarantine", "StoreBlobs": "beside", "StoreLog": "beside", "Store": "store",
 }  # fmt: skip
 COMMITS = {
     ("Session", "append"),
@@ -40,13 +40,13 @@ HEADER = '''"""The async face of a store: the same names, awaited. Written by to
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from clew import beside, blobs, log, nodes, session, sessions, store
+from clew import beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio.face import Threads
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress
@@ -54,6 +54,7 @@ from clew.log import Entry
 from clew.model import Media, Modality, Role, Said
 from clew.node import Counters, Node
 from clew.nodes import NodeList, NodePage, Save
+from clew.quarantine import Event, QuarantinedList, Swept
 from clew.search import Hit as SyncHit
 from clew.session import _UNSET, Branch
 from clew.session_data import SessionData

@@ -58,6 +58,11 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ),
     ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "verify/findings:Damage", "backup:Backup"]),
     (
+        "Quarantine",
+        "Reached as `store.quarantine`.",
+        [f"quarantine:{name}" for name in ("Quarantine", "Swept", "Left", "Quarantined", "Event")],
+    ),
+    (
         "clew.keys",
         "Where the key of a sealed store comes from. `Key` is `bytes` or a `Passphrase`: what a store is opened with.",
         [f"keys:{name}" for name in KEYS.split()],
@@ -69,7 +74,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ),
     ("clew.testing", "", ["testing:FakeClock", "testing:SequentialIds", "testing:BackendConformance"]),
 ]
-SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]"}
+SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]", "QuarantinedList": "list[Quarantined]"}
 """Names that the source needs where `list` is a method, and that say less than what they stand for."""
 TYPES = """\
 | short | means |

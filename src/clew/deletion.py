@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from clew import ids
-from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
+from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
 from clew.engine import Engine
-from clew.envelope import run_owner
-from clew.errors import Conflict
+from clew.envelope import kept_context, run_owner
+from clew.errors import Conflict, Tampered
 from clew.refs import BRANCH, Refs
 
 TALKS = ("session", "subagent")
@@ -77,6 +77,16 @@ def _owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
         above = tx.ref_at(above.owner)
         if above is not None:
             yield above
+
+
+def held_by(tx: Tx, pos: int) -> RefRow | None:
+    """A ref whose hold covers the node at a position."""
+    run = tx.run(pos >> SEQ_BITS)
+    for ref in () if run is None else _reaching(tx, [Cut(run, pos & MAX_SEQ)]):
+        for one in (ref, *_owners(tx, ref)):
+            if one.hold:
+                return one
+    return None
 
 
 def _refuse_held(ref: RefRow) -> None:
@@ -229,10 +239,19 @@ def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int) -> bytes | None:
     box, wrapped = engine.seal.new_box(run_owner(run.tree, run.run))
     if run.wrapped_key is None or wrapped is None:
         return run.wrapped_key  # nothing is sealed here, or will not be for long
-    at, last = (run.run << SEQ_BITS) - 1, (run.run << SEQ_BITS) + count - 1
+    before, last = (run.run << SEQ_BITS) - 1, (run.run << SEQ_BITS) + count - 1
+    at = before
     while at < last:
         places = tx.places_after(at, min(last - at, BATCH))
         nodes = [engine.node(place) for place in places if place.row[POS] <= last]  # one may be missing: damage
-        tx.set_bodies("nodes", [(box.close(node._payload(), node._context()), node._row[POS]) for node in nodes])
+        whole = [node for node in nodes if node._row[BODY] != b""]
+        tx.set_bodies("nodes", [(box.close(node._payload(), node._context()), node._row[POS]) for node in whole])
         at = nodes[-1]._row[POS] if nodes else last
+    old = engine.stretch(run).box
+    for row in tx.quarantined_after(before, count):
+        if row.pos <= last:
+            kept = old.open(row.body, kept_context(row))
+            if kept is None:
+                raise Tampered("the quarantine")
+            tx.set_bodies("quarantine", [(box.close(kept, kept_context(row)), row.pos)])
     return wrapped

@@ -15,14 +15,15 @@ from struct import error as PackError  # noqa: N812 - what packing raises for a 
 from typing import Protocol
 from zlib import crc32
 
-from clew.backends import BlobRow, RefRow, RunRow
+from clew.backends import BlobRow, QuarantineRow, RefRow, RunRow
 from clew.errors import Tampered
 
 _HEAD = 5
 MISTYPED = (PackError, TypeError)
 """What is raised where damage has turned a number of a row into something else."""
 NO_ID = b"\0" * 16
-node_context = Struct("<q16s16sqqBBqqqqB").pack
+_NODE = Struct("<q16s16sqqBBqqqqB")
+node_context = _NODE.pack
 """What a node's body is bound to: tree, id, parent or NO_ID, depth, created_at, role, kind, turns, tokens in and
 out, cost, gaps. The packer itself, because it is called for every message that is read."""
 move_fields = Struct("<16sqq16sqqq").pack
@@ -149,6 +150,22 @@ def ref_fields(ref: RefRow) -> bytes:
     return move_fields(
         ref.key, _int(ref.tree), _int(ref.head), ref.head_id or NO_ID, ref.version, ref.active_at, ref.rank
     )
+
+
+def kept_context(row: QuarantineRow) -> bytes:
+    """What is kept in quarantine is bound to."""
+    return b"kept" + _INTS[2](row.pos, row.created_at) + f"{row.why}".encode()
+
+
+def kept_payload(context: bytes, found: bytes | None) -> bytes:
+    """What is kept in quarantine: the context of a message's row, and its body as it was found, until it is purged."""
+    return (b"\x00" if found is None else b"\x01") + context + (found or b"")
+
+
+def kept_parts(payload: bytes) -> tuple[bytes, bytes | None]:
+    """The context and the body in `kept_payload`."""
+    end = 1 + _NODE.size
+    return payload[1:end], payload[end:] if payload[:1] == b"\x01" else None
 
 
 def log_context(pos: int, created_at: int, id: bytes) -> bytes:

@@ -161,6 +161,8 @@ class Node:
             payload = self._stretch.box.open(self._row[BODY], self._context())
         except MISTYPED:
             payload = None
+        if payload is None and self._row[BODY] == b"":
+            raise Tampered(f"node {self.id}", "it is in quarantine")
         if payload is None:
             raise Tampered(f"node {self.id}")
         return payload

@@ -8,9 +8,10 @@ or someone who reads is in the way, the receipt says what is pending, and a late
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -76,6 +77,14 @@ class Receipt(NamedTuple):
 Receipts = list[Receipt]
 
 
+class Loss(NamedTuple):
+    """Bodies that went, and what was not done."""
+
+    messages: int
+    bytes: int
+    failures: tuple[Failure, ...]
+
+
 class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A receipt as its log keeps it; a later entry with the same id stands for the earlier ones."""
 
@@ -110,20 +119,37 @@ class Purger:
         One that cannot go (it is held, say) is a failure in the receipt, and the others go. With `dry_run` nothing is
         changed, and the receipt says what would be.
         """
-        if reason not in get_args(Reason):
-            raise Invalid(f"a reason is one of {', '.join(get_args(Reason))}")
-        engine = self._engine
-        if engine.backend.in_transaction():
-            raise Invalid("a purge cannot be part of a transaction", hint="It clears the files, which nothing undoes.")
-        entry = _Entry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
+        entry = self._begun(reason)
         if dry_run:
-            with suppress(_Undo), engine.transaction():
+            with suppress(_Undo), self._engine.transaction():
                 entry = self._delete(entry, targets)
                 raise _Undo
             return _receipt(msgspec.structs.replace(entry, pending=()))
         entry = self._delete(entry, targets)
-        entry = self._clear(entry) if entry.sessions else _cleared(entry, (), engine)
+        entry = self._clear(entry) if entry.sessions else _cleared(entry, (), self._engine)
         return _receipt(entry)
+
+    def destroy(self, work: Callable[[Tx], Loss], *, reason: Reason, dry_run: bool = False) -> Receipt:
+        """Runs `work`, which takes bodies away and leaves their rows, and clears every trace of them.
+
+        The note is part of its transaction; with `dry_run` all of it is undone. If nothing went there is no note.
+        """
+        entry = self._begun(reason)
+
+        def go(tx: Tx) -> _Entry:
+            done = msgspec.structs.replace(entry, **work(tx)._asdict())
+            if done.messages:
+                self._note(tx, [done], done.pending)
+            return done
+
+        done = entry
+        if dry_run:
+            with suppress(_Undo), self._engine.transaction():
+                done = self._engine.write(go)
+                raise _Undo
+            return _receipt(msgspec.structs.replace(done, pending=()))
+        done = self._write(go)
+        return _receipt(self._clear(done) if done.messages else _cleared(done, (), self._engine))
 
     def finish(self) -> bool:
         """Clears what was left to be cleared; True if nothing is left to do."""
@@ -140,23 +166,32 @@ class Purger:
 
     # -- rows
 
+    def _begun(self, reason: Reason) -> _Entry:
+        """What is noted first. Invalid if this is no reason, or not the place for a purge."""
+        if reason not in get_args(Reason):
+            raise Invalid(f"a reason is one of {', '.join(get_args(Reason))}")
+        engine = self._engine
+        if engine.backend.in_transaction():
+            raise Invalid("a purge cannot be part of a transaction", hint="It clears the files, which nothing undoes.")
+        return _Entry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
+
     def _delete(self, entry: _Entry, targets: Sequence[RefRow]) -> _Entry:
         for row in targets:
             name = ids.text(row.key)
             try:
-                entry = self._delete_one(entry, row)
+                entry = self._write(partial(self._go, entry=entry, row=row))
             except ClewError as error:
                 failure = Failure(name, error.message)
                 entry = msgspec.structs.replace(entry, failures=(*entry.failures, failure))
         return entry
 
-    def _delete_one(self, entry: _Entry, row: RefRow) -> _Entry:
+    def _write(self, work: Callable[[Tx], _Entry]) -> _Entry:
         try:
-            return self._engine.write(lambda tx: self._go(tx, entry, row))
+            return self._engine.write(work)
         except StorageFull:
             self._index.remove()  # it can be made again, and what it held is space to delete with
             self._engine.backend.clean()
-            return self._engine.write(lambda tx: self._go(tx, entry, row))
+            return self._engine.write(work)
 
     def _go(self, tx: Tx, entry: _Entry, row: RefRow) -> _Entry:
         """One session and the note of it, in one transaction."""

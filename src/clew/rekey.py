@@ -14,12 +14,13 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from clew import ids, keys
-from clew.backends import POS, SEQ_BITS, BlobRow, Place, RefRow, Tx
+from clew.backends import BODY, POS, SEQ_BITS, BlobRow, Place, RefRow, Tx
 from clew.engine import Engine
 from clew.envelope import (
     blob_fields,
     blob_owner,
     chunk_context,
+    kept_context,
     log_context,
     ref_context,
     ref_fields,
@@ -42,10 +43,21 @@ _MARK = "rekey"
 
 # Owners first where keys are given, what they own first where keys are taken away.
 _STAGES: dict[str, tuple[str, ...]] = {
-    "seal": ("runs give", "nodes", "refs give", "log", "blobs give", "chunks"),
-    "unseal": ("nodes", "runs take", "log", "refs take", "chunks", "blobs take"),
+    "seal": ("runs give", "nodes", "quarantine", "refs give", "log", "blobs give", "chunks"),
+    "unseal": ("nodes", "quarantine", "runs take", "log", "refs take", "chunks", "blobs take"),
     "rotate": ("runs wrap", "refs wrap", "blobs wrap"),
-    "deep": ("runs give", "nodes", "runs drop", "refs give", "log", "refs drop", "blobs give", "chunks", "blobs drop"),
+    "deep": (
+        "runs give",
+        "nodes",
+        "quarantine",
+        "runs drop",
+        "refs give",
+        "log",
+        "refs drop",
+        "blobs give",
+        "chunks",
+        "blobs drop",
+    ),
 }
 
 _UNDER_WAY = {
@@ -277,13 +289,26 @@ def _exchanged(seal: SealedSeal, wrapped: bytes | None, owner: bytes, how: str) 
 
 def _nodes(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
     rows = tx.places_after(after, BATCH)
-    tx.set_bodies("nodes", [_reclosed(engine, place) for place in rows])
+    tx.set_bodies("nodes", [_reclosed(engine, place) for place in rows if place.row[BODY] != b""])
     return len(rows), rows[-1].row[POS] if rows else after
 
 
 def _reclosed(engine: Engine, place: Place) -> tuple[bytes, int]:
     node = engine.node(place)
     return node._stretch.box.close(node._payload(), node._context()), place.row[POS]
+
+
+def _quarantine(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
+    rows = tx.quarantined_after(after, BATCH)
+    bodies = []
+    for row in rows:
+        run = tx.run(row.pos >> SEQ_BITS)
+        if run is None:
+            raise Tampered(f"run {row.pos >> SEQ_BITS}", "it is missing")
+        owner = run_owner(run.tree, run.run)
+        bodies.append((_again(seal, run.wrapped_key, owner, row.body, kept_context(row), "the quarantine"), row.pos))
+    tx.set_bodies("quarantine", bodies)
+    return len(rows), rows[-1].pos if rows else after
 
 
 def _log(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
@@ -330,6 +355,7 @@ def _again(seal: SealedSeal, wrapped: bytes | None, owner: bytes, body: bytes, c
 _WALKS: dict[str, Callable[[SealedSeal, Engine, Tx, int, str], tuple[int, int]]] = {
     "runs": _runs,
     "nodes": _nodes,
+    "quarantine": _quarantine,
     "refs": _refs,
     "log": _log,
     "blobs": _blobs,

@@ -83,6 +83,11 @@ class Search:
         with self._lock:
             self.index.remove()
 
+    def forget(self) -> bool:
+        """Leaves nothing behind of what the store no longer has: see `Index.shred`."""
+        with self._lock:
+            return self.index.shred()
+
     def __call__(
         self,
         query: str,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from clew.indexing import Mode, Progress
     from clew.keys import Key
     from clew.purge import Purger
+    from clew.quarantine import Quarantine
     from clew.rekey import Kind, Status
     from clew.search import Hit, Search
     from clew.verify import Report
@@ -111,6 +112,13 @@ class Store:
     def log(self) -> StoreLog:
         """Entries beside the messages: of any session."""
         return StoreLog(self.sessions)
+
+    @cached_property
+    def quarantine(self) -> Quarantine:
+        """What was taken out because it is damaged."""
+        from clew.quarantine import Quarantine
+
+        return Quarantine(self._engine, self._search, lambda: self._purger)
 
     @cached_property
     def _search(self) -> Search:

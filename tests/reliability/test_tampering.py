@@ -29,9 +29,14 @@ NOT_NOTICED = {
 
 @pytest.fixture(scope="module", params=sample.KEYS)
 def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sound store, plain or sealed."""
+    """A sound store, plain or sealed, with one message in quarantine."""
+    key = sample.KEYS[request.param]
     path = tmp_path_factory.mktemp("original") / f"{request.param}.db"
-    sample.make(str(path), words=20, blob=300_000, key=sample.KEYS[request.param])
+    sample.make(str(path), words=20, blob=300_000, key=key)
+    with spoil(path) as conn:
+        conn.execute("UPDATE nodes SET body = CAST(body || x'00' AS BLOB) WHERE pos = ?", (middle(conn, "Chat 0"),))
+    with clew.open(path, key=key) as store:
+        assert len(store.quarantine.sweep().moved) == 1
     return path
 
 
@@ -114,6 +119,21 @@ def test_others_stay_readable_beside_a_damaged_message(copy: Path, where: Places
     assert {name.split()[1] for name in changed if name.startswith("session")} == {session}
     assert sum(name.startswith("node") for name in changed) == 1
     assert sample.errors(after) == {"Tampered"}
+
+
+def test_a_body_that_became_text(copy: Path) -> None:
+    """It is damage, not a store that cannot be reached; and no error shows what it says, as the driver's own does."""
+    with spoil(copy) as conn:
+        pos = middle(conn)
+        conn.execute("UPDATE nodes SET body = CAST(x'01ff' || body AS TEXT) WHERE pos = ?", (pos,))
+        id = clew.ids.text(conn.execute("SELECT id FROM nodes WHERE pos = ?", (pos,)).fetchone()[0])
+    with sample.opened(copy) as store:
+        with pytest.raises(Tampered) as raised:
+            store.nodes.get(id)
+        assert "blocks" not in f"{raised.value} {raised.value.__cause__} {raised.value.__context__}"
+        with pytest.raises(Tampered):
+            store.quarantine.sweep(force=True)
+        assert len(store.quarantine.list()) == 1  # the one that was there
 
 
 def test_swapped_bodies(copy: Path, where: Places) -> None:
@@ -236,7 +256,8 @@ def test_a_dropped_run(copy: Path, where: Places) -> None:
 
 
 @pytest.mark.parametrize(
-    "table", ["trees", "runs", "nodes", "refs", "labels", "log", "blobs", "chunks", "uses", "header", "epoch"]
+    "table",
+    ["trees", "runs", "nodes", "quarantine", "refs", "labels", "log", "blobs", "chunks", "uses", "header", "epoch"],
 )
 def test_any_dropped_row(original: Path, tmp_path: Path, table: str) -> None:
     """Any dropped row of any table is missed; but a log's last entry, and a session that ends where another does."""
@@ -322,7 +343,7 @@ def test_a_changed_column(copy: Path, where: Places, name: str) -> None:
     assert found
     if table == "nodes" and column != "pos":
         assert located(found, where, row)
-    elif table in ("nodes", "runs", "refs", "labels", "log", "blobs", "chunks", "uses"):
+    elif table in ("nodes", "quarantine", "runs", "refs", "labels", "log", "blobs", "chunks", "uses"):
         names = {session for sessions, _ in where.values() for session in sessions if session}
         known = name != "refs.key"  # then it goes by its new name
         assert any(one.session in names or one.where in names or not known for one in found), found

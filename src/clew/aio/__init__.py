@@ -21,7 +21,7 @@ except ImportError as error:  # the core does without it
 
 from clew import store as sync
 from clew.aio.face import Threads
-from clew.aio.faces import Blobs, Hit, Log, Nodes, Page, Session, Sessions, Store, StoreBlobs, StoreLog
+from clew.aio.faces import Blobs, Hit, Log, Nodes, Page, Quarantine, Session, Sessions, Store, StoreBlobs, StoreLog
 
 __all__ = [
     "Blobs",
@@ -30,6 +30,7 @@ __all__ = [
     "Nodes",
     "Opening",
     "Page",
+    "Quarantine",
     "Session",
     "Sessions",
     "Store",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from clew import beside, blobs, log, nodes, session, sessions, store
+from clew import beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio.face import Threads
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress
@@ -17,6 +17,7 @@ from clew.log import Entry
 from clew.model import Media, Modality, Role, Said
 from clew.node import Counters, Node
 from clew.nodes import NodeList, NodePage, Save
+from clew.quarantine import Event, QuarantinedList, Swept
 from clew.search import Hit as SyncHit
 from clew.session import _UNSET, Branch
 from clew.session_data import SessionData
@@ -609,6 +610,53 @@ class Nodes(_Face):
         return await self._threads.run(self._sync.delete, ids, recursive=recursive)
 
 
+class Quarantine(_Face):
+    """What was taken out of a store because it is damaged."""
+
+    _sync: quarantine.Quarantine
+
+    async def sweep(
+        self, *, force: bool = False, strict: bool = False, dry_run: bool = False, progress: Progress | None = None
+    ) -> Swept:
+        """Reads every body, and puts each message whose body does not open in quarantine: all of them, or none.
+
+        Conflict, and nothing is moved, if more than three bodies or more than one in a hundred are damaged, unless
+        `force` says that this is known. An error while reading ends the sweep, and nothing is moved either. With
+        `strict` the damaged bytes are not kept but purged at once, with a receipt; those that a hold covers are kept.
+        With `dry_run` nothing is moved, and the answer says what would be.
+        """
+        return await self._threads.run(self._sync.sweep, force=force, strict=strict, dry_run=dry_run, progress=progress)
+
+    async def list(self) -> QuarantinedList:
+        """What is in quarantine, in the order of the store."""
+        return await self._threads.run(self._sync.list)
+
+    async def restore(self, node: str) -> Node:
+        """Puts a message back, if what was kept of it opens now. Tampered, and nothing is changed, if it does not.
+
+        It does once the row around it, and not the body itself, was what was damaged, and has been repaired.
+        """
+        return await self._threads.run(self._sync.restore, node)
+
+    async def purge(
+        self, nodes: str | Iterable[str] | None = None, *, everything: bool = False, dry_run: bool = False
+    ) -> Receipt:
+        """Destroys what was kept of messages: of these, or with `everything` of all that are in quarantine.
+
+        The messages stay in the tree, and in quarantine, without their bytes. What a hold covers stays, and is a
+        failure in the receipt. With `dry_run` nothing is changed, and the receipt says what would be. NotFound, and
+        nothing is purged, if a message is not in quarantine.
+        """
+        return await self._threads.run(self._sync.purge, nodes, everything=everything, dry_run=dry_run)
+
+    async def on_event(self, listener: Callable[[Event], object]) -> None:
+        """Calls `listener` whenever messages are put in quarantine, brought back or purged through this store.
+
+        It is called after the fact, on the thread that did it. What it raises reaches nobody.
+        """
+        return await self._threads.run(self._sync.on_event, listener)
+
+
 class StoreBlobs(_Face):
     """The blobs of a store. Each belongs to a tree, named by a session (or its id or handle) or a message of it."""
 
@@ -680,6 +728,11 @@ class Store(_Face):
     def log(self) -> StoreLog:
         """Entries beside the messages: of any session."""
         return StoreLog(self._threads, self._sync.log)
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What was taken out because it is damaged."""
+        return Quarantine(self._threads, self._sync.quarantine)
 
     async def search(
         self,

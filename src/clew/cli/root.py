@@ -32,6 +32,7 @@ COMMANDS = {
     "receipts": ("purge", "List what was purged, and when."),
     "key": ("key", "Make, exchange and print the key of a sealed store."),
     "verify": ("upkeep", "Read everything and name what is damaged."),
+    "quarantine": ("quarantine", "Deal with damaged messages."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
     "tour": ("tour", "See it all happen in a temporary store."),
 }

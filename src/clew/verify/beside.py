@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from clew import ids
-from clew.backends import ID, MAX_SEQ, SEQ_BITS, BlobRow, LogRow
+from clew.backends import BODY, ID, MAX_SEQ, SEQ_BITS, BlobRow, LogRow
 from clew.blobs import _STAGED
 from clew.envelope import Box, blob_fields, blob_owner, chunk_context, log_context, ref_owner
 from clew.verify.findings import BLOBS, BROKEN, CHUNKS, LOG, Findings, why
@@ -108,6 +108,8 @@ def _use_problem(found: Findings, blob: int, user: int) -> str | None:
     at = found.tx.node_at(user)
     if at is None:
         return "the message that shows it is missing"
+    if at.row[BODY] == b"":
+        return None  # in quarantine: what it showed cannot be told, and comes back with it
     shown = blobs_of(found.engine.node(at).said)
     if at.tree != row[0] or row[1] not in {found.engine.blob_look(at.tree, digest) for digest in shown}:
         return f"node {ids.text(at.row[ID])} does not show it"

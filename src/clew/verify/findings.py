@@ -100,6 +100,7 @@ BLOBS = Table(
 )  # fmt: skip
 TREES = Table("trees", "tree", {"tree": int, "workspace": str, "created_at": int})
 FORGOTTEN = Table("forgotten", "forgotten", {"number": int, "low": int, "high": int})
+QUARANTINE = Table("quarantine", "quarantine", {"pos": int, "created_at": int, "why": str, "body": bytes})
 CHUNKS = Table("chunks", "blob", {"pos": int})
 
 
@@ -183,6 +184,8 @@ class Findings:
         match table.name:
             case "nodes":
                 self.add("node", place(key), why, pos=key)
+            case "quarantine":
+                self.add("quarantine", place(key), why, pos=key)
             case "runs":
                 self.add("run", name, why, pos=key << SEQ_BITS)
             case "refs":

@@ -24,7 +24,8 @@ UPDATE epoch SET number = number + 1, state = ?, key_id = ?
 
 -- name: sizes
 SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM nodes), (SELECT count(*) FROM refs),
-       (SELECT count(*) FROM log), (SELECT count(*) FROM blobs), (SELECT count(*) FROM chunks)
+       (SELECT count(*) FROM log), (SELECT count(*) FROM blobs), (SELECT count(*) FROM chunks),
+       (SELECT count(*) FROM quarantine)
 
 -- name: empty
 SELECT NOT EXISTS (SELECT 1 FROM trees) AND NOT EXISTS (SELECT 1 FROM refs)
@@ -126,10 +127,27 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 UPDATE epoch SET ord_floor = max(ord_floor, (SELECT ifnull(max(ord), 0) FROM nodes))
 
 -- name: body_bytes
-SELECT ifnull(sum(length(body)), 0) FROM nodes WHERE pos BETWEEN ? AND ?
+SELECT ifnull(sum(length(body)), 0) FROM (
+    SELECT body FROM nodes WHERE pos BETWEEN ? AND ? UNION ALL SELECT body FROM quarantine WHERE pos BETWEEN ? AND ?
+)
 
 -- name: delete_nodes
 DELETE FROM nodes WHERE pos BETWEEN ? AND ?
+
+-- name: quarantined
+SELECT pos, created_at, why, body FROM quarantine WHERE pos = ?
+
+-- name: quarantined_after
+SELECT pos, created_at, why, body FROM quarantine WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: add_quarantined
+INSERT INTO quarantine (pos, created_at, why, body) VALUES (?, ?, ?, ?)
+
+-- name: set_quarantined
+UPDATE quarantine SET body = ? WHERE pos = ?
+
+-- name: drop_quarantined
+DELETE FROM quarantine WHERE pos BETWEEN ? AND ?
 
 -- name: forget
 INSERT INTO forgotten (low, high) VALUES (?, ?)

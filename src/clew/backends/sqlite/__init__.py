@@ -112,6 +112,17 @@ class SQLiteBackend:
         finally:
             self._give_reader(tx)
 
+    def read_anew(self, work: Callable[[Tx], T]) -> T:
+        if self._here() is not None or self.memory:
+            return self.read(work)
+        with self._told():
+            conn = self._connect("ro")
+            try:
+                conn.execute("BEGIN")
+                return work(SQLiteTx(conn))
+            finally:
+                conn.close()
+
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
         tx = self._here()
         if tx is not None:

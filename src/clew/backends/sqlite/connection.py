@@ -96,6 +96,9 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, path: str) -> ClewError
     """The error of clew's that tells what a driver's error means."""
     if isinstance(error, UnicodeDecodeError):  # the driver stumbles over its own message about a damaged schema
         return Tampered(path, "the database file is malformed")
+    if "UTF-8" in str(error):  # a body that became text
+        error.args = ("a text is not valid UTF-8",)  # the driver's own words have content in them
+        return Tampered(path, "a value in it is not valid UTF-8")
     code = getattr(error, "sqlite_errorcode", 0)
     match code & 0xFF:
         case sqlite3.SQLITE_FULL:

@@ -5,7 +5,21 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, Ground, LogRow, Move, NodeRow, Place, RefRow, RunRow, State, Tip
+from clew.backends import (
+    MAX_SEQ,
+    SEQ_BITS,
+    BlobRow,
+    Ground,
+    LogRow,
+    Move,
+    NodeRow,
+    Place,
+    QuarantineRow,
+    RefRow,
+    RunRow,
+    State,
+    Tip,
+)
 from clew.backends.sql import queries
 from clew.errors import Conflict, Tampered
 
@@ -13,8 +27,8 @@ SQL = queries()
 _TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
 REMEMBERED = 100_000
 """Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
-TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks")
-_BODIES = {"nodes": "set_body", "log": "set_log_body", "chunks": "set_chunk"}
+TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine")
+_BODIES = {"nodes": "set_body", "log": "set_log_body", "chunks": "set_chunk", "quarantine": "set_quarantined"}
 _FOREVER = (1 << 62, 1 << 62)
 
 
@@ -162,12 +176,13 @@ class SQLiteTx:
             raise Conflict("a message with this id is already stored") from None
 
     def body_bytes(self, low: int, high: int) -> int:
-        return int(self._run(SQL["body_bytes"], (low, high)).fetchone()[0])
+        return int(self._run(SQL["body_bytes"], (low, high, low, high)).fetchone()[0])
 
     def delete_nodes(self, low: int, high: int) -> int:
         self._run(SQL["raise_floor"])
         number = _number(self._run(SQL["forget"], (low, high)))
         self._run(SQL["forget_old"], (number - REMEMBERED,))
+        self.drop_quarantined(low, high)
         return self._run(SQL["delete_nodes"], (low, high)).rowcount
 
     def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
@@ -220,6 +235,24 @@ class SQLiteTx:
 
     def set_bodies(self, table: str, bodies: Sequence[tuple[bytes, int]]) -> None:
         self.conn.executemany(SQL[_BODIES[table]], bodies)
+
+    # -- quarantine
+
+    def quarantined(self, pos: int) -> QuarantineRow | None:
+        row = self._run(SQL["quarantined"], (pos,)).fetchone()
+        return QuarantineRow._make(row) if row else None
+
+    def quarantined_after(self, pos: int, limit: int) -> list[QuarantineRow]:
+        return [QuarantineRow._make(row) for row in self._run(SQL["quarantined_after"], (pos, limit))]
+
+    def add_quarantined(self, row: QuarantineRow) -> None:
+        try:
+            self._run(SQL["add_quarantined"], row)
+        except sqlite3.IntegrityError:
+            raise Conflict("this message is in quarantine") from None
+
+    def drop_quarantined(self, low: int, high: int) -> None:
+        self._run(SQL["drop_quarantined"], (low, high))
 
     # -- refs
 
