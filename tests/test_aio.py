@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -288,7 +289,7 @@ async def test_the_loop_is_not_stalled(tmp_path):
 
 async def test_quarantine(tmp_path):
     """Damaged messages are taken out, listed and purged, awaited; whoever listens is told."""
-    path, heard = tmp_path / "s.db", list[object]()
+    path, heard = tmp_path / "s.db", list[Any]()
     async with clew.aio.open(path) as opened:
         node = await (await opened.sessions.create()).append(clew.user("a"))
     conn = sqlite3.connect(path)
