@@ -71,7 +71,7 @@ class Receipt(NamedTuple):
     failures: tuple[Failure, ...]
     kept: tuple[Kept, ...]
     pending: tuple[str, ...]
-    """What is still to be cleared: ``wal``, ``file``, ``search``."""
+    """What is still to be cleared: ``wal``, ``file``, ``search``; ``rows`` if that was not even begun, or not noted."""
 
 
 Receipts = list[Receipt]
@@ -217,11 +217,14 @@ class Purger:
     def _clear(self, entry: _Entry) -> _Entry:
         """Clears what may hold a trace, and notes what became of it."""
         pending = self._wipe()
-        entry = _cleared(entry, pending, self._engine)
-        self._engine.write(lambda tx: self._note(tx, [entry], pending))
-        if pending:
+        cleared = _cleared(entry, pending, self._engine)
+        try:
+            self._engine.write(lambda tx: self._note(tx, [cleared], pending))
+        except ClewError:  # the rows are gone all the same, and the note that went with them stands
+            cleared = entry
+        if cleared.pending:
             self._engine.owe(self.finish)
-        return entry
+        return cleared
 
     def _wipe(self) -> tuple[str, ...]:
         """Clears the search index, the write-ahead log and the file. What could not be cleared now."""
