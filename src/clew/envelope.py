@@ -20,7 +20,7 @@ from clew.errors import Tampered
 
 _HEAD = 5
 MISTYPED = (PackError, TypeError)
-"""What is raised where damage has turned a number of a row into something else."""
+"""What is raised where damage has turned a value of a row into something else."""
 NO_ID = b"\0" * 16
 node_context = Struct("<q16s16sqqBBqqqqB").pack
 """What a node's body is bound to: tree, id, parent or NO_ID, depth, created_at, role, kind, turns, tokens in and
@@ -107,7 +107,10 @@ class Plain:
         return payload
 
     def sign(self, fields: bytes, wrapped: bytes | None) -> bytes:
-        return crc32(fields, self._seed).to_bytes(4, "big") if wrapped is None else b""  # nothing matches the latter
+        if wrapped is not None:
+            self._reload()
+            return b""  # nothing matches it
+        return crc32(fields, self._seed).to_bytes(4, "big")
 
 
 def run_owner(tree: int, run: int) -> bytes:

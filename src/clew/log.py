@@ -9,7 +9,7 @@ from typing import NamedTuple
 from clew import ids
 from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
 from clew.engine import Engine, whole_number
-from clew.envelope import Box, log_context, ref_owner
+from clew.envelope import MISTYPED, Box, log_context, ref_owner
 from clew.errors import Conflict, Invalid, NotFound, Tampered
 from clew.node import moment
 
@@ -55,8 +55,8 @@ class Log:
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
         """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
-        row = self._ref()
-        ref, box = row.ref, self._box(row)
+        here = self._ref()
+        ref = here.ref
         for name, number in (("start", start), ("stop", stop)):
             if number is not None:
                 whole_number(name, number, 0)
@@ -65,7 +65,9 @@ class Log:
 
         def stream(low: int) -> Iterator[Entry]:
             while low <= high:
-                rows = self._engine.read(lambda tx, low=low: tx.log_range(low, high, PAGE))  # type: ignore[misc]
+                # Its data key may have been exchanged since the last page.
+                now, rows = self._engine.read(lambda tx, low=low: (tx.ref_at(ref), tx.log_range(low, high, PAGE)))  # type: ignore[misc]
+                box = self._box(now or here)
                 for row in rows:
                     yield self._entry(row, box)
                 if len(rows) < PAGE:
@@ -109,7 +111,10 @@ class Log:
         return self._engine.seal.box(ref.wrapped_key, ref_owner(ref.key))
 
     def _entry(self, row: LogRow, box: Box) -> Entry:
-        payload = box.open(row.body, log_context(row.pos, row.created_at, row.id))
+        try:
+            payload = box.open(row.body, log_context(row.pos, row.created_at, row.id))
+        except MISTYPED:
+            payload = None
         if payload is None:
             raise Tampered(f"log entry {row.pos & MAX_SEQ}")
         return Entry(row.pos & MAX_SEQ, ids.text(row.id), moment(row.created_at), bytes(payload))

@@ -26,9 +26,9 @@ from clew.envelope import (
     ref_owner,
     run_owner,
 )
-from clew.errors import Conflict, Invalid, Tampered
+from clew.errors import Conflict, Invalid, Sealed, Tampered
 from clew.keys import SIZE, Key, key_id
-from clew.sealed import SECRETS, SealedSeal, Secrets, drop_parameters, keep, pack
+from clew.sealed import SECRETS, SealedSeal, Secrets, candidates, drop_parameters, keep, pack
 
 Kind = Literal["seal", "unseal", "rotate", "deep"]
 Progress = Callable[[int, int], None]
@@ -41,7 +41,7 @@ _MARK = "rekey"
 
 # Owners first where keys are given, what they own first where keys are taken away.
 _STAGES: dict[str, tuple[str, ...]] = {
-    "seal": ("runs give", "nodes", "refs give", "log", "blobs give", "chunks"),
+    "seal": ("runs add", "nodes", "refs add", "log", "blobs add", "chunks"),
     "unseal": ("nodes", "runs take", "log", "refs take", "chunks", "blobs take"),
     "rotate": ("runs wrap", "refs wrap", "blobs wrap"),
     "deep": ("runs give", "nodes", "runs drop", "refs give", "log", "refs drop", "blobs give", "chunks", "blobs drop"),
@@ -78,16 +78,21 @@ def status(engine: Engine) -> Status:
 
 def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
     """Begins a walk, or finds that this very one is under way. Conflict if another is; Invalid if there is no need."""
-    engine.write(lambda tx: _begin(engine, tx, kind, key))
-    if engine._key is None:
-        engine._key = key
+    before = engine._key
+    if kind == "seal":
+        engine._key = key  # first: other threads look at the store anew as soon as it is sealed
+    try:
+        engine.write(lambda tx: _begin(engine, tx, kind, key))
+    except BaseException:
+        engine._key = before
+        raise
     engine.backend.look_anew()
 
 
 def go_on(engine: Engine, progress: Progress | None = None) -> None:
     """Walks to the end of what was begun. Tampered, and both keys stay good, if something cannot be read."""
-    seen = 0
-    total = max(1, status(engine).total)
+    now = status(engine)
+    seen, total = now.done, max(1, now.total)
     while True:
         rows = engine.write(lambda tx: _step(engine, tx))
         if rows is None:
@@ -111,7 +116,7 @@ def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None) -> None:
     if mark is not None:
         if mark.kind != kind:
             raise Conflict(f"the store is in the middle of a {mark.kind}", hint="Finish that first.")
-        if isinstance(key, bytes) and kind != "unseal" and key_id(key) != tx.state().key_id:
+        if key is not None and tx.state().key_id not in [key_id(one) for one in candidates(tx, key)]:
             raise Conflict("the store is in the middle of an exchange for another key", hint="Finish that first.")
         return
     if (state == "plain") != (kind == "seal"):
@@ -166,7 +171,8 @@ def _secrets(engine: Engine) -> Secrets:
 
 
 def _seal(engine: Engine) -> SealedSeal:
-    assert isinstance(engine.seal, SealedSeal)
+    if not isinstance(engine.seal, SealedSeal):  # another process has sealed the store since it was opened
+        raise Sealed(f"{engine.backend.path} is sealed")
     return engine.seal
 
 
@@ -183,11 +189,11 @@ def _set_mark(tx: Tx, mark: _Mark | None) -> None:
 
 
 def _status(engine: Engine, tx: Tx) -> Status:
-    state, mark, sizes = tx.state(), _mark(tx), tx.sizes()
-    names = () if state.state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
+    state, mark, sizes = engine.renew(tx), _mark(tx), tx.sizes()
+    names = () if state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
     stages = [] if mark is None else [stage.split()[0] for stage in _STAGES[mark.kind]]
     done = 0 if mark is None else sum(sizes[table] for table in stages[: mark.stage])
-    return Status(state.state, names, bool(tx.headers("kdf ")), done, sum(sizes[table] for table in stages))
+    return Status(state, names, bool(tx.headers("kdf ")), done, sum(sizes[table] for table in stages))
 
 
 # -- walking
@@ -242,9 +248,11 @@ def _blobs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tu
 
 
 def _exchanged(seal: SealedSeal, wrapped: bytes | None, owner: bytes, how: str) -> bytes | None:
-    """A row's data key after a stage: given anew before the old one, rewrapped, the old one dropped, or taken away."""
+    """A row's data key after a stage: added, given anew before the old one, rewrapped, dropped if old, or taken."""
     if how == "take":
         return None
+    if how == "add":
+        return seal.new_key(owner) if wrapped is None else wrapped  # whoever wrote it since has given it one
     if how == "give":
         return seal.new_key(owner) + (b"" if wrapped is None else seal.rewrap(wrapped, owner))
     if wrapped is None or seal.current(wrapped):

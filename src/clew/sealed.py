@@ -88,7 +88,7 @@ def unlock(tx: Tx, store_id: bytes, keys: Sequence[Key], path: str) -> Secrets:
     packed = tx.header(SECRETS)
     if packed is None:
         raise Tampered(path, "its header is incomplete")
-    return unpack(packed, store_id, [one for key in keys for one in _candidates(tx, key)], path)
+    return unpack(packed, store_id, [one for key in keys for one in candidates(tx, key)], path)
 
 
 def take(tx: Tx, store_id: bytes, key: Key, path: str) -> None:
@@ -125,7 +125,7 @@ def drop_parameters(tx: Tx, *, keep: Sequence[bytes]) -> None:
             tx.set_header(name, None)
 
 
-def _candidates(tx: Tx, key: Key) -> list[bytes]:
+def candidates(tx: Tx, key: Key) -> list[bytes]:
     """The store keys that a key may stand for: itself, or those derived with the parameters that are kept."""
     if not isinstance(key, Passphrase):
         return [check(key)]
@@ -150,15 +150,15 @@ class SealedBox:
         return self._head + nonce + cipher.encrypt(nonce, payload, bound + context)
 
     def open(self, envelope: bytes, context: bytes) -> bytes | None:
-        found = self._ciphers.get(envelope[: 1 + _ID])
-        if found is None:
-            if self._plain is not None and envelope[:1] == b"\x01":
-                return self._plain.open(envelope, context)
-            return None
-        cipher, bound = found
         try:
+            found = self._ciphers.get(envelope[: 1 + _ID])
+            if found is None:
+                if self._plain is not None and envelope[:1] == b"\x01":
+                    return self._plain.open(envelope, context)
+                return None
+            cipher, bound = found
             return cipher.decrypt(envelope[1 + _ID : 1 + _ID + _NONCE], envelope[1 + _ID + _NONCE :], bound + context)
-        except (InvalidTag, ValueError):
+        except (InvalidTag, ValueError, TypeError):  # the last if damage has made it something else than bytes
             return None
 
 
@@ -183,8 +183,8 @@ class SealedSeal:
         """Goes on with these secrets."""
         self.secrets = secrets
         self.keyed = secrets.keyed
-        self._current = key_id(secrets.keys[0])
         self._wrappers = {key_id(key): AESGCM(key) for key in secrets.keys}
+        self._current = next(iter(self._wrappers.items()))  # in one: another thread may be wrapping at this moment
         self._mac = blake2b(key=secrets.mac, digest_size=16, person=b"clew sign")
         self._boxes: dict[tuple[bytes, bytes], Box] = {}
 
@@ -194,9 +194,7 @@ class SealedSeal:
 
     def box(self, wrapped: bytes | None, owner: bytes) -> Box:
         if wrapped is None:
-            if not self.secrets.mixed:
-                self._reload()  # it may have been unsealed since
-            return self._plain if self.secrets.mixed else NO_BOX
+            return self._plain if self._may_be_plain() else NO_BOX
         box = self._boxes.get((wrapped, owner))
         if box is None:
             keys = self._unwrap(wrapped, owner)
@@ -216,10 +214,16 @@ class SealedSeal:
 
     def sign(self, fields: bytes, wrapped: bytes | None) -> bytes:
         if wrapped is None:
-            return self._plain.sign(fields, None) if self.secrets.mixed else b""
+            return self._plain.sign(fields, None) if self._may_be_plain() else b""
         mac = self._mac.copy()
         mac.update(fields)
         return mac.digest()
+
+    def _may_be_plain(self) -> bool:
+        """True if things without a data key may be met."""
+        if not self.secrets.mixed:
+            self._reload()  # another process may have unsealed the store since
+        return self.secrets.mixed
 
     # -- exchanging keys
 
@@ -236,19 +240,21 @@ class SealedSeal:
 
     def current(self, wrapped: bytes) -> bool:
         """True if a data key is under the store key for new things, and is not being exchanged."""
-        return len(wrapped) == _WRAP and wrapped[1 : 1 + _ID] == self._current
+        return len(wrapped) == _WRAP and wrapped[1 : 1 + _ID] == self._current[0]
 
     def newest(self, wrapped: bytes) -> bytes:
         """The newest of a row's data keys alone."""
         return wrapped[:_WRAP]
 
     def _wrap(self, id: bytes, key: bytes, owner: bytes) -> bytes:
+        under, wrapper = self._current
         nonce = os.urandom(_NONCE)
-        bound = b"clew key" + self._store_id + id + owner
-        return b"\x01" + self._current + id + nonce + self._wrappers[self._current].encrypt(nonce, key, bound)
+        return b"\x01" + under + id + nonce + wrapper.encrypt(nonce, key, b"clew key" + self._store_id + id + owner)
 
-    def _unwrap(self, wrapped: bytes, owner: bytes) -> list[tuple[bytes, bytes]]:
+    def _unwrap(self, wrapped: object, owner: bytes) -> list[tuple[bytes, bytes]]:
         """The data keys, the newest first; none if one is damaged."""
+        if not isinstance(wrapped, bytes):
+            return []
         found = []
         for start in range(0, len(wrapped), _WRAP):
             one = wrapped[start : start + _WRAP]

@@ -245,7 +245,7 @@ class Session:
 
     def history(self) -> Iterator[Node]:
         """`iter`, and before it everything that compactions left behind."""
-        heads = self._engine.read(lambda tx: paths.origins(tx, self._here(tx).head))
+        heads = self._engine.read(lambda tx: paths.origins(self._engine, tx, self._here(tx).head))
         for head in reversed(heads):
             yield from paths.walk(self._engine, head)
 
@@ -416,7 +416,12 @@ class Session:
         place = None if head is None else tx.node(head)
         if place is None and head is not None:
             raise Tampered(f"session {self.id}", "its head is missing")
-        return Counters() if place is None else self._engine.node(place).counters
+        if place is None:
+            return Counters()
+        run = tx.run(place.row[POS] >> SEQ_BITS)
+        assert run is not None  # the place was found through it
+        self._engine.checked(tx, run)
+        return self._engine.node(place).counters
 
     @property
     def _row(self) -> RefRow:

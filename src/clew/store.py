@@ -65,6 +65,11 @@ def open(
         raise Invalid("the path or the workspace is not valid Unicode") from None
     if not isinstance(timeout, int | float) or not timeout >= 0:
         raise Invalid("a timeout is a number of seconds")
+    if key is not None:
+        from clew.keys import Passphrase, check  # before the file is made
+
+        if not isinstance(key, Passphrase):
+            check(key)
     if "://" in name:
         raise Invalid(f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file.")
     backend = SQLiteBackend(name, durability=durability, timeout=timeout, create=create, network=network)

@@ -322,7 +322,7 @@ class Tx(Protocol):
     def advance(self, ref: int, seen: Tip, move: Move) -> bool:
         """`move_ref` without a look before, for a ref at the top of its kind whose head was `seen` and can be extended.
 
-        False, and nothing is changed, if anything of that, or the epoch, is no longer so.
+        False, and nothing is changed, if anything of that, a data key of ref or run, or the epoch, is no longer so.
         """
         ...
 

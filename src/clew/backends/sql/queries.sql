@@ -242,10 +242,10 @@ UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, rank = ?, mac
 
 -- name: advance
 UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, mac = ?
-WHERE ref = ? AND version = ? AND head_id = ? AND trashed_at IS NULL
+WHERE ref = ? AND version = ? AND head_id = ? AND wrapped_key IS ? AND trashed_at IS NULL
   AND rank = (SELECT max(o.rank) FROM refs o WHERE o.workspace = refs.workspace AND o.kind = refs.kind AND o.trashed_at IS NULL)
   AND (SELECT number FROM epoch) = ?
-  AND (SELECT closed FROM runs WHERE run = ?) = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = ?)
+  AND EXISTS (SELECT 1 FROM runs WHERE run = ? AND closed = 0 AND wrapped_key IS ?) AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = ?)
 
 -- name: delete_ref
 DELETE FROM refs WHERE ref = ?

@@ -306,7 +306,10 @@ class SQLiteTx:
         head, head_id, version, active_at, _, mac = move
         epoch, pos = seen.epoch, seen.pos
         assert pos is not None
-        bounds = (head, head_id, version, active_at, mac, ref, seen.version, seen.id, epoch, pos >> SEQ_BITS, pos + 1)
+        bounds = (
+            head, head_id, version, active_at, mac, ref, seen.version, seen.id, seen.ref_key,
+            epoch, pos >> SEQ_BITS, seen.wrapped_key, pos + 1,
+        )  # fmt: skip
         if self._run(_ADVANCE, bounds).rowcount != 1:
             return False
         self.epoch = epoch
