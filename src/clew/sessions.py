@@ -261,7 +261,7 @@ class Sessions:
             if before is not None:
                 raise Invalid("sessions that are named are purged whenever they were active", hint="Leave out before.")
             names = [keys] if isinstance(keys, str) else dict.fromkeys(keys)
-            rows = [self._anywhere(name)._row for name in names]
+            rows = list({row.ref: row for row in (self._anywhere(name)._row for name in names)}.values())
         else:
             edge = None if before is None else microseconds(before)
             rows = self._engine.read(lambda tx: self._all(tx, everything, edge))

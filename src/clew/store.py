@@ -191,7 +191,7 @@ class Store:
 
         rekey.begin(self._engine, kind, key)
         self._search.remove()  # words in clear text, of a store that is to have none
-        self._engine.write(lambda tx: soil(tx, dirty=True))
+        self._engine.write(soil)
         rekey.go_on(self._engine, progress)
         damage = self.verify(progress=progress).damage
         if damage:
