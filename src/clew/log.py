@@ -69,10 +69,12 @@ class Log:
                 now, rows = self._engine.read(lambda tx, low=low: (tx.ref_at(ref), tx.log_range(low, high, PAGE)))  # type: ignore[misc]
                 box = self._box(now or here)
                 for row in rows:
+                    if row.pos != low:
+                        raise Tampered(f"log entry {low & MAX_SEQ}", "it is missing")
+                    low += 1
                     yield self._entry(row, box)
                 if len(rows) < PAGE:
                     return
-                low = rows[-1].pos + 1
 
         return stream(low)
 

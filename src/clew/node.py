@@ -181,6 +181,8 @@ class Node:
         """What its body is bound to."""
         pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, _ = self._row
         tree, depth, _, _, _ = self._stretch
+        if len(id) != 16 or len(self._parent or id) != 16:  # packing would cut off the rest, or fill it up
+            raise Tampered("a node", "its id, or that of the one above it, is too long or too short")
         return node_context(
             tree, id, self._parent or NO_ID, depth + (pos & MAX_SEQ), created_at, role, kind,
             turns, tokens_in, tokens_out, cost, gaps,

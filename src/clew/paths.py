@@ -62,8 +62,7 @@ def walk(engine: Engine, pos: int) -> Iterator[Node]:
                     raise NotFound("message", "of this session", hint="It was deleted while it was read.") from None
                 raise
             yield from nodes
-            size = sum(len(row[BODY]) for row in rows) // len(rows) + 1
-            limit = max(1, min(_LARGEST_PAGE, PAGE_BYTES // size))
+            limit = max(1, min(_LARGEST_PAGE, PAGE_BYTES // _size(rows)))
             low = stop + 1
 
 
@@ -103,6 +102,14 @@ def _add(
         nodes.append(Node(engine, stretch, parent, row))
         parent = row[ID]
     return parent
+
+
+def _size(rows: list[NodeRow]) -> int:
+    """Bytes of a body among these, about."""
+    try:
+        return sum(len(row[BODY]) for row in rows) // len(rows) + 1
+    except TypeError:  # one is damaged: whoever reads it is told
+        return PAGE_BYTES
 
 
 def _page(engine: Engine, run: RunRow, low: int, high: int, tx: Tx) -> tuple[RunRow | None, list[NodeRow]]:

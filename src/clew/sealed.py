@@ -16,8 +16,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from clew.backends import Tx
 from clew.envelope import NO_BOX, Box, Plain
@@ -36,6 +38,7 @@ SECRETS = "secrets"
 _KDF = "kdf "
 _ID, _NONCE, _TAG = ID_SIZE, 12, 16
 _WRAP = 1 + _ID + _ID + _NONCE + SIZE + _TAG
+_Secret = Annotated[bytes, Meta(min_length=SIZE, max_length=SIZE)]
 _REMEMBERED = 256
 """Data keys at hand, so that those in use are not unwrapped for each message."""
 
@@ -43,11 +46,11 @@ _REMEMBERED = 256
 class Secrets(msgspec.Struct, frozen=True, array_like=True):
     """What the store key opens: the secrets of the whole store, and in what state it is."""
 
-    lookup: bytes
+    lookup: _Secret
     """Key of the hashes that equality look-ups need. It stays when the store key is exchanged."""
-    mac: bytes
+    mac: _Secret
     """Key of the rows' signatures. It stays, too."""
-    keys: list[bytes]
+    keys: Annotated[list[_Secret], Meta(min_length=1)]
     """The store keys in use: the one that wraps new data keys first; two while they are being exchanged."""
     keyed: bool
     """What is written gets a data key. False only while a store is being unsealed."""

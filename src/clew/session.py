@@ -125,8 +125,8 @@ class Session:
 
     @property
     def created_at(self) -> datetime:
-        """When it was created."""
-        return moment(self._row.created_at)
+        """When it was created. Tampered if the row is not what was written."""
+        return moment(self._bound.created_at)
 
     @property
     def updated_at(self) -> datetime:
@@ -136,7 +136,7 @@ class Session:
     @property
     def held(self) -> bool:
         """True if it must not be deleted: see `hold`. Tampered if the row is not what was written."""
-        return self.data is not None and bool(self._row.hold)
+        return bool(self._bound.hold)
 
     @property
     def hold_reason(self) -> str | None:
@@ -145,8 +145,9 @@ class Session:
 
     @property
     def trashed_at(self) -> datetime | None:
-        """When it was put in the trash; None if it is not there."""
-        return None if self._row.trashed_at is None else moment(self._row.trashed_at)
+        """When it was put in the trash; None if it is not there. Tampered if the row is not what was written."""
+        at = self._bound.trashed_at
+        return None if at is None else moment(at)
 
     @property
     def counters(self) -> Counters:
@@ -278,7 +279,7 @@ class Session:
 
     def branches(self) -> list[Branch]:
         """What it has left behind, oldest first."""
-        return [_branch(row) for row in self._owned(BRANCH)]
+        return [_branch(row) for row in self._owned(BRANCH) if self._refs.data(row)]
 
     def subagents(self) -> list[Session]:
         """The traces of its subagents, oldest first."""
@@ -429,6 +430,12 @@ class Session:
         if self._move is not None:
             self._read, self._move = self._read._replace(**self._move._asdict()), None
         return self._read
+
+    @property
+    def _bound(self) -> RefRow:
+        """The ref, for what its data is bound to. Tampered if the data does not open under it."""
+        _ = self.data
+        return self._row
 
     def _saw(self, row: RefRow) -> Session:
         self._read, self._move, self._data = row, None, None

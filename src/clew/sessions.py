@@ -390,4 +390,5 @@ class Sessions:
 
 
 def _expired(row: RefRow, now: int) -> bool:
-    return not row.hold and row.expires_at is not None and row.expires_at <= now
+    at = row.expires_at
+    return not row.hold and isinstance(at, int) and at <= now  # a damaged one is listed: reading it tells

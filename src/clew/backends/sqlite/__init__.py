@@ -107,7 +107,7 @@ class SQLiteBackend:
             finally:
                 if tx.conn.in_transaction:
                     tx.run_sql("COMMIT")
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
             raise translate(error, self.path) from error
         finally:
             self._give_reader(tx)
@@ -435,5 +435,5 @@ class SQLiteBackend:
         """Driver errors become clew's."""
         try:
             yield
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
             raise translate(error, self.path) from error
