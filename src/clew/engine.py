@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
-from clew.envelope import NO_ID, Plain, Seal, node_context, run_fields, run_owner
+from clew.envelope import MISTYPED, NO_BOX, NO_ID, Plain, Seal, node_context, run_fields, run_owner
 from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
@@ -75,7 +75,7 @@ class Engine:
         self.new_id = new_id
         self.max_body = max_body
         self.store_id = backend.read(lambda tx: tx.header("store_id")) or b""
-        self.seal: Seal = Plain(self.store_id, self._reload)
+        self.seal: Seal = Plain(self.store_id, self.reload)
         self._sealed: SealedSeal | None = None
         self.key = key
         """What opens the store, if it is sealed."""
@@ -110,7 +110,7 @@ class Engine:
             secrets = sealed.unlock(tx, self.store_id, self.key, known, self.backend.path)
             lookup_key = secrets.lookup
             if self._sealed is None:
-                self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self._reload)
+                self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)
             self._sealed.load(secrets)
         elif self._sealed is not None:
             self._sealed.unsealed()
@@ -136,7 +136,8 @@ class Engine:
 
         self.write, self.owes = write, True
 
-    def _reload(self) -> None:
+    def reload(self) -> None:
+        """Looks at how the store is kept: another process may have changed it. Sealed, WrongKey."""
         self.backend.read(self.renew)
 
     def look(self, domain: str, value: bytes) -> bytes:
@@ -255,8 +256,25 @@ class Engine:
     def node(self, place: Place) -> Node:
         """The node that stands at a place."""
         tree, depth, carried, wrapped, parent, row = place
-        box = self.seal.box(wrapped, run_owner(tree, row[POS] >> SEQ_BITS))
+        try:
+            box = self.seal.box(wrapped, run_owner(tree, row[POS] >> SEQ_BITS))
+        except MISTYPED:
+            box = NO_BOX
         return Node(self, Stretch(tree, depth, carried, wrapped, box), parent, row)
+
+    def checked(self, tx: Tx, run: RunRow) -> RunRow:
+        """`run`, if its signature is right. Tampered."""
+        if not self._signed(tx, run):
+            self.reload()  # the store may be kept in another way since
+            if not self._signed(tx, run):
+                raise Tampered(f"run {run.run}")
+        return run
+
+    def _signed(self, tx: Tx, run: RunRow) -> bool:
+        try:
+            return run.mac == self.sign_run(tx, run).mac
+        except MISTYPED:
+            return False
 
     def stretch(self, run: RunRow) -> Stretch:
         """What the nodes of a run share."""

@@ -20,7 +20,7 @@ from clew.errors import Tampered
 
 _HEAD = 5
 MISTYPED = (PackError, TypeError)
-"""What is raised where damage has turned a number of a row into something else."""
+"""What is raised where damage has turned a value of a row into something else."""
 NO_ID = b"\0" * 16
 _NODE = Struct("<q16s16sqqBBqqqqB")
 node_context = _NODE.pack
@@ -138,18 +138,14 @@ def run_fields(run: RunRow, tip: bytes | None) -> bytes:
 def ref_context(ref: RefRow) -> bytes:
     """What a ref's data is bound to: all of its row that changes only together with the data."""
     _, workspace, kind, key, owner, tree, _, _, _, created_at, _, _, trashed_at, expires_at, hold, look, _, _, _ = ref
-    numbers = _REF(
-        -1 if owner is None else owner, -1 if tree is None else tree, created_at,
-        -1 if trashed_at is None else trashed_at, -1 if expires_at is None else expires_at, hold,
-    )  # fmt: skip
-    return f"ref\0{workspace}\0{kind}\0".encode() + numbers + key + (look or b"")
+    numbers = _REF(_int(owner), _int(tree), created_at, _int(trashed_at), _int(expires_at), hold)
+    return f"ref\0{workspace}\0{kind}\0".encode() + numbers + _id(key) + (look or b"")
 
 
 def ref_fields(ref: RefRow) -> bytes:
     """What a ref's signature covers: `move_fields` of its row."""
-    return move_fields(
-        ref.key, _int(ref.tree), _int(ref.head), ref.head_id or NO_ID, ref.version, ref.active_at, ref.rank
-    )
+    head_id = NO_ID if ref.head_id is None else _id(ref.head_id)
+    return move_fields(_id(ref.key), _int(ref.tree), _int(ref.head), head_id, ref.version, ref.active_at, ref.rank)
 
 
 def kept_context(row: QuarantineRow) -> bytes:
@@ -184,4 +180,12 @@ def chunk_context(pos: int) -> bytes:
 
 
 def _int(value: int | None) -> int:
-    return -1 if value is None else value
+    """NULL is -1. So a -1 that someone has put in its place must not be."""
+    return -1 if value is None else value if value != -1 else -2
+
+
+def _id(value: bytes) -> bytes:
+    """`value`, if it has the length of an id: packing would cut off the rest, or fill it up. TypeError."""
+    if len(value) != 16:
+        raise TypeError("an id has 16 bytes")
+    return value

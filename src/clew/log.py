@@ -10,7 +10,7 @@ from typing import NamedTuple
 from clew import ids
 from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
 from clew.engine import Engine, whole_number
-from clew.envelope import NO_BOX, Box, log_context, ref_owner
+from clew.envelope import MISTYPED, NO_BOX, Box, log_context, ref_owner
 from clew.errors import Conflict, Invalid, NotFound, Tampered
 from clew.node import moment
 
@@ -68,10 +68,12 @@ class Log:
                 now, rows = self._engine.read(partial(_page, ref=ref, low=low, high=high))
                 box = self._box(now) if now is not None else NO_BOX
                 for row in rows:
+                    if row.pos != low:
+                        raise Tampered(f"log entry {low & MAX_SEQ}", "it is missing")
+                    low += 1
                     yield self._entry(row, box)
                 if len(rows) < PAGE:
                     return
-                low = rows[-1].pos + 1
 
         return stream(low)
 
@@ -110,7 +112,10 @@ class Log:
         return self._engine.seal.box(ref.wrapped_key, ref_owner(ref.key))
 
     def _entry(self, row: LogRow, box: Box) -> Entry:
-        payload = box.open(row.body, log_context(row.pos, row.created_at, row.id))
+        try:
+            payload = box.open(row.body, log_context(row.pos, row.created_at, row.id))
+        except MISTYPED:
+            payload = None
         if payload is None:
             raise Tampered(f"log entry {row.pos & MAX_SEQ}")
         return Entry(row.pos & MAX_SEQ, ids.text(row.id), moment(row.created_at), bytes(payload))

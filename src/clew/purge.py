@@ -8,6 +8,7 @@ or someone who reads is in the way, the receipt says what is pending, and a late
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -126,7 +127,9 @@ class Purger:
                 raise _Undo
             return _receipt(msgspec.structs.replace(entry, pending=()))
         entry = self._delete(entry, targets)
-        entry = self._clear(entry) if entry.sessions else _cleared(entry, (), self._engine)
+        if not entry.sessions:
+            return _receipt(_cleared(entry, (), self._engine))
+        (entry,) = self._clear([entry])
         return _receipt(entry)
 
     def destroy(self, work: Callable[[Tx], Loss], *, reason: Reason, dry_run: bool = False) -> Receipt:
@@ -139,7 +142,8 @@ class Purger:
         def go(tx: Tx) -> _Entry:
             done = msgspec.structs.replace(entry, **work(tx)._asdict())
             if done.messages:
-                self._note(tx, [done], done.pending)
+                self._note(tx, [done])
+                soil(tx)
             return done
 
         done = entry
@@ -149,16 +153,12 @@ class Purger:
                 raise _Undo
             return _receipt(msgspec.structs.replace(done, pending=()))
         done = self._write(go)
-        return _receipt(self._clear(done) if done.messages else _cleared(done, (), self._engine))
+        return _receipt(self._clear([done])[0] if done.messages else _cleared(done, (), self._engine))
 
     def finish(self) -> bool:
         """Clears what was left to be cleared; True if nothing is left to do."""
-        if not self._engine.read(unclean):
-            return True
-        pending = self._wipe()
-        cleared = [_cleared(entry, pending, self._engine) for entry in self._entries() if entry.pending]
-        self._engine.write(lambda tx: self._note(tx, cleared, pending))
-        return not pending
+        self._clear([entry for entry in self._entries() if entry.pending])
+        return self._engine.read(unclean) is None
 
     def receipts(self) -> list[Receipt]:
         """Every receipt, oldest first."""
@@ -209,20 +209,32 @@ class Purger:
             entry, sessions=(*entry.sessions, name), messages=entry.messages + gone.messages,
             blobs=entry.blobs + blobs - tx.sizes()["blobs"], bytes=entry.bytes + gone.bytes, kept=kept,
         )  # fmt: skip
-        self._note(tx, [entry], entry.pending)
+        self._note(tx, [entry])
+        soil(tx)
         return entry
 
     # -- traces
 
-    def _clear(self, entry: _Entry) -> _Entry:
-        """Clears what may hold a trace, and notes what became of it."""
-        pending = self._wipe()
-        cleared = _cleared(entry, pending, self._engine)
+    def _clear(self, entries: Sequence[_Entry]) -> Sequence[_Entry]:
+        """Clears what may hold a trace, and notes what became of these entries."""
+        mark = self._engine.read(unclean)
+        pending = () if mark is None else self._wipe()
+        cleared = [_cleared(entry, pending, self._engine) for entry in entries]
+
+        def work(tx: Tx) -> None:
+            self._note(tx, cleared)
+            if unclean(tx) == mark:  # else something was deleted since, and whoever did it clears it
+                tx.set_header(_UNCLEAN, None)
+
         try:
-            self._engine.write(lambda tx: self._note(tx, [cleared], pending))
+            if not pending and (cleared or mark is not None):
+                self._engine.write(work)
+            elif any(entry.pending != pending for entry in entries):
+                self._engine.write(lambda tx: self._note(tx, cleared))
         except ClewError:  # the rows are gone all the same, and the note that went with them stands
-            cleared = entry
-        if cleared.pending:
+            cleared = list(entries)
+            pending = pending or ("note",)
+        if pending:
             self._engine.owe(self.finish)
         return cleared
 
@@ -234,15 +246,15 @@ class Purger:
         except ClewError:
             return (*pending, "file")
 
-    def _note(self, tx: Tx, entries: Sequence[_Entry], pending: Sequence[str]) -> None:
-        """Writes entries, and remembers whether traces are left."""
+    def _note(self, tx: Tx, entries: Sequence[_Entry]) -> None:
+        """Writes entries into the log of the receipts."""
+        if not entries:
+            return
         row = tx.ref(self._engine.workspace, RECEIPTS, _KEY)
-        if row is None and entries:
+        if row is None:
             row = self._refs.add(tx, RECEIPTS, _KEY, b"\x01{}", tree=None, at=None)
-        if row is not None and entries:
-            new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
-            Log(self._engine, lambda: row)._append(tx, row, new)
-        soil(tx, dirty=bool(pending))
+        new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
+        Log(self._engine, lambda: row)._append(tx, row, new)
 
     def _entries(self) -> list[_Entry]:
         row = self._engine.read(lambda tx: tx.ref(self._engine.workspace, RECEIPTS, _KEY))
@@ -255,14 +267,14 @@ class Purger:
         return list(found.values())
 
 
-def unclean(tx: Tx) -> bool:
-    """True if traces of something deleted may be left."""
-    return tx.header(_UNCLEAN) is not None
+def unclean(tx: Tx) -> bytes | None:
+    """The mark that is there while traces of something deleted may be left."""
+    return tx.header(_UNCLEAN)
 
 
-def soil(tx: Tx, *, dirty: bool) -> None:
-    """Remembers that traces may be left, or that none are."""
-    tx.set_header(_UNCLEAN, b"\x01" if dirty else None)
+def soil(tx: Tx) -> None:
+    """Remembers that traces may be left. Each mark is another, so that none is taken away for one before it."""
+    tx.set_header(_UNCLEAN, os.urandom(8))
 
 
 def _cleared(entry: _Entry, pending: tuple[str, ...], engine: Engine) -> _Entry:

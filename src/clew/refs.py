@@ -62,23 +62,38 @@ class Refs:
 
     def checked(self, row: RefRow) -> RefRow:
         """`row`, if its signature is right. Tampered."""
-        try:
-            fields = ref_fields(row)
-        except MISTYPED:
-            fields = b""
-        if row.mac != self._engine.seal.sign(fields, row.wrapped_key):
-            raise Tampered(f"{row.kind} {ids.text(row.key)}")
+        if not self._signed(row):
+            row = self._again(row)
+            if not self._signed(row):
+                raise Tampered(f"{row.kind} {ids.text(row.key)}")
         return row
 
     def data(self, row: RefRow) -> bytes:
         """The payload of a ref's data. Tampered."""
-        try:
-            payload = self.box(row).open(row.data, ref_context(row))
-        except MISTYPED:
-            payload = None
+        payload = self._payload(row)
         if payload is None:
-            raise Tampered(f"{row.kind} {ids.text(row.key)}")
+            payload = self._payload(self._again(row))
+            if payload is None:
+                raise Tampered(f"{row.kind} {ids.text(row.key)}")
         return payload
+
+    def _signed(self, row: RefRow) -> bool:
+        try:
+            return row.mac == self._engine.seal.sign(ref_fields(row), row.wrapped_key)
+        except MISTYPED:
+            return False
+
+    def _payload(self, row: RefRow) -> bytes | None:
+        try:
+            return self.box(row).open(row.data, ref_context(row))
+        except MISTYPED:
+            return None
+
+    def _again(self, row: RefRow) -> RefRow:
+        """The row as it is now, if the keys were exchanged since it was read; else the same."""
+        self._engine.reload()
+        now = self._engine.read(lambda tx: tx.ref_at(row.ref), single=True)
+        return row if now is None or now.key != row.key or now.wrapped_key == row.wrapped_key else now
 
     def box(self, row: RefRow) -> Box:
         """Opens and closes the ref's data and its log."""

@@ -28,7 +28,7 @@ from clew.envelope import (
     run_fields,
     run_owner,
 )
-from clew.errors import Conflict, Invalid, Tampered
+from clew.errors import Conflict, Invalid, Sealed, Tampered
 from clew.keys import SIZE, Key, key_id
 from clew.sealed import SECRETS, Made, SealedSeal, Secrets, candidates, drop_parameters, keep, made, pack
 
@@ -43,7 +43,7 @@ _MARK = "rekey"
 
 # Owners first where keys are given, what they own first where keys are taken away.
 _STAGES: dict[str, tuple[str, ...]] = {
-    "seal": ("runs give", "nodes", "quarantine", "refs give", "log", "blobs give", "chunks"),
+    "seal": ("runs add", "nodes", "quarantine", "refs add", "log", "blobs add", "chunks"),
     "unseal": ("nodes", "quarantine", "runs take", "log", "refs take", "chunks", "blobs take"),
     "rotate": ("runs wrap", "refs wrap", "blobs wrap"),
     "deep": (
@@ -107,9 +107,14 @@ def recovery(engine: Engine) -> str:
 def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
     """Begins a walk, or finds that this very one is under way. Conflict if another is; Invalid if there is no need."""
     new = None if key is None else made(key)
-    if kind == "seal" and engine.key is None:
-        engine.key = key  # other threads need it as soon as the epoch changes
-    engine.write(lambda tx: _begin(engine, tx, kind, key, new))
+    before = engine.key
+    if kind == "seal":
+        engine.key = key  # first: other threads look at the store anew as soon as it is sealed
+    try:
+        engine.write(lambda tx: _begin(engine, tx, kind, key, new))
+    except BaseException:
+        engine.key = before
+        raise
     engine.backend.look_anew()
 
 
@@ -196,7 +201,8 @@ def _secrets(engine: Engine) -> Secrets:
 
 
 def _seal(engine: Engine) -> SealedSeal:
-    assert isinstance(engine.seal, SealedSeal)
+    if not isinstance(engine.seal, SealedSeal):  # another process has sealed the store since it was opened
+        raise Sealed(engine.backend.path, ())
     return engine.seal
 
 
@@ -213,11 +219,11 @@ def _set_mark(tx: Tx, mark: _Mark | None) -> None:
 
 
 def _status(engine: Engine, tx: Tx) -> Status:
-    state, mark, sizes = tx.state(), _mark(tx), tx.sizes()
-    names = () if state.state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
+    state, mark, sizes = engine.renew(tx), _mark(tx), tx.sizes()
+    names = () if state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
     total = 0 if mark is None else sum(sizes[stage.split()[0]] for stage in _STAGES[mark.kind])
     done = 0 if mark is None else min(mark.rows, total)
-    return Status(state.state, names, bool(tx.headers("kdf ")), done, total)
+    return Status(state, names, bool(tx.headers("kdf ")), done, total)
 
 
 # -- walking
@@ -277,9 +283,11 @@ def _blobs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tu
 
 
 def _exchanged(seal: SealedSeal, wrapped: bytes | None, owner: bytes, how: str) -> bytes | None:
-    """A row's data key after a stage: given anew before the old one, rewrapped, the old one dropped, or taken away."""
+    """A row's data key after a stage: added, given anew before the old one, rewrapped, dropped if old, or taken."""
     if how == "take":
         return None
+    if how == "add":
+        return seal.new_key(owner) if wrapped is None else wrapped  # whoever wrote it since has given it one
     if how == "give":
         return seal.new_key(owner) + (b"" if wrapped is None else seal.rewrap(wrapped, owner))
     if wrapped is None or seal.current(wrapped):

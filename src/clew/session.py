@@ -126,8 +126,8 @@ class Session:
 
     @property
     def created_at(self) -> datetime:
-        """When it was created."""
-        return moment(self._row.created_at)
+        """When it was created. Tampered if the row is not what was written."""
+        return moment(self._bound.created_at)
 
     @property
     def updated_at(self) -> datetime:
@@ -137,7 +137,7 @@ class Session:
     @property
     def held(self) -> bool:
         """True if it must not be deleted: see `hold`. Tampered if the row is not what was written."""
-        return self.data is not None and bool(self._row.hold)
+        return bool(self._bound.hold)
 
     @property
     def hold_reason(self) -> str | None:
@@ -146,8 +146,9 @@ class Session:
 
     @property
     def trashed_at(self) -> datetime | None:
-        """When it was put in the trash; None if it is not there."""
-        return None if self._row.trashed_at is None else moment(self._row.trashed_at)
+        """When it was put in the trash; None if it is not there. Tampered if the row is not what was written."""
+        at = self._bound.trashed_at
+        return None if at is None else moment(at)
 
     @property
     def counters(self) -> Counters:
@@ -246,7 +247,7 @@ class Session:
 
     def history(self) -> Iterator[Node]:
         """`iter`, and before it everything that compactions left behind."""
-        heads = self._engine.read(lambda tx: paths.origins(tx, self._here(tx).head))
+        heads = self._engine.read(lambda tx: paths.origins(self._engine, tx, self._here(tx).head))
         for head in reversed(heads):
             yield from paths.walk(self._engine, head)
 
@@ -279,7 +280,7 @@ class Session:
 
     def branches(self) -> list[Branch]:
         """What it has left behind, oldest first."""
-        return [_branch(row) for row in self._owned(BRANCH)]
+        return [_branch(row) for row in self._owned(BRANCH) if self._refs.data(row)]
 
     def subagents(self) -> list[Session]:
         """The traces of its subagents, oldest first."""
@@ -427,7 +428,12 @@ class Session:
         place = None if head is None else tx.node(head)
         if place is None and head is not None:
             raise Tampered(f"session {self.id}", "its head is missing")
-        return Counters() if place is None else self._engine.node(place).counters
+        if place is None:
+            return Counters()
+        run = tx.run(place.row[POS] >> SEQ_BITS)
+        assert run is not None  # the place was found through it
+        self._engine.checked(tx, run)
+        return self._engine.node(place).counters
 
     @property
     def _row(self) -> RefRow:
@@ -435,6 +441,12 @@ class Session:
         if self._move is not None:
             self._read, self._move = self._read._replace(**self._move._asdict()), None
         return self._read
+
+    @property
+    def _bound(self) -> RefRow:
+        """The ref, for what its data is bound to. Tampered if the data does not open under it."""
+        _ = self.data
+        return self._row
 
     def _saw(self, row: RefRow) -> Session:
         self._read, self._move, self._data = row, None, None

@@ -261,7 +261,7 @@ class Sessions:
             if before is not None:
                 raise Invalid("sessions that are named are purged whenever they were active", hint="Leave out before.")
             names = [keys] if isinstance(keys, str) else dict.fromkeys(keys)
-            rows = [self._anywhere(name)._row for name in names]
+            rows = list({row.ref: row for row in (self._anywhere(name)._row for name in names)}.values())
         else:
             edge = None if before is None else microseconds(before)
             rows = self._engine.read(lambda tx: self._all(tx, everything, edge))
@@ -390,4 +390,5 @@ class Sessions:
 
 
 def _expired(row: RefRow, now: int) -> bool:
-    return not row.hold and row.expires_at is not None and row.expires_at <= now
+    at = row.expires_at
+    return not row.hold and isinstance(at, int) and at <= now  # a damaged one is listed: reading it tells

@@ -68,6 +68,11 @@ def open(
         raise Invalid("the path or the workspace is not valid Unicode") from None
     if not isinstance(timeout, int | float) or not timeout >= 0:
         raise Invalid("a timeout is a number of seconds")
+    if key is not None:
+        from clew.keys import Passphrase, check  # before the file is made
+
+        if not isinstance(key, Passphrase):
+            check(key)
     if "://" in name:
         raise Invalid(f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file.")
     backend = SQLiteBackend(name, durability=durability, timeout=timeout, create=create, network=network)
@@ -203,7 +208,7 @@ class Store:
 
         rekey.begin(self._engine, kind, key)
         self._search.remove()  # words in clear text, of a store that is to have none
-        self._engine.write(lambda tx: soil(tx, dirty=True))
+        self._engine.write(soil)
         rekey.go_on(self._engine, progress)
         damage = self.verify(progress=progress).damage
         if damage:

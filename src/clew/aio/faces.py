@@ -215,7 +215,7 @@ class Session(_Face):
 
     @property
     def created_at(self) -> datetime:
-        """When it was created."""
+        """When it was created. Tampered if the row is not what was written."""
         return self._sync.created_at
 
     @property
@@ -235,7 +235,7 @@ class Session(_Face):
 
     @property
     def trashed_at(self) -> datetime | None:
-        """When it was put in the trash; None if it is not there."""
+        """When it was put in the trash; None if it is not there. Tampered if the row is not what was written."""
         return self._sync.trashed_at
 
     @property

@@ -54,7 +54,9 @@ class Call:
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Runs the function and keeps what comes of it."""
+        """Runs the function and keeps what comes of it, and nothing of an earlier try."""
+        self.result = self.error = None
+        self.jobs.clear()
         try:
             self.result = self.function()
         except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it

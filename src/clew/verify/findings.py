@@ -14,6 +14,7 @@ from clew import ids
 from clew.backends import MAX_SEQ, SEQ_BITS
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.engine import Engine
+from clew.errors import Tampered
 
 Progress = Callable[[int, int], object]
 
@@ -283,7 +284,7 @@ class Findings:
                 if kind in ("session", "subagent"):
                     return ids.text(key)
                 ref = owner
-        except (*BROKEN, TypeError, AttributeError):
+        except (*BROKEN, TypeError, Tampered):
             pass
         return None
 

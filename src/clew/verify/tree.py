@@ -72,7 +72,7 @@ def check_runs(found: Findings) -> None:
 def check_nodes(found: Findings) -> None:
     """A node opens under everything its row says, and goes on from the one above it, without a gap."""
     run: RunRow | None = None
-    number, expected = 0, 0
+    number, expected = -1, 0
     above: _Above | None = None
     for pos, row in found.scan(NODES):
         if pos >> SEQ_BITS != number:
@@ -214,7 +214,7 @@ def _ground(found: Findings, run: RunRow) -> _Above | None:
     if origin is None:
         return _Above(None, 0, None) if run.carried else _ROOT  # what it stood for may be deleted: the totals stay
     row = found.one("SELECT id, ord, turns, tokens_in, tokens_out, cost, gaps FROM nodes WHERE pos = ?", origin)
-    if row is None:
+    if row is None or not isinstance(row[1], int):
         return None if run.parent is not None else _Above(None, 0, None)
     if run.parent is not None:
         return _Above(row[0], row[1], row[2:])
@@ -231,6 +231,8 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -
     if row[BODY] == b"" and found.tx.quarantined(row[POS]) is not None:
         return _Above(row[ID], row[_ORD], None)
     try:
+        if len(row[ID]) != 16:
+            problems.append("its id is too long or too short")
         payload = _open(found, run, row, above)
         if payload is None:
             if above is not None:

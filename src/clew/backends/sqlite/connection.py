@@ -92,8 +92,10 @@ def on_network(path: str) -> str | None:
     return kind if kind in _NETWORK else None
 
 
-def translate(error: sqlite3.Error | UnicodeDecodeError, path: str) -> ClewError:
+def translate(error: sqlite3.Error | UnicodeDecodeError | OverflowError, path: str) -> ClewError:
     """The error of clew's that tells what a driver's error means."""
+    if isinstance(error, OverflowError):  # positions are made of numbers that a row has: those of a sound one fit
+        return Tampered(path, "a number in it is beyond reason")
     if isinstance(error, UnicodeDecodeError):  # the driver stumbles over its own message about a damaged schema
         return Tampered(path, "the database file is malformed")
     if "UTF-8" in str(error):  # a body that became text
