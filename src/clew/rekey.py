@@ -41,7 +41,7 @@ _MARK = "rekey"
 
 # Owners first where keys are given, what they own first where keys are taken away.
 _STAGES: dict[str, tuple[str, ...]] = {
-    "seal": ("runs give", "nodes", "refs give", "log", "blobs give", "chunks"),
+    "seal": ("runs need", "nodes", "refs need", "log", "blobs need", "chunks"),
     "unseal": ("nodes", "runs take", "log", "refs take", "chunks", "blobs take"),
     "rotate": ("runs wrap", "refs wrap", "blobs wrap"),
     "deep": ("runs give", "nodes", "runs drop", "refs give", "log", "refs drop", "blobs give", "chunks", "blobs drop"),
@@ -98,7 +98,11 @@ def go_on(engine: Engine, progress: Progress | None = None) -> None:
 
 
 def finish(engine: Engine) -> None:
-    """Retires the old key, or the last one. To be called once everything was found to be sound."""
+    """Retires the old key, or the last one. To be called once everything was found to be sound.
+
+    Tampered, and both keys stay good, if there is a data key that nobody could open any more.
+    """
+    engine.read(lambda tx: _check(engine, tx))
     engine.write(lambda tx: _finish(engine, tx))
     engine.backend.look_anew()
 
@@ -154,6 +158,22 @@ def _finish(engine: Engine, tx: Tx) -> None:
     left = msgspec.structs.replace(now, keys=now.keys[:1], mixed=False)
     drop_parameters(tx, keep=left.keys)
     _put(engine, tx, left, "sealed")
+
+
+def _check(engine: Engine, tx: Tx) -> None:
+    """Looks at every data key before the old store key goes: one put back behind the walk would be lost with it."""
+    mark = _mark(tx)
+    if mark is None:
+        return
+    seal = _seal(engine)
+    for rows_after in (tx.runs_after, tx.refs_after, tx.blobs_after):
+        at = -1
+        while rows := rows_after(at, 1000):
+            at = rows[-1][0]
+            for row in rows:
+                kept = row.wrapped_key
+                if kept is not None if mark.kind == "unseal" else kept is None or not seal.current(kept):
+                    raise Tampered(engine.backend.path, "a data key in it is not kept the new way")
 
 
 def _put(engine: Engine, tx: Tx, secrets: Secrets, state: str) -> None:
@@ -244,9 +264,11 @@ def _blobs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tu
 
 
 def _exchanged(seal: SealedSeal, wrapped: bytes | None, owner: bytes, how: str) -> bytes | None:
-    """A row's data key after a stage: given anew before the old one, rewrapped, the old one dropped, or taken away."""
+    """A row's data key after a stage: its first, a new one before the old, both wrapped anew, the new alone, or none."""
     if how == "take":
         return None
+    if how == "need":
+        return wrapped or seal.new_key(owner)
     if how == "give":
         return seal.new_key(owner) + (b"" if wrapped is None else seal.rewrap(wrapped, owner))
     if wrapped is None or seal.current(wrapped):
