@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from clew import ids, keys
-from clew.backends import BODY, POS, SEQ_BITS, BlobRow, Place, RefRow, Tx
+from clew.backends import BODY, POS, SEQ_BITS, BlobRow, Place, RefRow, RunRow, Tx
 from clew.engine import Engine
 from clew.envelope import (
     blob_fields,
@@ -132,7 +132,11 @@ def go_on(engine: Engine, progress: Progress | None = None) -> None:
 
 
 def finish(engine: Engine) -> None:
-    """Retires the old key, or the last one. To be called once everything was found to be sound."""
+    """Retires the old key, or the last one. To be called once everything was found to be sound.
+
+    Tampered, and both keys stay good, if there is a data key that nobody could open any more.
+    """
+    engine.read(lambda tx: _check(engine, tx))
     engine.write(lambda tx: _finish(engine, tx))
     engine.backend.look_anew()
 
@@ -189,6 +193,26 @@ def _finish(engine: Engine, tx: Tx) -> None:
     left = msgspec.structs.replace(now, keys=now.keys[:1], mixed=False)
     drop_parameters(tx, keep=left.keys)
     _put(engine, tx, left, "sealed")
+
+
+def _check(engine: Engine, tx: Tx) -> None:
+    """Looks at every data key before the old store key goes: one put back behind the walk would be lost with it."""
+    mark = _mark(tx)
+    if mark is None:
+        return
+    seal = _seal(engine)
+
+    def runs_after(run: int, limit: int) -> list[RunRow]:
+        return [run for run, _ in tx.runs_after(run, limit)]
+
+    for rows_after in (runs_after, tx.refs_after, tx.blobs_after):
+        at = -1
+        while rows := rows_after(at, 1000):
+            at = rows[-1][0]
+            for row in rows:
+                kept = row.wrapped_key
+                if kept is not None if mark.kind == "unseal" else kept is None or not seal.current(kept):
+                    raise Tampered(engine.backend.path, "a data key in it is not kept the new way")
 
 
 def _put(engine: Engine, tx: Tx, secrets: Secrets, state: str) -> None:

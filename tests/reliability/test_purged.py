@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.backends.sqlite.scrubbing import clean as scrub
 from clew.envelope import run_owner
 from clew.errors import Conflict, NotFound
 from clew.purge import Receipt
@@ -98,6 +99,24 @@ def test_nothing_is_left_while_the_store_is_open(full: Store, path: Path) -> Non
     assert full.verify().damage == []
     assert others(full) == {**after, **before}
     assert found(WORDS, content(path)) == []
+
+
+def test_rows_that_were_moved_between_pages(path: Path, key: bytes | None) -> None:
+    """Sessions that were written by turns left copies of rows where pages were split; those go as well."""
+    chance, words = random.Random(3), {}
+    with clew.open(path, key=key) as store:
+        with store.transaction():
+            sessions = [store.sessions.create(title=str(number)) for number in range(100)]
+            for turn in range(6):
+                for session in chance.sample(sessions, 60):
+                    word = words[f"{session.id} {turn}"] = canary(chance)
+                    session.append(clew.user(" ".join([word] * chance.randint(1, 60))))
+        gone = {session.id for session in chance.sample(sessions, 40)}
+        assert store.sessions.purge(gone).pending == ()
+        left = content(path)
+        assert [name for name, word in words.items() if name[:36] in gone and word[5:25].encode() in left] == []
+        assert scrub(str(path), write=False).stale == 0
+        assert store.verify().damage == []
 
 
 def test_the_file_shrinks(full: Store, path: Path) -> None:

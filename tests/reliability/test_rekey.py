@@ -274,3 +274,24 @@ def test_the_retired_key_opens_nothing_that_is_left(path: Path) -> None:
         files = content(path)
         assert not [one for one in before if one[-48:] in files]
     assert texts(path, NEW, session.id) == ["look"]
+
+
+@pytest.mark.parametrize("table", ["runs", "refs", "blobs"])
+def test_a_row_that_is_put_back_behind_the_walk(path: Path, table: str) -> None:
+    """A row under the old key that appears again while keys are exchanged is readable now; so the old key stays."""
+    with clew.open(path, key=OLD) as store:
+        session = store.sessions.create(title="talk")
+        session.append(clew.user("look", session.attach(b"x" * 5000, mime_type="x/y")))
+
+        def keys(sql: str, *values: object) -> list[tuple[bytes, ...]]:
+            with closing(sqlite3.connect(path)) as conn, conn:
+                return conn.execute(sql, values).fetchall()
+
+        ((old, mac),) = keys(f"SELECT wrapped_key, mac FROM {table} LIMIT 1")
+        rekey.begin(store._engine, "rotate", NEW)
+        rekey.go_on(store._engine)
+        keys(f"UPDATE {table} SET wrapped_key = ?, mac = ?", old, mac)
+        with pytest.raises(Tampered):
+            store.rotate(NEW)
+        assert store.key_status().state == "rotating"
+        assert store.sessions.latest().path()[0].text == "look"
