@@ -140,7 +140,7 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
             _lift(engine, refs, tx, ref, cuts)
         for grown in tx.runs_from(low, high):
             if grown.derived is not None and low <= grown.derived <= high:
-                tx.set_run(engine.sign_run(tx, grown._replace(derived=_above(grown.derived, cuts))))
+                tx.set_run(engine.changed(tx, grown, derived=_above(grown.derived, cuts)))
     for cut in reversed(cuts):  # what grew from a cut comes after it, and must go before it
         _cut(engine, tx, cut, gone)
     for cut in cuts:  # a session that is gone may have left what only these needed
@@ -221,17 +221,17 @@ def _above(pos: int, cuts: list[Cut]) -> int | None:
 
 def _cut(engine: Engine, tx: Tx, cut: Cut, gone: Gone) -> None:
     """Deletes the end of a run. What is left of it is closed: its numbers are never given again."""
-    run, low = cut.run, cut.run.run << SEQ_BITS
+    run, low = tx.run(cut.run.run) or cut.run, cut.run.run << SEQ_BITS  # what it stands for may have been moved up
+    sound = cut.first > 0 and engine.signed(tx, run)
     gone.bytes += tx.body_bytes(low | cut.first, low | MAX_SEQ)
     tx.delete_uses(low | cut.first, low | MAX_SEQ)
     gone.messages += tx.delete_nodes(low | cut.first, low | MAX_SEQ)
     if cut.first == 0:
         tx.delete_run(run.run)
     else:
-        run = tx.run(run.run) or run  # what it stands for may have been moved up since
         wrapped = _new_key(engine, tx, run, cut.first) if gone.shred else run.wrapped_key
-        tip = min(run.tip, cut.first - 1)
-        tx.set_run(engine.sign_run(tx, run._replace(closed=1, tip=tip, wrapped_key=wrapped)))
+        left = run._replace(closed=1, tip=min(run.tip, cut.first - 1), wrapped_key=wrapped)
+        tx.set_run(engine.sign_run(tx, left) if sound else left)
 
 
 def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int) -> bytes | None:

@@ -264,13 +264,14 @@ class Engine:
 
     def checked(self, tx: Tx, run: RunRow) -> RunRow:
         """`run`, if its signature is right. Tampered."""
-        if not self._signed(tx, run):
+        if not self.signed(tx, run):
             self.reload()  # the store may be kept in another way since
-            if not self._signed(tx, run):
+            if not self.signed(tx, run):
                 raise Tampered(f"run {run.run}")
         return run
 
-    def _signed(self, tx: Tx, run: RunRow) -> bool:
+    def signed(self, tx: Tx, run: RunRow) -> bool:
+        """True if a run's signature is right."""
         try:
             return run.mac == self.sign_run(tx, run).mac
         except MISTYPED:
@@ -280,6 +281,11 @@ class Engine:
         """What the nodes of a run share."""
         box = self.seal.box(run.wrapped_key, run_owner(run.tree, run.run))
         return Stretch(run.tree, run.depth, run.carried, run.wrapped_key, box)
+
+    def changed(self, tx: Tx, run: RunRow, **columns: Any) -> RunRow:
+        """`run` with other columns, signed; but one that is damaged stays so, and shows."""
+        changed = run._replace(**columns)
+        return self.sign_run(tx, changed) if self.signed(tx, run) else changed
 
     def sign_run(self, tx: Tx, run: RunRow) -> RunRow:
         """`run` with its signature renewed."""

@@ -102,10 +102,12 @@ class Plain:
         return b"\x01" + crc32(payload, crc32(context, self._seed)).to_bytes(4, "big") + payload
 
     def open(self, envelope: bytes, context: bytes) -> bytes | None:
-        payload = envelope[_HEAD:]  # for a message of usual size a copy costs less than a view
-        if envelope[:_HEAD] != b"\x01" + crc32(payload, crc32(context, self._seed)).to_bytes(4, "big"):
+        try:
+            payload = envelope[_HEAD:]  # for a message of usual size a copy costs less than a view
+            check = crc32(payload, crc32(context, self._seed)).to_bytes(4, "big")
+        except TypeError:  # damage has made it something else than bytes
             return None
-        return payload
+        return payload if envelope[:_HEAD] == b"\x01" + check else None
 
     def sign(self, fields: bytes, wrapped: bytes | None) -> bytes:
         if wrapped is not None:

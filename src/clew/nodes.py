@@ -221,7 +221,7 @@ class Nodes:
         pos = nodes[-1]._row[POS]
         run = tx.run(pos >> SEQ_BITS)
         assert run is not None
-        tx.set_run(self._engine.sign_run(tx, run._replace(tip=max(run.tip, pos & MAX_SEQ))))
+        tx.set_run(self._engine.changed(tx, run, tip=max(run.tip, pos & MAX_SEQ)))
         return nodes
 
     def _saved(self, tx: Tx, items: Sequence[_Item]) -> NodeList | None:

@@ -17,6 +17,7 @@ from clew import ids, keys
 from clew.backends import BODY, POS, SEQ_BITS, BlobRow, Place, RefRow, RunRow, Tx
 from clew.engine import Engine
 from clew.envelope import (
+    MISTYPED,
     blob_fields,
     blob_owner,
     chunk_context,
@@ -259,7 +260,10 @@ def _step(engine: Engine, tx: Tx) -> int | None:
     if mark is None or mark.stage >= len(_STAGES[mark.kind]):
         return None
     table, _, how = _STAGES[mark.kind][mark.stage].partition(" ")
-    rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, how)
+    try:
+        rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, how)
+    except MISTYPED:
+        raise Tampered(f"table {table}", "a column has a value of the wrong kind") from None
     # What is written from now on is written the new way: waiting for a batch without rows could take for ever.
     more, done = rows >= (_CHUNKS if table == "chunks" else BATCH), mark.rows + rows
     _set_mark(tx, _Mark(mark.kind, mark.stage, last, done) if more else _Mark(mark.kind, mark.stage + 1, rows=done))
@@ -272,6 +276,7 @@ def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tup
     for run, tip in rows:
         wrapped = _exchanged(seal, run.wrapped_key, run_owner(run.tree, run.run), how)
         if wrapped != run.wrapped_key:
+            _signed(seal, run.mac, run_fields(run, tip), run.wrapped_key, f"run {run.run}")
             other = run._replace(wrapped_key=wrapped)
             changed.append(other._replace(mac=seal.sign(run_fields(other, tip), wrapped)))
     tx.rekey_runs(changed)
@@ -285,11 +290,13 @@ def _refs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tup
         wrapped = _exchanged(seal, row.wrapped_key, owner, how)
         if wrapped == row.wrapped_key:
             continue
+        name = f"{row.kind} {ids.text(row.key)}"
+        _signed(seal, row.mac, ref_fields(row), row.wrapped_key, name)
         data = row.data
         if how != "wrap":
             payload = seal.box(row.wrapped_key, owner).open(row.data, ref_context(row))
             if payload is None:
-                raise Tampered(f"{row.kind} {ids.text(row.key)}")
+                raise Tampered(name)
             data = seal.box(wrapped, owner).close(payload, ref_context(row))
         mac = seal.sign(ref_fields(row), wrapped)
         tx.rekey_ref(row._replace(wrapped_key=wrapped, mac=mac, data=data))
@@ -301,9 +308,18 @@ def _blobs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tu
     for row in rows:
         wrapped = _exchanged(seal, row.wrapped_key, blob_owner(row.tree, row.blob), how)
         if wrapped != row.wrapped_key:
-            mac = seal.sign(blob_fields(row), wrapped) if row.mac else b""  # one in the making is not signed yet
+            mac = b""
+            if row.mac:  # one in the making is not signed yet
+                _signed(seal, row.mac, blob_fields(row), row.wrapped_key, f"blob {row.blob}")
+                mac = seal.sign(blob_fields(row), wrapped)
             tx.set_blob(row._replace(wrapped_key=wrapped, mac=mac))
     return len(rows), rows[-1].blob if rows else after
+
+
+def _signed(seal: SealedSeal, mac: bytes, fields: bytes, wrapped: bytes | None, where: str) -> None:
+    """Tampered if the signature is not right: what someone has changed must not get a new one."""
+    if mac != seal.sign(fields, wrapped):
+        raise Tampered(where)
 
 
 def _exchanged(seal: SealedSeal, wrapped: bytes | None, owner: bytes, how: str) -> bytes | None:

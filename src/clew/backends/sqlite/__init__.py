@@ -396,6 +396,8 @@ class SQLiteBackend:
                 raise
             self._writer.commit(tx)
         except Renewed:
+            for job in jobs:
+                job.undone()
             if self._renewed(jobs):
                 self._transact(jobs)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome

@@ -43,7 +43,7 @@ class SQLiteTx:
         # its rows whole before it runs the next statement.
         self._run = self.run_sql = conn.cursor().execute
         self.epoch: int | None = None
-        """Number of the epoch once this transaction has read it."""
+        """Number of the epoch that this transaction began in, once it has read it."""
 
     def begin(self) -> None:
         """Opens a write transaction; what the last one knew is forgotten."""
@@ -260,7 +260,8 @@ class SQLiteTx:
         row = self._run(_TIP, (ref,)).fetchone()
         if row is None:
             return None
-        self.epoch = row[0]
+        if self.epoch is None:  # else it may have been changed here, by another job
+            self.epoch = row[0]
         return Tip._make(row)
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
@@ -349,7 +350,8 @@ class SQLiteTx:
         done = self._run(_ADVANCE, bounds) if rank == seen.rank else self._run(SQL["advance_up"], (rank, *bounds))
         if done.rowcount != 1:
             return False
-        self.epoch = epoch
+        if self.epoch is None:
+            self.epoch = epoch
         return True
 
     def delete_ref(self, ref: int) -> None:
