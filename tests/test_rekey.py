@@ -318,7 +318,7 @@ def test_only_one_at_a_time(path: Path, kind: Kind, other: Kind) -> None:
         if other == kind:
             begin(store, other)
         else:
-            with pytest.raises(Conflict, match=kind):
+            with pytest.raises(Conflict, match=rekey._UNDER_WAY[kind]):
                 do(store, other)
         check_small(store)
 
@@ -348,7 +348,7 @@ def test_what_there_is_no_need_for(path: Path) -> None:
         for wrong in ("words", b"short", 5, None):
             with pytest.raises(Invalid):
                 store.seal(cast("bytes", wrong))
-        assert store._engine._key is None
+        assert store._engine.key is None
         assert store._engine.read(lambda tx: tx.state()) == epoch
         store.seal(K1)
         epoch = store._engine.read(lambda tx: tx.state())

@@ -199,7 +199,7 @@ def _finish(engine: Engine, tx: Tx) -> None:
 def _check(engine: Engine, tx: Tx) -> None:
     """Looks at every data key before the old store key goes: one put back behind the walk would be lost with it."""
     mark = _mark(tx)
-    if mark is None:
+    if mark is None or mark.stage < len(_STAGES[mark.kind]):
         return
     seal = _seal(engine)
 
