@@ -527,6 +527,29 @@ def test_one_who_has_it_open_goes_on(path: Path, kind: Kind) -> None:
         assert store.verify().damage == []
 
 
+@each_kind
+def test_appending_all_the_while(path: Path, kind: Kind) -> None:
+    """Appends that go on from what they remember, one before each step, are all there and sealed as the others are."""
+    small(path, kind)
+    with opened(path, BEFORE[kind]) as store:
+        session = store.sessions.latest()
+        session.append(clew.user("more"))
+        begin(store, kind)
+        said = 4
+        while True:
+            session.append(clew.user("more"))
+            said += 1
+            if store._engine.write(lambda tx: rekey._step(store._engine, tx)) is None:
+                break
+        session.append(clew.user("more"))
+        rekey.finish(store._engine)
+        session.append(clew.user("more"))
+        assert [node.text for node in session.path()[3:]] == ["more"] * (said - 1)
+        assert store.verify().damage == []
+    with opened(path, AFTER[kind]) as store:
+        check_small(store)
+
+
 @pytest.mark.parametrize("kind", ["unseal", "rotate", "deep"])
 def test_what_was_read_before_can_be_read_after(path: Path, kind: Kind) -> None:
     """A session, a message, or half of a stream that was read before the keys were exchanged is still good."""
