@@ -392,12 +392,14 @@ def test_a_damaged_mark(path: Path) -> None:
 
 
 DAMAGE = {
-    "a body": "UPDATE nodes SET body = body || x'00' WHERE pos = (SELECT min(pos) FROM nodes)",
-    "a session's data": "UPDATE refs SET data = data || x'00'",
+    "a body": "UPDATE nodes SET body = CAST(body || x'00' AS BLOB) WHERE pos = (SELECT min(pos) FROM nodes)",
+    "a session's data": "UPDATE refs SET data = CAST(data || x'00' AS BLOB)",
+    "a session's data that became text": "UPDATE refs SET data = data || x'00'",
     "a session's signature": "UPDATE refs SET version = version + 1",
     "a run's signature": "UPDATE runs SET carried = carried + 1",
     "a blob's signature": "UPDATE blobs SET size = size + 1",
     "a log entry": "UPDATE log SET body = body || x'00'",
+    "the time of a log entry": "UPDATE log SET created_at = 'noon'",
     "a log entry of nobody": "UPDATE log SET pos = 1 << 40",
     "a piece": "UPDATE chunks SET body = body || x'00'",
     "a piece of nothing": "UPDATE chunks SET pos = 1 << 40",
@@ -432,6 +434,60 @@ def test_damage_keeps_the_old_key(path: Path, kind: Kind, what: str) -> None:
     with opened(path, BEFORE[kind]) as store:
         do(store, kind)
         check_small(store)
+
+
+@pytest.mark.parametrize("table", ["runs", "refs", "blobs"])
+@pytest.mark.parametrize("kind", ["unseal", "rotate", "deep"])
+def test_a_data_key_put_back_keeps_the_old_key(path: Path, kind: Kind, table: str) -> None:
+    """If a row has its old data key again when everything was walked over, the store key that opens it stays."""
+    small(path, kind)
+    with opened(path, K1) as store, closing(sqlite3.connect(path)) as conn:
+        before = conn.execute(f"SELECT wrapped_key, mac, rowid FROM {table}").fetchall()
+        begin(store, kind)
+        rekey.go_on(store._engine)
+        conn.executemany(f"UPDATE {table} SET wrapped_key = ?, mac = ? WHERE rowid = ?", before)
+        conn.commit()
+        with pytest.raises(Tampered, match="not kept the new way"):
+            rekey.finish(store._engine)
+        assert store.key_status().state != "sealed"
+        assert keys.key_id(K1).hex() in store.key_status().key_ids
+
+
+def test_the_quarantine_goes_with_it(path: Path) -> None:
+    """What is in quarantine is closed anew with the rest; if its run is missing, that is damage like any other."""
+    small(path, "deep")
+    with opened(path, K1) as store, closing(sqlite3.connect(path)) as conn:
+        conn.execute(DAMAGE["a body"])
+        conn.commit()
+        assert store.quarantine.sweep(force=True)
+        kept = conn.execute("SELECT body FROM quarantine").fetchone()
+        store.rotate(K2, deep=True)
+        assert conn.execute("SELECT body FROM quarantine").fetchone() != kept
+        assert len(store.quarantine.list()) == 1
+        assert store.verify().damage == []
+        conn.execute("UPDATE quarantine SET pos = 1 << 40")
+        conn.commit()
+        with pytest.raises(Tampered, match="missing"):
+            store.rotate(K3, deep=True)
+        assert len(store.key_status().key_ids) == 2
+
+
+def test_the_key_to_be_printed(path: Path) -> None:
+    """It is the one that opens the store now, also if another process has exchanged it; a plain store has none."""
+    small(path, "seal")
+    with opened(path, None) as here:
+        with pytest.raises(Invalid, match="not sealed"):
+            here.recovery_key()
+        here.seal(keys.from_passphrase("words"))
+        opened(path, keys.from_recovery(here.recovery_key())).close()
+        with opened(path, keys.from_passphrase("words")) as there:
+            begin(here, "rotate")
+            assert keys.from_recovery(there.recovery_key()) == K2
+            do(here, "rotate")
+            assert keys.from_recovery(there.recovery_key()) == K2
+            here.unseal()
+            with pytest.raises(Invalid):
+                there.recovery_key()
 
 
 # -- passphrases

@@ -100,7 +100,7 @@ def status(engine: Engine) -> Status:
 
 def recovery(engine: Engine) -> str:
     """The store's key as letters to be printed. Invalid if the store is not sealed."""
-    if engine.read(lambda tx: tx.state().state) == "plain":
+    if engine.read(engine.renew) == "plain":  # another process may have exchanged the key since
         raise Invalid("the store is not sealed", hint="There is no key to be printed.")
     return keys.recovery(_secrets(engine).keys[0])
 
