@@ -28,7 +28,10 @@ LAYERS: list[set[str]] = [
     {"deletion"},
     {"trash"},
     {"nodes", "blobs", "log", "rekey"},
+    {"audit"},
     {"session_data"},
+    {"policy"},
+    {"due"},
     {"session"},
     {"sessions"},
     {"beside"},
@@ -36,6 +39,7 @@ LAYERS: list[set[str]] = [
     {"indexing"},
     {"search", "purge"},
     {"store"},
+    {"retention"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},
     {"cli"},

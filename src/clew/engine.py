@@ -80,6 +80,10 @@ class Engine:
         self.key = key
         """What opens the store, if it is sealed."""
         self._lookup_key = b""
+        self.audits = False
+        """True if the audit has all that is done, not only what takes away or touches keys: see `clew.audit`."""
+        self.actor: str | None = None
+        """Who the audit says it was."""
         self.unclean = False
         """True if traces of something deleted may be left: see `clew.purge`."""
         self.owes = False

@@ -8,14 +8,14 @@ or someone who reads is in the way, the receipt says what is pending, and a late
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from clew import deletion, ids, paths
+from clew import audit, deletion, ids, paths
 from clew.backends import RefRow, Tx
 from clew.engine import Engine
 from clew.errors import ClewError, Invalid, StorageFull
@@ -32,7 +32,6 @@ Reason = Literal[
 
 RECEIPTS = "receipts"
 """Kind of the one ref whose log holds the receipts."""
-_KEY = bytes(16)
 _UNCLEAN = "unclean"
 """Name of the header that is there while traces of something deleted may be left."""
 
@@ -77,7 +76,7 @@ Receipts = list[Receipt]
 
 
 class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A receipt as its log keeps it; a later entry with the same id stands for the earlier ones."""
+    """A part of a receipt as its log keeps it: those with the same id add up, and the last says what is pending."""
 
     id: str
     reason: str
@@ -92,6 +91,9 @@ class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     pending: tuple[str, ...] = ()
 
 
+Check = Callable[[Tx, RefRow], object]
+
+
 class _Undo(Exception):
     """Takes back what a dry run did."""
 
@@ -104,11 +106,14 @@ class Purger:
         self._refs = refs
         self._index = index
 
-    def purge(self, targets: Sequence[RefRow], *, reason: Reason, dry_run: bool = False) -> Receipt:
+    def purge(
+        self, targets: Sequence[RefRow], *, reason: Reason, dry_run: bool = False, check: Check | None = None
+    ) -> Receipt:
         """Deletes sessions, in the trash or not, with all that goes with them, and clears every trace.
 
         One that cannot go (it is held, say) is a failure in the receipt, and the others go. With `dry_run` nothing is
-        changed, and the receipt says what would be.
+        changed, and the receipt says what would be. `check` is asked in the transaction in which one goes, and may
+        raise.
         """
         if reason not in get_args(Reason):
             raise Invalid(f"a reason is one of {', '.join(get_args(Reason))}")
@@ -118,10 +123,10 @@ class Purger:
         entry = _Entry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
         if dry_run:
             with suppress(_Undo), engine.transaction():
-                entry = self._delete(entry, targets)
+                entry = self._delete(entry, targets, check)
                 raise _Undo
             return _receipt(msgspec.structs.replace(entry, pending=()))
-        entry = self._delete(entry, targets)
+        entry = self._delete(entry, targets, check)
         if entry.sessions:
             entry = self._clear(entry)
         return _receipt(entry)
@@ -131,8 +136,8 @@ class Purger:
         if not self._engine.read(unclean):
             return True
         pending = self._wipe()
-        cleared = [_cleared(entry, pending, self._engine) for entry in self._entries() if entry.pending]
-        self._engine.write(lambda tx: self._note(tx, cleared, pending))
+        left = [_cleared(entry, pending, self._engine) for entry in self._entries() if entry.pending]
+        self._engine.write(lambda tx: self._note(tx, [_ending(entry) for entry in left], pending))
         return not pending
 
     def receipts(self) -> list[Receipt]:
@@ -141,42 +146,45 @@ class Purger:
 
     # -- rows
 
-    def _delete(self, entry: _Entry, targets: Sequence[RefRow]) -> _Entry:
+    def _delete(self, entry: _Entry, targets: Sequence[RefRow], check: Check | None) -> _Entry:
         for row in targets:
             name = ids.text(row.key)
             try:
-                entry = self._delete_one(entry, row)
+                entry = self._delete_one(entry, row, check)
             except ClewError as error:
                 failure = Failure(name, error.message)
                 entry = msgspec.structs.replace(entry, failures=(*entry.failures, failure))
         return entry
 
-    def _delete_one(self, entry: _Entry, row: RefRow) -> _Entry:
+    def _delete_one(self, entry: _Entry, row: RefRow, check: Check | None) -> _Entry:
         try:
-            return self._engine.write(lambda tx: self._go(tx, entry, row))
+            return self._engine.write(lambda tx: self._go(tx, entry, row, check))
         except StorageFull:
             self._index.remove()  # it can be made again, and what it held is space to delete with
             self._engine.backend.clean()
-            return self._engine.write(lambda tx: self._go(tx, entry, row))
+            return self._engine.write(lambda tx: self._go(tx, entry, row, check))
 
-    def _go(self, tx: Tx, entry: _Entry, row: RefRow) -> _Entry:
+    def _go(self, tx: Tx, entry: _Entry, row: RefRow, check: Check | None) -> _Entry:
         """One session and the note of it, in one transaction."""
         row = self._refs.get(tx, row.kind, row.key, trashed=True)
+        if check is not None:
+            check(tx, row)
         blobs = tx.sizes()["blobs"]
         path = [] if row.head is None else paths.lineage(tx, row.head)
         gone = deletion.delete_ref(self._engine, tx, row, shred=True)
         name = ids.text(row.key)
         stay = sum(min(upto, tx.last_seq(run.run)) + 1 for run, upto in path)
-        kept = entry.kept
+        kept: tuple[Kept, ...] = ()
         if stay and row.tree is not None:
             left = tx.refs_in_tree(row.tree, 0, 1 << 62)
-            kept += (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in deletion.TALKS)),)
-        entry = msgspec.structs.replace(
-            entry, sessions=(*entry.sessions, name), messages=entry.messages + gone.messages,
-            blobs=entry.blobs + blobs - tx.sizes()["blobs"], bytes=entry.bytes + gone.bytes, kept=kept,
+            kept = (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in deletion.TALKS)),)
+        part = _Entry(
+            entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,
+            blobs=blobs - tx.sizes()["blobs"], bytes=gone.bytes, kept=kept, pending=entry.pending,
         )  # fmt: skip
-        self._note(tx, [entry], entry.pending)
-        return entry
+        self._note(tx, [part], part.pending)
+        audit.note(self._engine, self._refs, tx, "purge", name, reason=entry.reason, amount=gone.messages)
+        return _sum(entry, part)
 
     # -- traces
 
@@ -184,7 +192,8 @@ class Purger:
         """Clears what may hold a trace, and notes what became of it."""
         pending = self._wipe()
         entry = _cleared(entry, pending, self._engine)
-        self._engine.write(lambda tx: self._note(tx, [entry], pending))
+        last = msgspec.structs.replace(_ending(entry), failures=entry.failures)
+        self._engine.write(lambda tx: self._note(tx, [last], pending))
         if pending:
             self._engine.owe(self.finish)
         return entry
@@ -199,22 +208,20 @@ class Purger:
 
     def _note(self, tx: Tx, entries: Sequence[_Entry], pending: Sequence[str]) -> None:
         """Writes entries, and remembers whether traces are left."""
-        row = tx.ref(self._engine.workspace, RECEIPTS, _KEY)
-        if row is None and entries:
-            row = self._refs.add(tx, RECEIPTS, _KEY, b"\x01{}", tree=None, at=None)
-        if row is not None and entries:
+        if entries:
+            row = self._refs.add_own(tx, RECEIPTS)
             new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
             Log(self._engine, lambda: row)._append(tx, row, new)
         soil(tx, dirty=bool(pending))
 
     def _entries(self) -> list[_Entry]:
-        row = self._engine.read(lambda tx: tx.ref(self._engine.workspace, RECEIPTS, _KEY))
+        row = self._engine.read(lambda tx: self._refs.own(tx, RECEIPTS))
         if row is None:
             return []
         found: dict[str, _Entry] = {}
         for stored in Log(self._engine, lambda: row).read():
             entry = msgspec.json.decode(stored.data, type=_Entry)
-            found[entry.id] = entry
+            found[entry.id] = _sum(found[entry.id], entry) if entry.id in found else entry
         return list(found.values())
 
 
@@ -231,6 +238,20 @@ def soil(tx: Tx, *, dirty: bool) -> None:
 def _cleared(entry: _Entry, pending: tuple[str, ...], engine: Engine) -> _Entry:
     finished = None if pending else engine.clock()
     return msgspec.structs.replace(entry, pending=pending, finished=finished)
+
+
+def _ending(entry: _Entry) -> _Entry:
+    """The part that says how it ended, and nothing of what went."""
+    return _Entry(entry.id, entry.reason, entry.started, entry.finished, pending=entry.pending)
+
+
+def _sum(entry: _Entry, part: _Entry) -> _Entry:
+    """Two parts of a receipt as one."""
+    added = {
+        name: getattr(entry, name) + getattr(part, name)
+        for name in ("sessions", "messages", "blobs", "bytes", "failures", "kept")
+    }
+    return msgspec.structs.replace(part, **added)
 
 
 def _receipt(entry: _Entry) -> Receipt:

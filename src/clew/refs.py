@@ -13,6 +13,8 @@ from clew.errors import Conflict, NotFound, Tampered
 from clew.node import Node
 
 BRANCH = "branch"
+OWN = bytes(16)
+"""Key of a ref that the store keeps for itself: there is one of its kind."""
 ALIKE = 200
 """Refs that are looked at when a handle is typed; to tell more apart, type more letters."""
 
@@ -93,6 +95,10 @@ class Refs:
 
         return pick(kind, typed, lambda low, high: self._engine.read(lambda tx: keys(tx, low, high)))
 
+    def own(self, tx: Tx, kind: str) -> RefRow | None:
+        """The one ref of a kind that the store keeps for itself, if there is one."""
+        return tx.ref(self._engine.workspace, kind, OWN)
+
     def handle(self, row: RefRow) -> str:
         """The shortest handle that means this ref alone among its kind."""
         return handle_beside(row.key, self._engine.read(lambda tx: tx.key_beside(row.workspace, row.kind, row.key)))
@@ -124,6 +130,10 @@ class Refs:
         data = box.close(payload, ref_context(row))
         row = row._replace(mac=engine.seal.sign(ref_fields(row), wrapped), data=data)
         return row._replace(ref=tx.add_ref(row))
+
+    def add_own(self, tx: Tx, kind: str) -> RefRow:
+        """`own`, made if it is not there."""
+        return self.own(tx, kind) or self.add(tx, kind, OWN, b"\x01{}", tree=None, at=None)
 
     def move(self, tx: Tx, ref: int, tip: Tip, head: int | None, head_id: bytes | None) -> Move:
         """Points the ref elsewhere, signed and stored; it goes to the top of its kind. Conflict if it was changed."""
@@ -227,6 +237,11 @@ class Refs:
         last = Ground(ground.tree, nodes[-1]._row[POS], nodes[-1]._row[ID])
         self.branch(tx, ref.ref, last)
         return Appended(nodes, None)
+
+
+def expiry(row: RefRow) -> int | None:
+    """When a ref expires by a retention of its own; None if it has none. It may count from the last activity."""
+    return row.expires_at if row.expires_at is None or row.expires_at >= 0 else row.active_at - row.expires_at
 
 
 def _standing(tip: Tip, move: Move, last: Node) -> Tip:

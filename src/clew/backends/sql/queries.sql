@@ -209,7 +209,7 @@ ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?
 
 -- name: count_refs
 SELECT count(*) FROM refs r
-WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR ifnull(r.expires_at > ?, 1))
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR ifnull(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, 1))
   AND (? IS NULL OR r.look = ?) AND (? IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
 
 -- name: refs_owned

@@ -269,7 +269,7 @@ class SQLiteTx:
         return [RefRow._make(row) for row in rows]
 
     def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int) -> int:
-        bounds = (workspace, kind, now, look, look, label, label)
+        bounds = (workspace, kind, now, now, look, look, label, label)
         return int(self._run(SQL["count_refs"], bounds).fetchone()[0])
 
     def refs_owned(self, ref: int) -> list[RefRow]:
