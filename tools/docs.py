@@ -26,7 +26,8 @@ WRITTEN = "<!-- Written by tools/docs.py. Change the source, then run it. -->\n\
 
 AIO = """\
 The classes of `clew.aio` have the methods above, awaited. What is iterated over is iterated with `async for`, and the
-properties `session.handle` and `session.counters` are awaited too."""
+properties `session.handle` and `session.counters` are awaited too. `clew.aio.retention` has `preview`, `sweep`,
+`set_policy` and `get_policy`, awaited."""
 API = """\
 Every public name, as its source has it. What a call raises is told by its docstring; the errors themselves are on
 [their own page](errors.md)."""
@@ -58,9 +59,21 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [f"keys:{name}" for name in KEYS.split()],
     ),
     (
+        "clew.retention",
+        "How long sessions are kept, what would go, and what purges it.",
+        [
+            "policy:Policy",
+            *(f"retention:{name}" for name in ("preview", "Plan", "sweep", "Swept", "set_policy", "get_policy")),
+            "due:Due",
+            "due:Spared",
+            *(f"retention:{name}" for name in ("hold", "release", "Sweeper")),
+        ],
+    ),
+    ("Audit", "Reached as `store.audit`.", ["audit:Audit", "audit:Deed"]),
+    (
         "clew.aio",
         AIO,
-        ["aio/__init__:open", "aio/__init__:Opening"],
+        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper"],
     ),
     ("clew.testing", "", ["testing:FakeClock", "testing:SequentialIds", "testing:BackendConformance"]),
 ]
@@ -78,7 +91,7 @@ TYPES = """\
 | `Source` | bytes, a binary file, or pieces of bytes |
 | `Progress` | a function that is called with what is done and what there is to do |
 | `…` as a default | not given, which is another thing than None |"""
-ELSEWHERE = {"errors", "keys"}
+ELSEWHERE = {"errors", "keys", "retention"}
 """Public names of `clew` that are modules: they have a page, or a part of one."""
 
 
@@ -173,12 +186,18 @@ def _without_code(text: str) -> str:
 
 
 def commands() -> list[tuple[str, click.Command]]:
-    """Every command with its name, in the order of `clew --help`."""
+    """Every command with its name, in the order of `clew --help`; after a group the commands in it."""
     from clew.cli.root import cli
 
     ctx = click.Context(cli, info_name="clew")
-    found = [(name, cli.get_command(ctx, name)) for name in cli.list_commands(ctx)]
-    return [(name, command) for name, command in found if command is not None]
+    found: list[tuple[str, click.Command]] = []
+    for name in cli.list_commands(ctx):
+        command = cli.get_command(ctx, name)
+        assert command is not None
+        found.append((name, command))
+        if isinstance(command, click.Group):
+            found += [(f"{name} {sub}", part) for sub, part in command.commands.items()]
+    return found
 
 
 def cli_page() -> str:
@@ -189,22 +208,22 @@ def cli_page() -> str:
     lines = [WRITTEN + "# The command line", "", _prose(cli.help), ""]
     lines += ["Data goes to stdout, everything else to stderr. An ID is a UUID or a handle.", ""]
     lines += ["| command | |", "|---|---|"]
-    lines += [f"| [{name}](#clew-{name}) | {command.short_help} |" for name, command in commands()]
+    lines += [f"| [{name}](#{slug(f'clew {name}')}) | {command.short_help} |" for name, command in commands()]
     lines += ["", *_epilog(cli), "", "## Exit codes", "", "| code | meaning |", "|---|---|"]
     for code, meaning in re.findall(r"^(\d+) +(.+)$", inspect.getdoc(exits) or "", re.MULTILINE):
         lines.append(f"| {code} | {meaning} |")
     for name, command in commands():
         lines += ["", f"## clew {name}", "", "```text", _usage(name, command), "```", "", _prose(command.help)]
-        lines += ["", "| option | |", "|---|---|"]
-        lines += [
-            f"| `{_names(param)}` | {_help(param)} |" for param in command.params if isinstance(param, click.Option)
-        ]
+        options = [param for param in command.params if isinstance(param, click.Option)]
+        if options:
+            lines += ["", "| option | |", "|---|---|"]
+            lines += [f"| `{_names(option)}` | {_help(option)} |" for option in options]
         lines += ["", *_epilog(command)]
     return "\n".join(lines) + "\n"
 
 
 def _usage(name: str, command: click.Command) -> str:
-    words = ["clew", name, "[OPTIONS]"]
+    words = ["clew", name, "COMMAND" if isinstance(command, click.Group) else "[OPTIONS]"]
     for param in command.params:
         if isinstance(param, click.Argument):
             word = (param.metavar or param.name or "").upper() + ("..." if param.nargs == -1 else "")
@@ -257,8 +276,8 @@ def entry(module: str, name: str) -> Iterator[str]:
     """A class or function with everything public in it."""
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
-    package = module.partition("/")[0]
-    prefix = f"clew.{package}." if package in ("aio", "keys", "testing") else "clew."
+    package = {"policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
+    prefix = f"clew.{package}." if package in ("aio", "keys", "retention", "testing") else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"
     yield ""

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from clew import ids
 from clew.backends import RefRow, Tx
-from clew.deletion import TALKS
+from clew.deletion import TALKS, owners
 from clew.envelope import MISTYPED
 from clew.errors import Conflict, Tampered
 from clew.node import moment
@@ -23,6 +23,7 @@ AHEAD = timedelta(days=1)
 """A session that was active so far in the future was so by another clock."""
 
 _DAY = timedelta(days=1)
+Why = Literal["policy", "own", "trash"]
 
 
 class Due(NamedTuple):
@@ -31,7 +32,7 @@ class Due(NamedTuple):
     session: str
     last_activity: datetime
     expires_at: datetime
-    why: Literal["policy", "own", "trash"]
+    why: Why
     """By the policy, by a retention of its own, or because it was in the trash for so long."""
 
 
@@ -41,7 +42,7 @@ class Spared(NamedTuple):
     session: str
     why: Literal["hold", "open", "damage"]
     by: str
-    """Which session it is that is held, open or damaged: itself, or a trace that it owns."""
+    """Which session it is that is held, open or damaged: itself, one that it owns, or its owner."""
 
 
 class Judge:
@@ -71,7 +72,7 @@ class Judge:
             last = max(self._active(one) for one in family)
         except Tampered:
             return Spared(name, "damage", name)  # what it says of itself may be wrong, and then so would be its end
-        held = next((one for one in family if one.hold), None)
+        held = next((one for one in (*family, *owners(tx, row)) if one.hold), None)
         if held is not None:
             return Spared(name, "hold", _text(held))
         due = self._due(row, last)
@@ -80,8 +81,8 @@ class Judge:
         for one in family:
             if _text(one) in self._open or self._active(one) > self.now - self._quiet:
                 return Spared(name, "open", _text(one))
-        why = "trash" if row.trashed_at is not None else "policy" if row.expires_at is None else "own"
-        return Due(name, last, due, why)  # type: ignore[arg-type]
+        why: Why = "trash" if row.trashed_at is not None else "policy" if row.expires_at is None else "own"
+        return Due(name, last, due, why)
 
     def confirm(self, tx: Tx, row: RefRow) -> None:
         """Conflict if a session that was due is not so any more. To be asked in the transaction that purges it."""
@@ -97,7 +98,8 @@ class Judge:
         """A session, and the traces that go with it."""
         family = [row]
         for one in family:
-            family += [owned for owned in tx.refs_owned(one.ref) if owned.kind in TALKS]
+            # What is owned is younger; a damaged row must not lead in circles.
+            family += [owned for owned in tx.refs_owned(one.ref) if owned.kind in TALKS and owned.ref > one.ref]
         return family
 
     def _due(self, row: RefRow, last: datetime) -> datetime:

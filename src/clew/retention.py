@@ -30,6 +30,7 @@ from clew.errors import Closed, Implausible, Invalid
 from clew.node import microseconds, moment
 from clew.policy import Policy
 from clew.purge import Failure, Kept, Receipt
+from clew.refs import OWN
 from clew.session import Session
 from clew.store import Store
 
@@ -75,9 +76,9 @@ def set_policy(store: Store, policy: Policy) -> None:
 
 
 def get_policy(store: Store) -> Policy | None:
-    """The policy that the store keeps for its workspace; None if it keeps none. Tampered."""
+    """The policy that the store keeps for its workspace, or else for the one without a name; None if for neither."""
     refs = store._refs
-    row = store._engine.read(lambda tx: refs.own(tx, RETENTION))
+    row = store._engine.read(lambda tx: refs.own(tx, RETENTION) or tx.ref("", RETENTION, OWN))
     if row is None:
         return None
     try:

@@ -30,10 +30,13 @@ def test_every_command_shows_an_example(name, clew_cli):
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"append", "tour"}))
 def test_every_read_has_json(name, clew_cli):
-    """What has something to say says it as JSON too."""
-    done = clew_cli(name, "--help")
-    assert "--json " in done.out
-    assert "--jsonl" in done.out
+    """What has something to say says it as JSON too; of a group, each command in it."""
+    command = cli.get_command(click.Context(cli), name)
+    for part in command.commands if isinstance(command, click.Group) else [None]:
+        done = clew_cli(*filter(None, (name, part)), "--help")
+        assert "--json " in done.out
+        assert "--jsonl" in done.out
+        assert re.search(rf"Examples?:\n(.*\n)*.*clew {name}{f' {part}' if part else ''}\b", done.out)
 
 
 def test_alone_off_a_terminal(program):

@@ -52,7 +52,7 @@ async def set_policy(store: Store, policy: Policy) -> None:
 
 
 async def get_policy(store: Store) -> Policy | None:
-    """The policy that the store keeps for its workspace; None if it keeps none. Tampered."""
+    """The policy that the store keeps for its workspace, or else for the one without a name; None if for neither."""
     return await store._threads.run(sync.get_policy, store._sync)
 
 

@@ -41,7 +41,7 @@ def writing() -> clew.Store:
     path, named = _location()
     if not named:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    return clew.open(path, timeout=_timeout())
+    return clew.open(path, timeout=_timeout(), actor=_actor())
 
 
 def existing() -> clew.Store:
@@ -49,7 +49,7 @@ def existing() -> clew.Store:
     path, _ = _location()
     if "://" not in path and not os.path.exists(path):
         raise NotFound("store", path, hint="'clew append' makes one; --db or CLEW_DB names another.")
-    return clew.open(path, timeout=_timeout(), create=False)
+    return clew.open(path, timeout=_timeout(), create=False, actor=_actor())
 
 
 def reading() -> clew.Store:
@@ -68,6 +68,17 @@ def _location() -> tuple[str, bool]:
     from platformdirs import user_data_dir
 
     return os.path.join(user_data_dir("clew", appauthor=False), "clew.db"), False
+
+
+def _actor() -> str | None:
+    """Who the audit says it was: the user of this system."""
+    from getpass import getuser
+
+    try:
+        name = getuser()
+    except (KeyError, OSError, ImportError):  # a process may run as a user without a name
+        return None
+    return name if name.isprintable() and len(name) <= 128 else None
 
 
 def _timeout() -> float:
