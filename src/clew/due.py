@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 from clew import ids
 from clew.backends import RefRow, Tx
 from clew.deletion import TALKS, owners
-from clew.envelope import MISTYPED
 from clew.errors import Conflict, Tampered
 from clew.node import moment
 from clew.policy import Policy
@@ -70,7 +69,7 @@ class Judge:
                 return None
             family = self._family(tx, row)
             last = max(self._active(one) for one in family)
-        except Tampered:
+        except (Tampered, AttributeError):  # the latter, if even the key is not one
             return Spared(name, "damage", name)  # what it says of itself may be wrong, and then so would be its end
         held = next((one for one in (*family, *owners(tx, row)) if one.hold), None)
         if held is not None:
@@ -133,5 +132,5 @@ def doubts(
 def _text(row: RefRow) -> str:
     try:
         return ids.text(row.key)
-    except MISTYPED:
+    except AttributeError:  # damage: no key has another type
         return f"ref {row.ref}"

@@ -321,14 +321,14 @@ class Round:
 
     def tell(self, outcome: Swept | Exception) -> bool:
         """Tells what came of a sweep. False if the store is closed: there is no use in going on."""
-        try:
-            if isinstance(outcome, Swept):
+        if isinstance(outcome, Swept):
+            try:
                 self._on_swept(outcome)
-            else:
-                self._on_error(outcome)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next sweep may do better
-            with suppress(Exception):
-                self._on_error(error)
+                return True
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next sweep may do better
+                outcome = error
+        with suppress(Exception):
+            self._on_error(outcome)
         return not isinstance(outcome, Closed)
 
 
