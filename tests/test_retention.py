@@ -559,8 +559,12 @@ def test_a_sweeper_may_be_stopped_by_what_it_tells(path: Path) -> None:
     """Whoever is told may stop it, on its own thread."""
     with clew.open(path) as store:
         told: list[object] = []
-        sweeper = Sweeper(store, Policy(), on_swept=lambda swept: (told.append(swept), sweeper.stop()))
-        sweeper.start()
+
+        def enough(swept: object) -> None:
+            told.append(swept)
+            sweeper.stop()
+
+        sweeper = Sweeper(store, Policy(), on_swept=enough).start()
         thread = sweeper._thread
         assert thread is not None
         thread.join(30)

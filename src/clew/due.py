@@ -71,12 +71,12 @@ class Judge:
             last = max(self._active(one) for one in family)
         except (Tampered, AttributeError):  # the latter, if even the key is not one
             return Spared(name, "damage", name)  # what it says of itself may be wrong, and then so would be its end
-        held = next((one for one in (*family, *owners(tx, row)) if one.hold), None)
-        if held is not None:
-            return Spared(name, "hold", _text(held))
         due = self._due(row, last)
         if due > self.now:
             return None
+        held = next((one for one in (*family, *owners(tx, row)) if one.hold), None)
+        if held is not None:
+            return Spared(name, "hold", _text(held))
         for one in family:
             if _text(one) in self._open or self._active(one) > self.now - self._quiet:
                 return Spared(name, "open", _text(one))
