@@ -18,7 +18,6 @@ import clew
 import clew.aio
 import clew.aio.retention
 from clew import retention
-from clew.errors import Implausible
 from clew.retention import Due, Policy, Spared, Sweeper
 from clew.store import Store
 from clew.testing import FakeClock
@@ -564,7 +563,8 @@ def test_a_sweeper_may_be_stopped_by_what_it_tells(path: Path) -> None:
             told.append(swept)
             sweeper.stop()
 
-        sweeper = Sweeper(store, Policy(), on_swept=enough).start()
+        sweeper = Sweeper(store, Policy(), on_swept=enough)
+        sweeper.start()
         thread = sweeper._thread
         assert thread is not None
         thread.join(30)
@@ -612,7 +612,7 @@ def test_errors_are_told_and_do_not_end_a_sweeper(path: Path, clock: FakeClock) 
     assert errors.pop() is boom  # it is open, so nothing was in doubt
     opened.clear()
     wait.tick()
-    assert isinstance(errors.pop(), Implausible)
+    assert isinstance(errors.pop(), clew.Implausible)
     assert store.sessions.list().items == [session]
     store.close()
     wait._ready.release()

@@ -74,7 +74,7 @@ def sweep(ctx: click.Context, days: int | None, dry_run: bool, force: bool, form
         if dry_run:
             plan = clew.retention.preview(store, policy)
             if plan.doubts and not force:
-                raise clew.errors.Implausible(len(plan.going), plan.total, plan.doubts)
+                raise clew.Implausible(len(plan.going), plan.total, plan.doubts)
             _told_plan(store, plan, form)
             return
         swept = clew.retention.sweep(store, policy, force=force)
