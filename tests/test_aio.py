@@ -14,7 +14,7 @@ import pytest
 
 import clew
 import clew.aio
-from clew import beside, blobs, log, nodes, quarantine, session, sessions, store
+from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio import faces
 from clew.backends.sqlite import SQLiteBackend
 
@@ -31,7 +31,8 @@ def anyio_backend(request):
     ("sync", "awaited"),
     [(store.Store, faces.Store), (sessions.Sessions, faces.Sessions), (session.Session, faces.Session),
      (nodes.Nodes, faces.Nodes), (quarantine.Quarantine, faces.Quarantine), (beside.StoreBlobs, faces.StoreBlobs),
-     (beside.StoreLog, faces.StoreLog), (blobs.Blobs, faces.Blobs), (log.Log, faces.Log)],
+     (beside.StoreLog, faces.StoreLog), (blobs.Blobs, faces.Blobs), (log.Log, faces.Log),
+     (audit.Audit, faces.Audit)],
 )  # fmt: skip
 def test_both_faces_have_the_same_names(sync, awaited):
     """Every public name of the sync class is there, with the same arguments and the same words about it."""

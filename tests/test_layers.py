@@ -28,7 +28,10 @@ LAYERS: list[set[str]] = [
     {"deletion"},
     {"trash"},
     {"nodes", "blobs", "log", "rekey", "bodies"},
+    {"audit"},
     {"session_data"},
+    {"policy"},
+    {"due"},
     {"session"},
     {"sessions"},
     {"beside"},
@@ -37,6 +40,7 @@ LAYERS: list[set[str]] = [
     {"search", "purge"},
     {"quarantine"},
     {"store"},
+    {"retention"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},
     {"cli"},

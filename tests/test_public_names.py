@@ -14,6 +14,7 @@ import pytest
 import clew
 import clew.aio
 import clew.testing
+from clew.audit import Audit
 from clew.blobs import Blobs
 from clew.log import Log
 from clew.nodes import Nodes
@@ -22,15 +23,16 @@ from clew.sessions import Sessions
 
 NAMES: dict[object, str] = {
     clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage Save Counters "
-    "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Invalid NotAStore Sealed "
-    "WrongKey Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed keys __version__",
-    clew.Store: "sessions nodes quarantine search verify backup transaction close path __enter__ __exit__",
+    "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Implausible Invalid "
+    "NotAStore Sealed WrongKey Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed keys "
+    "retention __version__",
+    clew.Store: "sessions nodes audit quarantine search verify backup transaction close path __enter__ __exit__",
     clew.Node: "id handle parent_id created_at message native role text depth counters",
     clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
-    "hold release held hold_reason trash trashed_at "
+    "hold release held hold_reason retain expires_at trash trashed_at "
     "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
     "forked_from forked_at __enter__ __exit__",
-    Sessions: "create get latest list fork rename label delete hold release trash trashed restore",
+    Sessions: "create get latest list fork rename label delete hold release retain trash trashed restore purge",
     Quarantine: "sweep list restore purge on_event",
     Nodes: "save save_dialog get list path children subtree delete resolve handles",
     Blobs: "put get open stat",
@@ -38,8 +40,10 @@ NAMES: dict[object, str] = {
     clew.keys: "Key Passphrase generate check from_file from_env from_keyring from_passphrase key_id key_id_text "
     "recovery from_recovery",
     clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed WrongKey Tampered Unavailable "
-    "StorageFull SchemaTooNew",
-    clew.aio: "open",
+    "StorageFull SchemaTooNew Implausible",
+    clew.retention: "Policy preview sweep hold release set_policy get_policy Plan Swept Due Spared Sweeper",
+    Audit: "record read jsonl",
+    clew.aio: "open Sweeper",
     clew.testing: "BackendConformance FakeClock SequentialIds",
 }
 
@@ -76,7 +80,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     "module",
     (
         "clew errors ids files keys model node nodes blobs log session sessions search verify backup quarantine store "
-        "aio testing"
+        "audit policy due retention aio aio.retention testing"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

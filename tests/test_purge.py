@@ -52,7 +52,7 @@ def rows(path: Path) -> dict[str, int]:
         for table in ("trees", "runs", "nodes", "labels", "blobs", "chunks", "uses"):
             (found[table],) = conn.execute(f"SELECT count(*) FROM {table}").fetchone()
         for table in ("refs", "log"):
-            receipts = "SELECT ref FROM refs WHERE kind = 'receipts'"
+            receipts = "SELECT ref FROM refs WHERE kind IN ('receipts', 'audit')"
             column = "ref" if table == "refs" else "pos >> 24"
             (found[table],) = conn.execute(
                 f"SELECT count(*) FROM {table} WHERE {column} NOT IN ({receipts})"
@@ -462,7 +462,9 @@ def test_another_purge_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) ->
             pending = wipe(self)
             monkeypatch.setattr(purge.Purger, "_wipe", wipe)
             with monkeypatch.context() as patch:
-                patch.setattr(purge.Purger, "_clear", lambda self, entries: entries)  # as if it were killed there
+                patch.setattr(
+                    purge.Purger, "_clear", lambda self, entries, failures: entries
+                )  # as if it were killed there
                 assert there.sessions.purge(yours.id).pending == ("rows",)
             return pending
 

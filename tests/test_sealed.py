@@ -734,7 +734,7 @@ def test_columns_hold_what_the_list_says(told: Path) -> None:
     """A sealed column holds envelopes or wrapped keys, a keyed hash is one, and what is clear is a number or a name."""
     kept = documented("## What stays clear")
     names = {
-        "ws", "session", "subagent", "branch", "receipts", "sealed", "store_id", "created_at", "secrets", "",
+        "ws", "session", "subagent", "branch", "receipts", "audit", "sealed", "store_id", "created_at", "secrets", "",
     }  # fmt: skip
     seen: dict[str, int] = dict.fromkeys(kept, 0)
     for column, value in dump(told):

@@ -19,7 +19,7 @@ TARGET = ROOT / "src/clew/aio/faces.py"
 
 CLASSES = {
     "Blobs": "blobs", "Log": "log", "Session": "session", "Sessions": "sessions", "Nodes": "nodes",
-    "Quarantine": "quarantine", "StoreBlobs": "beside", "StoreLog": "beside", "Store": "store",
+    "Quarantine": "quarantine", "StoreBlobs": "beside", "StoreLog": "beside", "Audit": "audit", "Store": "store",
 }  # fmt: skip
 COMMITS = {
     ("Session", "append"),
@@ -32,7 +32,13 @@ COMMITS = {
 ASKS = {("Session", "handle"), ("Session", "counters")}
 """Properties that read the store: theirs is an awaitable."""
 BY_HAND = {("Store", "close"), ("Store", "transaction")}
-ITERATORS = {"Iterator[Node]": "Node", "Iterator[Entry]": "Entry", "Iterator[bytes]": "bytes"}
+ITERATORS = {
+    "Iterator[Node]": "Node",
+    "Iterator[Entry]": "Entry",
+    "Iterator[bytes]": "bytes",
+    "Iterator[Deed]": "Deed",
+    "Iterator[str]": "str",
+}
 ALIASES = {"SessionList": "list[Session]"}
 
 HEADER = '''"""The async face of a store: the same names, awaited. Written by tools/aio.py from the sync classes."""
@@ -46,8 +52,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from clew import beside, blobs, log, nodes, quarantine, session, sessions, store
+from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio.face import Threads
+from clew.audit import Deed
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress
 from clew.log import Entry

@@ -26,7 +26,8 @@ WRITTEN = "<!-- Written by tools/docs.py. Change the source, then run it. -->\n\
 
 AIO = """\
 The classes of `clew.aio` have the methods above, awaited. What is iterated over is iterated with `async for`, and the
-properties `session.handle` and `session.counters` are awaited too."""
+properties `session.handle` and `session.counters` are awaited too. `clew.aio.retention` has `preview`, `sweep`,
+`set_policy` and `get_policy`, awaited."""
 API = """\
 Every public name, as its source has it. What a call raises is told by its docstring; the errors themselves are on
 [their own page](errors.md)."""
@@ -68,9 +69,21 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [f"keys:{name}" for name in KEYS.split()],
     ),
     (
+        "clew.retention",
+        "How long sessions are kept, what would go, and what purges it.",
+        [
+            "policy:Policy",
+            *(f"retention:{name}" for name in ("preview", "Plan", "sweep", "Swept", "set_policy", "get_policy")),
+            "due:Due",
+            "due:Spared",
+            *(f"retention:{name}" for name in ("hold", "release", "Sweeper")),
+        ],
+    ),
+    ("Audit", "Reached as `store.audit`.", ["audit:Audit", "audit:Deed"]),
+    (
         "clew.aio",
         AIO,
-        ["aio/__init__:open", "aio/__init__:Opening"],
+        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper"],
     ),
     ("clew.testing", "", ["testing:FakeClock", "testing:SequentialIds", "testing:BackendConformance"]),
 ]
@@ -88,7 +101,7 @@ TYPES = """\
 | `Source` | bytes, a binary file, or pieces of bytes |
 | `Progress` | a function that is called with what is done and what there is to do |
 | `…` as a default | not given, which is another thing than None |"""
-ELSEWHERE = {"errors", "keys"}
+ELSEWHERE = {"errors", "keys", "retention"}
 """Public names of `clew` that are modules: they have a page, or a part of one."""
 
 
@@ -273,8 +286,8 @@ def entry(module: str, name: str) -> Iterator[str]:
     """A class or function with everything public in it."""
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
-    package = module.partition("/")[0]
-    prefix = f"clew.{package}." if package in ("aio", "keys", "testing") else "clew."
+    package = {"policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
+    prefix = f"clew.{package}." if package in ("aio", "keys", "retention", "testing") else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"
     yield ""

@@ -16,6 +16,7 @@ from clew.errors import (
     ClewError,
     Closed,
     Conflict,
+    Implausible,
     Invalid,
     NotAStore,
     NotFound,
@@ -49,16 +50,20 @@ from clew.session import Branch, Session
 from clew.store import Store, open
 
 if TYPE_CHECKING:
-    from clew import keys
+    from clew import keys, retention
 else:
 
     def __getattr__(name: str) -> object:
-        """`clew.keys` is loaded when it is first asked for."""
-        if name != "keys":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        import clew.keys
+        """`clew.keys` and `clew.retention` are loaded when they are first asked for."""
+        if name == "keys":
+            import clew.keys
 
-        return clew.keys
+            return clew.keys
+        if name == "retention":
+            import clew.retention
+
+            return clew.retention
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __version__ = "0.1.0"
@@ -70,6 +75,7 @@ __all__ = [
     "Closed",
     "Conflict",
     "Counters",
+    "Implausible",
     "Invalid",
     "Media",
     "Message",
@@ -98,6 +104,7 @@ __all__ = [
     "keys",
     "native",
     "open",
+    "retention",
     "system",
     "tool",
     "user",

@@ -65,12 +65,12 @@ def with_owned(tx: Tx, ref: RefRow) -> list[RefRow]:
     going = [ref]
     for one in going:
         going.extend(tx.refs_owned(one.ref))
-    for one in (*_owners(tx, ref), *going):
+    for one in (*owners(tx, ref), *going):
         _refuse_held(one)
     return going
 
 
-def _owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
+def owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
     """The refs that a ref goes with, the nearest first."""
     above: RefRow | None = ref
     while above is not None and above.owner is not None and above.owner < above.ref:  # damage must not lead in circles
@@ -83,7 +83,7 @@ def held_by(tx: Tx, pos: int) -> RefRow | None:
     """A ref whose hold covers the node at a position."""
     run = tx.run(pos >> SEQ_BITS)
     for ref in () if run is None else _reaching(tx, [Cut(run, pos & MAX_SEQ)]):
-        for one in (ref, *_owners(tx, ref)):
+        for one in (ref, *owners(tx, ref)):
             if one.hold:
                 return one
     return None
@@ -130,7 +130,7 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
     }
     cuts = _cuts(tx, wanted, recursive=recursive)
     for ref in _reaching(tx, cuts):
-        for one in (ref, *_owners(tx, ref)):
+        for one in (ref, *owners(tx, ref)):
             _refuse_held(one)
     gone, trees = Gone(), set()
     for cut in cuts:

@@ -80,6 +80,10 @@ class Engine:
         self.key = key
         """What opens the store, if it is sealed."""
         self._lookup_key = b""
+        self.audits = False
+        """True if the audit has all that is done, not only what takes away or touches keys: see `clew.audit`."""
+        self.actor: str | None = None
+        """Who the audit says it was."""
         self.unclean = False
         """True if traces of something deleted may be left: see `clew.purge`."""
         self.owes = False
@@ -189,7 +193,7 @@ class Engine:
         node at that position carries its totals forward: they are the ground's.
         """
         tree, pos, parent, run_depth, carried, turns, tokens_in, tokens_out, cost, gaps, extends, wrapped = ground
-        if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ and (wrapped is not None) == self.seal.keyed:
+        if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ and self.kept_so(wrapped):
             box = self.seal.box(wrapped, run_owner(tree, pos >> SEQ_BITS))
             stretch = Stretch(tree, run_depth or 0, carried or 0, wrapped, box)
             pos += 1
@@ -234,6 +238,10 @@ class Engine:
         for node, blobs in shown:
             self._use_blobs(tx, tree, node, blobs)
         return nodes
+
+    def kept_so(self, wrapped: bytes | None) -> bool:
+        """True if a run with this data key is kept as new ones are; False on the way to or from a sealed store."""
+        return (wrapped is not None) == self.seal.keyed
 
     def known(self, tx: Tx, drafts: Sequence[Draft], tree: int | None) -> list[Node] | None:
         """The nodes that `drafts` became when they were stored before; None if none of them is known.

@@ -8,6 +8,7 @@
     ├── Conflict        someone else was first, or the id is taken; nothing was changed
     ├── Invalid         the input cannot be stored or understood; nothing was changed
     │   └── NotAStore   the file is not a clew store
+    ├── Implausible     a sweep would remove more than is likely to be meant; nothing was removed
     ├── Sealed          the store is sealed and no key was given
     │   └── WrongKey    the key is not the store's; nothing was changed
     ├── Tampered        stored bytes are not what was written; says where
@@ -73,6 +74,18 @@ class NotAStore(Invalid):
     def __init__(self, path: str, why: str) -> None:
         self.path = path
         super().__init__(f"{path} is not a clew store: {why}")
+
+
+class Implausible(ClewError):
+    """A sweep would remove more than is likely to be meant: a wrong clock, or a wrong policy. Nothing was removed."""
+
+    hint = "Check the clock and the policy, and preview what would go; force removes it."
+
+    def __init__(self, going: int, total: int, doubts: Sequence[str]) -> None:
+        self.going = going
+        self.total = total
+        self.doubts = tuple(doubts)
+        super().__init__(f"a sweep would remove {going} of {total} sessions: {'; '.join(doubts)}")
 
 
 class Sealed(ClewError):

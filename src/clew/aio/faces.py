@@ -9,8 +9,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from clew import beside, blobs, log, nodes, quarantine, session, sessions, store
+from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio.face import Threads
+from clew.audit import Deed
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress
 from clew.log import Entry
@@ -234,6 +235,11 @@ class Session(_Face):
         return self._sync.hold_reason
 
     @property
+    def expires_at(self) -> datetime | None:
+        """When its own retention ends: see `retain`. None if it has none of its own. Tampered as in `held`."""
+        return self._sync.expires_at
+
+    @property
     def trashed_at(self) -> datetime | None:
         """When it was put in the trash; None if it is not there. Tampered if the row is not what was written."""
         return self._sync.trashed_at
@@ -370,6 +376,14 @@ class Session(_Face):
         """Ends its hold."""
         return cast("Session", self._wrap(await self._threads.run(self._sync.release)))
 
+    async def retain(self, *, days: int | None = None, until: datetime | None = None) -> Session:
+        """Gives it a retention of its own: `days` (7 to 180) after its last activity, or `until` a moment.
+
+        With neither, the store's policy counts again. Once it has expired it is not listed or picked by `latest`, and
+        the next sweep purges it, unless it is held. Invalid for a trace that goes with its owner.
+        """
+        return cast("Session", self._wrap(await self._threads.run(self._sync.retain, days=days, until=until)))
+
     async def trash(self) -> Session:
         """Puts it in the trash with its branches and subagents: not found, listed or searched until it is restored.
 
@@ -497,6 +511,10 @@ class Sessions(_Face):
     async def release(self, key: str) -> Session:
         """Ends a session's hold."""
         return cast("Session", self._wrap(await self._threads.run(self._sync.release, key)))
+
+    async def retain(self, key: str, *, days: int | None = None, until: datetime | None = None) -> Session:
+        """Gives a session a retention of its own: `days` after its last activity, or `until` a moment; or none."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.retain, key, days=days, until=until)))
 
     async def trash(self, key: str) -> Session:
         """Puts a session in the trash, with all it owns; one that is there already stays there. Conflict if it is held.
@@ -699,6 +717,34 @@ class StoreLog(_Face):
         return await self._threads.run(self._sync.count, _bare(owner))
 
 
+class Audit(_Face):
+    """The audit of a store."""
+
+    _sync: audit.Audit
+
+    async def record(
+        self, kind: str, subject: str, actor: str | None = None, *, reason: str | None = None, amount: int = 1
+    ) -> None:
+        """Notes a deed of your own, durable when this returns. Invalid if it does not look free of content.
+
+        `kind` and `reason` are words of small letters, `subject` an id or a name without blanks; `actor` is the one the
+        store was opened for, unless another is named.
+        """
+        return await self._threads.run(self._sync.record, kind, subject, actor, reason=reason, amount=amount)
+
+    def read(
+        self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
+    ) -> AsyncIterator[Deed]:
+        """What was done, oldest first: from `since` up to and without `until`, of one kind or of all."""
+        return self._threads.stream(self._sync.read, since=since, until=until, kind=kind)
+
+    def jsonl(
+        self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
+    ) -> AsyncIterator[str]:
+        """What `read` gives, each as one line of JSON, to be kept elsewhere."""
+        return self._threads.stream(self._sync.jsonl, since=since, until=until, kind=kind)
+
+
 class Store(_Face):
     """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
 
@@ -733,6 +779,11 @@ class Store(_Face):
     def quarantine(self) -> Quarantine:
         """What was taken out because it is damaged."""
         return Quarantine(self._threads, self._sync.quarantine)
+
+    @property
+    def audit(self) -> Audit:
+        """Who did what and when, without a word of what was said."""
+        return Audit(self._threads, self._sync.audit)
 
     async def search(
         self,

@@ -70,14 +70,14 @@ def as_it_is() -> tuple[clew.Store, Key | None]:
     """`existing`, and the key that opened it; a plain store opens whatever key is given, and None did it."""
     path = _existing()
     try:
-        return clew.open(path, timeout=_timeout(), create=False), None
+        return _connect(path), None
     except clew.Sealed:
         return _open(path, create=False)
 
 
 def with_key(key: Key) -> clew.Store:
     """`existing`, with this key."""
-    return clew.open(_existing(), key=key, timeout=_timeout(), create=False)
+    return _connect(_existing(), key=key)
 
 
 def given() -> Source | None:
@@ -91,7 +91,7 @@ def _open(path: str, *, create: bool, tidy: bool = True) -> tuple[clew.Store, Ke
     key, tries = None if source is None else source.key(), 0
     while True:
         try:
-            return clew.open(path, key=key, timeout=_timeout(), create=create, tidy=tidy), key
+            return _connect(path, key=key, create=create, tidy=tidy), key
         except clew.WrongKey as error:
             if not 0 < tries < TRIES:
                 error.hint = _WRONG
@@ -102,6 +102,10 @@ def _open(path: str, *, create: bool, tidy: bool = True) -> tuple[clew.Store, Ke
                 error.hint = _GIVE
                 raise
         key, tries = _typed(path), tries + 1
+
+
+def _connect(path: str, *, key: Key | None = None, create: bool = False, tidy: bool = True) -> clew.Store:
+    return clew.open(path, key=key, timeout=_timeout(), create=create, tidy=tidy, actor=_actor())
 
 
 def _typed(path: str) -> Key:
@@ -123,6 +127,17 @@ def _location() -> tuple[str, bool]:
     from platformdirs import user_data_dir
 
     return os.path.join(user_data_dir("clew", appauthor=False), "clew.db"), False
+
+
+def _actor() -> str | None:
+    """Who the audit says it was: the user of this system."""
+    from getpass import getuser
+
+    try:
+        name = getuser()
+    except (KeyError, OSError, ImportError):  # a process may run as a user without a name
+        return None
+    return name if name.isprintable() and len(name) <= 128 else None
 
 
 def _timeout() -> float:

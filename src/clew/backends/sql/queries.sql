@@ -227,7 +227,7 @@ ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?
 
 -- name: count_refs
 SELECT count(*) FROM refs r
-WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR ifnull(r.expires_at > ?, 1))
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR ifnull(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, 1))
   AND (? IS NULL OR r.look = ?) AND (? IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
 
 -- name: refs_owned
@@ -263,7 +263,7 @@ UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, rank = ?, mac
 
 -- name: advance
 UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, mac = ?
-WHERE ref = ? AND version = ? AND head_id = ? AND trashed_at IS NULL AND wrapped_key IS ?
+WHERE ref = ? AND version = ? AND head = ? AND head_id = ? AND mac = ? AND trashed_at IS NULL AND wrapped_key IS ?
   AND (SELECT max(rank) FROM refs o WHERE workspace = refs.workspace AND kind = refs.kind AND trashed_at IS NULL) = ?
   AND (SELECT number FROM epoch) = ?
   AND EXISTS (SELECT 1 FROM runs u WHERE u.run = ? AND u.closed = 0 AND u.wrapped_key IS ?)
@@ -271,7 +271,7 @@ WHERE ref = ? AND version = ? AND head_id = ? AND trashed_at IS NULL AND wrapped
 
 -- name: advance_up
 UPDATE refs SET rank = ?, head = ?, head_id = ?, version = ?, active_at = ?, mac = ?
-WHERE ref = ? AND version = ? AND head_id = ? AND trashed_at IS NULL AND wrapped_key IS ?
+WHERE ref = ? AND version = ? AND head = ? AND head_id = ? AND mac = ? AND trashed_at IS NULL AND wrapped_key IS ?
   AND (SELECT max(rank) FROM refs o WHERE workspace = refs.workspace AND kind = refs.kind AND trashed_at IS NULL) = ?
   AND (SELECT number FROM epoch) = ?
   AND EXISTS (SELECT 1 FROM runs u WHERE u.run = ? AND u.closed = 0 AND u.wrapped_key IS ?)

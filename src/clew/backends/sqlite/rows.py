@@ -303,7 +303,7 @@ class SQLiteTx:
         return [RefRow._make(row) for row in rows]
 
     def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int) -> int:
-        bounds = (workspace, kind, now, look, look, label, label)
+        bounds = (workspace, kind, now, now, look, look, label, label)
         return int(self._run(SQL["count_refs"], bounds).fetchone()[0])
 
     def refs_owned(self, ref: int) -> list[RefRow]:
@@ -344,7 +344,7 @@ class SQLiteTx:
         epoch, pos = seen.epoch, seen.pos
         assert pos is not None
         bounds = (
-            head, head_id, version, active_at, mac, ref, seen.version, seen.id, seen.ref_key, top, epoch,
+            head, head_id, version, active_at, mac, ref, seen.version, pos, seen.id, seen.mac, seen.ref_key, top, epoch,
             pos >> SEQ_BITS, seen.wrapped_key, pos + 1,
         )  # fmt: skip
         done = self._run(_ADVANCE, bounds) if rank == seen.rank else self._run(SQL["advance_up"], (rank, *bounds))
