@@ -73,6 +73,8 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     flags = {
         "tag": ["label"],
         "purge": ["--yes"],
+        "retention set": ["--days", "14"],
+        "retention sweep": ["--days", "14"],
         "quarantine purge": ["--all"],
         "key rotate": ["--new-key-file", str(work / "new.key")],
         "key generate": ["--out", str(work / "made.key")],
