@@ -17,6 +17,7 @@ LAYERS: list[set[str]] = [
     {"model"},
     {"providers"},
     {"codec"},
+    {"redaction"},
     {"backends"},
     {"backends.sql"},
     {"backends.sqlite"},
@@ -36,6 +37,7 @@ LAYERS: list[set[str]] = [
     {"indexing"},
     {"search", "purge"},
     {"store"},
+    {"scan"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},
     {"cli"},

@@ -49,16 +49,16 @@ from clew.session import Branch, Session
 from clew.store import Store, open
 
 if TYPE_CHECKING:
-    from clew import keys
+    from clew import keys, redaction
 else:
 
     def __getattr__(name: str) -> object:
-        """`clew.keys` is loaded when it is first asked for."""
-        if name != "keys":
+        """`clew.keys` and `clew.redaction` are loaded when they are first asked for."""
+        if name not in ("keys", "redaction"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        import clew.keys
+        from importlib import import_module
 
-        return clew.keys
+        return import_module(f"clew.{name}")
 
 
 __version__ = "0.1.0"
@@ -98,6 +98,7 @@ __all__ = [
     "keys",
     "native",
     "open",
+    "redaction",
     "system",
     "tool",
     "user",

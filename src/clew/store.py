@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from clew.indexing import Mode, Progress
     from clew.keys import Key
     from clew.purge import Purger
+    from clew.redaction import Rules
     from clew.rekey import Kind, Status
     from clew.search import Hit, Search
     from clew.verify import Report
@@ -40,6 +41,7 @@ def open(
     network: bool = False,
     workspace: str = "",
     max_body: int = MAX_BODY,
+    redact: Rules | None = None,
     clock: Clock = wall_clock,
     ids: IdSource = new_id,
 ) -> Store:
@@ -49,8 +51,9 @@ def open(
     store opens with its key alone; WrongKey, and nothing is changed, with any other.
     `durability="relaxed"` is faster and may lose the last seconds in a power cut, never in a crash of the program.
     `timeout` is how long a write may wait for other writers. `network=True` allows a network file system. `workspace`
-    keeps the sessions of several tenants apart. `max_body` limits one message. `clock` (microseconds since 1970) and
-    `ids` are for tests.
+    keeps the sessions of several tenants apart. `max_body` limits one message. `redact` are the rules of
+    `clew.redaction` by which everything is redacted before it is stored. `clock` (microseconds since 1970) and `ids`
+    are for tests.
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
@@ -67,9 +70,19 @@ def open(
         raise Invalid("a timeout is a number of seconds")
     if "://" in name:
         raise Invalid(f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file.")
+    if redact is not None:
+        from clew.redaction import Rules
+
+        if not isinstance(redact, Rules):
+            raise Invalid(
+                f"redact takes redaction.Rules, not {type(redact).__name__}", hint="Put the rules in Rules([…])."
+            )
     backend = SQLiteBackend(name, durability=durability, timeout=timeout, create=create, network=network)
     try:
-        return Store(Engine(backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body, key=key))
+        engine = Engine(
+            backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body, key=key, redact=redact
+        )
+        return Store(engine)
     except BaseException:
         backend.close()
         raise

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 import clew
 from clew.errors import NotFound
+
+if TYPE_CHECKING:
+    from clew.redaction import Rules
 
 F = TypeVar("F", bound=Callable[..., object])
 _DB = "clew.db"
@@ -36,12 +39,12 @@ def _remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None
         ctx.meta[_DB] = value
 
 
-def writing() -> clew.Store:
+def writing(*, redact: Rules | None = None) -> clew.Store:
     """The store, made if it is not there. A default folder is for its owner alone."""
     path, named = _location()
     if not named:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    return clew.open(path, timeout=_timeout())
+    return clew.open(path, timeout=_timeout(), redact=redact)
 
 
 def existing() -> clew.Store:

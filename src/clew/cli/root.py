@@ -29,6 +29,7 @@ COMMANDS = {
     "restore": ("trash", "Bring sessions back from the trash."),
     "hold": ("trash", "Keep sessions from being deleted."),
     "release": ("trash", "Let held sessions be deleted again."),
+    "redact": ("redact", "Find secrets that are stored."),
     "verify": ("upkeep", "Read everything and name what is damaged."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
     "tour": ("tour", "See it all happen in a temporary store."),
