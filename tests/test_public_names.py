@@ -22,9 +22,9 @@ from clew.sessions import Sessions
 NAMES: dict[object, str] = {
     clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage Save Counters "
     "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Invalid NotAStore Sealed "
-    "WrongKey Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed keys __version__",
+    "WrongKey Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed keys redaction __version__",
     clew.Store: "sessions nodes search verify backup transaction close path __enter__ __exit__",
-    clew.Node: "id handle parent_id created_at message native role text depth counters",
+    clew.Node: "id handle parent_id created_at message native role text depth counters redactions",
     clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
     "hold release held hold_reason trash trashed_at "
     "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
@@ -35,6 +35,7 @@ NAMES: dict[object, str] = {
     Log: "append read",
     clew.keys: "Key Passphrase generate check from_file from_env from_keyring from_passphrase key_id key_id_text "
     "recovery from_recovery",
+    clew.redaction: "Rule Rules builtin redact Redacted Finding Annotation annotation NOTE",
     clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed WrongKey Tampered Unavailable "
     "StorageFull SchemaTooNew",
     clew.aio: "open",
@@ -73,7 +74,8 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 @pytest.mark.parametrize(
     "module",
     (
-        "clew errors ids files keys model node nodes blobs log session sessions search verify backup store aio testing"
+        "clew errors ids files keys model redaction node nodes blobs log session sessions search verify backup store "
+        "scan aio testing"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

@@ -11,7 +11,7 @@ so that equal values can be told without being known.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ import msgspec
 from clew import codec
 from clew.errors import Invalid
 from clew.model import Message, Native, Said, Text
-from clew.redaction.leaves import Leaf, Where, is_json, leaves, quoted, spliced
+from clew.redaction.leaves import Leaf, Place, Where, is_json, leaves, quoted, spliced
 from clew.redaction.rules import Allowance, Rule, Rules
 from clew.redaction.secrets import PERSONAL, builtin
 
@@ -142,12 +142,16 @@ class _Work:
         """A JSON document without what is found in it; None if nothing is."""
         changes: dict[tuple[int, int], bytes] = {}
         all = leaves(raw, free=free, signed=signed)
+        keys: defaultdict[Place, set[str]] = defaultdict(set)
+        for leaf in all:
+            if leaf.is_key:
+                keys[leaf.place].add(leaf.text)
         for leaf in all:
             if leaf.kind == "text" and leaf.touchable and not self._noted(leaf):
                 text = self.text(leaf.text, where or leaf.where, depth)
                 if text != leaf.text:
                     if leaf.is_key:
-                        text = _apart(text, {other.text for other in all if other.is_key and other.place is leaf.place})
+                        text = _apart(text, keys[leaf.place])
                     changes[leaf.start, leaf.end] = quoted(text)
                     leaf.place.change()
         for leaf in all:
@@ -245,9 +249,10 @@ def _marked(said: Said, blocks: set[int]) -> Said:
 
 
 def _apart(key: str, taken: set[str]) -> str:
-    """A key that no other of its object has."""
+    """A key that no other of its object has; it is taken now."""
     number = 2
     apart = key
     while apart in taken:
         apart, number = f"{key}-{number}", number + 1
+    taken.add(apart)
     return apart

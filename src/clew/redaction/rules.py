@@ -145,10 +145,21 @@ class Rules:
         return data.decode(errors="surrogatepass") if passes else text
 
     def _finds(self, data: bytes, allowance: Allowance) -> list[Find]:
-        finds = set(self._search(data, allowance))
+        """What is found, in order; what one rule finds of the same thing twice is one find."""
+        finds = list(self._search(data, allowance))
         if (softened := _softened(data)) != data:
-            finds |= set(self._search(softened, allowance))
-        return sorted(finds, key=lambda find: (find.start, -find.end, find.rule.id))
+            finds = [_unescaped(data, find) for find in finds] + list(self._search(softened, allowance))
+        finds.sort(key=lambda find: (find.start, -find.end, find.rule.id))
+        merged: list[Find] = []
+        last: dict[str, int] = {}
+        for find in finds:
+            at = last.get(find.rule.id)
+            if at is not None and find.start < merged[at].end:
+                merged[at] = merged[at]._replace(end=max(merged[at].end, find.end))
+            else:
+                last[find.rule.id] = len(merged)
+                merged.append(find)
+        return merged
 
     def _search(self, data: bytes, allowance: Allowance) -> Iterator[Find]:
         for search in self._promising(data):
@@ -282,6 +293,13 @@ def _softened(data: bytes) -> bytes:
     if b"\\" not in data:
         return data
     return data.replace(b"\\n", b"  ").replace(b"\\r", b"  ").replace(b"\\t", b"  ")
+
+
+def _unescaped(data: bytes, find: Find) -> Find:
+    """The find without the letter of an escape that stands before it."""
+    start = find.start
+    escaped = start > 0 and data[start - 1] == 0x5C and data[start] in b"nrt" and find.end - start > 1
+    return find._replace(start=start + 1) if escaped else find
 
 
 def _whole(data: bytes, start: int, end: int) -> tuple[int, int]:
