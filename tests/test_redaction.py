@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import clew
 from clew import redaction
 from clew.redaction import NOTE, PERSONAL, Rule, Rules, annotation, builtin, redact
-from clew.redaction.rules import LARGEST, VIEW, luhn
+from clew.redaction.rules import LARGEST, VIEW, Allowance, luhn
 
 # Made here and not written out, so that no scanner takes this file for a leak.
 HEX, ALNUM, UPPER, DIGITS = "0a1b2c3d4e5f6789", "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0z", "AB2CD3EF4GH5JK6L", "1029384756"
@@ -258,6 +258,12 @@ def test_a_key_that_was_cut_off() -> None:
     assert words(redact(clew.user(f"see {cut}\nand so on"), EVERY).said) == "see *** so on"
 
 
+def test_hints_may_overlap() -> None:
+    """One that begins inside of another is seen too, and the shorter of two that begin together."""
+    rules = Rules([Rule("a", "xx", hints=("abc",)), Rule("b", "cd", hints=("cd",)), Rule("c", "ab.d", hints=("ab",))])
+    assert found("abcd", rules) == {"b", "c"}
+
+
 def test_ordinary_text_is_left_alone() -> None:
     """Code, prose, hashes, ids and addresses are no secrets."""
     text = (Path(__file__).parents[1] / "docs/design.md").read_text(encoding="utf-8")
@@ -301,6 +307,7 @@ def test_neighbours_are_all_found() -> None:
     """What stands between two values belongs to both."""
     rules = Rules(builtin("phone"))
     assert words(redact(clew.user(f"{CARD} {CARD} {CARD}"), rules).said) == "*** *** ***"
+    assert len(rules._finds(f"{CARD} {CARD} {CARD}".encode(), Allowance(0))) == 3  # at once
     assert words(redact(clew.user("+14155552671\n+14155552672"), rules).said) == "***\n***"
 
 
