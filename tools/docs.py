@@ -58,6 +58,13 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [f"keys:{name}" for name in KEYS.split()],
     ),
     (
+        "clew.redaction",
+        "What must not be stored. Rules are given to `clew.open`, and work on everything that comes in.",
+        ["redaction/rules:Rule", "redaction/rules:Rules", "redaction/secrets:builtin"]
+        + [f"redaction/__init__:{name}" for name in ("redact", "Redacted", "Finding", "annotation", "Annotation")],
+    ),
+    ("clew.scan", "", ["scan:scan", "scan:Scan", "scan:Spot"]),
+    (
         "clew.aio",
         AIO,
         ["aio/__init__:open", "aio/__init__:Opening"],
@@ -78,7 +85,7 @@ TYPES = """\
 | `Source` | bytes, a binary file, or pieces of bytes |
 | `Progress` | a function that is called with what is done and what there is to do |
 | `…` as a default | not given, which is another thing than None |"""
-ELSEWHERE = {"errors", "keys"}
+ELSEWHERE = {"errors", "keys", "redaction"}
 """Public names of `clew` that are modules: they have a page, or a part of one."""
 
 
@@ -258,7 +265,7 @@ def entry(module: str, name: str) -> Iterator[str]:
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
     package = module.partition("/")[0]
-    prefix = f"clew.{package}." if package in ("aio", "keys", "testing") else "clew."
+    prefix = f"clew.{package}." if package in ("aio", "keys", "redaction", "scan", "testing") else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"
     yield ""
