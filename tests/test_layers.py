@@ -17,6 +17,7 @@ LAYERS: list[set[str]] = [
     {"model"},
     {"providers"},
     {"codec"},
+    {"redaction"},
     {"backends"},
     {"backends.sql"},
     {"backends.sqlite"},
@@ -40,7 +41,7 @@ LAYERS: list[set[str]] = [
     {"search", "purge"},
     {"quarantine"},
     {"store"},
-    {"retention"},
+    {"retention", "scan"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},
     {"cli"},

@@ -24,10 +24,10 @@ from clew.sessions import Sessions
 NAMES: dict[object, str] = {
     clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage Save Counters "
     "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Implausible Invalid "
-    "NotAStore Sealed WrongKey Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed keys "
+    "NotAStore Sealed WrongKey Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed keys redaction "
     "retention __version__",
     clew.Store: "sessions nodes audit quarantine search verify backup transaction close path __enter__ __exit__",
-    clew.Node: "id handle parent_id created_at message native role text depth counters",
+    clew.Node: "id handle parent_id created_at message native role text depth counters redactions",
     clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
     "hold release held hold_reason retain expires_at trash trashed_at "
     "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
@@ -39,6 +39,7 @@ NAMES: dict[object, str] = {
     Log: "append read",
     clew.keys: "Key Passphrase generate check from_file from_env from_keyring from_passphrase key_id key_id_text "
     "recovery from_recovery",
+    clew.redaction: "Rule Rules builtin redact Redacted Finding Annotation annotation NOTE",
     clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed WrongKey Tampered Unavailable "
     "StorageFull SchemaTooNew Implausible",
     clew.retention: "Policy preview sweep hold release set_policy get_policy Plan Swept Due Spared Sweeper",
@@ -79,8 +80,8 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 @pytest.mark.parametrize(
     "module",
     (
-        "clew errors ids files keys model node nodes blobs log session sessions search verify backup quarantine store "
-        "audit policy due retention aio aio.retention testing"
+        "clew errors ids files keys model redaction node nodes blobs log session sessions search verify backup "
+        "quarantine store scan audit policy due retention aio aio.retention testing"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

@@ -81,6 +81,13 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ),
     ("Audit", "Reached as `store.audit`.", ["audit:Audit", "audit:Deed"]),
     (
+        "clew.redaction",
+        "What must not be stored. Rules are given to `clew.open`, and work on everything that comes in.",
+        ["redaction/rules:Rule", "redaction/rules:Rules", "redaction/secrets:builtin"]
+        + [f"redaction/__init__:{name}" for name in ("redact", "Redacted", "Finding", "annotation", "Annotation")],
+    ),
+    ("clew.scan", "", ["scan:scan", "scan:Scan", "scan:Spot"]),
+    (
         "clew.aio",
         AIO,
         ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper"],
@@ -101,7 +108,7 @@ TYPES = """\
 | `Source` | bytes, a binary file, or pieces of bytes |
 | `Progress` | a function that is called with what is done and what there is to do |
 | `…` as a default | not given, which is another thing than None |"""
-ELSEWHERE = {"errors", "keys", "retention"}
+ELSEWHERE = {"errors", "keys", "redaction", "retention"}
 """Public names of `clew` that are modules: they have a page, or a part of one."""
 
 
@@ -287,7 +294,8 @@ def entry(module: str, name: str) -> Iterator[str]:
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
     package = {"policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
-    prefix = f"clew.{package}." if package in ("aio", "keys", "retention", "testing") else "clew."
+    known = ("aio", "keys", "redaction", "retention", "scan", "testing")
+    prefix = f"clew.{package}." if package in known else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"
     yield ""

@@ -50,20 +50,16 @@ from clew.session import Branch, Session
 from clew.store import Store, open
 
 if TYPE_CHECKING:
-    from clew import keys, retention
+    from clew import keys, redaction, retention
 else:
 
     def __getattr__(name: str) -> object:
-        """`clew.keys` and `clew.retention` are loaded when they are first asked for."""
-        if name == "keys":
-            import clew.keys
+        """Parts that are loaded when they are first asked for."""
+        if name not in ("keys", "redaction", "retention"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-            return clew.keys
-        if name == "retention":
-            import clew.retention
-
-            return clew.retention
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(f"clew.{name}")
 
 
 __version__ = "0.1.0"
@@ -104,6 +100,7 @@ __all__ = [
     "keys",
     "native",
     "open",
+    "redaction",
     "retention",
     "system",
     "tool",

@@ -20,6 +20,7 @@ from clew.node import Node, Stretch
 
 if TYPE_CHECKING:
     from clew.keys import Key
+    from clew.redaction import Rules
     from clew.sealed import SealedSeal
 
 Clock = Callable[[], int]
@@ -65,6 +66,7 @@ class Engine:
         new_id: IdSource = ids.new_id,
         max_body: int = MAX_BODY,
         key: Key | None = None,
+        redact: Rules | None = None,
     ) -> None:
         self.backend = backend
         self.read = backend.read
@@ -79,6 +81,8 @@ class Engine:
         self._sealed: SealedSeal | None = None
         self.key = key
         """What opens the store, if it is sealed."""
+        self.rules = redact
+        """By which everything is redacted before it is stored."""
         self._lookup_key = b""
         self.audits = False
         """True if the audit has all that is done, not only what takes away or touches keys: see `clew.audit`."""
@@ -174,15 +178,37 @@ class Engine:
 
     # -- drafting: everything that can fail fails before the transaction
 
-    def draft(self, said: Said, id: str | None = None, created_at: int | None = None) -> Draft:
-        """Encodes a message under the id it will have. Invalid if it cannot be stored."""
+    def draft(self, said: Said, id: str | None = None, created_at: int | None = None, *, stored: bool = False) -> Draft:
+        """Encodes a message, redacted, under the id it will have. Invalid if it cannot be stored.
+
+        `stored` says that it came out of this store, and only has to be compared with what is there.
+        """
         encoded = codec.encode(said)
+        if self.rules is not None and not stored:
+            from clew import redaction
+
+            redacted = redaction.redact(said, self.rules, token=self.token).said
+            if redacted is not said:
+                encoded = codec.encode(redacted)
         if len(encoded.payload) > self.max_body:
             raise Invalid(
                 f"the message has {len(encoded.payload):,} bytes, the limit is {self.max_body:,}",
                 hint="Keep large content as a blob, or open the store with a larger max_body.",
             )
         return Draft(self.fresh_id(id), encoded, self.clock() if created_at is None else created_at)
+
+    def redacted(self, data: bytes, *, own: bool = False) -> bytes:
+        """`data`, JSON or text, without what the rules find; `own` if it is JSON of clew's."""
+        if self.rules is None:
+            return data
+        from clew import redaction
+
+        return redaction.redact_bytes(data, self.rules, own=own)
+
+    def token(self, rule: str, value: str) -> str:
+        """What tells that a rule found the same again, and tells nothing else."""
+        found = b"\0".join((rule.encode(), value.encode(errors="surrogatepass")))
+        return f"{rule}:{self.look('redaction', found).hex()}"
 
     # -- growing
 

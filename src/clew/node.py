@@ -164,6 +164,12 @@ class Node:
         return said if isinstance(said, Native) else None
 
     @property
+    def redactions(self) -> tuple[str, ...]:
+        """The ids of the rules that found something in it when it was stored; `clew.redaction.annotation` says more."""
+        note = (self.said.extra or {}).get("clew.redaction")
+        return tuple(note.get("redactionRulesApplied", ())) if isinstance(note, dict) else ()
+
+    @property
     def text(self) -> str:
         """Its words."""
         return self.message.text

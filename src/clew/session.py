@@ -504,9 +504,9 @@ class Session:
         def work(tx: Tx) -> RefRow:
             row = self._refs.get(tx, self._row.kind, self._row.key)
             data = change(Session(self._sessions, row).data)
-            payload, look = self._sessions._pack(data)
+            payload, look, labelled = self._sessions._pack(data)
             row = self._refs.change(tx, row, payload, look=look, **columns)
-            tx.set_labels(row.ref, self._sessions._label_looks(data.labels))
+            tx.set_labels(row.ref, labelled)
             if deed is not None:
                 audit.note(self._engine, self._refs, tx, deed, self.id)
             return row

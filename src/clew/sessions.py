@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from clew import audit, ids, trash
 from clew.backends import RefRow, Tx
 from clew.engine import Engine, whole_number
@@ -14,7 +16,7 @@ from clew.errors import Ambiguous, Conflict, Invalid, NotFound
 from clew.node import microseconds
 from clew.refs import Refs, expiry
 from clew.session import Session
-from clew.session_data import SessionData, directory, label_set, pack
+from clew.session_data import SessionData, directory, label_set, pack, unpack
 
 if TYPE_CHECKING:
     from clew.purge import Purger, Reason, Receipt, Receipts
@@ -69,7 +71,7 @@ class Sessions:
         if owner is not None and not isinstance(owner, Session):
             raise Invalid(f"an owner is a Session, not {type(owner).__name__}")
         data = SessionData(title, directory(cwd), model, label_set(labels), agent, extra=extra)
-        payload, look = self._pack(data)
+        payload, look, labelled = self._pack(data)
         key, engine = self._engine.fresh_id(id), self._engine
         target = None if at is None else engine.resolve_node(at)
 
@@ -82,7 +84,7 @@ class Sessions:
             tree = tx.add_tree(engine.workspace, engine.clock()) if ground is None else ground.tree
             kind = SESSION if agent is None else SUBAGENT
             row = self._refs.add(tx, kind, key, payload, tree=tree, at=ground, owner=above, look=look)
-            tx.set_labels(row.ref, self._label_looks(data.labels))
+            tx.set_labels(row.ref, labelled)
             audit.may_note(engine, self._refs, tx, "create", ids.text(key))
             return row
 
@@ -172,10 +174,10 @@ class Sessions:
                 old.title if title is None else title, old.cwd, old.model, old.labels, None,
                 ids.text(row.key), None if wanted is None else ids.text(wanted), old.extra,
             )  # fmt: skip
-            payload, look = self._pack(data)
+            payload, look, labelled = self._pack(data)
             self._vacant(tx, key)
             made = self._refs.add(tx, SESSION, key, payload, tree=row.tree, at=ground, look=look)
-            tx.set_labels(made.ref, self._label_looks(data.labels))
+            tx.set_labels(made.ref, labelled)
             audit.may_note(self._engine, self._refs, tx, "create", ids.text(key))
             return made
 
@@ -352,8 +354,15 @@ class Sessions:
         workspace = self._engine.workspace
         return self._engine.read(lambda tx: tx.ref(workspace, kind, key), single=True)
 
-    def _pack(self, data: SessionData) -> tuple[bytes, bytes | None]:
-        return pack(data), self._look(data.cwd)
+    def _pack(self, data: SessionData) -> tuple[bytes, bytes | None, Sequence[bytes]]:
+        """A session's data as it is stored, redacted; and the keyed hashes of its directory and of its labels."""
+        payload = pack(data)
+        redacted = self._engine.redacted(payload[1:], own=True)
+        if redacted != payload[1:]:
+            data = unpack(payload[:1] + redacted)
+            data = msgspec.structs.replace(data, labels=label_set(data.labels))
+            payload = pack(data)
+        return payload, self._look(data.cwd), self._label_looks(data.labels)
 
     def _look(self, cwd: str | None) -> bytes | None:
         if cwd is None:
@@ -363,7 +372,7 @@ class Sessions:
         except UnicodeEncodeError:
             raise Invalid("the directory's name is not valid Unicode") from None
 
-    def _label_looks(self, labels: Iterable[str]) -> Iterable[bytes]:
+    def _label_looks(self, labels: Iterable[str]) -> Sequence[bytes]:
         return [self._label_look(label) for label in labels]
 
     def _label_look(self, label: str) -> bytes:

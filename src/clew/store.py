@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clew.keys import Key
     from clew.purge import Purger
     from clew.quarantine import Quarantine
+    from clew.redaction import Rules
     from clew.rekey import Kind, Status
     from clew.search import Hit, Search
     from clew.verify import Report
@@ -44,6 +45,7 @@ def open(
     audit: bool = False,
     actor: str | None = None,
     max_body: int = MAX_BODY,
+    redact: Rules | None = None,
     tidy: bool = True,
     clock: Clock = wall_clock,
     ids: IdSource = new_id,
@@ -55,9 +57,10 @@ def open(
     `durability="relaxed"` is faster and may lose the last seconds in a power cut, never in a crash of the program.
     `timeout` is how long a write may wait for other writers. `network=True` allows a network file system. `workspace`
     keeps the sessions of several tenants apart. With `audit` the audit has all that is done to sessions, and not only
-    what takes away, holds or touches keys; `actor` is who it says it was. `max_body` limits one message. What a purge
-    had to leave, because someone was reading, is cleared after a write or at the close; not with `tidy=False`, for who
-    only looks. `clock` (microseconds since 1970) and `ids` are for tests.
+    what takes away, holds or touches keys; `actor` is who it says it was. `max_body` limits one message. `redact` are
+    the rules of `clew.redaction` by which everything is redacted before it is stored. What a purge had to leave,
+    because someone was reading, is cleared after a write or at the close; not with `tidy=False`, for who only looks.
+    `clock` (microseconds since 1970) and `ids` are for tests.
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
@@ -80,9 +83,18 @@ def open(
             check(key)
     if "://" in name:
         raise Invalid(f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file.")
+    if redact is not None:
+        from clew.redaction import Rules
+
+        if not isinstance(redact, Rules):
+            raise Invalid(
+                f"redact takes redaction.Rules, not {type(redact).__name__}", hint="Put the rules in Rules([…])."
+            )
     backend = SQLiteBackend(name, durability=durability, timeout=timeout, create=create, network=network)
     try:
-        engine = Engine(backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body, key=key)
+        engine = Engine(
+            backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body, key=key, redact=redact
+        )
         engine.audits, engine.actor = audit, actor
         store = Store(engine, tidy=tidy)
         if audit and engine.keyed:

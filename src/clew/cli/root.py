@@ -33,6 +33,7 @@ COMMANDS = {
     "key": ("key", "Make, exchange and print the key of a sealed store."),
     "retention": ("retention", "Purge what was not used for long: preview, sweep, set."),
     "audit": ("audit", "Show who did what, and when."),
+    "redact": ("redact", "Find secrets that are stored."),
     "verify": ("upkeep", "Read everything and name what is damaged."),
     "quarantine": ("quarantine", "Deal with damaged messages."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
