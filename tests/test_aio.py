@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 import clew
 import clew.aio
-from clew import beside, blobs, log, nodes, session, sessions, store
+from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio import faces
 from clew.backends.sqlite import SQLiteBackend
 
@@ -28,8 +30,9 @@ def anyio_backend(request):
 @pytest.mark.parametrize(
     ("sync", "awaited"),
     [(store.Store, faces.Store), (sessions.Sessions, faces.Sessions), (session.Session, faces.Session),
-     (nodes.Nodes, faces.Nodes), (beside.StoreBlobs, faces.StoreBlobs),
-     (beside.StoreLog, faces.StoreLog), (blobs.Blobs, faces.Blobs), (log.Log, faces.Log)],
+     (nodes.Nodes, faces.Nodes), (quarantine.Quarantine, faces.Quarantine), (beside.StoreBlobs, faces.StoreBlobs),
+     (beside.StoreLog, faces.StoreLog), (blobs.Blobs, faces.Blobs), (log.Log, faces.Log),
+     (audit.Audit, faces.Audit)],
 )  # fmt: skip
 def test_both_faces_have_the_same_names(sync, awaited):
     """Every public name of the sync class is there, with the same arguments and the same words about it."""
@@ -283,3 +286,22 @@ async def test_the_loop_is_not_stalled(tmp_path):
             tasks.cancel_scope.cancel()
     holder.wait()
     holder.stdout.close()
+
+
+async def test_quarantine(tmp_path):
+    """Damaged messages are taken out, listed and purged, awaited; whoever listens is told."""
+    path, heard = tmp_path / "s.db", list[Any]()
+    async with clew.aio.open(path) as opened:
+        node = await (await opened.sessions.create()).append(clew.user("a"))
+    conn = sqlite3.connect(path)
+    conn.execute("UPDATE nodes SET cost = cost + 1")
+    conn.commit()
+    conn.close()
+    async with clew.aio.open(path) as opened:
+        await opened.quarantine.on_event(heard.append)
+        assert (await opened.quarantine.sweep(force=True)).moved == (node.id,)
+        assert [one.node for one in await opened.quarantine.list()] == [node.id]
+        with pytest.raises(clew.Tampered):
+            await opened.quarantine.restore(node.id)
+        assert (await opened.quarantine.purge(everything=True)).messages == 1
+    assert [event.kind for event in heard] == ["quarantined", "purged"]

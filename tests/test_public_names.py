@@ -16,38 +16,45 @@ import clew.aio
 import clew.events
 import clew.records
 import clew.testing
+from clew.audit import Audit
 from clew.blobs import Blobs
 from clew.log import Log
 from clew.nodes import Nodes
+from clew.quarantine import Quarantine
 from clew.sessions import Sessions
 
 NAMES: dict[object, str] = {
     clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage Save Counters "
-    "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Invalid NotAStore Sealed "
-    "WrongKey Tampered Unavailable StorageFull ReadOnly Unfinished SchemaTooNew Closed keys __version__",
-    clew.Store: "sessions nodes search verify backup transaction close path __enter__ __exit__",
-    clew.Node: "id handle parent_id created_at message native role text depth counters",
+    "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Implausible Invalid "
+    "NotAStore Sealed WrongKey Tampered Unavailable StorageFull ReadOnly Unfinished SchemaTooNew Closed keys "
+    "redaction retention __version__",
+    clew.Store: "sessions nodes audit quarantine search verify backup transaction close path __enter__ __exit__",
+    clew.Node: "id handle parent_id created_at message native role text depth counters redactions",
     clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
-    "hold release held hold_reason trash trashed_at "
+    "hold release held hold_reason retain expires_at trash trashed_at "
     "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
     "forked_from forked_at __enter__ __exit__",
-    Sessions: "create get latest list fork rename label delete hold release trash trashed restore",
+    Sessions: "create get latest list fork rename label delete hold release retain trash trashed restore purge",
+    Quarantine: "sweep list restore purge on_event",
     Nodes: "save save_dialog get list path children subtree delete resolve handles",
     Blobs: "put get open stat",
     Log: "append read",
     clew.keys: "Key Passphrase generate check from_file from_env from_keyring from_passphrase key_id key_id_text "
     "recovery from_recovery",
+    clew.redaction: "Rule Rules builtin redact Redacted Finding Annotation annotation NOTE",
     clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed WrongKey Tampered Unavailable "
-    "StorageFull SchemaTooNew",
-    clew.aio: "open",
+    "StorageFull SchemaTooNew Implausible",
+    clew.retention: "Policy preview sweep hold release set_policy get_policy Plan Swept Due Spared Sweeper",
+    Audit: "record read jsonl",
+    clew.aio: "open Sweeper",
     clew.records: "RecordService Pending Policy CircuitOpen ConversationRecord ConversationRecordInput "
     "ConversationRecordMutation ConversationRecordSummary MessageFrame RecoverySnapshot PurgeReport to_json "
     "validate_record validate_input validate_mutation validate_frame validate_snapshot",
     clew.records.RecordService: "initialize dispose is_initialized create update get list delete purge_all "
     "commit_snapshot get_snapshot commit_conversation recoverable attach open_attachment export set_privacy "
-    "set_policy policy sweep events pending",
+    "set_policy policy sweep sweeper events pending",
     clew.events: "Events Event ConversationStored ConversationDeleted PurgeCompleted CapacityWarning "
-    "CorruptionDetected SlowWrites CircuitChanged OperationFinished",
+    "CorruptionDetected RetentionInDoubt SlowWrites CircuitChanged OperationFinished",
     clew.testing: "BackendConformance FakeClock SequentialIds",
 }
 
@@ -83,7 +90,8 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 @pytest.mark.parametrize(
     "module",
     (
-        "clew errors ids files keys model node nodes blobs log session sessions search verify backup store aio testing "
+        "clew errors ids files keys model redaction node nodes blobs log session sessions search verify backup "
+        "quarantine store scan audit policy due retention aio aio.retention testing "
         "events exporting otel records records.shapes records.service records.deferred records.aio"
     ).split(),
 )

@@ -19,7 +19,7 @@ TARGET = ROOT / "src/clew/aio/faces.py"
 
 CLASSES = {
     "Blobs": "blobs", "Log": "log", "Session": "session", "Sessions": "sessions", "Nodes": "nodes",
-    "StoreBlobs": "beside", "StoreLog": "beside", "Store": "store",
+    "Quarantine": "quarantine", "StoreBlobs": "beside", "StoreLog": "beside", "Audit": "audit", "Store": "store",
 }  # fmt: skip
 COMMITS = {
     ("Session", "append"),
@@ -32,7 +32,13 @@ COMMITS = {
 ASKS = {("Session", "handle"), ("Session", "counters")}
 """Properties that read the store: theirs is an awaitable."""
 BY_HAND = {("Store", "close"), ("Store", "transaction")}
-ITERATORS = {"Iterator[Node]": "Node", "Iterator[Entry]": "Entry", "Iterator[bytes]": "bytes"}
+ITERATORS = {
+    "Iterator[Node]": "Node",
+    "Iterator[Entry]": "Entry",
+    "Iterator[bytes]": "bytes",
+    "Iterator[Deed]": "Deed",
+    "Iterator[str]": "str",
+}
 ALIASES = {"SessionList": "list[Session]"}
 
 HEADER = '''"""The async face of a store: the same names, awaited. Written by tools/aio.py from the sync classes."""
@@ -40,20 +46,22 @@ HEADER = '''"""The async face of a store: the same names, awaited. Written by to
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from clew import beside, blobs, log, nodes, session, sessions, store
+from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio.face import Threads
+from clew.audit import Deed
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress
 from clew.log import Entry
 from clew.model import Media, Modality, Role, Said
 from clew.node import Counters, Node
 from clew.nodes import NodeList, NodePage, Save
+from clew.quarantine import Event, QuarantinedList, Swept
 from clew.search import Hit as SyncHit
 from clew.session import _UNSET, Branch
 from clew.session_data import SessionData

@@ -26,7 +26,8 @@ WRITTEN = "<!-- Written by tools/docs.py. Change the source, then run it. -->\n\
 
 AIO = """\
 The classes of `clew.aio` have the methods above, awaited. What is iterated over is iterated with `async for`, and the
-properties `session.handle` and `session.counters` are awaited too."""
+properties `session.handle` and `session.counters` are awaited too. `clew.aio.retention` has `preview`, `sweep`,
+`set_policy` and `get_policy`, awaited."""
 API = """\
 Every public name, as its source has it. What a call raises is told by its docstring; the errors themselves are on
 [their own page](errors.md)."""
@@ -51,20 +52,49 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ),
     ("Blobs", "Reached as `session.blobs`.", ["blobs:Blobs", "blobs:Blob"]),
     ("Log", "Reached as `session.log`.", ["log:Log", "log:Entry"]),
+    (
+        "Keys and deletion",
+        "What `store.key_status` and `store.sessions.purge` answer.",
+        ["rekey:Status", "purge:Receipt", "purge:Kept", "purge:Failure"],
+    ),
     ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "verify/findings:Damage", "backup:Backup"]),
+    (
+        "Quarantine",
+        "Reached as `store.quarantine`.",
+        [f"quarantine:{name}" for name in ("Quarantine", "Swept", "Left", "Quarantined", "Event")],
+    ),
     (
         "clew.keys",
         "Where the key of a sealed store comes from. `Key` is `bytes` or a `Passphrase`: what a store is opened with.",
         [f"keys:{name}" for name in KEYS.split()],
     ),
     (
+        "clew.retention",
+        "How long sessions are kept, what would go, and what purges it.",
+        [
+            "policy:Policy",
+            *(f"retention:{name}" for name in ("preview", "Plan", "sweep", "Swept", "set_policy", "get_policy")),
+            "due:Due",
+            "due:Spared",
+            *(f"retention:{name}" for name in ("hold", "release", "Sweeper")),
+        ],
+    ),
+    ("Audit", "Reached as `store.audit`.", ["audit:Audit", "audit:Deed"]),
+    (
+        "clew.redaction",
+        "What must not be stored. Rules are given to `clew.open`, and work on everything that comes in.",
+        ["redaction/rules:Rule", "redaction/rules:Rules", "redaction/secrets:builtin"]
+        + [f"redaction/__init__:{name}" for name in ("redact", "Redacted", "Finding", "annotation", "Annotation")],
+    ),
+    ("clew.scan", "", ["scan:scan", "scan:Scan", "scan:Spot"]),
+    (
         "clew.aio",
         AIO,
-        ["aio/__init__:open", "aio/__init__:Opening"],
+        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper"],
     ),
     ("clew.testing", "", ["testing:FakeClock", "testing:SequentialIds", "testing:BackendConformance"]),
 ]
-SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]"}
+SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]", "QuarantinedList": "list[Quarantined]"}
 """Names that the source needs where `list` is a method, and that say less than what they stand for."""
 TYPES = """\
 | short | means |
@@ -78,7 +108,7 @@ TYPES = """\
 | `Source` | bytes, a binary file, or pieces of bytes |
 | `Progress` | a function that is called with what is done and what there is to do |
 | `…` as a default | not given, which is another thing than None |"""
-ELSEWHERE = {"errors", "keys"}
+ELSEWHERE = {"errors", "keys", "redaction", "retention"}
 """Public names of `clew` that are modules: they have a page, or a part of one."""
 
 
@@ -173,12 +203,18 @@ def _without_code(text: str) -> str:
 
 
 def commands() -> list[tuple[str, click.Command]]:
-    """Every command with its name, in the order of `clew --help`."""
+    """Every command with its name, in the order of `clew --help`; those of a group after it."""
     from clew.cli.root import cli
 
     ctx = click.Context(cli, info_name="clew")
-    found = [(name, cli.get_command(ctx, name)) for name in cli.list_commands(ctx)]
-    return [(name, command) for name, command in found if command is not None]
+    found: list[tuple[str, click.Command]] = []
+    for name in cli.list_commands(ctx):
+        command = cli.get_command(ctx, name)
+        assert command is not None
+        found.append((name, command))
+        if isinstance(command, click.Group):
+            found += [(f"{name} {word}", below) for word, below in command.commands.items()]
+    return found
 
 
 def cli_page() -> str:
@@ -189,25 +225,25 @@ def cli_page() -> str:
     lines = [WRITTEN + "# The command line", "", _prose(cli.help), ""]
     lines += ["Data goes to stdout, everything else to stderr. An ID is a UUID or a handle.", ""]
     lines += ["| command | |", "|---|---|"]
-    lines += [f"| [{name}](#clew-{name}) | {command.short_help} |" for name, command in commands()]
+    lines += [f"| [{name}](#{slug(f'clew {name}')}) | {command.short_help} |" for name, command in commands()]
     lines += ["", *_epilog(cli), "", "## Exit codes", "", "| code | meaning |", "|---|---|"]
     for code, meaning in re.findall(r"^(\d+) +(.+)$", inspect.getdoc(exits) or "", re.MULTILINE):
         lines.append(f"| {code} | {meaning} |")
     for name, command in commands():
         lines += ["", f"## clew {name}", "", "```text", _usage(name, command), "```", "", _prose(command.help)]
-        lines += ["", "| option | |", "|---|---|"]
-        lines += [
-            f"| `{_names(param)}` | {_help(param)} |" for param in command.params if isinstance(param, click.Option)
-        ]
+        options = [param for param in command.params if isinstance(param, click.Option)]
+        if options:
+            lines += ["", "| option | |", "|---|---|"]
+            lines += [f"| `{_names(param)}` | {_help(param)} |" for param in options]
         lines += ["", *_epilog(command)]
     return "\n".join(lines) + "\n"
 
 
 def _usage(name: str, command: click.Command) -> str:
-    words = ["clew", name, "[OPTIONS]"]
+    words = ["clew", name, "COMMAND" if isinstance(command, click.Group) else "[OPTIONS]"]
     for param in command.params:
         if isinstance(param, click.Argument):
-            word = (param.metavar or param.name or "").upper() + ("..." if param.nargs == -1 else "")
+            word = (param.metavar or param.name or "").upper().strip("[.]") + ("..." if param.nargs == -1 else "")
             words.append(word if param.required else f"[{word}]")
     return " ".join(words)
 
@@ -216,7 +252,7 @@ def _names(option: click.Option) -> str:
     flags = ", ".join(sorted(option.opts, key=len))
     if option.is_flag:
         return flags
-    if isinstance(option.type, click.Choice):
+    if isinstance(option.type, click.Choice) and not option.metavar:
         return f"{flags} {'/'.join(map(str, option.type.choices))}"
     return f"{flags} {option.metavar or ('N' if isinstance(option.type, click.IntRange) else 'TEXT')}"
 
@@ -257,8 +293,9 @@ def entry(module: str, name: str) -> Iterator[str]:
     """A class or function with everything public in it."""
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
-    package = module.partition("/")[0]
-    prefix = f"clew.{package}." if package in ("aio", "keys", "testing") else "clew."
+    package = {"policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
+    known = ("aio", "keys", "redaction", "retention", "scan", "testing")
+    prefix = f"clew.{package}." if package in known else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"
     yield ""
@@ -360,7 +397,8 @@ def errors_page() -> str:
             continue
         cls = getattr(errors, node.name)
         lines += ["", f"## {node.name}", "", _doc(node)]
-        carried = sorted(set(re.findall(r"self\.(\w+) = ", ast.unparse(node))) | {"message", "hint"})
+        above = "".join(inspect.getsource(kind) for kind in cls.__mro__ if issubclass(kind, errors.ClewError))
+        carried = sorted(set(re.findall(r"self\.(\w+) = ", above)))
         lines += ["", f"- fields: {', '.join(f'`{name}`' for name in carried)}"]
         if cls.hint:
             lines.append(f"- hint: {cls.hint}")

@@ -16,6 +16,7 @@ from clew.errors import (
     ClewError,
     Closed,
     Conflict,
+    Implausible,
     Invalid,
     NotAStore,
     NotFound,
@@ -50,16 +51,16 @@ from clew.session import Branch, Session
 from clew.store import Store, open
 
 if TYPE_CHECKING:
-    from clew import keys
+    from clew import keys, redaction, retention
 else:
 
     def __getattr__(name: str) -> object:
-        """`clew.keys` is loaded when it is first asked for."""
-        if name != "keys":
+        """Parts that are loaded when they are first asked for."""
+        if name not in ("keys", "redaction", "retention"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        import clew.keys
+        from importlib import import_module
 
-        return clew.keys
+        return import_module(f"clew.{name}")
 
 
 __version__ = "0.1.0"
@@ -71,6 +72,7 @@ __all__ = [
     "Closed",
     "Conflict",
     "Counters",
+    "Implausible",
     "Invalid",
     "Media",
     "Message",
@@ -100,6 +102,8 @@ __all__ = [
     "keys",
     "native",
     "open",
+    "redaction",
+    "retention",
     "system",
     "tool",
     "user",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import IO, Any, NamedTuple
 
 from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, Tx
 from clew.engine import Engine
-from clew.envelope import Box, blob_fields, blob_owner, chunk_context
+from clew.envelope import MISTYPED, Box, blob_fields, blob_owner, chunk_context
 from clew.errors import Invalid, NotFound, Tampered
 
 CHUNK = 256 * 1024
@@ -69,15 +70,14 @@ class Blobs:
     def open(self, digest: str) -> Iterator[bytes]:
         """The content in pieces; no transaction is held between them. NotFound at once; Tampered where it is."""
         row = self._row(digest)
-        box = self._box(row)
 
         def stream() -> Iterator[bytes]:
             for number in range(row.chunks):
                 pos = row.blob << SEQ_BITS | number
-                body = self._engine.read(lambda tx, pos=pos: tx.chunk(pos))  # type: ignore[misc]
-                if body is None and self._gone(row):
+                now, body = self._engine.read(partial(_piece, blob=row.blob, pos=pos))
+                if now is None:
                     raise NotFound("blob", digest, hint="It was deleted while it was read.")
-                payload = None if body is None else box.open(body, chunk_context(pos))
+                payload = self._open(now, pos, body)
                 if payload is None:
                     raise Tampered(f"blob {digest}", f"its piece {number} is missing or damaged")
                 yield bytes(payload)
@@ -91,19 +91,31 @@ class Blobs:
     def _box(self, row: BlobRow) -> Box:
         return self._engine.seal.box(row.wrapped_key, blob_owner(row.tree, row.blob))
 
-    def _gone(self, row: BlobRow) -> bool:
-        return self._engine.read(lambda tx: tx.blob(row.tree, row.look)) is None
+    def _open(self, row: BlobRow, pos: int, body: bytes | None) -> bytes | None:
+        """What is in a piece; None if it is missing or damaged."""
+        try:
+            return None if body is None else self._box(row).open(body, chunk_context(pos))
+        except MISTYPED:
+            return None
 
     def _row(self, digest: str) -> BlobRow:
         if not isinstance(digest, str) or not digest.isascii():
             raise Invalid("a blob is named by its digest", hint="Use the digest that put returned.")
-        tree = self._tree()
-        row = self._engine.read(lambda tx: tx.blob(tree, self._engine.blob_look(tree, digest)))
-        if row is None:
-            raise NotFound("blob", digest)
-        if row.mac != self._engine.seal.sign(blob_fields(row), row.wrapped_key):
-            raise Tampered(f"blob {digest}")
-        return row
+        engine, tree = self._engine, self._tree()
+        for _ in range(2):
+            row = engine.read(lambda tx: tx.blob(tree, engine.blob_look(tree, digest)))
+            if row is None:
+                raise NotFound("blob", digest)
+            if self._signed(row):
+                return row
+            engine.reload()  # the store may be kept in another way since
+        raise Tampered(f"blob {digest}")
+
+    def _signed(self, row: BlobRow) -> bool:
+        try:
+            return row.mac == self._engine.seal.sign(blob_fields(row), row.wrapped_key)
+        except MISTYPED:
+            return False
 
     def _stage(self, tx: Tx, tree: int) -> BlobRow:
         """A blob in the making. Those that a crash left behind are removed."""
@@ -134,6 +146,11 @@ class Blobs:
             return
         row = row._replace(look=look, size=blob.size, chunks=chunks)
         tx.set_blob(row._replace(mac=self._engine.seal.sign(blob_fields(row), row.wrapped_key)))
+
+
+def _piece(tx: Tx, blob: int, pos: int) -> tuple[BlobRow | None, bytes | None]:
+    """A piece, and its blob as it is at the same moment: its data key may be another than a piece before."""
+    return tx.blob_by_number(blob), tx.chunk(pos)
 
 
 def _still(tx: Tx, row: BlobRow) -> BlobRow:

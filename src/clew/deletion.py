@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from clew import ids
-from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
+from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
 from clew.engine import Engine
-from clew.envelope import run_owner
-from clew.errors import Conflict
+from clew.envelope import kept_context, run_owner
+from clew.errors import Conflict, Tampered
 from clew.refs import BRANCH, Refs
 
 TALKS = ("session", "subagent")
@@ -65,18 +65,28 @@ def with_owned(tx: Tx, ref: RefRow) -> list[RefRow]:
     going = [ref]
     for one in going:
         going.extend(tx.refs_owned(one.ref))
-    for one in (*_owners(tx, ref), *going):
+    for one in (*owners(tx, ref), *going):
         _refuse_held(one)
     return going
 
 
-def _owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
+def owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
     """The refs that a ref goes with, the nearest first."""
     above: RefRow | None = ref
     while above is not None and above.owner is not None and above.owner < above.ref:  # damage must not lead in circles
         above = tx.ref_at(above.owner)
         if above is not None:
             yield above
+
+
+def held_by(tx: Tx, pos: int) -> RefRow | None:
+    """A ref whose hold covers the node at a position."""
+    run = tx.run(pos >> SEQ_BITS)
+    for ref in () if run is None else _reaching(tx, [Cut(run, pos & MAX_SEQ)]):
+        for one in (ref, *owners(tx, ref)):
+            if one.hold:
+                return one
+    return None
 
 
 def _refuse_held(ref: RefRow) -> None:
@@ -120,7 +130,7 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
     }
     cuts = _cuts(tx, wanted, recursive=recursive)
     for ref in _reaching(tx, cuts):
-        for one in (ref, *_owners(tx, ref)):
+        for one in (ref, *owners(tx, ref)):
             _refuse_held(one)
     gone, trees = Gone(), set()
     for cut in cuts:
@@ -130,7 +140,7 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
             _lift(engine, refs, tx, ref, cuts)
         for grown in tx.runs_from(low, high):
             if grown.derived is not None and low <= grown.derived <= high:
-                tx.set_run(engine.sign_run(tx, grown._replace(derived=_above(grown.derived, cuts))))
+                tx.set_run(engine.changed(tx, grown, derived=_above(grown.derived, cuts)))
     for cut in reversed(cuts):  # what grew from a cut comes after it, and must go before it
         _cut(engine, tx, cut, gone)
     for cut in cuts:  # a session that is gone may have left what only these needed
@@ -211,17 +221,17 @@ def _above(pos: int, cuts: list[Cut]) -> int | None:
 
 def _cut(engine: Engine, tx: Tx, cut: Cut, gone: Gone) -> None:
     """Deletes the end of a run. What is left of it is closed: its numbers are never given again."""
-    run, low = cut.run, cut.run.run << SEQ_BITS
+    run, low = tx.run(cut.run.run) or cut.run, cut.run.run << SEQ_BITS  # what it stands for may have been moved up
+    sound = cut.first > 0 and engine.signed(tx, run)
     gone.bytes += tx.body_bytes(low | cut.first, low | MAX_SEQ)
     tx.delete_uses(low | cut.first, low | MAX_SEQ)
     gone.messages += tx.delete_nodes(low | cut.first, low | MAX_SEQ)
     if cut.first == 0:
         tx.delete_run(run.run)
     else:
-        run = tx.run(run.run) or run  # what it stands for may have been moved up since
         wrapped = _new_key(engine, tx, run, cut.first) if gone.shred else run.wrapped_key
-        tip = min(run.tip, cut.first - 1)
-        tx.set_run(engine.sign_run(tx, run._replace(closed=1, tip=tip, wrapped_key=wrapped)))
+        left = run._replace(closed=1, tip=min(run.tip, cut.first - 1), wrapped_key=wrapped)
+        tx.set_run(engine.sign_run(tx, left) if sound else left)
 
 
 def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int) -> bytes | None:
@@ -229,9 +239,19 @@ def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int) -> bytes | None:
     box, wrapped = engine.seal.new_box(run_owner(run.tree, run.run))
     if run.wrapped_key is None or wrapped is None:
         return run.wrapped_key  # nothing is sealed here, or will not be for long
-    at = (run.run << SEQ_BITS) - 1
-    while count:
-        nodes = [engine.node(place) for place in tx.places_after(at, min(count, BATCH))]
-        tx.set_bodies("nodes", [(box.close(node._payload(), node._context()), node._row[POS]) for node in nodes])
-        at, count = nodes[-1]._row[POS], count - len(nodes)
+    before, last = (run.run << SEQ_BITS) - 1, (run.run << SEQ_BITS) + count - 1
+    at = before
+    while at < last:
+        places = tx.places_after(at, min(last - at, BATCH))
+        nodes = [engine.node(place) for place in places if place.row[POS] <= last]  # one may be missing: damage
+        whole = [node for node in nodes if node._row[BODY] != b""]
+        tx.set_bodies("nodes", [(box.close(node._payload(), node._context()), node._row[POS]) for node in whole])
+        at = nodes[-1]._row[POS] if nodes else last
+    old = engine.stretch(run).box
+    for row in tx.quarantined_after(before, count):
+        if row.pos <= last:
+            kept = old.open(row.body, kept_context(row))
+            if kept is None:
+                raise Tampered("the quarantine")
+            tx.set_bodies("quarantine", [(box.close(kept, kept_context(row)), row.pos)])
     return wrapped

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
-from clew.envelope import NO_ID, Plain, Seal, node_context, run_fields, run_owner
+from clew.envelope import MISTYPED, NO_BOX, NO_ID, Plain, Seal, node_context, run_fields, run_owner
 from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
@@ -20,6 +20,7 @@ from clew.node import Node, Stretch
 
 if TYPE_CHECKING:
     from clew.keys import Key
+    from clew.redaction import Rules
     from clew.sealed import SealedSeal
 
 Clock = Callable[[], int]
@@ -65,6 +66,7 @@ class Engine:
         new_id: IdSource = ids.new_id,
         max_body: int = MAX_BODY,
         key: Key | None = None,
+        redact: Rules | None = None,
     ) -> None:
         self.backend = backend
         self.read = backend.read
@@ -75,11 +77,17 @@ class Engine:
         self.new_id = new_id
         self.max_body = max_body
         self.store_id = backend.read(lambda tx: tx.header("store_id")) or b""
-        self.seal: Seal = Plain(self.store_id, self._reload)
+        self.seal: Seal = Plain(self.store_id, self.reload)
         self._sealed: SealedSeal | None = None
         self.key = key
         """What opens the store, if it is sealed."""
+        self.rules = redact
+        """By which everything is redacted before it is stored."""
         self._lookup_key = b""
+        self.audits = False
+        """True if the audit has all that is done, not only what takes away or touches keys: see `clew.audit`."""
+        self.actor: str | None = None
+        """Who the audit says it was."""
         self.unclean = False
         """True if traces of something deleted may be left: see `clew.purge`."""
         self.owes = False
@@ -99,17 +107,18 @@ class Engine:
 
     def renew(self, tx: Tx) -> str:
         """Learns how the store is kept at this moment, and returns that. Sealed, WrongKey."""
-        state, lookup_key = tx.state().state, tx.header("lookup_key")
+        (_, _, state, key_id), lookup_key = tx.state(), tx.header("lookup_key")
         if state != "plain":
             if self.key is None:
-                raise Sealed(f"{self.backend.path} is sealed")
+                wanted = [key_id] if isinstance(key_id, bytes) else []  # a damaged row may hold anything
+                raise Sealed(self.backend.path, wanted, passphrase=bool(tx.headers("kdf ")))
             from clew import sealed  # 20 ms at import, and most stores are plain
 
             known = [] if self._sealed is None else self._sealed.secrets.keys
             secrets = sealed.unlock(tx, self.store_id, self.key, known, self.backend.path)
             lookup_key = secrets.lookup
             if self._sealed is None:
-                self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self._reload)
+                self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)
             self._sealed.load(secrets)
         elif self._sealed is not None:
             self._sealed.unsealed()
@@ -135,7 +144,8 @@ class Engine:
 
         self.write, self.owes = write, True
 
-    def _reload(self) -> None:
+    def reload(self) -> None:
+        """Looks at how the store is kept: another process may have changed it. Sealed, WrongKey."""
         self.backend.read(self.renew)
 
     def look(self, domain: str, value: bytes) -> bytes:
@@ -168,15 +178,37 @@ class Engine:
 
     # -- drafting: everything that can fail fails before the transaction
 
-    def draft(self, said: Said, id: str | None = None, created_at: int | None = None) -> Draft:
-        """Encodes a message under the id it will have. Invalid if it cannot be stored."""
+    def draft(self, said: Said, id: str | None = None, created_at: int | None = None, *, stored: bool = False) -> Draft:
+        """Encodes a message, redacted, under the id it will have. Invalid if it cannot be stored.
+
+        `stored` says that it came out of this store, and only has to be compared with what is there.
+        """
         encoded = codec.encode(said)
+        if self.rules is not None and not stored:
+            from clew import redaction
+
+            redacted = redaction.redact(said, self.rules, token=self.token).said
+            if redacted is not said:
+                encoded = codec.encode(redacted)
         if len(encoded.payload) > self.max_body:
             raise Invalid(
                 f"the message has {len(encoded.payload):,} bytes, the limit is {self.max_body:,}",
                 hint="Keep large content as a blob, or open the store with a larger max_body.",
             )
         return Draft(self.fresh_id(id), encoded, self.clock() if created_at is None else created_at)
+
+    def redacted(self, data: bytes, *, own: bool = False) -> bytes:
+        """`data`, JSON or text, without what the rules find; `own` if it is JSON of clew's."""
+        if self.rules is None:
+            return data
+        from clew import redaction
+
+        return redaction.redact_bytes(data, self.rules, own=own)
+
+    def token(self, rule: str, value: str) -> str:
+        """What tells that a rule found the same again, and tells nothing else."""
+        found = b"\0".join((rule.encode(), value.encode(errors="surrogatepass")))
+        return f"{rule}:{self.look('redaction', found).hex()}"
 
     # -- growing
 
@@ -187,7 +219,7 @@ class Engine:
         node at that position carries its totals forward: they are the ground's.
         """
         tree, pos, parent, run_depth, carried, turns, tokens_in, tokens_out, cost, gaps, extends, wrapped = ground
-        if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ and (wrapped is not None) == self.seal.keyed:
+        if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ and self.kept_so(wrapped):
             box = self.seal.box(wrapped, run_owner(tree, pos >> SEQ_BITS))
             stretch = Stretch(tree, run_depth or 0, carried or 0, wrapped, box)
             pos += 1
@@ -233,6 +265,10 @@ class Engine:
             self._use_blobs(tx, tree, node, blobs)
         return nodes
 
+    def kept_so(self, wrapped: bytes | None) -> bool:
+        """True if a run with this data key is kept as new ones are; False on the way to or from a sealed store."""
+        return (wrapped is not None) == self.seal.keyed
+
     def known(self, tx: Tx, drafts: Sequence[Draft], tree: int | None) -> list[Node] | None:
         """The nodes that `drafts` became when they were stored before; None if none of them is known.
 
@@ -254,13 +290,36 @@ class Engine:
     def node(self, place: Place) -> Node:
         """The node that stands at a place."""
         tree, depth, carried, wrapped, parent, row = place
-        box = self.seal.box(wrapped, run_owner(tree, row[POS] >> SEQ_BITS))
+        try:
+            box = self.seal.box(wrapped, run_owner(tree, row[POS] >> SEQ_BITS))
+        except MISTYPED:
+            box = NO_BOX
         return Node(self, Stretch(tree, depth, carried, wrapped, box), parent, row)
+
+    def checked(self, tx: Tx, run: RunRow) -> RunRow:
+        """`run`, if its signature is right. Tampered."""
+        if not self.signed(tx, run):
+            self.reload()  # the store may be kept in another way since
+            if not self.signed(tx, run):
+                raise Tampered(f"run {run.run}")
+        return run
+
+    def signed(self, tx: Tx, run: RunRow) -> bool:
+        """True if a run's signature is right."""
+        try:
+            return run.mac == self.sign_run(tx, run).mac
+        except MISTYPED:
+            return False
 
     def stretch(self, run: RunRow) -> Stretch:
         """What the nodes of a run share."""
         box = self.seal.box(run.wrapped_key, run_owner(run.tree, run.run))
         return Stretch(run.tree, run.depth, run.carried, run.wrapped_key, box)
+
+    def changed(self, tx: Tx, run: RunRow, **columns: Any) -> RunRow:
+        """`run` with other columns, signed; but one that is damaged stays so, and shows."""
+        changed = run._replace(**columns)
+        return self.sign_run(tx, changed) if self.signed(tx, run) else changed
 
     def sign_run(self, tx: Tx, run: RunRow) -> RunRow:
         """`run` with its signature renewed."""

@@ -15,14 +15,15 @@ from struct import error as PackError  # noqa: N812 - what packing raises for a 
 from typing import Protocol
 from zlib import crc32
 
-from clew.backends import BlobRow, RefRow, RunRow
+from clew.backends import BlobRow, QuarantineRow, RefRow, RunRow
 from clew.errors import Tampered
 
 _HEAD = 5
 MISTYPED = (PackError, TypeError)
-"""What is raised where damage has turned a number of a row into something else."""
+"""What is raised where damage has turned a value of a row into something else."""
 NO_ID = b"\0" * 16
-node_context = Struct("<q16s16sqqBBqqqqB").pack
+_NODE = Struct("<q16s16sqqBBqqqqB")
+node_context = _NODE.pack
 """What a node's body is bound to: tree, id, parent or NO_ID, depth, created_at, role, kind, turns, tokens in and
 out, cost, gaps. The packer itself, because it is called for every message that is read."""
 move_fields = Struct("<16sqq16sqqq").pack
@@ -101,13 +102,18 @@ class Plain:
         return b"\x01" + crc32(payload, crc32(context, self._seed)).to_bytes(4, "big") + payload
 
     def open(self, envelope: bytes, context: bytes) -> bytes | None:
-        payload = envelope[_HEAD:]  # for a message of usual size a copy costs less than a view
-        if envelope[:_HEAD] != b"\x01" + crc32(payload, crc32(context, self._seed)).to_bytes(4, "big"):
+        try:
+            payload = envelope[_HEAD:]  # for a message of usual size a copy costs less than a view
+            check = crc32(payload, crc32(context, self._seed)).to_bytes(4, "big")
+        except TypeError:  # damage has made it something else than bytes
             return None
-        return payload
+        return payload if envelope[:_HEAD] == b"\x01" + check else None
 
     def sign(self, fields: bytes, wrapped: bytes | None) -> bytes:
-        return crc32(fields, self._seed).to_bytes(4, "big") if wrapped is None else b""  # nothing matches the latter
+        if wrapped is not None:
+            self._reload()
+            return b""  # nothing matches it
+        return crc32(fields, self._seed).to_bytes(4, "big")
 
 
 def run_owner(tree: int, run: int) -> bytes:
@@ -134,18 +140,30 @@ def run_fields(run: RunRow, tip: bytes | None) -> bytes:
 def ref_context(ref: RefRow) -> bytes:
     """What a ref's data is bound to: all of its row that changes only together with the data."""
     _, workspace, kind, key, owner, tree, _, _, _, created_at, _, _, trashed_at, expires_at, hold, look, _, _, _ = ref
-    numbers = _REF(
-        -1 if owner is None else owner, -1 if tree is None else tree, created_at,
-        -1 if trashed_at is None else trashed_at, -1 if expires_at is None else expires_at, hold,
-    )  # fmt: skip
-    return f"ref\0{workspace}\0{kind}\0".encode() + numbers + key + (look or b"")
+    numbers = _REF(_int(owner), _int(tree), created_at, _int(trashed_at), _int(expires_at), hold)
+    return f"ref\0{workspace}\0{kind}\0".encode() + numbers + _id(key) + (look or b"")
 
 
 def ref_fields(ref: RefRow) -> bytes:
     """What a ref's signature covers: `move_fields` of its row."""
-    return move_fields(
-        ref.key, _int(ref.tree), _int(ref.head), ref.head_id or NO_ID, ref.version, ref.active_at, ref.rank
-    )
+    head_id = NO_ID if ref.head_id is None else _id(ref.head_id)
+    return move_fields(_id(ref.key), _int(ref.tree), _int(ref.head), head_id, ref.version, ref.active_at, ref.rank)
+
+
+def kept_context(row: QuarantineRow) -> bytes:
+    """What is kept in quarantine is bound to."""
+    return b"kept" + _INTS[2](row.pos, row.created_at) + f"{row.why}".encode()
+
+
+def kept_payload(context: bytes, found: bytes | None) -> bytes:
+    """What is kept in quarantine: the context of a message's row, and its body as it was found, until it is purged."""
+    return (b"\x00" if found is None else b"\x01") + context + (found or b"")
+
+
+def kept_parts(payload: bytes) -> tuple[bytes, bytes | None]:
+    """The context and the body in `kept_payload`."""
+    end = 1 + _NODE.size
+    return payload[1:end], payload[end:] if payload[:1] == b"\x01" else None
 
 
 def log_context(pos: int, created_at: int, id: bytes) -> bytes:
@@ -164,4 +182,12 @@ def chunk_context(pos: int) -> bytes:
 
 
 def _int(value: int | None) -> int:
-    return -1 if value is None else value
+    """NULL is -1. So a -1 that someone has put in its place must not be."""
+    return -1 if value is None else value if value != -1 else -2
+
+
+def _id(value: bytes) -> bytes:
+    """`value`, if it has the length of an id: packing would cut off the rest, or fill it up. TypeError."""
+    if len(value) != 16:
+        raise TypeError("an id has 16 bytes")
+    return value

@@ -8,6 +8,7 @@
     ├── Conflict        someone else was first, or the id is taken; nothing was changed
     ├── Invalid         the input cannot be stored or understood; nothing was changed
     │   └── NotAStore   the file is not a clew store
+    ├── Implausible     a sweep would remove more than is likely to be meant; nothing was removed
     ├── Sealed          the store is sealed and no key was given
     │   └── WrongKey    the key is not the store's; nothing was changed
     ├── Tampered        stored bytes are not what was written; says where
@@ -76,10 +77,29 @@ class NotAStore(Invalid):
         super().__init__(f"{path} is not a clew store: {why}")
 
 
+class Implausible(ClewError):
+    """A sweep would remove more than is likely to be meant: a wrong clock, or a wrong policy. Nothing was removed."""
+
+    hint = "Check the clock and the policy, and preview what would go; force removes it."
+
+    def __init__(self, going: int, total: int, doubts: Sequence[str]) -> None:
+        self.going = going
+        self.total = total
+        self.doubts = tuple(doubts)
+        super().__init__(f"a sweep would remove {going} of {total} sessions: {'; '.join(doubts)}")
+
+
 class Sealed(ClewError):
-    """The store is sealed; its contents need the key."""
+    """The store is sealed; its contents need the key. `passphrase` is True if a passphrase opens it."""
 
     hint = "Open the store again with its key."
+
+    def __init__(self, path: str, expected: Sequence[bytes], *, passphrase: bool = False, but: str = "") -> None:
+        self.path = path
+        self.expected = tuple(expected)
+        self.passphrase = passphrase
+        wanted = " or ".join(id.hex() for id in expected)
+        super().__init__(f"{path} is sealed with key {wanted}{but}")
 
 
 class WrongKey(Sealed):
@@ -88,11 +108,8 @@ class WrongKey(Sealed):
     hint = "Open the store with the key it was sealed with; clew.keys.key_id tells which key is which."
 
     def __init__(self, path: str, expected: Sequence[bytes], given: bytes) -> None:
-        self.path = path
-        self.expected = tuple(expected)
         self.given = given
-        wanted = " or ".join(id.hex() for id in expected)
-        super().__init__(f"{path} is sealed with key {wanted}, not with key {given.hex()}")
+        super().__init__(path, expected, but=f", not with key {given.hex()}")
 
 
 class Tampered(ClewError):

@@ -51,6 +51,14 @@ class PurgeCompleted(Event, frozen=True, kw_only=True, tag="privacy.purge.comple
     duration_ms: float
 
 
+class RetentionInDoubt(Event, frozen=True, kw_only=True, tag="retention.doubt"):
+    """A sweep would have removed more than is likely to be meant, and removed nothing."""
+
+    due_count: int
+    total_count: int
+    doubts: tuple[str, ...]
+
+
 class CapacityWarning(Event, frozen=True, kw_only=True, tag="storage.capacity.warning"):
     """There is no space left: a write waits in memory or, if too much waits there already, was refused."""
 

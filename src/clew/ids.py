@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from struct import Struct
 
-from clew.errors import Invalid, clip
+from clew.errors import Invalid, Tampered, clip
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 SHORTEST = 6
@@ -69,8 +69,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def text(stored: bytes) -> str:
-    """The canonical text of an id in stored form."""
-    digits = stored[::-1].hex()
+    """The canonical text of an id in stored form. Tampered if damage has made it something else than bytes."""
+    try:
+        digits = stored[::-1].hex()
+    except (TypeError, AttributeError):
+        raise Tampered("an id", "it is not made of bytes") from None
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 

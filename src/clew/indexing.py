@@ -19,7 +19,8 @@ from clew import ids
 from clew.backends import CREATED_AT, ID, POS, ROLE, Place, Tx
 from clew.backends.sqlite.connection import translate, uri
 from clew.engine import Engine
-from clew.errors import Invalid, Tampered
+from clew.errors import ClewError, Invalid, Tampered
+from clew.files import sync, sync_folder
 from clew.model import Message, ToolCall, texts
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ class Index:
         """Leaves nothing behind of what the store no longer has; the rest is read again by the next search.
 
         FTS5 keeps the words of deleted rows until it merges its segments, which takes longer than reading a store
-        anew is worth: so everything goes. False if another process keeps the file from being emptied.
+        anew is worth: so everything goes; the file itself, if it is damaged or there is no space to empty it in. False
+        if another process keeps the file from being emptied.
         """
         if self._path == ":memory:":
             self.close()
@@ -127,22 +129,47 @@ class Index:
         try:
             conn = self.open()
             conn.execute("PRAGMA busy_timeout = 100")
+            conn.execute("PRAGMA synchronous = FULL")  # what is gone must not be back after a power cut
             try:
                 self._create(conn, self._path)
                 conn.execute("VACUUM")
-                return not conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                if conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                    return False
+                self._sync_log()
+                return True
             finally:
+                conn.execute("PRAGMA synchronous = OFF")
                 conn.execute("PRAGMA busy_timeout = 60000")
-        except sqlite3.OperationalError:
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                return False
+        except (ClewError, OSError):
             return False
+        try:
+            self.remove()
+        except OSError:
+            return False
+        return True
 
     def remove(self) -> None:
         """Takes the file away, if there is one: a sealed store has none."""
         self.close()
+        if self._engine.backend.path == ":memory:":
+            return
         path = f"{self._engine.backend.path}-search"
         for end in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 os.unlink(path + end)
+        sync_folder(os.path.dirname(path))
+
+    def _sync_log(self) -> None:
+        """SQLite empties its log without a sync. It has no locks on that file that closing it here would drop."""
+        with suppress(FileNotFoundError):
+            fd = os.open(f"{self._path}-wal", os.O_RDWR | os.O_CLOEXEC)
+            try:
+                sync(fd)
+            finally:
+                os.close(fd)
 
     def check(self) -> Iterator[Damage]:
         """Compares the index with the store, writing nothing; what has not been caught up with is not damage."""

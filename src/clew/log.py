@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from clew import ids
 from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
 from clew.engine import Engine, whole_number
-from clew.envelope import Box, log_context, ref_owner
+from clew.envelope import MISTYPED, NO_BOX, Box, log_context, ref_owner
 from clew.errors import Conflict, Invalid, NotFound, Tampered
 from clew.node import moment
 
@@ -46,6 +47,7 @@ class Log:
                 raise Invalid(f"a log entry is bytes, not {type(one).__name__}")
             if len(one) > self._engine.max_body:
                 raise Invalid(f"the entry has {len(one):,} bytes, the limit is {self._engine.max_body:,}")
+        many = [self._engine.redacted(one) for one in many]
         fresh = [self._engine.fresh_id(name) for name in names]
         ref = self._ref()
         return self._engine.write(
@@ -55,8 +57,7 @@ class Log:
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
         """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
-        row = self._ref()
-        ref, box = row.ref, self._box(row)
+        ref = self._ref().ref
         for name, number in (("start", start), ("stop", stop)):
             if number is not None:
                 whole_number(name, number, 0)
@@ -65,12 +66,15 @@ class Log:
 
         def stream(low: int) -> Iterator[Entry]:
             while low <= high:
-                rows = self._engine.read(lambda tx, low=low: tx.log_range(low, high, PAGE))  # type: ignore[misc]
+                now, rows = self._engine.read(partial(_page, ref=ref, low=low, high=high))
+                box = self._box(now) if now is not None else NO_BOX
                 for row in rows:
+                    if row.pos != low:
+                        raise Tampered(f"log entry {low & MAX_SEQ}", "it is missing")
+                    low += 1
                     yield self._entry(row, box)
                 if len(rows) < PAGE:
                     return
-                low = rows[-1].pos + 1
 
         return stream(low)
 
@@ -109,7 +113,15 @@ class Log:
         return self._engine.seal.box(ref.wrapped_key, ref_owner(ref.key))
 
     def _entry(self, row: LogRow, box: Box) -> Entry:
-        payload = box.open(row.body, log_context(row.pos, row.created_at, row.id))
+        try:
+            payload = box.open(row.body, log_context(row.pos, row.created_at, row.id))
+        except MISTYPED:
+            payload = None
         if payload is None:
             raise Tampered(f"log entry {row.pos & MAX_SEQ}")
         return Entry(row.pos & MAX_SEQ, ids.text(row.id), moment(row.created_at), bytes(payload))
+
+
+def _page(tx: Tx, ref: int, low: int, high: int) -> tuple[RefRow | None, list[LogRow]]:
+    """Entries, and their ref as it is at the same moment: its data key may be another than a page before."""
+    return tx.ref_at(ref), tx.log_range(low, high, PAGE)

@@ -32,8 +32,11 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC) - EPOCH, datetime.max.replace(t
 
 
 def moment(microseconds: int) -> datetime:
-    """A stored time; exact, unlike `fromtimestamp`."""
-    return EPOCH + timedelta(microseconds=microseconds)
+    """A stored time; exact, unlike `fromtimestamp`. Tampered if it is none that could have been stored."""
+    try:
+        return EPOCH + timedelta(microseconds=microseconds)
+    except (OverflowError, TypeError):
+        raise Tampered("a time", "there is no such time") from None
 
 
 def microseconds(moment: datetime) -> int:
@@ -113,19 +116,28 @@ class Node:
     @property
     def role(self) -> Role:
         """Who said it."""
-        return ROLES[self._row[ROLE]]
+        try:
+            return ROLES[self._row[ROLE]]
+        except (LookupError, TypeError):
+            raise Tampered(f"node {self.id}", "it has no such role") from None
 
     @property
     def depth(self) -> int:
         """How many messages stand above it in its path."""
-        return self._stretch.depth + (self._row[POS] & MAX_SEQ)
+        try:
+            return self._stretch.depth + (self._row[POS] & MAX_SEQ)
+        except TypeError:
+            raise Tampered(f"node {self.id}", "its depth is not a number") from None
 
     @property
     def counters(self) -> Counters:
         """Totals of the path down to here."""
-        row, gaps = self._row, self._row[GAPS]
-        messages = self._stretch.carried + self.depth + 1
-        return Counters(messages, row[TURNS], row[TOKENS_IN], row[TOKENS_OUT], row[COST], not gaps & 1, not gaps & 2)
+        row, gaps, depth = self._row, self._row[GAPS], self.depth
+        try:
+            messages, tokens_known, cost_known = self._stretch.carried + depth + 1, not gaps & 1, not gaps & 2
+        except TypeError:
+            raise Tampered(f"node {self.id}", "its totals are not numbers") from None
+        return Counters(messages, row[TURNS], row[TOKENS_IN], row[TOKENS_OUT], row[COST], tokens_known, cost_known)
 
     @property
     def said(self) -> Said:
@@ -152,6 +164,12 @@ class Node:
         return said if isinstance(said, Native) else None
 
     @property
+    def redactions(self) -> tuple[str, ...]:
+        """The ids of the rules that found something in it when it was stored; `clew.redaction.annotation` says more."""
+        note = (self.said.extra or {}).get("clew.redaction")
+        return tuple(note.get("redactionRulesApplied", ())) if isinstance(note, dict) else ()
+
+    @property
     def text(self) -> str:
         """Its words."""
         return self.message.text
@@ -161,6 +179,8 @@ class Node:
             payload = self._stretch.box.open(self._row[BODY], self._context())
         except MISTYPED:
             payload = None
+        if payload is None and self._row[BODY] == b"":
+            raise Tampered(f"node {self.id}", "it is in quarantine")
         if payload is None:
             raise Tampered(f"node {self.id}")
         return payload
@@ -169,6 +189,8 @@ class Node:
         """What its body is bound to."""
         pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, _ = self._row
         tree, depth, _, _, _ = self._stretch
+        if len(id) != 16 or len(self._parent or id) != 16:  # packing would cut off the rest, or fill it up
+            raise Tampered("a node", "its id, or that of the one above it, is too long or too short")
         return node_context(
             tree, id, self._parent or NO_ID, depth + (pos & MAX_SEQ), created_at, role, kind,
             turns, tokens_in, tokens_out, cost, gaps,

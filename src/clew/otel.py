@@ -58,6 +58,8 @@ class Telemetry:
             self._warnings.add(1, {"clew.warning": "capacity"})
         elif isinstance(event, events.CorruptionDetected):
             self._warnings.add(1, {"clew.warning": "corruption"})
+        elif isinstance(event, events.RetentionInDoubt):
+            self._warnings.add(1, {"clew.warning": "retention"})
         elif isinstance(event, events.SlowWrites):
             self._warnings.add(1, {"clew.warning": "slow_writes"})
         elif isinstance(event, events.CircuitChanged) and event.state == "open":

@@ -19,7 +19,7 @@ def whole(engine: Engine, tx: Tx, pos: int) -> list[Node]:
     """Every node from the root to the one at `pos`."""
     nodes: list[Node] = []
     parent: bytes | None = None
-    for run, upto in lineage(tx, pos):
+    for run, upto in _runs(engine, tx, pos):
         rows = tx.stretch(run.run << SEQ_BITS, run.run << SEQ_BITS | upto)
         parent = _add(engine, run, rows, 0, upto, parent, nodes)
     return nodes
@@ -30,7 +30,7 @@ def last(engine: Engine, tx: Tx, pos: int, count: int) -> list[Node]:
     stretches: list[tuple[RunRow, list[NodeRow], int]] = []
     wanted, at = count + 1, pos
     while wanted > 0:
-        run, seq = _run(tx, at), at & MAX_SEQ
+        run, seq = _run(engine, tx, at), at & MAX_SEQ
         first = max(0, seq - wanted + 1)
         stretches.append((run, tx.stretch(run.run << SEQ_BITS | first, at), seq))
         wanted -= seq - first + 1
@@ -49,22 +49,20 @@ def walk(engine: Engine, pos: int) -> Iterator[Node]:
     """`whole`, a page at a time: bounded memory, and no transaction is held while the caller works."""
     parent: bytes | None = None
     limit = _FIRST_PAGE
-    for run, upto in engine.read(lambda tx: lineage(tx, pos)):
+    for run, upto in engine.read(lambda tx: _runs(engine, tx, pos)):
         low, high = run.run << SEQ_BITS, run.run << SEQ_BITS | upto
         while low <= high:
             stop = min(high, low + limit - 1)
-            rows = engine.read(lambda tx, low=low, stop=stop: tx.stretch(low, stop))  # type: ignore[misc]
+            now, rows = engine.read(partial(_page, engine, run, low, stop))
             nodes: list[Node] = []
             try:
-                parent = _add(engine, run, rows, low & MAX_SEQ, stop & MAX_SEQ, parent, nodes)
+                parent = _add(engine, now or run, rows, low & MAX_SEQ, stop & MAX_SEQ, parent, nodes)
             except Tampered:
-                now = engine.read(partial(_still, run=run.run))
                 if now is None or now.closed:
                     raise NotFound("message", "of this session", hint="It was deleted while it was read.") from None
                 raise
             yield from nodes
-            size = sum(len(row[BODY]) for row in rows) // len(rows) + 1
-            limit = max(1, min(_LARGEST_PAGE, PAGE_BYTES // size))
+            limit = max(1, min(_LARGEST_PAGE, PAGE_BYTES // _size(rows)))
             low = stop + 1
 
 
@@ -76,12 +74,12 @@ def lineage(tx: Tx, pos: int) -> list[tuple[RunRow, int]]:
     return runs
 
 
-def origins(tx: Tx, head: int | None) -> list[int]:
+def origins(engine: Engine, tx: Tx, head: int | None) -> list[int]:
     """`head`, and before it the heads that compactions left behind: the newest first."""
     found: list[int] = []
     while head is not None:
         found.append(head)
-        root = lineage(tx, head)[0][0]
+        root = engine.checked(tx, lineage(tx, head)[0][0])
         head = root.derived
         if head is not None and head >> SEQ_BITS >= root.run:  # damage must not lead in circles
             raise Tampered(f"run {root.run}", "it stands for a later one")
@@ -106,12 +104,27 @@ def _add(
     return parent
 
 
-def _still(tx: Tx, run: int) -> RunRow | None:
-    return tx.run(run)
+def _size(rows: list[NodeRow]) -> int:
+    """Bytes of a body among these, about."""
+    try:
+        return sum(len(row[BODY]) for row in rows) // len(rows) + 1
+    except TypeError:  # one is damaged: whoever reads it is told
+        return PAGE_BYTES
 
 
-def _run(tx: Tx, pos: int) -> RunRow:
+def _page(engine: Engine, run: RunRow, low: int, high: int, tx: Tx) -> tuple[RunRow | None, list[NodeRow]]:
+    """Some nodes of a run, and the run as it is at that moment: its data key may have been exchanged since."""
+    now = tx.run(run.run)
+    return now if now is None or now == run else engine.checked(tx, now), tx.stretch(low, high)
+
+
+def _runs(engine: Engine, tx: Tx, pos: int) -> list[tuple[RunRow, int]]:
+    """`lineage`, each run checked."""
+    return [(engine.checked(tx, run), upto) for run, upto in lineage(tx, pos)]
+
+
+def _run(engine: Engine, tx: Tx, pos: int) -> RunRow:
     run = tx.run(pos >> SEQ_BITS)
     if run is None:
         raise Tampered(f"run {pos >> SEQ_BITS}", "it is missing")
-    return run
+    return engine.checked(tx, run)

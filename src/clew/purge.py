@@ -8,14 +8,16 @@ or someone who reads is in the way, the receipt says what is pending, and a late
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from clew import deletion, ids, paths
+from clew import audit, deletion, ids, paths
 from clew.backends import RefRow, Tx
 from clew.engine import Engine
 from clew.errors import ClewError, Invalid, StorageFull
@@ -32,7 +34,6 @@ Reason = Literal[
 
 RECEIPTS = "receipts"
 """Kind of the one ref whose log holds the receipts."""
-_KEY = bytes(16)
 _UNCLEAN = "unclean"
 """Name of the header that is there while traces of something deleted may be left."""
 
@@ -70,14 +71,22 @@ class Receipt(NamedTuple):
     failures: tuple[Failure, ...]
     kept: tuple[Kept, ...]
     pending: tuple[str, ...]
-    """What is still to be cleared: ``wal``, ``file``, ``search``."""
+    """What is still to be cleared: ``wal``, ``file``, ``search``; ``rows`` if that was not even begun, or not noted."""
 
 
 Receipts = list[Receipt]
 
 
+class Loss(NamedTuple):
+    """Bodies that went, and what was not done."""
+
+    messages: int
+    bytes: int
+    failures: tuple[Failure, ...]
+
+
 class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A receipt as its log keeps it; a later entry with the same id stands for the earlier ones."""
+    """A part of a receipt as its log keeps it: those with the same id add up, and the last says what is pending."""
 
     id: str
     reason: str
@@ -92,6 +101,9 @@ class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     pending: tuple[str, ...] = ()
 
 
+Check = Callable[[Tx, RefRow], object]
+
+
 class _Undo(Exception):
     """Takes back what a dry run did."""
 
@@ -104,36 +116,55 @@ class Purger:
         self._refs = refs
         self._index = index
 
-    def purge(self, targets: Sequence[RefRow], *, reason: Reason, dry_run: bool = False) -> Receipt:
+    def purge(
+        self, targets: Sequence[RefRow], *, reason: Reason, dry_run: bool = False, check: Check | None = None
+    ) -> Receipt:
         """Deletes sessions, in the trash or not, with all that goes with them, and clears every trace.
 
         One that cannot go (it is held, say) is a failure in the receipt, and the others go. With `dry_run` nothing is
-        changed, and the receipt says what would be.
+        changed, and the receipt says what would be. `check` is asked in the transaction in which one goes, and may
+        raise.
         """
-        if reason not in get_args(Reason):
-            raise Invalid(f"a reason is one of {', '.join(get_args(Reason))}")
-        engine = self._engine
-        if engine.backend.in_transaction():
-            raise Invalid("a purge cannot be part of a transaction", hint="It clears the files, which nothing undoes.")
-        entry = _Entry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
+        entry = self._begun(reason)
         if dry_run:
-            with suppress(_Undo), engine.transaction():
-                entry = self._delete(entry, targets)
+            with suppress(_Undo), self._engine.transaction():
+                entry = self._delete(entry, targets, check)
                 raise _Undo
             return _receipt(msgspec.structs.replace(entry, pending=()))
-        entry = self._delete(entry, targets)
-        if entry.sessions:
-            entry = self._clear(entry)
+        entry = self._delete(entry, targets, check)
+        if not entry.sessions:
+            return _receipt(_cleared(entry, (), self._engine))
+        (entry,) = self._clear([entry], entry.failures)
         return _receipt(entry)
+
+    def destroy(self, work: Callable[[Tx], Loss], *, reason: Reason, dry_run: bool = False) -> Receipt:
+        """Runs `work`, which takes bodies away and leaves their rows, and clears every trace of them.
+
+        The note is part of its transaction; with `dry_run` all of it is undone. If nothing went there is no note.
+        """
+        entry = self._begun(reason)
+
+        def go(tx: Tx) -> _Entry:
+            done = msgspec.structs.replace(entry, **work(tx)._asdict())
+            if done.messages:
+                self._note(tx, [done])
+                soil(tx)
+                audit.note(self._engine, self._refs, tx, "purge", done.id, reason=reason, amount=done.messages)
+            return done
+
+        done = entry
+        if dry_run:
+            with suppress(_Undo), self._engine.transaction():
+                done = self._engine.write(go)
+                raise _Undo
+            return _receipt(msgspec.structs.replace(done, pending=()))
+        done = self._write(go)
+        return _receipt(self._clear([done])[0] if done.messages else _cleared(done, (), self._engine))
 
     def finish(self) -> bool:
         """Clears what was left to be cleared; True if nothing is left to do."""
-        if not self._engine.read(unclean):
-            return True
-        pending = self._wipe()
-        cleared = [_cleared(entry, pending, self._engine) for entry in self._entries() if entry.pending]
-        self._engine.write(lambda tx: self._note(tx, cleared, pending))
-        return not pending
+        self._clear([entry for entry in self._entries() if entry.pending])
+        return self._engine.read(unclean) is None
 
     def receipts(self) -> list[Receipt]:
         """Every receipt, oldest first."""
@@ -141,53 +172,81 @@ class Purger:
 
     # -- rows
 
-    def _delete(self, entry: _Entry, targets: Sequence[RefRow]) -> _Entry:
+    def _begun(self, reason: Reason) -> _Entry:
+        """What is noted first. Invalid if this is no reason, or not the place for a purge."""
+        if reason not in get_args(Reason):
+            raise Invalid(f"a reason is one of {', '.join(get_args(Reason))}")
+        engine = self._engine
+        if engine.backend.in_transaction():
+            raise Invalid("a purge cannot be part of a transaction", hint="It clears the files, which nothing undoes.")
+        return _Entry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
+
+    def _delete(self, entry: _Entry, targets: Sequence[RefRow], check: Check | None) -> _Entry:
         for row in targets:
             name = ids.text(row.key)
             try:
-                entry = self._delete_one(entry, row)
+                entry = self._write(partial(self._go, entry=entry, row=row, check=check))
             except ClewError as error:
                 failure = Failure(name, error.message)
                 entry = msgspec.structs.replace(entry, failures=(*entry.failures, failure))
         return entry
 
-    def _delete_one(self, entry: _Entry, row: RefRow) -> _Entry:
+    def _write(self, work: Callable[[Tx], _Entry]) -> _Entry:
         try:
-            return self._engine.write(lambda tx: self._go(tx, entry, row))
+            return self._engine.write(work)
         except StorageFull:
             self._index.remove()  # it can be made again, and what it held is space to delete with
             self._engine.backend.clean()
-            return self._engine.write(lambda tx: self._go(tx, entry, row))
+            return self._engine.write(work)
 
-    def _go(self, tx: Tx, entry: _Entry, row: RefRow) -> _Entry:
+    def _go(self, tx: Tx, entry: _Entry, row: RefRow, check: Check | None) -> _Entry:
         """One session and the note of it, in one transaction."""
         row = self._refs.get(tx, row.kind, row.key, trashed=True)
+        if check is not None:
+            check(tx, row)
         blobs = tx.sizes()["blobs"]
         path = [] if row.head is None else paths.lineage(tx, row.head)
         gone = deletion.delete_ref(self._engine, tx, row, shred=True)
         name = ids.text(row.key)
         stay = sum(min(upto, tx.last_seq(run.run)) + 1 for run, upto in path)
-        kept = entry.kept
+        kept: tuple[Kept, ...] = ()
         if stay and row.tree is not None:
             left = tx.refs_in_tree(row.tree, 0, 1 << 62)
-            kept += (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in deletion.TALKS)),)
-        entry = msgspec.structs.replace(
-            entry, sessions=(*entry.sessions, name), messages=entry.messages + gone.messages,
-            blobs=entry.blobs + blobs - tx.sizes()["blobs"], bytes=entry.bytes + gone.bytes, kept=kept,
+            kept = (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in deletion.TALKS)),)
+        part = _Entry(
+            entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,
+            blobs=blobs - tx.sizes()["blobs"], bytes=gone.bytes, kept=kept, pending=entry.pending,
         )  # fmt: skip
-        self._note(tx, [entry], entry.pending)
-        return entry
+        self._note(tx, [part])
+        soil(tx)
+        audit.note(self._engine, self._refs, tx, "purge", name, reason=entry.reason, amount=gone.messages)
+        return _sum(entry, part)
 
     # -- traces
 
-    def _clear(self, entry: _Entry) -> _Entry:
-        """Clears what may hold a trace, and notes what became of it."""
-        pending = self._wipe()
-        entry = _cleared(entry, pending, self._engine)
-        self._engine.write(lambda tx: self._note(tx, [entry], pending))
+    def _clear(self, entries: Sequence[_Entry], failures: tuple[Failure, ...] = ()) -> Sequence[_Entry]:
+        """Clears what may hold a trace, and notes what became of these entries, with failures not noted yet."""
+        mark = self._engine.read(unclean)
+        pending = () if mark is None else self._wipe()
+        cleared = [_cleared(entry, pending, self._engine) for entry in entries]
+        notes = [msgspec.structs.replace(_ending(entry), failures=failures) for entry in cleared]
+
+        def work(tx: Tx) -> None:
+            self._note(tx, notes)
+            if unclean(tx) == mark:  # else something was deleted since, and whoever did it clears it
+                tx.set_header(_UNCLEAN, None)
+
+        try:
+            if not pending and (cleared or mark is not None):
+                self._engine.write(work)
+            elif any(entry.pending != pending for entry in entries):
+                self._engine.write(lambda tx: self._note(tx, notes))
+        except ClewError:  # the rows are gone all the same, and the note that went with them stands
+            cleared = list(entries)
+            pending = pending or ("note",)
         if pending:
             self._engine.owe(self.finish)
-        return entry
+        return cleared
 
     def _wipe(self) -> tuple[str, ...]:
         """Clears the search index, the write-ahead log and the file. What could not be cleared now."""
@@ -197,40 +256,52 @@ class Purger:
         except ClewError:
             return (*pending, "file")
 
-    def _note(self, tx: Tx, entries: Sequence[_Entry], pending: Sequence[str]) -> None:
-        """Writes entries, and remembers whether traces are left."""
-        row = tx.ref(self._engine.workspace, RECEIPTS, _KEY)
-        if row is None and entries:
-            row = self._refs.add(tx, RECEIPTS, _KEY, b"\x01{}", tree=None, at=None)
-        if row is not None and entries:
-            new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
-            Log(self._engine, lambda: row)._append(tx, row, new)
-        soil(tx, dirty=bool(pending))
+    def _note(self, tx: Tx, entries: Sequence[_Entry]) -> None:
+        """Writes entries into the log of the receipts."""
+        if not entries:
+            return
+        row = self._refs.add_own(tx, RECEIPTS)
+        new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
+        Log(self._engine, lambda: row)._append(tx, row, new)
 
     def _entries(self) -> list[_Entry]:
-        row = self._engine.read(lambda tx: tx.ref(self._engine.workspace, RECEIPTS, _KEY))
+        row = self._engine.read(lambda tx: self._refs.own(tx, RECEIPTS))
         if row is None:
             return []
         found: dict[str, _Entry] = {}
         for stored in Log(self._engine, lambda: row).read():
             entry = msgspec.json.decode(stored.data, type=_Entry)
-            found[entry.id] = entry
+            found[entry.id] = _sum(found[entry.id], entry) if entry.id in found else entry
         return list(found.values())
 
 
-def unclean(tx: Tx) -> bool:
-    """True if traces of something deleted may be left."""
-    return tx.header(_UNCLEAN) is not None
+def unclean(tx: Tx) -> bytes | None:
+    """The mark that is there while traces of something deleted may be left."""
+    return tx.header(_UNCLEAN)
 
 
-def soil(tx: Tx, *, dirty: bool) -> None:
-    """Remembers that traces may be left, or that none are."""
-    tx.set_header(_UNCLEAN, b"\x01" if dirty else None)
+def soil(tx: Tx) -> None:
+    """Remembers that traces may be left. Each mark is another, so that none is taken away for one before it."""
+    tx.set_header(_UNCLEAN, os.urandom(8))
 
 
 def _cleared(entry: _Entry, pending: tuple[str, ...], engine: Engine) -> _Entry:
     finished = None if pending else engine.clock()
     return msgspec.structs.replace(entry, pending=pending, finished=finished)
+
+
+def _ending(entry: _Entry) -> _Entry:
+    """The part that says how it ended, and nothing of what went."""
+    return _Entry(entry.id, entry.reason, entry.started, entry.finished, pending=entry.pending)
+
+
+def _sum(entry: _Entry, part: _Entry) -> _Entry:
+    """Two parts of a receipt as one."""
+    added = {
+        name: getattr(entry, name) + getattr(part, name)
+        for name in ("sessions", "messages", "blobs", "bytes", "failures", "kept")
+    }
+    return msgspec.structs.replace(part, **added)
 
 
 def _receipt(entry: _Entry) -> Receipt:

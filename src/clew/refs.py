@@ -13,6 +13,10 @@ from clew.errors import Conflict, NotFound, Tampered
 from clew.node import Node
 
 BRANCH = "branch"
+REMEMBERED = 1024
+"""Refs whose place is remembered, so that appending to them needs no look before."""
+OWN = bytes(16)
+"""Key of a ref that the store keeps for itself: there is one of its kind."""
 ALIKE = 200
 """Refs that are looked at when a handle is typed; to tell more apart, type more letters."""
 
@@ -29,8 +33,10 @@ class Refs:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._seen: Tip | None = None
-        """Where the ref that was moved last stood then. Whoever goes on there need not look: see `Tx.advance`."""
+        self._seen: dict[bytes, Tip] = {}
+        """Where refs stood when they were last moved here. Whoever goes on there need not look: see `Tx.advance`."""
+        self._tops: dict[str, int] = {}
+        """The highest rank of each kind, as it was last seen."""
 
     # -- reading
 
@@ -58,23 +64,38 @@ class Refs:
 
     def checked(self, row: RefRow) -> RefRow:
         """`row`, if its signature is right. Tampered."""
-        try:
-            fields = ref_fields(row)
-        except MISTYPED:
-            fields = b""
-        if row.mac != self._engine.seal.sign(fields, row.wrapped_key):
-            raise Tampered(f"{row.kind} {ids.text(row.key)}")
+        if not self._signed(row):
+            row = self._again(row)
+            if not self._signed(row):
+                raise Tampered(f"{row.kind} {ids.text(row.key)}")
         return row
 
     def data(self, row: RefRow) -> bytes:
         """The payload of a ref's data. Tampered."""
-        try:
-            payload = self.box(row).open(row.data, ref_context(row))
-        except MISTYPED:
-            payload = None
+        payload = self._payload(row)
         if payload is None:
-            raise Tampered(f"{row.kind} {ids.text(row.key)}")
+            payload = self._payload(self._again(row))
+            if payload is None:
+                raise Tampered(f"{row.kind} {ids.text(row.key)}")
         return payload
+
+    def _signed(self, row: RefRow) -> bool:
+        try:
+            return row.mac == self._engine.seal.sign(ref_fields(row), row.wrapped_key)
+        except MISTYPED:
+            return False
+
+    def _payload(self, row: RefRow) -> bytes | None:
+        try:
+            return self.box(row).open(row.data, ref_context(row))
+        except MISTYPED:
+            return None
+
+    def _again(self, row: RefRow) -> RefRow:
+        """The row as it is now, if the keys were exchanged since it was read; else the same."""
+        self._engine.reload()
+        now = self._engine.read(lambda tx: tx.ref_at(row.ref), single=True)
+        return row if now is None or now.key != row.key or now.wrapped_key == row.wrapped_key else now
 
     def box(self, row: RefRow) -> Box:
         """Opens and closes the ref's data and its log."""
@@ -92,6 +113,10 @@ class Refs:
             return [row.key for row in rows if row is not None and (row.trashed_at is not None) == trashed]
 
         return pick(kind, typed, lambda low, high: self._engine.read(lambda tx: keys(tx, low, high)))
+
+    def own(self, tx: Tx, kind: str) -> RefRow | None:
+        """The one ref of a kind that the store keeps for itself, if there is one."""
+        return tx.ref(self._engine.workspace, kind, OWN)
 
     def handle(self, row: RefRow) -> str:
         """The shortest handle that means this ref alone among its kind."""
@@ -124,6 +149,10 @@ class Refs:
         data = box.close(payload, ref_context(row))
         row = row._replace(mac=engine.seal.sign(ref_fields(row), wrapped), data=data)
         return row._replace(ref=tx.add_ref(row))
+
+    def add_own(self, tx: Tx, kind: str) -> RefRow:
+        """`own`, made if it is not there."""
+        return self.own(tx, kind) or self.add(tx, kind, OWN, b"\x01{}", tree=None, at=None)
 
     def move(self, tx: Tx, ref: int, tip: Tip, head: int | None, head_id: bytes | None) -> Move:
         """Points the ref elsewhere, signed and stored; it goes to the top of its kind. Conflict if it was changed."""
@@ -165,9 +194,9 @@ class Refs:
         engine = self._engine
 
         def work(tx: Tx) -> Appended:
-            seen = self._seen
-            if seen is not None and seen.key == row.key and (expect is False or expect == seen.id):
-                ahead = self._ahead(tx, row.ref, seen, drafts)
+            seen = self._seen.get(row.key)
+            if seen is not None and (expect is False or expect == seen.id):
+                ahead = self._ahead(tx, row, seen, drafts)
                 if ahead is not None:
                     return ahead
             tip = self.tip(tx, row)
@@ -181,7 +210,7 @@ class Refs:
             nodes = engine.grow(tx, tip.ground, drafts)
             last = nodes[-1]._row
             move = self.move(tx, row.ref, tip, last[POS], last[ID])
-            self._seen = _standing(tip, move, nodes[-1])
+            self._remember(row.kind, _standing(tip, move, nodes[-1]))
             return Appended(nodes, move)
 
         def settle(tx: Tx) -> Appended | None:
@@ -197,20 +226,27 @@ class Refs:
                 raise
             return Appended(stored, None)
 
-    def _ahead(self, tx: Tx, ref: int, seen: Tip, drafts: Sequence[Draft]) -> Appended | None:
+    def _remember(self, kind: str, tip: Tip) -> None:
+        """Takes note of where a ref stands, at the top of its kind."""
+        if len(self._seen) >= REMEMBERED:
+            self._seen.clear()
+        self._seen[tip.key] = tip
+        self._tops[kind] = tip.rank
+
+    def _ahead(self, tx: Tx, row: RefRow, seen: Tip, drafts: Sequence[Draft]) -> Appended | None:
         """The append for a ref that still stands where it was left; None, and nothing is done, if it does not."""
         assert seen.pos is not None
-        if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ:
+        engine, top = self._engine, self._tops[row.kind]
+        if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ or not engine.kept_so(seen.wrapped_key):
             return None
-        engine = self._engine
         pos, id, version, now = seen.pos + len(drafts), drafts[-1].id, seen.version + 1, engine.clock()
-        fields = move_fields(seen.key, seen.tree, pos, id, version, now, seen.rank)
-        mac = engine.seal.sign(fields, seen.ref_key)
-        move = Move(pos, id, version, now, seen.rank, mac)
-        if not tx.advance(ref, seen, move):
+        rank = seen.rank if seen.rank == top else max(now, top + 1)
+        mac = engine.seal.sign(move_fields(seen.key, seen.tree, pos, id, version, now, rank), seen.ref_key)
+        move = Move(pos, id, version, now, rank, mac)
+        if not tx.advance(row.ref, seen, move, top):
             return None
         nodes = engine.grow(tx, seen.ground, drafts)
-        self._seen = _standing(seen, move, nodes[-1])
+        self._remember(row.kind, _standing(seen, move, nodes[-1]))
         return Appended(nodes, move)
 
     def moved(self, row: RefRow) -> Conflict:
@@ -227,6 +263,14 @@ class Refs:
         last = Ground(ground.tree, nodes[-1]._row[POS], nodes[-1]._row[ID])
         self.branch(tx, ref.ref, last)
         return Appended(nodes, None)
+
+
+def expiry(row: RefRow) -> int | None:
+    """When a ref expires by a retention of its own; None if it has none. It may count from the last activity."""
+    at = row.expires_at
+    if not isinstance(at, int) or at >= 0:
+        return at if isinstance(at, int) else None  # a damaged one is listed: reading it tells
+    return row.active_at - at
 
 
 def _standing(tip: Tip, move: Move, last: Node) -> Tip:

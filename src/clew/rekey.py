@@ -13,13 +13,15 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from clew import ids
-from clew.backends import POS, SEQ_BITS, BlobRow, Place, RefRow, Tx
+from clew import ids, keys
+from clew.backends import BODY, POS, SEQ_BITS, BlobRow, Place, RefRow, RunRow, Tx
 from clew.engine import Engine
 from clew.envelope import (
+    MISTYPED,
     blob_fields,
     blob_owner,
     chunk_context,
+    kept_context,
     log_context,
     ref_context,
     ref_fields,
@@ -27,9 +29,9 @@ from clew.envelope import (
     run_fields,
     run_owner,
 )
-from clew.errors import Conflict, Invalid, Tampered
+from clew.errors import Conflict, Invalid, Sealed, Tampered
 from clew.keys import SIZE, Key, key_id
-from clew.sealed import SECRETS, Made, SealedSeal, Secrets, drop_parameters, keep, made, pack
+from clew.sealed import SECRETS, Made, SealedSeal, Secrets, candidates, drop_parameters, keep, made, pack
 
 Kind = Literal["seal", "unseal", "rotate", "deep"]
 Progress = Callable[[int, int], None]
@@ -42,10 +44,28 @@ _MARK = "rekey"
 
 # Owners first where keys are given, what they own first where keys are taken away.
 _STAGES: dict[str, tuple[str, ...]] = {
-    "seal": ("runs give", "nodes", "refs give", "log", "blobs give", "chunks"),
-    "unseal": ("nodes", "runs take", "log", "refs take", "chunks", "blobs take"),
+    "seal": ("runs add", "nodes", "quarantine", "refs add", "log", "blobs add", "chunks"),
+    "unseal": ("nodes", "quarantine", "runs take", "log", "refs take", "chunks", "blobs take"),
     "rotate": ("runs wrap", "refs wrap", "blobs wrap"),
-    "deep": ("runs give", "nodes", "runs drop", "refs give", "log", "refs drop", "blobs give", "chunks", "blobs drop"),
+    "deep": (
+        "runs give",
+        "nodes",
+        "quarantine",
+        "runs drop",
+        "refs give",
+        "log",
+        "refs drop",
+        "blobs give",
+        "chunks",
+        "blobs drop",
+    ),
+}
+
+_UNDER_WAY = {
+    "seal": "being sealed",
+    "unseal": "being unsealed",
+    "rotate": "in the middle of an exchange of keys that is not deep",
+    "deep": "in the middle of a deep exchange of keys",
 }
 
 
@@ -55,6 +75,7 @@ class _Mark(msgspec.Struct, frozen=True):
     kind: Kind
     stage: int = 0
     after: int = -1
+    rows: int = 0
 
 
 class Status(NamedTuple):
@@ -77,19 +98,31 @@ def status(engine: Engine) -> Status:
     return engine.read(lambda tx: _status(engine, tx))
 
 
+def recovery(engine: Engine) -> str:
+    """The store's key as letters to be printed. Invalid if the store is not sealed."""
+    if engine.read(engine.renew) == "plain":  # another process may have exchanged the key since
+        raise Invalid("the store is not sealed", hint="There is no key to be printed.")
+    return keys.recovery(_secrets(engine).keys[0])
+
+
 def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
     """Begins a walk, or finds that this very one is under way. Conflict if another is; Invalid if there is no need."""
     new = None if key is None else made(key)
-    if kind == "seal" and engine.key is None:
-        engine.key = key  # other threads need it as soon as the epoch changes
-    engine.write(lambda tx: _begin(engine, tx, kind, new))
+    before = engine.key
+    if kind == "seal":
+        engine.key = key  # first: other threads look at the store anew as soon as it is sealed
+    try:
+        engine.write(lambda tx: _begin(engine, tx, kind, key, new))
+    except BaseException:
+        engine.key = before
+        raise
     engine.backend.look_anew()
 
 
 def go_on(engine: Engine, progress: Progress | None = None) -> None:
     """Walks to the end of what was begun. Tampered, and both keys stay good, if something cannot be read."""
-    seen = 0
-    total = max(1, status(engine).total)
+    *_, seen, rows_in_all = status(engine)
+    total = max(1, rows_in_all)
     while True:
         rows = engine.write(lambda tx: _step(engine, tx))
         if rows is None:
@@ -100,7 +133,11 @@ def go_on(engine: Engine, progress: Progress | None = None) -> None:
 
 
 def finish(engine: Engine) -> None:
-    """Retires the old key, or the last one. To be called once everything was found to be sound."""
+    """Retires the old key, or the last one. To be called once everything was found to be sound.
+
+    Tampered, and both keys stay good, if there is a data key that nobody could open any more.
+    """
+    engine.read(lambda tx: _check(engine, tx))
     engine.write(lambda tx: _finish(engine, tx))
     engine.backend.look_anew()
 
@@ -108,12 +145,12 @@ def finish(engine: Engine) -> None:
 # -- beginning and ending
 
 
-def _begin(engine: Engine, tx: Tx, kind: Kind, new: Made | None) -> None:
+def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: Made | None) -> None:
     mark, state = _mark(tx), tx.state().state
     if mark is not None:
         if mark.kind != kind:
-            raise Conflict(f"the store is in the middle of a {mark.kind}", hint="Finish that first.")
-        if new is not None and new.parameters is None and key_id(new.key) != tx.state().key_id:
+            raise Conflict(f"the store is {_UNDER_WAY[mark.kind]}", hint="Finish that first: ask for the same again.")
+        if key is not None and tx.state().key_id not in [key_id(one) for one in candidates(tx, key)]:
             raise Conflict("the store is in the middle of an exchange for another key", hint="Finish that first.")
         return
     if (state == "plain") != (kind == "seal"):
@@ -159,6 +196,26 @@ def _finish(engine: Engine, tx: Tx) -> None:
     _put(engine, tx, left, "sealed")
 
 
+def _check(engine: Engine, tx: Tx) -> None:
+    """Looks at every data key before the old store key goes: one put back behind the walk would be lost with it."""
+    mark = _mark(tx)
+    if mark is None or mark.stage < len(_STAGES[mark.kind]):
+        return
+    seal = _seal(engine)
+
+    def runs_after(run: int, limit: int) -> list[RunRow]:
+        return [run for run, _ in tx.runs_after(run, limit)]
+
+    for rows_after in (runs_after, tx.refs_after, tx.blobs_after):
+        at = -1
+        while rows := rows_after(at, 1000):
+            at = rows[-1][0]
+            for row in rows:
+                kept = row.wrapped_key
+                if kept is not None if mark.kind == "unseal" else kept is None or not seal.current(kept):
+                    raise Tampered(engine.backend.path, "a data key in it is not kept the new way")
+
+
 def _put(engine: Engine, tx: Tx, secrets: Secrets, state: str) -> None:
     tx.set_header(SECRETS, pack(secrets, engine.store_id))
     tx.set_state(state, key_id(secrets.keys[0]))
@@ -169,7 +226,8 @@ def _secrets(engine: Engine) -> Secrets:
 
 
 def _seal(engine: Engine) -> SealedSeal:
-    assert isinstance(engine.seal, SealedSeal)
+    if not isinstance(engine.seal, SealedSeal):  # another process has sealed the store since it was opened
+        raise Sealed(engine.backend.path, ())
     return engine.seal
 
 
@@ -186,11 +244,11 @@ def _set_mark(tx: Tx, mark: _Mark | None) -> None:
 
 
 def _status(engine: Engine, tx: Tx) -> Status:
-    state, mark, sizes = tx.state(), _mark(tx), tx.sizes()
-    names = () if state.state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
-    stages = [] if mark is None else [stage.split()[0] for stage in _STAGES[mark.kind]]
-    done = 0 if mark is None else sum(sizes[table] for table in stages[: mark.stage])
-    return Status(state.state, names, bool(tx.headers("kdf ")), done, sum(sizes[table] for table in stages))
+    state, mark, sizes = engine.renew(tx), _mark(tx), tx.sizes()
+    names = () if state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
+    total = 0 if mark is None else sum(sizes[stage.split()[0]] for stage in _STAGES[mark.kind])
+    done = 0 if mark is None else min(mark.rows, total)
+    return Status(state, names, bool(tx.headers("kdf ")), done, total)
 
 
 # -- walking
@@ -202,8 +260,13 @@ def _step(engine: Engine, tx: Tx) -> int | None:
     if mark is None or mark.stage >= len(_STAGES[mark.kind]):
         return None
     table, _, how = _STAGES[mark.kind][mark.stage].partition(" ")
-    rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, how)
-    _set_mark(tx, _Mark(mark.kind, mark.stage, last) if rows else _Mark(mark.kind, mark.stage + 1))
+    try:
+        rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, how)
+    except MISTYPED:
+        raise Tampered(f"table {table}", "a column has a value of the wrong kind") from None
+    # What is written from now on is written the new way: waiting for a batch without rows could take for ever.
+    more, done = rows >= (_CHUNKS if table == "chunks" else BATCH), mark.rows + rows
+    _set_mark(tx, _Mark(mark.kind, mark.stage, last, done) if more else _Mark(mark.kind, mark.stage + 1, rows=done))
     return rows
 
 
@@ -213,6 +276,7 @@ def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tup
     for run, tip in rows:
         wrapped = _exchanged(seal, run.wrapped_key, run_owner(run.tree, run.run), how)
         if wrapped != run.wrapped_key:
+            _signed(seal, run.mac, run_fields(run, tip), run.wrapped_key, f"run {run.run}")
             other = run._replace(wrapped_key=wrapped)
             changed.append(other._replace(mac=seal.sign(run_fields(other, tip), wrapped)))
     tx.rekey_runs(changed)
@@ -226,11 +290,13 @@ def _refs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tup
         wrapped = _exchanged(seal, row.wrapped_key, owner, how)
         if wrapped == row.wrapped_key:
             continue
+        name = f"{row.kind} {ids.text(row.key)}"
+        _signed(seal, row.mac, ref_fields(row), row.wrapped_key, name)
         data = row.data
         if how != "wrap":
             payload = seal.box(row.wrapped_key, owner).open(row.data, ref_context(row))
             if payload is None:
-                raise Tampered(f"{row.kind} {ids.text(row.key)}")
+                raise Tampered(name)
             data = seal.box(wrapped, owner).close(payload, ref_context(row))
         mac = seal.sign(ref_fields(row), wrapped)
         tx.rekey_ref(row._replace(wrapped_key=wrapped, mac=mac, data=data))
@@ -242,15 +308,26 @@ def _blobs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tu
     for row in rows:
         wrapped = _exchanged(seal, row.wrapped_key, blob_owner(row.tree, row.blob), how)
         if wrapped != row.wrapped_key:
-            mac = seal.sign(blob_fields(row), wrapped) if row.mac else b""  # one in the making is not signed yet
+            mac = b""
+            if row.mac:  # one in the making is not signed yet
+                _signed(seal, row.mac, blob_fields(row), row.wrapped_key, f"blob {row.blob}")
+                mac = seal.sign(blob_fields(row), wrapped)
             tx.set_blob(row._replace(wrapped_key=wrapped, mac=mac))
     return len(rows), rows[-1].blob if rows else after
 
 
+def _signed(seal: SealedSeal, mac: bytes, fields: bytes, wrapped: bytes | None, where: str) -> None:
+    """Tampered if the signature is not right: what someone has changed must not get a new one."""
+    if mac != seal.sign(fields, wrapped):
+        raise Tampered(where)
+
+
 def _exchanged(seal: SealedSeal, wrapped: bytes | None, owner: bytes, how: str) -> bytes | None:
-    """A row's data key after a stage: given anew before the old one, rewrapped, the old one dropped, or taken away."""
+    """A row's data key after a stage: added, given anew before the old one, rewrapped, dropped if old, or taken."""
     if how == "take":
         return None
+    if how == "add":
+        return seal.new_key(owner) if wrapped is None else wrapped  # whoever wrote it since has given it one
     if how == "give":
         return seal.new_key(owner) + (b"" if wrapped is None else seal.rewrap(wrapped, owner))
     if wrapped is None or seal.current(wrapped):
@@ -260,13 +337,26 @@ def _exchanged(seal: SealedSeal, wrapped: bytes | None, owner: bytes, how: str) 
 
 def _nodes(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
     rows = tx.places_after(after, BATCH)
-    tx.set_bodies("nodes", [_reclosed(engine, place) for place in rows])
+    tx.set_bodies("nodes", [_reclosed(engine, place) for place in rows if place.row[BODY] != b""])
     return len(rows), rows[-1].row[POS] if rows else after
 
 
 def _reclosed(engine: Engine, place: Place) -> tuple[bytes, int]:
     node = engine.node(place)
     return node._stretch.box.close(node._payload(), node._context()), place.row[POS]
+
+
+def _quarantine(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
+    rows = tx.quarantined_after(after, BATCH)
+    bodies = []
+    for row in rows:
+        run = tx.run(row.pos >> SEQ_BITS)
+        if run is None:
+            raise Tampered(f"run {row.pos >> SEQ_BITS}", "it is missing")
+        owner = run_owner(run.tree, run.run)
+        bodies.append((_again(seal, run.wrapped_key, owner, row.body, kept_context(row), "the quarantine"), row.pos))
+    tx.set_bodies("quarantine", bodies)
+    return len(rows), rows[-1].pos if rows else after
 
 
 def _log(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
@@ -313,6 +403,7 @@ def _again(seal: SealedSeal, wrapped: bytes | None, owner: bytes, body: bytes, c
 _WALKS: dict[str, Callable[[SealedSeal, Engine, Tx, int, str], tuple[int, int]]] = {
     "runs": _runs,
     "nodes": _nodes,
+    "quarantine": _quarantine,
     "refs": _refs,
     "log": _log,
     "blobs": _blobs,

@@ -17,9 +17,10 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from clew.backends import Tx
 from clew.envelope import NO_BOX, Box, Plain
@@ -38,6 +39,7 @@ SECRETS = "secrets"
 _KDF = "kdf "
 _ID, _NONCE, _TAG = ID_SIZE, 12, 16
 _WRAP = 1 + _ID + _ID + _NONCE + SIZE + _TAG
+_Secret = Annotated[bytes, Meta(min_length=SIZE, max_length=SIZE)]
 _REMEMBERED = 256
 """Data keys at hand, so that those in use are not unwrapped for each message."""
 
@@ -45,11 +47,11 @@ _REMEMBERED = 256
 class Secrets(msgspec.Struct, frozen=True, array_like=True):
     """What the store key opens: the secrets of the whole store, and in what state it is."""
 
-    lookup: bytes
+    lookup: _Secret
     """Key of the hashes that equality look-ups need. It stays when the store key is exchanged."""
-    mac: bytes
+    mac: _Secret
     """Key of the rows' signatures. It stays, too."""
-    keys: list[bytes]
+    keys: Annotated[list[_Secret], Meta(min_length=1)]
     """The store keys in use: the one that wraps new data keys first; two while they are being exchanged."""
     keyed: bool
     """What is written gets a data key. False only while a store is being unsealed."""
@@ -69,10 +71,7 @@ def pack(secrets: Secrets, store_id: bytes) -> bytes:
 
 def unpack(packed: bytes, store_id: bytes, keys: Sequence[bytes], path: str) -> Secrets:
     """The secrets, opened with whichever of the keys fits. WrongKey if none does; Tampered if they are damaged."""
-    try:
-        sealed = dict(msgspec.msgpack.decode(packed, type=list[tuple[bytes, bytes]]))
-    except (msgspec.MsgspecError, TypeError):
-        raise Tampered(f"the header of {path}") from None
+    sealed = _decoded(packed, path)
     for key in keys:
         id = key_id(key)
         if id in sealed:
@@ -85,6 +84,18 @@ def unpack(packed: bytes, store_id: bytes, keys: Sequence[bytes], path: str) -> 
     raise WrongKey(path, list(sealed), key_id(keys[0]))
 
 
+def key_ids(packed: bytes, path: str) -> list[bytes]:
+    """Ids of the store keys that open the secrets, the one for new things first. Tampered if they are damaged."""
+    return list(_decoded(packed, path))
+
+
+def _decoded(packed: bytes, path: str) -> dict[bytes, bytes]:
+    try:
+        return dict(msgspec.msgpack.decode(packed, type=list[tuple[bytes, bytes]]))
+    except (msgspec.MsgspecError, TypeError):
+        raise Tampered(f"the header of {path}") from None
+
+
 def unlock(tx: Tx, store_id: bytes, key: Key, known: Sequence[bytes], path: str) -> Secrets:
     """The secrets of a store, opened with a key that is known already or with the one given. WrongKey, Tampered."""
     packed = tx.header(SECRETS)
@@ -93,7 +104,7 @@ def unlock(tx: Tx, store_id: bytes, key: Key, known: Sequence[bytes], path: str)
     if known:
         with suppress(WrongKey):
             return unpack(packed, store_id, known, path)
-    return unpack(packed, store_id, _candidates(tx, key), path)
+    return unpack(packed, store_id, candidates(tx, key), path)
 
 
 class Made(NamedTuple):
@@ -142,7 +153,7 @@ def drop_parameters(tx: Tx, *, keep: Sequence[bytes]) -> None:
             tx.set_header(name, None)
 
 
-def _candidates(tx: Tx, key: Key) -> list[bytes]:
+def candidates(tx: Tx, key: Key) -> list[bytes]:
     """The store keys that a key may stand for: itself, or those derived with the parameters that are kept."""
     if not isinstance(key, Passphrase):
         return [check(key)]
@@ -167,15 +178,15 @@ class SealedBox:
         return self._head + nonce + cipher.encrypt(nonce, payload, bound + context)
 
     def open(self, envelope: bytes, context: bytes) -> bytes | None:
-        found = self._ciphers.get(envelope[: 1 + _ID])
-        if found is None:
-            if self._plain is not None and envelope[:1] == b"\x01":
-                return self._plain.open(envelope, context)
-            return None
-        cipher, bound = found
         try:
+            found = self._ciphers.get(envelope[: 1 + _ID])
+            if found is None:
+                if self._plain is not None and envelope[:1] == b"\x01":
+                    return self._plain.open(envelope, context)
+                return None
+            cipher, bound = found
             return cipher.decrypt(envelope[1 + _ID : 1 + _ID + _NONCE], envelope[1 + _ID + _NONCE :], bound + context)
-        except (InvalidTag, ValueError):
+        except (InvalidTag, ValueError, TypeError):  # the last if damage has made it something else than bytes
             return None
 
 
@@ -194,16 +205,19 @@ class SealedSeal:
         self._store_id = store_id
         self._reload = reload
         self._plain = Plain(store_id, reload)
+        self._wrappers: dict[bytes, AESGCM] = {}
         self.load(secrets)
 
     def load(self, secrets: Secrets) -> None:
         """Goes on with these secrets."""
-        # In this order: other threads may be at work, and what they find is of use with the old secrets too.
-        self._wrappers = {key_id(key): AESGCM(key) for key in secrets.keys}
+        # In this order: other threads may be at work, and what they find is of use with the old secrets too. A key that
+        # was retired since still opens what was read before.
+        self._wrappers = self._wrappers | {key_id(key): AESGCM(key) for key in secrets.keys}
         self._mac = blake2b(key=secrets.mac, digest_size=16, person=b"clew sign")
         self.secrets = secrets
         self.keyed = secrets.keyed
-        self._current = key_id(secrets.keys[0])
+        current = key_id(secrets.keys[0])
+        self._current = current, self._wrappers[current]  # in one: another thread may be wrapping at this moment
         self._boxes: dict[tuple[bytes, bytes], Box] = {}
 
     def unsealed(self) -> None:
@@ -212,9 +226,7 @@ class SealedSeal:
 
     def box(self, wrapped: bytes | None, owner: bytes) -> Box:
         if wrapped is None:
-            if not self.secrets.mixed:
-                self._reload()  # it may have been unsealed since
-            return self._plain if self.secrets.mixed else NO_BOX
+            return self._plain if self._may_be_plain() else NO_BOX
         box = self._boxes.get((wrapped, owner))
         if box is None:
             keys = self._unwrap(wrapped, owner)
@@ -234,10 +246,16 @@ class SealedSeal:
 
     def sign(self, fields: bytes, wrapped: bytes | None) -> bytes:
         if wrapped is None:
-            return self._plain.sign(fields, None) if self.secrets.mixed else b""
+            return self._plain.sign(fields, None) if self._may_be_plain() else b""
         mac = self._mac.copy()
         mac.update(fields)
         return mac.digest()
+
+    def _may_be_plain(self) -> bool:
+        """True if things without a data key may be met."""
+        if not self.secrets.mixed:
+            self._reload()  # another process may have unsealed the store since
+        return self.secrets.mixed
 
     # -- exchanging keys
 
@@ -254,19 +272,21 @@ class SealedSeal:
 
     def current(self, wrapped: bytes) -> bool:
         """True if a data key is under the store key for new things, and is not being exchanged."""
-        return len(wrapped) == _WRAP and wrapped[1 : 1 + _ID] == self._current
+        return len(wrapped) == _WRAP and wrapped[1 : 1 + _ID] == self._current[0]
 
     def newest(self, wrapped: bytes) -> bytes:
         """The newest of a row's data keys alone."""
         return wrapped[:_WRAP]
 
     def _wrap(self, id: bytes, key: bytes, owner: bytes) -> bytes:
+        under, wrapper = self._current
         nonce = os.urandom(_NONCE)
-        bound = b"clew key" + self._store_id + id + owner
-        return b"\x01" + self._current + id + nonce + self._wrappers[self._current].encrypt(nonce, key, bound)
+        return b"\x01" + under + id + nonce + wrapper.encrypt(nonce, key, b"clew key" + self._store_id + id + owner)
 
-    def _unwrap(self, wrapped: bytes, owner: bytes) -> list[tuple[bytes, bytes]]:
+    def _unwrap(self, wrapped: object, owner: bytes) -> list[tuple[bytes, bytes]]:
         """The data keys, the newest first; none if one is damaged."""
+        if not isinstance(wrapped, bytes):
+            return []
         found = []
         for start in range(0, len(wrapped), _WRAP):
             one = wrapped[start : start + _WRAP]

@@ -83,6 +83,11 @@ class Search:
         with self._lock:
             self.index.remove()
 
+    def forget(self) -> bool:
+        """Leaves nothing behind of what the store no longer has: see `Index.shred`."""
+        with self._lock:
+            return self.index.shred()
+
     def __call__(
         self,
         query: str,
@@ -158,7 +163,8 @@ class Search:
 
         def work(tx: Tx) -> list[tuple[int, int]]:
             head = session._refs.get(tx, session._row.kind, session._row.key).head
-            return [(run.run << SEQ_BITS, run.run << SEQ_BITS | upto) for run, upto in _everything(tx, head)]
+            shown = _everything(self._engine, tx, head)
+            return [(run.run << SEQ_BITS, run.run << SEQ_BITS | upto) for run, upto in shown]
 
         return self._engine.read(work)
 
@@ -201,7 +207,7 @@ class Search:
         def work(tx: Tx) -> RefRow | None:
             refs = [ref for ref in tx.refs_in_tree(tree, 0, 1 << 62) if ref.kind in (SESSION, SUBAGENT)]
             for ref in sorted(refs, key=lambda ref: -ref.rank):
-                shown = {run.run: upto for run, upto in _everything(tx, ref.head)}
+                shown = {run.run: upto for run, upto in _everything(self._engine, tx, ref.head)}
                 if ref.trashed_at is None and shown.get(pos >> SEQ_BITS, -1) >= pos & MAX_SEQ:
                     return ref
             return None
@@ -210,9 +216,9 @@ class Search:
         return None if ref is None else Session(self._sessions, ref)
 
 
-def _everything(tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:
+def _everything(engine: Engine, tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:
     """The runs of a path and of the paths its compactions left behind, each with its highest seq there."""
-    return [stretch for origin in paths.origins(tx, head) for stretch in paths.lineage(tx, origin)]
+    return [stretch for origin in paths.origins(engine, tx, head) for stretch in paths.lineage(tx, origin)]
 
 
 def _terms(query: str, mode: Mode) -> Iterator[_Term]:

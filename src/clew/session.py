@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, overload
 
 import msgspec
 
-from clew import deletion, ids, paths, trash
+from clew import audit, deletion, ids, paths, trash
 from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx
 from clew.blobs import Blob, Blobs
 from clew.engine import Draft, Engine, whole_number
@@ -16,14 +16,16 @@ from clew.errors import Invalid, NotFound, Tampered
 from clew.log import Log
 from clew.model import Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
-from clew.refs import BRANCH, Refs
-from clew.session_data import SessionData, directory, label_set, unpack
+from clew.refs import BRANCH, Refs, expiry
+from clew.session_data import SessionData, directory, label_set, retention_days, unpack
 
 if TYPE_CHECKING:
     from clew.sessions import Sessions
 
 
+T = TypeVar("T")
 _UNSET: Any = object()
+_DAY = 86_400_000_000
 _ONE = (Message, Native)
 
 
@@ -64,7 +66,7 @@ class Session:
     def data(self) -> SessionData:
         """Everything it carries. Tampered if the bytes are not what was written."""
         if self._data is None:
-            self._data = unpack(self._refs.data(self._row))
+            self._data = unpack(self._sound(self._refs.data))
         return self._data
 
     @property
@@ -115,28 +117,28 @@ class Session:
     @property
     def head_id(self) -> str | None:
         """The id of its last message; None while it has none. Tampered if the row is not what was written."""
-        head = self._refs.checked(self._row).head_id
+        head = self._sound(self._refs.checked).head_id
         return None if head is None else ids.text(head)
 
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return self._refs.checked(self._row).version
+        return self._sound(self._refs.checked).version
 
     @property
     def created_at(self) -> datetime:
-        """When it was created."""
-        return moment(self._row.created_at)
+        """When it was created. Tampered if the row is not what was written."""
+        return moment(self._bound.created_at)
 
     @property
     def updated_at(self) -> datetime:
         """When its head last moved."""
-        return moment(self._refs.checked(self._row).active_at)
+        return moment(self._sound(self._refs.checked).active_at)
 
     @property
     def held(self) -> bool:
         """True if it must not be deleted: see `hold`. Tampered if the row is not what was written."""
-        return self.data is not None and bool(self._row.hold)
+        return bool(self._bound.hold)
 
     @property
     def hold_reason(self) -> str | None:
@@ -144,9 +146,16 @@ class Session:
         return self.data.hold_reason
 
     @property
+    def expires_at(self) -> datetime | None:
+        """When its own retention ends: see `retain`. None if it has none of its own. Tampered as in `held`."""
+        at = expiry(self._refs.checked(self._row)) if self.data is not None else None
+        return None if at is None else moment(at)
+
+    @property
     def trashed_at(self) -> datetime | None:
-        """When it was put in the trash; None if it is not there."""
-        return None if self._row.trashed_at is None else moment(self._row.trashed_at)
+        """When it was put in the trash; None if it is not there. Tampered if the row is not what was written."""
+        at = self._bound.trashed_at
+        return None if at is None else moment(at)
 
     @property
     def counters(self) -> Counters:
@@ -245,7 +254,7 @@ class Session:
 
     def history(self) -> Iterator[Node]:
         """`iter`, and before it everything that compactions left behind."""
-        heads = self._engine.read(lambda tx: paths.origins(tx, self._here(tx).head))
+        heads = self._engine.read(lambda tx: paths.origins(self._engine, tx, self._here(tx).head))
         for head in reversed(heads):
             yield from paths.walk(self._engine, head)
 
@@ -278,7 +287,7 @@ class Session:
 
     def branches(self) -> list[Branch]:
         """What it has left behind, oldest first."""
-        return [_branch(row) for row in self._owned(BRANCH)]
+        return [_branch(row) for row in self._owned(BRANCH) if self._refs.data(row)]
 
     def subagents(self) -> list[Session]:
         """The traces of its subagents, oldest first."""
@@ -352,12 +361,29 @@ class Session:
         may still be talked in, renamed and labelled.
         """
         return self._change(
-            lambda data: data if reason is None else msgspec.structs.replace(data, hold_reason=reason), hold=1
+            lambda data: data if reason is None else msgspec.structs.replace(data, hold_reason=reason), "hold", hold=1
         )
 
     def release(self) -> Session:
         """Ends its hold."""
-        return self._change(lambda data: msgspec.structs.replace(data, hold_reason=None), hold=0)
+        return self._change(lambda data: msgspec.structs.replace(data, hold_reason=None), "release", hold=0)
+
+    def retain(self, *, days: int | None = None, until: datetime | None = None) -> Session:
+        """Gives it a retention of its own: `days` (7 to 180) after its last activity, or `until` a moment.
+
+        With neither, the store's policy counts again. Once it has expired it is not listed or picked by `latest`, and
+        the next sweep purges it, unless it is held. Invalid for a trace that goes with its owner.
+        """
+        if days is not None and until is not None:
+            raise Invalid("a retention is a number of days or a moment", hint="Give one.")
+        if self._row.owner is not None:
+            raise Invalid("a trace goes with the session that owns it", hint="Give that one a retention.")
+        at = None
+        if days is not None:
+            at = -retention_days(days) * _DAY
+        elif until is not None:
+            at = max(0, microseconds(until))
+        return self._change(lambda data: data, "retain", expires_at=at)
 
     def trash(self) -> Session:
         """Puts it in the trash with its branches and subagents: not found, listed or searched until it is restored.
@@ -368,7 +394,10 @@ class Session:
 
         def work(tx: Tx) -> RefRow:
             now = self._refs.get(tx, row.kind, row.key, trashed=True)
-            return trash.put(self._engine, self._refs, tx, now) if now.trashed_at is None else now
+            if now.trashed_at is not None:
+                return now
+            audit.may_note(self._engine, self._refs, tx, "trash", self.id)
+            return trash.put(self._engine, self._refs, tx, now)
 
         return self._saw(self._engine.write(work))
 
@@ -378,8 +407,13 @@ class Session:
         Conflict if it, its owner or a subagent's trace is held.
         """
         row = self._row
-        engine, refs = self._engine, self._refs
-        return engine.write(lambda tx: deletion.delete_ref(engine, tx, refs.get(tx, row.kind, row.key)).messages)
+
+        def work(tx: Tx) -> int:
+            gone = deletion.delete_ref(self._engine, tx, self._refs.get(tx, row.kind, row.key))
+            audit.may_note(self._engine, self._refs, tx, "delete", self.id, amount=gone.messages)
+            return gone.messages
+
+        return self._engine.write(work)
 
     def __enter__(self) -> Self:
         return self
@@ -407,6 +441,16 @@ class Session:
         """Its row as it is now, to look at: if it was in the trash when it was read, it may still be there."""
         return self._refs.get(tx, self._row.kind, self._row.key, trashed=self._row.trashed_at is not None)
 
+    def _sound(self, look: Callable[[RefRow], T]) -> T:
+        """What `look` finds in its row; it is read again if the data key was exchanged since. Tampered."""
+        try:
+            return look(self._row)
+        except Tampered:
+            now = self._engine.read(self._here)
+            if now.wrapped_key == self._row.wrapped_key:
+                raise
+            return look(self._saw(now)._row)
+
     def _owned(self, kind: str) -> Iterator[RefRow]:
         rows = self._engine.read(lambda tx: tx.refs_owned(self._row.ref))
         return (self._refs.checked(row) for row in rows if row.kind == kind and row.trashed_at is None)
@@ -416,7 +460,12 @@ class Session:
         place = None if head is None else tx.node(head)
         if place is None and head is not None:
             raise Tampered(f"session {self.id}", "its head is missing")
-        return Counters() if place is None else self._engine.node(place).counters
+        if place is None:
+            return Counters()
+        run = tx.run(place.row[POS] >> SEQ_BITS)
+        assert run is not None  # the place was found through it
+        self._engine.checked(tx, run)
+        return self._engine.node(place).counters
 
     @property
     def _row(self) -> RefRow:
@@ -424,6 +473,12 @@ class Session:
         if self._move is not None:
             self._read, self._move = self._read._replace(**self._move._asdict()), None
         return self._read
+
+    @property
+    def _bound(self) -> RefRow:
+        """The ref, for what its data is bound to. Tampered if the data does not open under it."""
+        _ = self.data
+        return self._row
 
     def _saw(self, row: RefRow) -> Session:
         self._read, self._move, self._data = row, None, None
@@ -443,13 +498,17 @@ class Session:
             raise NotFound("node", ids.text(id), hint=f"It is not among the messages of session {self.id}.")
         return ground
 
-    def _change(self, change: Callable[[SessionData], SessionData], **columns: int) -> Session:
+    def _change(
+        self, change: Callable[[SessionData], SessionData], deed: str | None = None, **columns: int | None
+    ) -> Session:
         def work(tx: Tx) -> RefRow:
             row = self._refs.get(tx, self._row.kind, self._row.key)
             data = change(Session(self._sessions, row).data)
-            payload, look = self._sessions._pack(data)
+            payload, look, labelled = self._sessions._pack(data)
             row = self._refs.change(tx, row, payload, look=look, **columns)
-            tx.set_labels(row.ref, self._sessions._label_looks(data.labels))
+            tx.set_labels(row.ref, labelled)
+            if deed is not None:
+                audit.note(self._engine, self._refs, tx, deed, self.id)
             return row
 
         return self._saw(self._engine.write(work))

@@ -849,6 +849,22 @@ class BackendConformance:
 
     # -- transactions, ends
 
+    def test_a_sound_store_has_an_empty_quarantine(self, open_store: OpenStore) -> None:
+        """A sweep reads every body and takes out none that opens; nothing can be brought back or purged then."""
+        with open_store() as store:
+            session = store.sessions.create(title="t")
+            session.append([user("a"), user("b", session.attach(b"bytes", mime_type="image/png", modality="image"))])
+            session.log.append([b"one", b"two"])
+            swept = store.quarantine.sweep(strict=True)
+            assert (swept.bodies, swept.moved, swept.left, swept.receipt) == (6, (), (), None)
+            assert store.quarantine.list() == []
+            with _raises(NotFound):
+                store.quarantine.restore(session.path()[0].id)
+            with _raises(NotFound):
+                store.quarantine.purge(session.path()[0].id)
+            assert store.quarantine.purge(everything=True).messages == 0
+            assert _texts(session.path())[0] == "a"
+
     def test_transaction_is_all_or_none(self, open_store: OpenStore) -> None:
         """Steps in a transaction are kept together, or not at all; an error that is caught undoes only its own step."""
         with open_store() as store:

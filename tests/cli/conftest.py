@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from clew.cli.root import cli
+from clew.cli.root import COMMANDS, cli
+from clew.cli.sources import NEW_VARIABLES, VARIABLES
 
 
 class Done(NamedTuple):
@@ -33,10 +35,22 @@ class Done(NamedTuple):
 Run = Callable[..., Done]
 
 
+def leaves() -> dict[str, click.Command]:
+    """Every command that does something, by all the words of its name: 'ls', 'key seal'."""
+    found = {}
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        below = command.commands if isinstance(command, click.Group) else {}
+        found.update({f"{name} {word}": one for word, one in below.items()} or {name: command})
+    return found
+
+
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the home folder or the settings of whoever runs it."""
-    for name in ("CLEW_DB", "CLEW_DEBUG", "CLEW_TIMEOUT", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PAGER"):
+    for name in ("CLEW_DB", "CLEW_DEBUG", "CLEW_TIMEOUT", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PAGER",
+                 *VARIABLES, *NEW_VARIABLES):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))

@@ -41,7 +41,8 @@ def test_both_faces_have_the_same_names(one, other) -> None:
         assert [(p.name, p.kind, p.default) for p in ours.values()] == [
             (p.name, p.kind, p.default) for p in theirs.values()
         ], name
-        assert inspect.iscoroutinefunction(twin) or inspect.isasyncgenfunction(twin), name
+        if name != "sweeper":  # which is entered
+            assert inspect.iscoroutinefunction(twin) or inspect.isasyncgenfunction(twin), name
     extra = {name for name in vars(other) if not name.startswith("_")} - set(vars(one))
     assert extra <= {"operation", "conversation_id", "size"}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -85,10 +87,27 @@ def fill(store: Store, *, words: int = 40, blob: int = 40_000, seed: int = 7) ->
     store.nodes.save([clew.assistant(text()), clew.user(text())], parent=saved[0].id)
 
 
-def make(path: str, *, words: int = 40, blob: int = 40_000) -> None:
+def make(path: str, *, words: int = 40, blob: int = 40_000, key: bytes | None = None) -> None:
     """A filled store in one file: nothing is left in a write-ahead log."""
-    with clew.open(path, clock=clock(), ids=id_source()) as store:
+    with clew.open(path, key=key, clock=clock(), ids=id_source()) as store:
         fill(store, words=words, blob=blob)
+
+
+KEYS = {"plain": None, "sealed": bytes(range(32))}
+"""How a store may be kept, and the key it then has."""
+
+
+def opened(path: Path) -> Store:
+    """The store in a file whose name says how it is kept: ``plain….db`` or ``sealed….db``."""
+    return clew.open(path, key=KEYS["sealed" if path.name.startswith("sealed") else "plain"])
+
+
+@cache
+def session_keys() -> dict[str, bytes]:
+    """The key of each session that `make` makes, by title; plain and sealed, they are the same."""
+    with clew.open(":memory:", clock=clock(), ids=id_source()) as store:
+        fill(store, words=4, blob=100)
+        return {one.title or "": one._row.key for one in store.sessions.list(limit=50).items}
 
 
 def readings(store: Store) -> dict[str, Any]:

@@ -22,11 +22,11 @@ Places = dict[int, tuple[set[str | None], int]]
 class Original:
     """A sound store: its bytes, what is read from it, and where each node stands."""
 
-    def __init__(self, path: Path) -> None:
-        sample.make(str(path), words=80, blob=8000)  # most of the file is messages
+    def __init__(self, path: Path, key: bytes | None) -> None:
+        sample.make(str(path), words=80, blob=8000, key=key)  # most of the file is messages
         self.bytes = path.read_bytes()
         self.rows = node_rows(path)
-        with clew.open(path) as store:
+        with sample.opened(path) as store:
             assert store.verify().ok
             self.read = sample.readings(store)
             self.places = places(store)
@@ -74,7 +74,7 @@ def flip(original: Original, path: Path, bit: int, *, thorough: bool) -> str:
     damaged[bit >> 3] ^= 1 << (bit & 7)
     path.write_bytes(damaged)
     try:
-        store = clew.open(path)
+        store = sample.opened(path)
     except ClewError:
         return "refused"
     with store:
@@ -88,36 +88,40 @@ def flip(original: Original, path: Path, bit: int, *, thorough: bool) -> str:
     changed = [pos for pos, row in original.rows.items() if rows.get(pos, row) != row]
     if len(changed) == 1:
         sessions, position = original.places[changed[0]]
-        assert any((session, position) in told for session in sessions), (
+        # A row that is nowhere may be told together with those above it: so many are missing from that one on.
+        first = 0 if rows.get(changed[0]) is None else position
+        assert any((session, at) in told for session in sessions for at in range(first, position + 1)), (
             f"bit {bit}: {sessions} {position} not in {told}"
         )
         return "located"
     return "nothing" if report.ok else "found"
 
 
-def flips(folder: Path, count: int, seed: int, *, thorough: bool = False) -> Counter[str]:
-    original = Original(folder / "original.db")
+def flips(folder: Path, kept: str, count: int, seed: int, *, thorough: bool = False) -> Counter[str]:
+    original = Original(folder / f"{kept}.db", sample.KEYS[kept])
     chance = random.Random(seed)
     done: Counter[str] = Counter()
     for number in range(count):
-        path = folder / f"{number}.db"
+        path = folder / f"{kept}{number}.db"
         signal.alarm(60)  # a damaged file must not lead anything in circles
         done[flip(original, path, chance.randrange(len(original.bytes) * 8), thorough=thorough)] += 1
         signal.alarm(0)
-        for left in folder.glob(f"{number}.db*"):
+        for left in folder.glob(f"{path.name}*"):
             left.unlink()
     print(dict(done))
     return done
 
 
-def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", sample.KEYS)
+def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path: Path, kept: str) -> None:
     """Of 200 flipped bits each is reported, or everything is read as before; those in a message are located."""
-    done = flips(tmp_path, 200, seed=1)
+    done = flips(tmp_path, kept, 200, seed=1)
     assert done["located"] > 60
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("kept", sample.KEYS)
 @pytest.mark.parametrize("seed", range(2, 6))
-def test_many_flipped_bits(tmp_path: Path, seed: int) -> None:
-    """2,000 flipped bits."""
-    assert flips(tmp_path, 500, seed, thorough=True)["located"] > 150
+def test_many_flipped_bits(tmp_path: Path, kept: str, seed: int) -> None:
+    """2,000 flipped bits of either."""
+    assert flips(tmp_path, kept, 500, seed, thorough=True)["located"] > 150

@@ -10,21 +10,23 @@ from pathlib import Path
 
 import pytest
 
-import clew
 from tests.reliability import sample
 from tests.reliability.tools import need_strace, output, python
 
 VERIFY = """
-import sys, clew
-with clew.open(sys.argv[1]) as store:
+import sys
+from pathlib import Path
+from tests.reliability import sample
+with sample.opened(Path(sys.argv[1])) as store:
     report = store.verify()
     print(report.ok, report.counts["nodes"])
 """
 
 WRITE = """
-import sys, time, clew
+import sys, time
+from pathlib import Path
 from tests.reliability import sample
-store = clew.open(sys.argv[1])
+store = sample.opened(Path(sys.argv[1]))
 sample.fill(store, words=5)
 print("ready", flush=True)
 time.sleep(60)
@@ -34,6 +36,12 @@ WRITING = (
     "write,writev,pwrite64,pwritev,pwritev2,truncate,ftruncate,fallocate,unlink,unlinkat,rename,renameat,renameat2,"
     "link,linkat,copy_file_range,sendfile,chmod,fchmod,fchmodat"
 )
+
+
+@pytest.fixture(params=sample.KEYS)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Where a store may be made, plain or sealed."""
+    return tmp_path / f"{request.param}.db"
 
 
 def hashes(path: Path) -> dict[str, str]:
@@ -59,7 +67,7 @@ def crashed(path: Path) -> Path:
 
 def closed(path: Path) -> Path:
     """A store that was closed as it should be."""
-    sample.make(str(path), words=5)
+    sample.make(str(path), words=5, key=sample.KEYS[path.stem])
     return path
 
 
@@ -107,7 +115,8 @@ def test_the_trace_would_show_a_write(path: Path, tmp_path: Path) -> None:
     """The same trace of a program that appends does show writes: the test above can fail."""
     strace, trace = need_strace(), tmp_path / "trace"
     closed(path)
-    code = "import sys, clew\nwith clew.open(sys.argv[1]) as s: s.sessions.latest().append(clew.user('x'))"
+    code = "import clew, sys\nfrom pathlib import Path\nfrom tests.reliability import sample\n"
+    code += "with sample.opened(Path(sys.argv[1])) as s: s.sessions.latest().append(clew.user('x'))"
     output(python(code, path, wrap=(strace, "-f", "-qq", "-y", "-o", str(trace), "-e", f"trace={WRITING}")))
     assert re.search(re.escape(str(path)) + r"(-wal)?>", trace.read_text())
 
@@ -115,7 +124,7 @@ def test_the_trace_would_show_a_write(path: Path, tmp_path: Path) -> None:
 def test_a_crashed_store_verifies_and_is_whole(path: Path) -> None:
     """What a killed writer had acknowledged is there, and sound, when it is read without being repaired first."""
     crashed(path)
-    with clew.open(path) as store:
+    with sample.opened(path) as store:
         assert store.verify().ok
         read = sample.readings(store)
     assert sample.errors(read) == set()

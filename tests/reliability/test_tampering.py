@@ -13,7 +13,7 @@ import pytest
 
 import clew
 from clew.backends.sqlite.rows import SQLiteTx
-from clew.errors import ClewError, Tampered
+from clew.errors import ClewError, Tampered, WrongKey
 from clew.verify import Damage
 from tests.reliability import sample
 from tests.reliability.test_flips import Places, places
@@ -27,24 +27,29 @@ NOT_NOTICED = {
 """Columns in which any value of the right kind is as good as another."""
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sound store."""
-    path = tmp_path_factory.mktemp("original") / "chats.db"
-    sample.make(str(path), words=20, blob=300_000)
+@pytest.fixture(scope="module", params=sample.KEYS)
+def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound store, plain or sealed, with one message in quarantine."""
+    key = sample.KEYS[request.param]
+    path = tmp_path_factory.mktemp("original") / f"{request.param}.db"
+    sample.make(str(path), words=20, blob=300_000, key=key)
+    with spoil(path) as conn:
+        conn.execute("UPDATE nodes SET body = CAST(body || x'00' AS BLOB) WHERE pos = ?", (middle(conn, "Chat 0"),))
+    with clew.open(path, key=key) as store:
+        assert len(store.quarantine.sweep().moved) == 1
     return path
 
 
 @pytest.fixture
 def copy(original: Path, tmp_path: Path) -> Path:
     """A copy of it to be spoiled."""
-    return Path(shutil.copy(original, tmp_path / "copy.db"))
+    return Path(shutil.copy(original, tmp_path))
 
 
 @pytest.fixture(scope="module")
 def where(original: Path) -> Places:
     """The sessions that show each node, and its position."""
-    with clew.open(original) as store:
+    with sample.opened(original) as store:
         return places(store)
 
 
@@ -61,7 +66,7 @@ def damage(path: Path) -> list[Damage]:
     """What verify reports; damage so deep that opening refuses counts as one finding."""
     before = path.read_bytes()
     try:
-        with clew.open(path) as store:
+        with sample.opened(path) as store:
             report = store.verify()
     except ClewError as error:
         return [Damage("file", str(path), str(error))]
@@ -78,15 +83,14 @@ def located(found: list[Damage], where: Places, pos: int) -> bool:
 
 def middle(conn: sqlite3.Connection, title: str = "Chat 1") -> int:
     """The position of a message in the middle of a session that shares nothing."""
-    with_title = "SELECT head FROM refs WHERE CAST(data AS TEXT) LIKE ?"
-    head = conn.execute(with_title, (f'%"{title}"%',)).fetchone()[0]
-    return int(head) - 4
+    key = sample.session_keys()[title]
+    return int(conn.execute("SELECT head FROM refs WHERE key = ?", (key,)).fetchone()[0]) - 4
 
 
 def test_a_sound_store_has_no_damage(original: Path) -> None:
     """What was written as it should be is reported as such, with its counts, and progress reaches the end."""
     steps: list[tuple[int, int]] = []
-    with clew.open(original) as store:
+    with sample.opened(original) as store:
         report = store.verify(progress=lambda done, total: steps.append((done, total)))
     assert report.ok
     assert report.damage == []
@@ -98,7 +102,7 @@ def test_a_sound_store_has_no_damage(original: Path) -> None:
 
 def test_others_stay_readable_beside_a_damaged_message(copy: Path, where: Places) -> None:
     """One damaged body is one finding; every session that does not show it reads as before."""
-    with clew.open(copy) as store:
+    with sample.opened(copy) as store:
         before = sample.readings(store)
     with spoil(copy) as conn:
         pos = middle(conn)
@@ -107,7 +111,7 @@ def test_others_stay_readable_beside_a_damaged_message(copy: Path, where: Places
     found = damage(copy)
     assert [one.what for one in found] == ["node"]
     assert located(found, where, pos)
-    with clew.open(copy) as store:
+    with sample.opened(copy) as store:
         after = sample.readings(store)
     (session,), _ = where[pos]
     changed = {name for name in before if before[name] != after[name]}
@@ -115,6 +119,21 @@ def test_others_stay_readable_beside_a_damaged_message(copy: Path, where: Places
     assert {name.split()[1] for name in changed if name.startswith("session")} == {session}
     assert sum(name.startswith("node") for name in changed) == 1
     assert sample.errors(after) == {"Tampered"}
+
+
+def test_a_body_that_became_text(copy: Path) -> None:
+    """It is damage, not a store that cannot be reached; and no error shows what it says, as the driver's own does."""
+    with spoil(copy) as conn:
+        pos = middle(conn)
+        conn.execute("UPDATE nodes SET body = CAST(x'01ff' || body AS TEXT) WHERE pos = ?", (pos,))
+        id = clew.ids.text(conn.execute("SELECT id FROM nodes WHERE pos = ?", (pos,)).fetchone()[0])
+    with sample.opened(copy) as store:
+        with pytest.raises(Tampered) as raised:
+            store.nodes.get(id)
+        assert "blocks" not in f"{raised.value} {raised.value.__cause__} {raised.value.__context__}"
+        with pytest.raises(Tampered):
+            store.quarantine.sweep(force=True)
+        assert len(store.quarantine.list()) == 1  # the one that was there
 
 
 def test_swapped_bodies(copy: Path, where: Places) -> None:
@@ -143,7 +162,7 @@ def test_a_whole_row_in_another_place(copy: Path, where: Places) -> None:
 
 def test_a_ref_put_back(copy: Path) -> None:
     """A session's row from before its last messages, signature and all, leaves messages that nothing ends at."""
-    with clew.open(copy) as store:
+    with sample.opened(copy) as store:
         session = store.sessions.get(
             next(one.id for one in store.sessions.list(limit=50).items if one.title == "Chat 3")
         )
@@ -237,7 +256,8 @@ def test_a_dropped_run(copy: Path, where: Places) -> None:
 
 
 @pytest.mark.parametrize(
-    "table", ["trees", "runs", "nodes", "refs", "labels", "log", "blobs", "chunks", "uses", "header", "epoch"]
+    "table",
+    ["trees", "runs", "nodes", "quarantine", "refs", "labels", "log", "blobs", "chunks", "uses", "header", "epoch"],
 )
 def test_any_dropped_row(original: Path, tmp_path: Path, table: str) -> None:
     """Any dropped row of any table is missed; but a log's last entry, and a session that ends where another does."""
@@ -250,7 +270,7 @@ def test_any_dropped_row(original: Path, tmp_path: Path, table: str) -> None:
         spared = {row[0] for row in conn.execute(shared)} if table == "refs" else set()
     chosen = [one for one in keys if one not in spared]
     for number, one in enumerate(chosen[:: max(1, len(chosen) // 12)]):
-        copy = Path(shutil.copy(original, tmp_path / f"{number}.db"))
+        copy = Path(shutil.copy(original, tmp_path / f"{original.stem}{number}.db"))
         with spoil(copy) as conn:
             assert conn.execute(f"DELETE FROM {table} WHERE {key} = ?", (one,)).rowcount == 1
         assert damage(copy), f"{table} {one}"
@@ -301,8 +321,7 @@ def test_a_changed_column(copy: Path, where: Places, name: str) -> None:
         elif table == "header":
             clause = "name = 'store_id'"
         elif table == "refs":
-            clause = "CAST(data AS TEXT) LIKE '%\"Build fails\"%' AND kind = 'session' ORDER BY ref LIMIT 1"
-            clause = f"ref = ({'SELECT ref FROM refs WHERE ' + clause})"
+            clause = f"key = {literal(sample.session_keys()['Build fails'])}"
         elif table == "runs":
             clause = f"run = {middle(conn) >> 24}"
         else:
@@ -324,7 +343,7 @@ def test_a_changed_column(copy: Path, where: Places, name: str) -> None:
     assert found
     if table == "nodes" and column != "pos":
         assert located(found, where, row)
-    elif table in ("nodes", "runs", "refs", "labels", "log", "blobs", "chunks", "uses"):
+    elif table in ("nodes", "quarantine", "runs", "refs", "labels", "log", "blobs", "chunks", "uses"):
         names = {session for sessions, _ in where.values() for session in sessions if session}
         known = name != "refs.key"  # then it goes by its new name
         assert any(one.session in names or one.where in names or not known for one in found), found
@@ -334,15 +353,93 @@ def literal(value: object) -> str:
     return f"x'{value.hex()}'" if isinstance(value, bytes) else repr(value)
 
 
-def test_a_damaged_header_is_counted_and_not_listed_for_ever(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_store_is_counted_and_not_listed_for_ever(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When every checksum fails the report stays short and says how many there are."""
     monkeypatch.setattr("clew.verify.findings.LIMIT", 10)
     with spoil(copy) as conn:
-        conn.execute("UPDATE header SET value = zeroblob(16) WHERE name = 'store_id'")
-    with clew.open(copy) as store:
+        conn.execute("UPDATE nodes SET turns = turns + 1")
+    with sample.opened(copy) as store:
         report = store.verify()
     assert len(report.damage) == 10
-    assert report.counts["damage"] > 100
+    assert report.counts["damage"] > 90
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    """A sealed store to be spoiled."""
+    path = tmp_path / "sealed.db"
+    sample.make(str(path), words=20, blob=3000, key=sample.KEYS["sealed"])
+    return path
+
+
+def wrapped(conn: sqlite3.Connection, table: str, key: str, one: int) -> bytes:
+    """A row's data key, as it is stored."""
+    return cast("bytes", conn.execute(f"SELECT wrapped_key FROM {table} WHERE {key} = ?", (one,)).fetchone()[0])
+
+
+def test_a_data_key_in_another_run(sealed: Path) -> None:
+    """Nodes and data key of one run, put in the place of another's, open nothing: the key is bound to its run."""
+    with spoil(sealed) as conn:
+        one, other = middle(conn) >> 24, middle(conn, "Chat 2") >> 24
+        conn.execute("UPDATE runs SET wrapped_key = ? WHERE run = ?", (wrapped(conn, "runs", "run", one), other))
+        bodies = conn.execute("SELECT body, pos - ? FROM nodes WHERE pos >> 24 = ?", ((one - other) << 24, one))
+        conn.executemany("UPDATE nodes SET body = ? WHERE pos = ?", bodies.fetchall())
+    with sample.opened(sealed) as store:
+        assert {found.session for found in store.verify().damage} == {clew.ids.text(sample.session_keys()["Chat 2"])}
+        moved = store.sessions.get(clew.ids.text(sample.session_keys()["Chat 2"]))
+        with pytest.raises(Tampered):
+            moved.path()
+
+
+def test_a_data_key_in_another_ref(sealed: Path) -> None:
+    """A session's title and data key, put in the place of another's, do not open there; nor does its log."""
+    with spoil(sealed) as conn:
+        one, other = (sample.session_keys()[title] for title in ("Build fails", "Chat 2"))
+        number, key, data = conn.execute("SELECT ref, wrapped_key, data FROM refs WHERE key = ?", (one,)).fetchone()
+        conn.execute("UPDATE refs SET wrapped_key = ?, data = ? WHERE key = ?", (key, data, other))
+        conn.execute(
+            "UPDATE log SET pos = (SELECT ref << 24 FROM refs WHERE key = ?) | (pos & 16777215) WHERE pos >> 24 = ?",
+            (other, number),
+        )
+    with sample.opened(sealed) as store:
+        moved = store.sessions.get(clew.ids.text(other))
+        for read in (lambda: moved.title, lambda: list(moved.log.read())):
+            with pytest.raises(Tampered):
+                read()
+        assert {found.session for found in store.verify().damage} == {moved.id}
+
+
+@pytest.mark.parametrize("tables", [("nodes",), ("runs", "nodes"), ("refs",), ("log",), ("blobs", "chunks")])
+def test_rows_of_another_store(sealed: Path, tmp_path: Path, tables: tuple[str, ...]) -> None:
+    """Rows of another store with the same key, the same ids and the same numbers do not open."""
+    sample.make(str(tmp_path / "sealed2.db"), words=20, blob=3000, key=sample.KEYS["sealed"])
+    with spoil(sealed) as conn:
+        conn.execute("ATTACH ? AS other", (str(tmp_path / "sealed2.db"),))
+        for table in tables:
+            conn.execute(f"REPLACE INTO main.{table} SELECT * FROM other.{table}")
+        assert conn.execute("SELECT count(*) FROM refs").fetchone()[0] > 9
+    with sample.opened(sealed) as store:
+        report = store.verify()
+        read = sample.readings(store)
+    assert report.counts["damage"] >= report.counts[tables[-1]]
+    assert sample.errors(read) <= {"Tampered", "NotFound"}  # what is found by a keyed hash is not even found
+
+
+def test_rows_from_before_an_exchange_of_keys(sealed: Path, tmp_path: Path) -> None:
+    """A run, its key and its messages as they were under the retired key do not open, to those with either key."""
+    before = shutil.copy(sealed, tmp_path / "sealed2.db")
+    new = bytes(32)
+    with sample.opened(sealed) as store:
+        store.rotate(new)
+    with spoil(sealed) as conn:
+        run = middle(conn) >> 24
+        conn.execute("ATTACH ? AS other", (str(before),))
+        conn.execute("REPLACE INTO main.runs SELECT * FROM other.runs WHERE run = ?", (run,))
+    with pytest.raises(WrongKey):
+        sample.opened(sealed)
+    with clew.open(sealed, key=new) as store:
+        sessions = {found.session for found in store.verify().damage}
+    assert sessions == {clew.ids.text(sample.session_keys()["Chat 1"])}
 
 
 def test_reading_a_path_in_a_circle(copy: Path) -> None:
@@ -354,7 +451,7 @@ def test_reading_a_path_in_a_circle(copy: Path) -> None:
         heads = [row[0] for row in conn.execute("SELECT key FROM refs WHERE head >> 24 = ?", (run,))]
     assert heads
     assert any(one.what == "run" for one in damage(copy))
-    with clew.open(copy) as store:
+    with sample.opened(copy) as store:
         for key in heads:
             with pytest.raises(Tampered):
                 store.sessions.get(clew.ids.text(key)).path()

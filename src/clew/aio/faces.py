@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from clew import beside, blobs, log, nodes, session, sessions, store
+from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio.face import Threads
+from clew.audit import Deed
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress
 from clew.log import Entry
 from clew.model import Media, Modality, Role, Said
 from clew.node import Counters, Node
 from clew.nodes import NodeList, NodePage, Save
+from clew.quarantine import Event, QuarantinedList, Swept
 from clew.search import Hit as SyncHit
 from clew.session import _UNSET, Branch
 from clew.session_data import SessionData
@@ -214,7 +216,7 @@ class Session(_Face):
 
     @property
     def created_at(self) -> datetime:
-        """When it was created."""
+        """When it was created. Tampered if the row is not what was written."""
         return self._sync.created_at
 
     @property
@@ -233,8 +235,13 @@ class Session(_Face):
         return self._sync.hold_reason
 
     @property
+    def expires_at(self) -> datetime | None:
+        """When its own retention ends: see `retain`. None if it has none of its own. Tampered as in `held`."""
+        return self._sync.expires_at
+
+    @property
     def trashed_at(self) -> datetime | None:
-        """When it was put in the trash; None if it is not there."""
+        """When it was put in the trash; None if it is not there. Tampered if the row is not what was written."""
         return self._sync.trashed_at
 
     @property
@@ -369,6 +376,14 @@ class Session(_Face):
         """Ends its hold."""
         return cast("Session", self._wrap(await self._threads.run(self._sync.release)))
 
+    async def retain(self, *, days: int | None = None, until: datetime | None = None) -> Session:
+        """Gives it a retention of its own: `days` (7 to 180) after its last activity, or `until` a moment.
+
+        With neither, the store's policy counts again. Once it has expired it is not listed or picked by `latest`, and
+        the next sweep purges it, unless it is held. Invalid for a trace that goes with its owner.
+        """
+        return cast("Session", self._wrap(await self._threads.run(self._sync.retain, days=days, until=until)))
+
     async def trash(self) -> Session:
         """Puts it in the trash with its branches and subagents: not found, listed or searched until it is restored.
 
@@ -497,6 +512,10 @@ class Sessions(_Face):
         """Ends a session's hold."""
         return cast("Session", self._wrap(await self._threads.run(self._sync.release, key)))
 
+    async def retain(self, key: str, *, days: int | None = None, until: datetime | None = None) -> Session:
+        """Gives a session a retention of its own: `days` after its last activity, or `until` a moment; or none."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.retain, key, days=days, until=until)))
+
     async def trash(self, key: str) -> Session:
         """Puts a session in the trash, with all it owns; one that is there already stays there. Conflict if it is held.
 
@@ -609,6 +628,53 @@ class Nodes(_Face):
         return await self._threads.run(self._sync.delete, ids, recursive=recursive)
 
 
+class Quarantine(_Face):
+    """What was taken out of a store because it is damaged."""
+
+    _sync: quarantine.Quarantine
+
+    async def sweep(
+        self, *, force: bool = False, strict: bool = False, dry_run: bool = False, progress: Progress | None = None
+    ) -> Swept:
+        """Reads every body, and puts each message whose body does not open in quarantine: all of them, or none.
+
+        Conflict, and nothing is moved, if more than three bodies or more than one in a hundred are damaged, unless
+        `force` says that this is known. An error while reading ends the sweep, and nothing is moved either. With
+        `strict` the damaged bytes are not kept but purged at once, with a receipt; those that a hold covers are kept.
+        With `dry_run` nothing is moved, and the answer says what would be.
+        """
+        return await self._threads.run(self._sync.sweep, force=force, strict=strict, dry_run=dry_run, progress=progress)
+
+    async def list(self) -> QuarantinedList:
+        """What is in quarantine, in the order of the store."""
+        return await self._threads.run(self._sync.list)
+
+    async def restore(self, node: str) -> Node:
+        """Puts a message back, if what was kept of it opens now. Tampered, and nothing is changed, if it does not.
+
+        It does once the row around it, and not the body itself, was what was damaged, and has been repaired.
+        """
+        return await self._threads.run(self._sync.restore, node)
+
+    async def purge(
+        self, nodes: str | Iterable[str] | None = None, *, everything: bool = False, dry_run: bool = False
+    ) -> Receipt:
+        """Destroys what was kept of messages: of these, or with `everything` of all that are in quarantine.
+
+        The messages stay in the tree, and in quarantine, without their bytes. What a hold covers stays, and is a
+        failure in the receipt. With `dry_run` nothing is changed, and the receipt says what would be. NotFound, and
+        nothing is purged, if a message is not in quarantine.
+        """
+        return await self._threads.run(self._sync.purge, nodes, everything=everything, dry_run=dry_run)
+
+    async def on_event(self, listener: Callable[[Event], object]) -> None:
+        """Calls `listener` whenever messages are put in quarantine, brought back or purged through this store.
+
+        It is called after the fact, on the thread that did it. What it raises reaches nobody.
+        """
+        return await self._threads.run(self._sync.on_event, listener)
+
+
 class StoreBlobs(_Face):
     """The blobs of a store. Each belongs to a tree, named by a session (or its id or handle) or a message of it."""
 
@@ -651,6 +717,34 @@ class StoreLog(_Face):
         return await self._threads.run(self._sync.count, _bare(owner))
 
 
+class Audit(_Face):
+    """The audit of a store."""
+
+    _sync: audit.Audit
+
+    async def record(
+        self, kind: str, subject: str, actor: str | None = None, *, reason: str | None = None, amount: int = 1
+    ) -> None:
+        """Notes a deed of your own, durable when this returns. Invalid if it does not look free of content.
+
+        `kind` and `reason` are words of small letters, `subject` an id or a name without blanks; `actor` is the one the
+        store was opened for, unless another is named.
+        """
+        return await self._threads.run(self._sync.record, kind, subject, actor, reason=reason, amount=amount)
+
+    def read(
+        self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
+    ) -> AsyncIterator[Deed]:
+        """What was done, oldest first: from `since` up to and without `until`, of one kind or of all."""
+        return self._threads.stream(self._sync.read, since=since, until=until, kind=kind)
+
+    def jsonl(
+        self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
+    ) -> AsyncIterator[str]:
+        """What `read` gives, each as one line of JSON, to be kept elsewhere."""
+        return self._threads.stream(self._sync.jsonl, since=since, until=until, kind=kind)
+
+
 class Store(_Face):
     """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
 
@@ -680,6 +774,16 @@ class Store(_Face):
     def log(self) -> StoreLog:
         """Entries beside the messages: of any session."""
         return StoreLog(self._threads, self._sync.log)
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What was taken out because it is damaged."""
+        return Quarantine(self._threads, self._sync.quarantine)
+
+    @property
+    def audit(self) -> Audit:
+        """Who did what and when, without a word of what was said."""
+        return Audit(self._threads, self._sync.audit)
 
     async def search(
         self,
@@ -750,6 +854,10 @@ class Store(_Face):
     async def key_status(self) -> Status:
         """How the store is kept, by which keys, and how far an exchange has come."""
         return await self._threads.run(self._sync.key_status)
+
+    async def recovery_key(self) -> str:
+        """The store's key, also one from a passphrase, as letters to be printed: see `clew.keys.recovery`. Invalid."""
+        return await self._threads.run(self._sync.recovery_key)
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """Makes several steps of this task one: all are kept, or none. Other writers wait meanwhile: keep it short."""

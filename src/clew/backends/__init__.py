@@ -30,6 +30,7 @@ from clew.backends.rows import (
     Move,
     NodeRow,
     Place,
+    QuarantineRow,
     RefRow,
     RunRow,
     State,
@@ -60,6 +61,7 @@ __all__ = [
     "Move",
     "NodeRow",
     "Place",
+    "QuarantineRow",
     "RefRow",
     "Renewed",
     "RunRow",
@@ -187,11 +189,11 @@ class Tx(Protocol):
         ...
 
     def body_bytes(self, low: int, high: int) -> int:
-        """Bytes of the bodies between two positions."""
+        """Bytes of the bodies between two positions, with what of them is in quarantine."""
         ...
 
     def delete_nodes(self, low: int, high: int) -> int:
-        """Deletes the nodes between two positions; returns how many."""
+        """Deletes the nodes between two positions, with what of them is in quarantine; returns how many."""
         ...
 
     def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
@@ -217,7 +219,7 @@ class Tx(Protocol):
     # -- exchanging keys: rows in order of their numbers, and their bytes anew
 
     def sizes(self) -> dict[str, int]:
-        """How many rows there are of runs, nodes, refs, log, blobs and chunks."""
+        """How many rows there are of runs, nodes, refs, log, blobs, chunks and quarantine."""
         ...
 
     def runs_after(self, run: int, limit: int) -> list[tuple[RunRow, bytes | None]]:
@@ -253,7 +255,25 @@ class Tx(Protocol):
         ...
 
     def set_bodies(self, table: str, bodies: Sequence[tuple[bytes, int]]) -> None:
-        """Stores other bodies, each with its position, in `nodes`, `log` or `chunks`."""
+        """Stores other bodies, each with its position, in `nodes`, `log`, `chunks` or `quarantine`."""
+        ...
+
+    # -- quarantine
+
+    def quarantined(self, pos: int) -> QuarantineRow | None:
+        """What is in quarantine of the node at a position."""
+        ...
+
+    def quarantined_after(self, pos: int, limit: int) -> list[QuarantineRow]:
+        """What is in quarantine of nodes at higher positions, in order."""
+        ...
+
+    def add_quarantined(self, row: QuarantineRow) -> None:
+        """Puts the node at a position in quarantine. Conflict if it is there."""
+        ...
+
+    def drop_quarantined(self, low: int, high: int) -> None:
+        """Forgets what is in quarantine between two positions."""
         ...
 
     # -- refs
@@ -323,10 +343,11 @@ class Tx(Protocol):
         """`set_ref` for what moves with the head alone; `up` if the rank changes too."""
         ...
 
-    def advance(self, ref: int, seen: Tip, move: Move) -> bool:
-        """`move_ref` without a look before, for a ref at the top of its kind whose head was `seen` and can be extended.
+    def advance(self, ref: int, seen: Tip, move: Move, top: int) -> bool:
+        """`move_ref` without a look before, for a ref that was `seen` with a head that can be extended.
 
-        False, and nothing is changed, if anything of that, or the epoch, is no longer so.
+        False, and nothing is changed, if it is no longer so: the ref, its head, the end and the key of its run, the
+        epoch, or `top`, the highest rank of its kind.
         """
         ...
 
@@ -420,6 +441,10 @@ class Backend(Protocol):
 
         `single` promises that it asks one thing only, so that no transaction is needed to see one moment.
         """
+        ...
+
+    def read_anew(self, work: Callable[[Tx], T]) -> T:
+        """`read` through a connection of its own: what was read before, and may be held in memory, is not believed."""
         ...
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:

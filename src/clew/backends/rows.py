@@ -162,6 +162,15 @@ class LogRow(NamedTuple):
     body: bytes
 
 
+class QuarantineRow(NamedTuple):
+    """What is known of a message in quarantine, as stored."""
+
+    pos: int
+    created_at: int
+    why: str
+    body: bytes
+
+
 class State(NamedTuple):
     """The epoch: how the store is written at this moment."""
 

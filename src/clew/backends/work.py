@@ -33,6 +33,10 @@ class Job:
         """The work is done, and this is its result."""
         self.result, self.error, self.done = result, None, True
 
+    def undone(self) -> None:
+        """The transaction it was done in was undone: it has no outcome yet."""
+        self.result, self.error, self.done = None, None, False
+
     def outcome(self) -> Any:
         """The result; or raises the error. Unavailable if whoever was to do the work was interrupted before it."""
         if self.error is not None:
@@ -54,7 +58,9 @@ class Call:
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Runs the function and keeps what comes of it."""
+        """Runs the function and keeps what comes of it, and nothing of an earlier try."""
+        self.result = self.error = None
+        self.jobs.clear()
         try:
             self.result = self.function()
         except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 import clew
-from clew.cli.forms import Form, json_options, session_json
+from clew.cli.forms import Form, json_options, out_value, session_json
 from clew.cli.place import existing, store_option
-from clew.cli.text import out, out_json, out_jsonl, plain, warn
+from clew.cli.text import out, plain, warn
 
 
 def _told(session: clew.Session, sentence: str, form: Form) -> None:
@@ -16,7 +16,7 @@ def _told(session: clew.Session, sentence: str, form: Form) -> None:
         out(session.id)
         warn(sentence)
     else:
-        (out_json if form == "json" else lambda value: out_jsonl([value]))(session_json(session))
+        out_value(session_json(session), form)
 
 
 @click.command(

@@ -9,7 +9,7 @@ code  meaning
 3     not found
 4     ambiguous: a handle fits several ids
 5     busy: another program keeps the store, try again
-6     wrong key, or sealed and no key given
+6     wrong key, no key, or what was given as one is none
 7     damaged: stored bytes are not what was written
 8     done in part
 130   interrupted
@@ -25,7 +25,7 @@ import sys
 import click
 
 from clew import errors
-from clew.cli.text import bold, dim, plain, warn
+from clew.cli.text import bold, dim, is_terminal, plain, warn
 
 FAILED, USAGE, NOT_FOUND, AMBIGUOUS, BUSY, SEALED, DAMAGED, PARTIAL = 1, 2, 3, 4, 5, 6, 7, 8
 INTERRUPTED, UNREAD = 130, 141
@@ -33,6 +33,10 @@ INTERRUPTED, UNREAD = 130, 141
 
 class Unread(Exception):
     """Whoever read the output has gone."""
+
+
+class NoKey(errors.ClewError):
+    """What was given as a key is none."""
 
 
 # The first that fits counts: a full disk and a read-only file are Unavailable too, and trying again helps neither.
@@ -43,6 +47,7 @@ _CODES: tuple[tuple[type[errors.ClewError], int], ...] = (
     (errors.ReadOnly, FAILED),
     (errors.Unavailable, BUSY),
     (errors.Sealed, SEALED),
+    (NoKey, SEALED),
     (errors.Tampered, DAMAGED),
 )
 
@@ -74,6 +79,13 @@ def report(error: BaseException) -> int:
         return say(f"{error.strerror or error}{about}", "", FAILED)
     hint = "This is a bug in clew. CLEW_DEBUG=1 shows where."
     return say(f"{type(error).__name__} in clew itself", hint, FAILED)
+
+
+def show_help(ctx: click.Context) -> None:
+    """What a group of commands does when none is named: help, as an answer on a terminal, as an error elsewhere."""
+    there = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    click.echo(ctx.get_help(), err=not there)
+    ctx.exit(0 if there else USAGE)
 
 
 def say(message: str, hint: str, code: int) -> int:

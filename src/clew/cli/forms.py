@@ -13,7 +13,7 @@ import click
 import msgspec
 
 import clew
-from clew.cli.text import columns, out
+from clew.cli.text import columns, out, out_json, out_jsonl
 
 Form = Literal["text", "json", "jsonl"]
 
@@ -31,6 +31,14 @@ def json_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, form=form, **kwargs)
 
     return chosen
+
+
+def out_value(value: Any, form: Form) -> None:
+    """One value as JSON, indented or on a line."""
+    if form == "json":
+        out_json(value)
+    else:
+        out_jsonl([value])
 
 
 def out_lines(lines: Iterable[str]) -> None:
@@ -71,6 +79,7 @@ def session_json(session: clew.Session) -> dict[str, Any]:
         "version": session.version,
         "held": session.held,
         "hold_reason": session.hold_reason,
+        "expires_at": None if session.expires_at is None else iso(session.expires_at),
         "trashed_at": None if session.trashed_at is None else iso(session.trashed_at),
         "extra": session.extra,
     }

@@ -11,9 +11,8 @@ from typing import Any
 import click
 
 import clew
-from clew.cli.exits import USAGE, Unread, report
+from clew.cli.exits import Unread, report, show_help
 from clew.cli.place import store_option
-from clew.cli.text import is_terminal
 
 COMMANDS = {
     "append": ("append", "Store messages, given as JSON lines."),
@@ -29,7 +28,14 @@ COMMANDS = {
     "restore": ("trash", "Bring sessions back from the trash."),
     "hold": ("trash", "Keep sessions from being deleted."),
     "release": ("trash", "Let held sessions be deleted again."),
+    "purge": ("purge", "Delete sessions for good, with every trace."),
+    "receipts": ("purge", "List what was purged, and when."),
+    "key": ("key", "Make, exchange and print the key of a sealed store."),
+    "retention": ("retention", "Purge what was not used for long: preview, sweep, set."),
+    "audit": ("audit", "Show who did what, and when."),
+    "redact": ("redact", "Find secrets that are stored."),
     "verify": ("upkeep", "Read everything and name what is damaged."),
+    "quarantine": ("quarantine", "Deal with damaged messages."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
     "tour": ("tour", "See it all happen in a temporary store."),
 }
@@ -102,8 +108,12 @@ def _settle_output() -> None:
     '  echo \'{"text": "Hello"}\' | clew append --title "First words"\n'
     "  clew search hello\n\n\b\n"
     "Environment:\n"
-    "  CLEW_DB        the store, if --db does not name it\n"
-    "  CLEW_TIMEOUT   seconds to wait for other writers (60)\n"
+    "  CLEW_DB          the store, if --db does not name it\n"
+    "  CLEW_TIMEOUT     seconds to wait for other writers (60)\n"
+    "  CLEW_KEY_FILE    the key of a sealed store: the file it is in, if --key-file does not name it\n"
+    "  CLEW_KEY         or the key itself, as 64 hex digits or in base64\n"
+    "  CLEW_KEYRING     or its name in the keyring of the system\n"
+    "  CLEW_PASSPHRASE  or the passphrase; on a terminal it is asked for\n"
     "  NO_COLOR, FORCE_COLOR, COLUMNS, PAGER are honoured",
 )
 @store_option
@@ -112,6 +122,4 @@ def _settle_output() -> None:
 def cli(ctx: click.Context) -> None:
     """Keeps conversations with language models: durable, in a tree, to be found, continued, forked and rewound."""
     if ctx.invoked_subcommand is None:
-        there = is_terminal(sys.stdin) and is_terminal(sys.stdout)
-        click.echo(ctx.get_help(), err=not there)
-        ctx.exit(0 if there else USAGE)
+        show_help(ctx)

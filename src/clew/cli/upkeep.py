@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.exits import DAMAGED
-from clew.cli.forms import Form, json_options, out_lines
+from clew.cli.forms import Form, json_options, out_lines, out_value
 from clew.cli.place import existing, store_option
 from clew.cli.progress import Progress
 from clew.cli.text import bold, dim, fitted, out, out_json, out_jsonl, plain, style, warn
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def verify(ctx: click.Context, form: Form) -> None:
     """Reads everything in the store, checks it, and names what is damaged. Writes nothing. Exit code 7 on damage."""
-    with existing() as store, Progress("verifying") as progress:
+    with existing(tidy=False) as store, Progress("verifying") as progress:
         report = store.verify(progress=progress)
         path = store.path
     if form == "text":
@@ -72,4 +72,4 @@ def backup(path: str, form: Form) -> None:
         out(plain(str(made.path)))
         warn(f"{made.size:,} bytes; 'clew verify --db' checks them, and --db or CLEW_DB uses them")
     else:
-        (out_json if form == "json" else lambda value: out_jsonl([value]))({"path": str(made.path), "size": made.size})
+        out_value({"path": str(made.path), "size": made.size}, form)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 from contextlib import suppress
 from typing import IO
+
+from clew.cli.sources import VARIABLES
 
 ENOUGH = 60
 """Acknowledged messages after which the writer is killed: it is then in the middle of writing, whatever the machine."""
@@ -18,9 +21,10 @@ PATIENCE = 60
 
 def kill_a_writer(session: str, path: str) -> tuple[list[str], str]:
     """The ids that a writing process acknowledged before it was killed, and how it ended."""
+    env = {name: value for name, value in os.environ.items() if name not in VARIABLES}  # the tour's store is plain
     command = [sys.executable, "-m", "clew", "append", session, "--db", path, "--role", "assistant"]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1, env=env
     ) as writer:
         assert writer.stdin is not None
         assert writer.stdout is not None

@@ -13,9 +13,9 @@ A record is a session and its messages, seen through the shapes of one published
 session is: what is sealed, searched, held, purged or verified there is so here.
 """
 
+from clew.policy import Policy
 from clew.records.breaker import CircuitOpen
 from clew.records.deferred import Pending
-from clew.records.keeping import Policy
 from clew.records.service import RecordService
 from clew.records.shapes import (
     AttachmentRef,

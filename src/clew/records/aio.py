@@ -9,6 +9,7 @@ the call it has begun: what was written is whole.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -20,10 +21,11 @@ except ImportError as error:  # the core does without it
     raise ImportError("clew.records.aio needs anyio: pip install 'clew[aio]'") from error
 
 from clew import aio
+from clew.aio import Sweeper
 from clew.events import Events
+from clew.policy import Policy
 from clew.records import deferred, service
 from clew.records.frames import Type
-from clew.records.keeping import Policy
 from clew.records.shapes import (
     AttachmentRef,
     ConversationRecord,
@@ -35,6 +37,7 @@ from clew.records.shapes import (
     PurgeReport,
     RecoverySnapshot,
 )
+from clew.retention import EVERY
 from clew.store import Store
 
 AHEAD = 4
@@ -201,9 +204,13 @@ class RecordService:
         """Keeps records for another time from now on."""
         return await _run(self._sync.set_policy, policy)
 
-    async def sweep(self) -> PurgeReport:
+    async def sweep(self, *, force: bool = False) -> PurgeReport:
         """Purges what has expired."""
-        return await _run(self._sync.sweep)
+        return await _run(self._sync.sweep, force=force)
+
+    def sweeper(self, *, every: timedelta = EVERY, on_error: Callable[[Exception], object] | None = None) -> Sweeper:
+        """What sweeps again and again as a task: ``async with service.sweeper(): …``."""
+        return Sweeper(self._sync._sweep_again, every=every, on_error=on_error)
 
 
 async def _run(function: Callable[..., S], *args: Any, **kwargs: Any) -> S:

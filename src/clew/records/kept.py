@@ -12,9 +12,9 @@ from clew.backends import RefRow
 from clew.errors import Tampered
 from clew.exporting import RECORD
 from clew.node import Node
+from clew.policy import Policy
 from clew.records import keeping
 from clew.records.frames import attachments, frames
-from clew.records.keeping import Policy
 from clew.records.shapes import (
     SCHEMA,
     Amount,

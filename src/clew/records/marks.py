@@ -54,7 +54,8 @@ class Marks:
 
     def set(self, tx: Tx, session: RefRow, said: Marked) -> None:
         """Marks a session at its head; one that is marked already, and soundly, stays marked where it is."""
-        payload, mark = b"\x01" + codec.to_json(said), self.row(tx, session.key)
+        payload = b"\x01" + self._engine.redacted(codec.to_json(said), own=True)
+        mark = self.row(tx, session.key)
         if mark is not None and self.sound(mark):
             self._refs.change(tx, mark, payload, look=None)
             return

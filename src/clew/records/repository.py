@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from clew import ids, paths
+from clew import audit, ids, paths
 from clew.backends import ID, POS, SEQ_BITS, RefRow, Tx
 from clew.engine import Draft
 from clew.errors import Conflict, Invalid
@@ -25,7 +25,7 @@ from clew.records.shapes import (
     time_micros,
     time_text,
 )
-from clew.session_data import SessionData, pack, unpack
+from clew.session_data import SessionData, unpack
 from clew.sessions import SCAN, SESSION
 from clew.store import Store
 
@@ -201,9 +201,10 @@ class Repository:
         )
         self._store.sessions._vacant(tx, key)
         tree = tx.add_tree(self._engine.workspace, self._engine.clock())
-        data = said.into(SessionData())
-        row = self._refs.add(tx, SESSION, key, pack(data), tree=tree, at=None)
-        return Found(row, data, said)
+        payload, look, _ = self._store.sessions._pack(said.into(SessionData()))
+        row = self._refs.add(tx, SESSION, key, payload, tree=tree, at=None, look=look)
+        audit.may_note(self._engine, self._refs, tx, "create", ids.text(key))
+        return Found(row, unpack(payload), said)
 
     def _append(self, tx: Tx, found: Found, drafts: Sequence[Draft], said: Sequence[MessageFrame]) -> Found:
         """Adds the messages that are not there yet. Conflict, Invalid if it becomes too much."""
@@ -245,8 +246,11 @@ class Repository:
         data = found.kept.into(found.data)
         if "hold" in columns and not columns["hold"]:
             data = msgspec.structs.replace(data, hold_reason=None)
-        row = self._refs.change(tx, found.row, pack(data), look=found.row.look, **columns)
-        return Found(row, data, found.kept)
+        payload, look, _ = self._store.sessions._pack(data)
+        row = self._refs.change(tx, found.row, payload, look=look, **columns)
+        for deed in _deeds(found.row, columns):
+            audit.note(self._engine, self._refs, tx, deed, ids.text(row.key))
+        return self.found(row)
 
     # -- snapshots
 
@@ -352,3 +356,11 @@ def _columns(row: RefRow, retention: PartialRetention) -> dict[str, int | None]:
     elif policy == "custom" and row.expires_at is None:
         raise Invalid("a custom retention needs to know when", hint="Give retentionExpiresAt.")
     return columns
+
+
+def _deeds(row: RefRow, columns: dict[str, int | None]) -> Iterator[str]:
+    """What the audit says of a change."""
+    if "hold" in columns and bool(columns["hold"]) != bool(row.hold):
+        yield "hold" if columns["hold"] else "release"
+    if "expires_at" in columns and columns["expires_at"] != row.expires_at:
+        yield "retain"

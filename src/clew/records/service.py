@@ -5,21 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import IO, Self, TypeVar
 
 from clew import events, exporting, ids
 from clew.backends import RefRow
 from clew.blobs import Blobs
 from clew.engine import Clock, whole_number
-from clew.errors import ClewError, Conflict, NotFound, Tampered, Unavailable, Unfinished, clip
+from clew.errors import ClewError, Conflict, Implausible, Invalid, NotFound, Tampered, Unavailable, Unfinished, clip
 from clew.events import Events
-from clew.node import microseconds
+from clew.node import microseconds, moment
+from clew.policy import Policy
 from clew.purge import Receipt
 from clew.records import keeping, shapes
 from clew.records.calls import Calls
 from clew.records.deferred import MOST, MOST_BYTES, Pending
 from clew.records.frames import Type, attachment
-from clew.records.keeping import Policy
 from clew.records.kept import Found
 from clew.records.latency import LIMIT_MS
 from clew.records.repository import Change, Repository
@@ -38,6 +39,7 @@ from clew.records.shapes import (
     time_text,
 )
 from clew.records.writes import Limits, Writes
+from clew.retention import EVERY, QUIET, Look, Sweeper, Swept
 from clew.sessions import SCAN, SESSION
 from clew.store import Store
 
@@ -82,7 +84,7 @@ class RecordService:
         longer than `slow_ms` one time in twenty is told as an event. After so many `failures` in a row nothing is
         written for `cool_down` seconds. `clock` (microseconds since 1970) and `timer` (seconds) are for tests.
         """
-        _ = policy.window
+        _check(policy)
         whole_number("max_payload", max_payload, 1)
         self._events = Events()
         self._store = store
@@ -120,9 +122,16 @@ class RecordService:
     def initialize(self) -> PurgeReport | None:
         """Makes the service ready, and sweeps: what has expired is purged. Idempotent: None if it was ready.
 
-        Closed if it was disposed of. What the sweep raises is raised here; the service is ready all the same.
+        A sweep that would remove more than is likely to be meant removes nothing: `RetentionInDoubt` is told, and the
+        report counts none. Closed if it was disposed of. What else the sweep raises is raised here; the service is
+        ready all the same.
         """
-        return self.sweep() if self._calls.begin() else None
+        if not self._calls.begin():
+            return None
+        try:
+            return self.sweep()
+        except Implausible:
+            return self._report(self._clock())
 
     def dispose(self, grace: float = GRACE) -> None:
         """Finishes what is going on, within `grace` seconds, and refuses everything else. Idempotent.
@@ -319,26 +328,55 @@ class RecordService:
             record = self._read(conversation_id, key)
             if record is None:
                 raise NotFound("record", conversation_id)
+            if self._store._engine.audits:
+                self._store.audit.record("export", ids.text(key))
             self._events.emit(events.ConversationExported(conversation_id=conversation_id))
             return shapes.to_json(record)
 
     def set_policy(self, policy: Policy) -> PurgeReport:
-        """Keeps records for another time from now on, and sweeps at once."""
-        _ = policy.window
+        """Keeps records for another time from now on, and sweeps at once: Implausible as for `sweep`."""
+        _check(policy)
         self._policy = policy
         return self.sweep()
 
-    def sweep(self) -> PurgeReport:
-        """Purges what has expired, and nothing else."""
+    def sweep(self, *, force: bool = False) -> PurgeReport:
+        """Purges what has expired, and nothing else.
+
+        Implausible, told as `RetentionInDoubt`, and nothing is removed, if more would go than `policy.share`, or the
+        clock is in doubt, unless `force` says that this is meant.
+        """
         with self._operation("sweep", None):
             started = self._clock()
-            receipt, due = keeping.sweep(self._store, self._policy, started)
-            if receipt is None:
-                at = time_text(started)
-                return PurgeReport(
-                    reason="retention-expired", started_at=at, completed_at=at, purged_count=0, failures=()
-                )
-            return self._purged(receipt, "retention-expired", {ids.text(row.key): self._name(row) for row in due})
+            _, report = self._sweep(started, force=force)
+            return report or self._report(started)
+
+    def sweeper(self, *, every: timedelta = EVERY, on_error: Callable[[Exception], object] | None = None) -> Sweeper:
+        """What sweeps again and again, on a thread of its own, once it is started: ``with service.sweeper(): …``.
+
+        `on_error` is told what goes wrong, Implausible too; without it that is logged.
+        """
+        return Sweeper(self._sweep_again, every=every, on_error=on_error)
+
+    def _sweep_again(self) -> Swept:
+        with self._operation("sweep", None):
+            return self._sweep(self._clock())[0]
+
+    def _sweep(self, now: int, *, force: bool = False) -> tuple[Swept, PurgeReport | None]:
+        found = Look(self._store, self._policy, moment(now), (), QUIET)
+        names = {ids.text(row.key): self._name(row) for row in found.rows}
+        try:
+            swept = found.purge(force=force)
+        except Implausible as error:
+            doubt = events.RetentionInDoubt(due_count=error.going, total_count=error.total, doubts=error.doubts)
+            self._events.emit(doubt)
+            raise
+        receipt = swept.receipt
+        return swept, None if receipt is None else self._purged(receipt, "retention-expired", names)
+
+    def _report(self, at: int) -> PurgeReport:
+        """Of a sweep that removed nothing."""
+        text = time_text(at)
+        return PurgeReport(reason="retention-expired", started_at=text, completed_at=text, purged_count=0, failures=())
 
     # -- inside: reading
 
@@ -363,7 +401,9 @@ class RecordService:
         total = self._store.sessions._count(SESSION, None, None, None, include_expired, now)
         if include_expired:
             return total
-        return total - sum(1 for _ in keeping.overdue(self._store.sessions, self._policy, now))
+        return total - sum(
+            1 for _ in keeping.overdue(self._store.sessions, self._policy, now, self._store._engine.workspace)
+        )
 
     def _blobs(self, conversation_id: str) -> Blobs:
         key = self._records.key(conversation_id)
@@ -382,7 +422,7 @@ class RecordService:
 
     def _names(self) -> dict[str, str]:
         sessions = self._store.sessions
-        rows = self._store._engine.read(lambda tx: sessions._all(tx, True, None))
+        rows = self._store._engine.read(lambda tx: sessions._all(tx, live=True, before=None))
         return {ids.text(row.key): self._name(row) for row in rows}
 
     # -- inside: writing
@@ -489,3 +529,8 @@ class RecordService:
         except ClewError:
             session = None
         return self._calls.call(name, session)
+
+
+def _check(policy: Policy) -> None:
+    if not isinstance(policy, Policy):
+        raise Invalid(f"a policy is a clew.retention.Policy, not {type(policy).__name__}")

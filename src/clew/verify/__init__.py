@@ -11,17 +11,17 @@ from clew.verify.beside import check_blobs, check_log, check_uses
 from clew.verify.file import check_epoch, check_file, check_header, check_numbers, check_schema
 from clew.verify.findings import BROKEN, LIMIT, Damage, Findings, Progress, Report, why
 from clew.verify.refs import check_refs
-from clew.verify.tree import check_forgotten, check_nodes, check_runs, check_trees
+from clew.verify.tree import check_forgotten, check_nodes, check_quarantine, check_runs, check_trees
 
 __all__ = ["LIMIT", "Check", "Damage", "Progress", "Report", "verify"]
 
 Check = Callable[[], Iterable[Damage]]
 """Looks at something beside the store's own file, and returns what is wrong with it."""
 
-_COUNTED = ("trees", "runs", "nodes", "refs", "log", "blobs", "chunks", "uses")
+_COUNTED = ("trees", "runs", "nodes", "refs", "log", "blobs", "chunks", "uses", "quarantine")
 _CHECKS = (
-    check_schema, check_header, check_epoch, check_numbers, check_trees, check_runs, check_nodes, check_forgotten,
-    check_refs, check_log, check_blobs, check_uses,
+    check_schema, check_header, check_epoch, check_numbers, check_trees, check_runs, check_nodes, check_quarantine,
+    check_forgotten, check_refs, check_log, check_blobs, check_uses,
 )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def check_header(found: Findings) -> None:
 
 
 def check_epoch(found: Findings) -> None:
-    """One row, of a store of this format."""
+    """One row, of a store of this format; a sealed one names the key for new things."""
     rows = found.conn.execute("SELECT one, number, format, state, key_id, ord_floor FROM epoch").fetchall()
     if len(rows) != 1:
         found.add("epoch", "epoch", f"it has {len(rows)} rows")
@@ -79,8 +79,18 @@ def check_epoch(found: Findings) -> None:
     kept = state == "plain" if key_id is None else state in _STATES and isinstance(key_id, bytes) and len(key_id) == 8
     if (one, format) != (1, version) or not kept:
         found.add("epoch", "epoch", f"it is not that of a store of format {version}")
+    elif key_id is not None and key_id != _first_key(found):
+        found.add("epoch", "epoch", "it names another key than the header")
     if not isinstance(number, int) or not isinstance(floor, int) or number < 1 or floor < 0:
         found.add("epoch", "epoch", "its numbers are beyond reason")
+
+
+def _first_key(found: Findings) -> bytes | None:
+    """The id of the store key for new things, as the header has it."""
+    from clew.sealed import SECRETS, key_ids
+
+    packed = found.tx.header(SECRETS)
+    return None if packed is None else next(iter(key_ids(packed, found.engine.backend.path)), None)
 
 
 def check_numbers(found: Findings) -> None:

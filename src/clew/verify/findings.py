@@ -14,6 +14,7 @@ from clew import ids
 from clew.backends import MAX_SEQ, SEQ_BITS
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.engine import Engine
+from clew.errors import Tampered
 
 Progress = Callable[[int, int], object]
 
@@ -100,6 +101,7 @@ BLOBS = Table(
 )  # fmt: skip
 TREES = Table("trees", "tree", {"tree": int, "workspace": str, "created_at": int})
 FORGOTTEN = Table("forgotten", "forgotten", {"number": int, "low": int, "high": int})
+QUARANTINE = Table("quarantine", "quarantine", {"pos": int, "created_at": int, "why": str, "body": bytes})
 CHUNKS = Table("chunks", "blob", {"pos": int})
 
 
@@ -183,6 +185,8 @@ class Findings:
         match table.name:
             case "nodes":
                 self.add("node", place(key), why, pos=key)
+            case "quarantine":
+                self.add("quarantine", place(key), why, pos=key)
             case "runs":
                 self.add("run", name, why, pos=key << SEQ_BITS)
             case "refs":
@@ -280,7 +284,7 @@ class Findings:
                 if kind in ("session", "subagent"):
                     return ids.text(key)
                 ref = owner
-        except (*BROKEN, TypeError, AttributeError):
+        except (*BROKEN, TypeError, Tampered):
             pass
         return None
 

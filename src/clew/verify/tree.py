@@ -11,6 +11,7 @@ import msgspec
 
 from clew import codec, ids
 from clew.backends import (
+    BODY,
     COST,
     GAPS,
     ID,
@@ -22,12 +23,13 @@ from clew.backends import (
     TOKENS_IN,
     TOKENS_OUT,
     TURNS,
+    QuarantineRow,
     RunRow,
 )
-from clew.envelope import NO_ID, node_context, run_fields
+from clew.envelope import NO_ID, kept_context, kept_parts, node_context, run_fields
 from clew.errors import ClewError
 from clew.model import ROLES, Message, Said
-from clew.verify.findings import BROKEN, FORGOTTEN, NODES, RUNS, TREES, Findings, place
+from clew.verify.findings import BROKEN, FORGOTTEN, NODES, QUARANTINE, RUNS, TREES, Findings, place
 
 CHECKSUM = "its checksum does not match"
 DROPPED = "no session ends there: one was dropped, or an older state of it was put back"
@@ -70,7 +72,7 @@ def check_runs(found: Findings) -> None:
 def check_nodes(found: Findings) -> None:
     """A node opens under everything its row says, and goes on from the one above it, without a gap."""
     run: RunRow | None = None
-    number, expected = 0, 0
+    number, expected = -1, 0
     above: _Above | None = None
     for pos, row in found.scan(NODES):
         if pos >> SEQ_BITS != number:
@@ -92,6 +94,20 @@ def check_nodes(found: Findings) -> None:
             above = None
         expected = (pos & MAX_SEQ) + 1
         above = None if row is None or run is None else _check_node(found, run, row, above)
+
+
+def check_quarantine(found: Findings) -> None:
+    """What is in quarantine is of a message without a body, whose row is as it was then."""
+    for pos, row in found.scan(QUARANTINE):
+        if row is None:
+            continue
+        try:
+            problem = _quarantine_problem(found, QuarantineRow._make(row))
+        except ODD as error:
+            problem = f"it cannot be checked ({type(error).__name__})"
+        if problem is not None:
+            found.add("quarantine", place(pos), problem, pos=pos)
+    found.counts["quarantined"] = found.counts.pop("quarantine")
 
 
 def check_forgotten(found: Findings) -> None:
@@ -168,6 +184,19 @@ class _Heads:
 # -- nodes
 
 
+def _quarantine_problem(found: Findings, row: QuarantineRow) -> str | None:
+    at = found.tx.node_at(row.pos)
+    if at is None:
+        return "its message is missing"
+    if at.row[BODY] != b"":
+        return "its message has a body"
+    node = found.engine.node(at)
+    payload = node._stretch.box.open(row.body, kept_context(row))
+    if payload is None:
+        return CHECKSUM
+    return None if kept_parts(payload)[0] == node._context() else "the row of its message is not as it was then"
+
+
 class _Above(NamedTuple):
     """What a node has to know of the one above it; `totals` is None where they are not to be relied on."""
 
@@ -185,7 +214,7 @@ def _ground(found: Findings, run: RunRow) -> _Above | None:
     if origin is None:
         return _Above(None, 0, None) if run.carried else _ROOT  # what it stood for may be deleted: the totals stay
     row = found.one("SELECT id, ord, turns, tokens_in, tokens_out, cost, gaps FROM nodes WHERE pos = ?", origin)
-    if row is None:
+    if row is None or not isinstance(row[1], int):
         return None if run.parent is not None else _Above(None, 0, None)
     if run.parent is not None:
         return _Above(row[0], row[1], row[2:])
@@ -199,7 +228,11 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -
     problems: list[str] = []
     totals = (row[TURNS], row[TOKENS_IN], row[TOKENS_OUT], row[COST], row[GAPS])
     sound = False
+    if row[BODY] == b"" and found.tx.quarantined(row[POS]) is not None:
+        return _Above(row[ID], row[_ORD], None)
     try:
+        if len(row[ID]) != 16:
+            problems.append("its id is too long or too short")
         payload = _open(found, run, row, above)
         if payload is None:
             if above is not None:

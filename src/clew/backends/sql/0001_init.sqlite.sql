@@ -54,6 +54,13 @@ CREATE TABLE nodes (            -- written once; the body is last, so that the r
 CREATE UNIQUE INDEX nodes_id ON nodes (id);
 CREATE UNIQUE INDEX nodes_ord ON nodes (ord);
 
+CREATE TABLE quarantine (       -- messages whose bodies did not open: their rows stay, each with an empty body
+    pos        INTEGER PRIMARY KEY REFERENCES nodes (pos),
+    created_at INTEGER NOT NULL,    -- when it was taken out
+    why        TEXT NOT NULL,
+    body       BLOB NOT NULL        -- envelope of the row's context and of the body as it was found, until that is purged
+);
+
 CREATE TABLE refs (             -- the only rows that change, by compare-and-swap on version
     ref         INTEGER PRIMARY KEY AUTOINCREMENT,
     workspace   TEXT NOT NULL,

@@ -24,7 +24,8 @@ UPDATE epoch SET number = number + 1, state = ?, key_id = ?
 
 -- name: sizes
 SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM nodes), (SELECT count(*) FROM refs),
-       (SELECT count(*) FROM log), (SELECT count(*) FROM blobs), (SELECT count(*) FROM chunks)
+       (SELECT count(*) FROM log), (SELECT count(*) FROM blobs), (SELECT count(*) FROM chunks),
+       (SELECT count(*) FROM quarantine)
 
 -- name: empty
 SELECT NOT EXISTS (SELECT 1 FROM trees) AND NOT EXISTS (SELECT 1 FROM refs)
@@ -126,10 +127,27 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 UPDATE epoch SET ord_floor = max(ord_floor, (SELECT ifnull(max(ord), 0) FROM nodes))
 
 -- name: body_bytes
-SELECT ifnull(sum(length(body)), 0) FROM nodes WHERE pos BETWEEN ? AND ?
+SELECT ifnull(sum(length(body)), 0) FROM (
+    SELECT body FROM nodes WHERE pos BETWEEN ? AND ? UNION ALL SELECT body FROM quarantine WHERE pos BETWEEN ? AND ?
+)
 
 -- name: delete_nodes
 DELETE FROM nodes WHERE pos BETWEEN ? AND ?
+
+-- name: quarantined
+SELECT pos, created_at, why, body FROM quarantine WHERE pos = ?
+
+-- name: quarantined_after
+SELECT pos, created_at, why, body FROM quarantine WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: add_quarantined
+INSERT INTO quarantine (pos, created_at, why, body) VALUES (?, ?, ?, ?)
+
+-- name: set_quarantined
+UPDATE quarantine SET body = ? WHERE pos = ?
+
+-- name: drop_quarantined
+DELETE FROM quarantine WHERE pos BETWEEN ? AND ?
 
 -- name: forget
 INSERT INTO forgotten (low, high) VALUES (?, ?)
@@ -209,7 +227,7 @@ ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?
 
 -- name: count_refs
 SELECT count(*) FROM refs r
-WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR ifnull(r.expires_at > ?, 1))
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR ifnull(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, 1))
   AND (? IS NULL OR r.look = ?) AND (? IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
 
 -- name: refs_owned
@@ -245,10 +263,19 @@ UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, rank = ?, mac
 
 -- name: advance
 UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, mac = ?
-WHERE ref = ? AND version = ? AND head_id = ? AND trashed_at IS NULL
-  AND rank = (SELECT max(o.rank) FROM refs o WHERE o.workspace = refs.workspace AND o.kind = refs.kind AND o.trashed_at IS NULL)
+WHERE ref = ? AND version = ? AND head = ? AND head_id = ? AND mac = ? AND trashed_at IS NULL AND wrapped_key IS ?
+  AND (SELECT max(rank) FROM refs o WHERE workspace = refs.workspace AND kind = refs.kind AND trashed_at IS NULL) = ?
   AND (SELECT number FROM epoch) = ?
-  AND (SELECT closed FROM runs WHERE run = ?) = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = ?)
+  AND EXISTS (SELECT 1 FROM runs u WHERE u.run = ? AND u.closed = 0 AND u.wrapped_key IS ?)
+  AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = ?)
+
+-- name: advance_up
+UPDATE refs SET rank = ?, head = ?, head_id = ?, version = ?, active_at = ?, mac = ?
+WHERE ref = ? AND version = ? AND head = ? AND head_id = ? AND mac = ? AND trashed_at IS NULL AND wrapped_key IS ?
+  AND (SELECT max(rank) FROM refs o WHERE workspace = refs.workspace AND kind = refs.kind AND trashed_at IS NULL) = ?
+  AND (SELECT number FROM epoch) = ?
+  AND EXISTS (SELECT 1 FROM runs u WHERE u.run = ? AND u.closed = 0 AND u.wrapped_key IS ?)
+  AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = ?)
 
 -- name: delete_ref
 DELETE FROM refs WHERE ref = ?

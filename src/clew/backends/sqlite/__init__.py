@@ -25,7 +25,7 @@ from clew.backends.sqlite.connection import (
 from clew.backends.sqlite.migrate import migrate
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
-from clew.errors import ClewError, Closed, Invalid, NotFound, SchemaTooNew, Unavailable
+from clew.errors import ClewError, Closed, Invalid, NotFound, SchemaTooNew, Tampered, Unavailable
 
 T = TypeVar("T")
 
@@ -107,10 +107,21 @@ class SQLiteBackend:
             finally:
                 if tx.conn.in_transaction:
                     tx.run_sql("COMMIT")
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
             raise translate(error, self.path) from error
         finally:
             self._give_reader(tx)
+
+    def read_anew(self, work: Callable[[Tx], T]) -> T:
+        if self._here() is not None or self.memory:
+            return self.read(work)
+        with self._told():
+            conn = self._connect("ro")
+            try:
+                conn.execute("BEGIN")
+                return work(SQLiteTx(conn))
+            finally:
+                conn.close()
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
         tx = self._here()
@@ -131,8 +142,8 @@ class SQLiteBackend:
             tx = self._writer.begin()
             try:
                 result = work(tx)
-            except BaseException:
-                self._writer.undo(tx)
+            except BaseException as error:
+                self._writer.give_up(tx, error)
                 raise
             self._writer.commit(tx)
             return result
@@ -174,6 +185,9 @@ class SQLiteBackend:
             try:
                 yield
                 self._writer.still(tx)
+            except Tampered as error:
+                self._writer.give_up(tx, error)
+                raise
             except BaseException:
                 self._writer.undo(tx)
                 raise
@@ -377,11 +391,13 @@ class SQLiteBackend:
                 else:
                     for job in jobs:
                         self._writer.savepoint(tx, job)
-            except BaseException:
-                self._writer.undo(tx)
+            except BaseException as error:
+                self._writer.give_up(tx, error)
                 raise
             self._writer.commit(tx)
         except Renewed:
+            for job in jobs:
+                job.undone()
             if self._renewed(jobs):
                 self._transact(jobs)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
@@ -415,8 +431,6 @@ class SQLiteBackend:
                 self._local.tx = None
             self._writer.commit(tx)
         except Renewed:
-            for call in calls:
-                call.jobs.clear()
             if self._renewed(calls):
                 self._batch(calls)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
@@ -434,5 +448,5 @@ class SQLiteBackend:
         """Driver errors become clew's."""
         try:
             yield
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
             raise translate(error, self.path) from error

@@ -92,10 +92,15 @@ def on_network(path: str) -> str | None:
     return kind if kind in _NETWORK else None
 
 
-def translate(error: sqlite3.Error | UnicodeDecodeError, path: str) -> ClewError:
+def translate(error: sqlite3.Error | UnicodeDecodeError | OverflowError, path: str) -> ClewError:
     """The error of clew's that tells what a driver's error means."""
+    if isinstance(error, OverflowError):  # positions are made of numbers that a row has: those of a sound one fit
+        return Tampered(path, "a number in it is beyond reason")
     if isinstance(error, UnicodeDecodeError):  # the driver stumbles over its own message about a damaged schema
         return Tampered(path, "the database file is malformed")
+    if "UTF-8" in str(error):  # a body that became text
+        error.args = ("a text is not valid UTF-8",)  # the driver's own words have content in them
+        return Tampered(path, "a value in it is not valid UTF-8")
     code = getattr(error, "sqlite_errorcode", 0)
     match code & 0xFF:
         case sqlite3.SQLITE_FULL:

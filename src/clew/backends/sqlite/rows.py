@@ -5,7 +5,21 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, Ground, LogRow, Move, NodeRow, Place, RefRow, RunRow, State, Tip
+from clew.backends import (
+    MAX_SEQ,
+    SEQ_BITS,
+    BlobRow,
+    Ground,
+    LogRow,
+    Move,
+    NodeRow,
+    Place,
+    QuarantineRow,
+    RefRow,
+    RunRow,
+    State,
+    Tip,
+)
 from clew.backends.sql import queries
 from clew.errors import Conflict, Tampered
 
@@ -13,8 +27,8 @@ SQL = queries()
 _TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
 REMEMBERED = 100_000
 """Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
-TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks")
-_BODIES = {"nodes": "set_body", "log": "set_log_body", "chunks": "set_chunk"}
+TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine")
+_BODIES = {"nodes": "set_body", "log": "set_log_body", "chunks": "set_chunk", "quarantine": "set_quarantined"}
 _FOREVER = (1 << 62, 1 << 62)
 
 
@@ -29,7 +43,7 @@ class SQLiteTx:
         # its rows whole before it runs the next statement.
         self._run = self.run_sql = conn.cursor().execute
         self.epoch: int | None = None
-        """Number of the epoch once this transaction has read it."""
+        """Number of the epoch that this transaction began in, once it has read it."""
 
     def begin(self) -> None:
         """Opens a write transaction; what the last one knew is forgotten."""
@@ -162,12 +176,13 @@ class SQLiteTx:
             raise Conflict("a message with this id is already stored") from None
 
     def body_bytes(self, low: int, high: int) -> int:
-        return int(self._run(SQL["body_bytes"], (low, high)).fetchone()[0])
+        return int(self._run(SQL["body_bytes"], (low, high, low, high)).fetchone()[0])
 
     def delete_nodes(self, low: int, high: int) -> int:
         self._run(SQL["raise_floor"])
         number = _number(self._run(SQL["forget"], (low, high)))
         self._run(SQL["forget_old"], (number - REMEMBERED,))
+        self.drop_quarantined(low, high)
         return self._run(SQL["delete_nodes"], (low, high)).rowcount
 
     def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
@@ -221,13 +236,32 @@ class SQLiteTx:
     def set_bodies(self, table: str, bodies: Sequence[tuple[bytes, int]]) -> None:
         self.conn.executemany(SQL[_BODIES[table]], bodies)
 
+    # -- quarantine
+
+    def quarantined(self, pos: int) -> QuarantineRow | None:
+        row = self._run(SQL["quarantined"], (pos,)).fetchone()
+        return QuarantineRow._make(row) if row else None
+
+    def quarantined_after(self, pos: int, limit: int) -> list[QuarantineRow]:
+        return [QuarantineRow._make(row) for row in self._run(SQL["quarantined_after"], (pos, limit))]
+
+    def add_quarantined(self, row: QuarantineRow) -> None:
+        try:
+            self._run(SQL["add_quarantined"], row)
+        except sqlite3.IntegrityError:
+            raise Conflict("this message is in quarantine") from None
+
+    def drop_quarantined(self, low: int, high: int) -> None:
+        self._run(SQL["drop_quarantined"], (low, high))
+
     # -- refs
 
     def tip(self, ref: int) -> Tip | None:
         row = self._run(_TIP, (ref,)).fetchone()
         if row is None:
             return None
-        self.epoch = row[0]
+        if self.epoch is None:  # else it may have been changed here, by another job
+            self.epoch = row[0]
         return Tip._make(row)
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
@@ -269,7 +303,7 @@ class SQLiteTx:
         return [RefRow._make(row) for row in rows]
 
     def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int) -> int:
-        bounds = (workspace, kind, now, look, look, label, label)
+        bounds = (workspace, kind, now, now, look, look, label, label)
         return int(self._run(SQL["count_refs"], bounds).fetchone()[0])
 
     def refs_owned(self, ref: int) -> list[RefRow]:
@@ -305,14 +339,19 @@ class SQLiteTx:
         if done.rowcount != 1:
             raise Conflict("the ref was changed by someone else")
 
-    def advance(self, ref: int, seen: Tip, move: Move) -> bool:
-        head, head_id, version, active_at, _, mac = move
+    def advance(self, ref: int, seen: Tip, move: Move, top: int) -> bool:
+        head, head_id, version, active_at, rank, mac = move
         epoch, pos = seen.epoch, seen.pos
         assert pos is not None
-        bounds = (head, head_id, version, active_at, mac, ref, seen.version, seen.id, epoch, pos >> SEQ_BITS, pos + 1)
-        if self._run(_ADVANCE, bounds).rowcount != 1:
+        bounds = (
+            head, head_id, version, active_at, mac, ref, seen.version, pos, seen.id, seen.mac, seen.ref_key, top, epoch,
+            pos >> SEQ_BITS, seen.wrapped_key, pos + 1,
+        )  # fmt: skip
+        done = self._run(_ADVANCE, bounds) if rank == seen.rank else self._run(SQL["advance_up"], (rank, *bounds))
+        if done.rowcount != 1:
             return False
-        self.epoch = epoch
+        if self.epoch is None:
+            self.epoch = epoch
         return True
 
     def delete_ref(self, ref: int) -> None:

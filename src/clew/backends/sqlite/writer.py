@@ -31,6 +31,8 @@ class Writer:
         """Which store was opened; a file put in its place is not written to."""
         self.suspect = False
         """True after a commit that failed: what it left is not known yet."""
+        self._began = 0
+        """What `epoch` was when the transaction began: what it does was prepared for that one."""
         self._closed = False
         self._connect = connect
         self._timeout = timeout
@@ -56,6 +58,7 @@ class Writer:
             tx = self.tx
             if tx is None or self.suspect:
                 tx = self._renew()
+            self._began = self.epoch
             if tx.conn.in_transaction:  # an interrupt came between its begin and its end
                 tx.conn.execute("ROLLBACK")
             tx.begin()
@@ -70,7 +73,7 @@ class Writer:
         Renewed, and the transaction is undone, if a new epoch has begun since this process last looked.
         """
         try:
-            if (tx.epoch or tx.current_epoch()) != self.epoch:
+            if (tx.epoch or tx.current_epoch()) != self._began:
                 raise Renewed
             try:
                 tx.run_sql("COMMIT")
@@ -81,6 +84,15 @@ class Writer:
             self.undo(tx)
             raise
         self._end()
+
+    def give_up(self, tx: SQLiteTx, error: BaseException) -> None:
+        """`undo` after an error. Renewed if a new epoch has begun: seen in the old way, sound things look damaged."""
+        try:
+            outdated = isinstance(error, ClewError) and tx.conn.in_transaction and tx.current_epoch() != self._began
+        finally:
+            self.undo(tx)
+        if outdated:
+            raise Renewed from error
 
     def undo(self, tx: SQLiteTx | None) -> None:
         """Ends the transaction without a trace."""

@@ -1,0 +1,176 @@
+"""`clew purge | receipts`: sessions go for good, and what went is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, get_args
+
+import click
+
+from clew.cli import moments
+from clew.cli.ask import agrees, can_ask
+from clew.cli.exits import FAILED, PARTIAL, say
+from clew.cli.forms import Form, iso, json_options, out_lines, out_value
+from clew.cli.moments import local
+from clew.cli.place import existing, reading, store_option
+from clew.cli.text import dim, fitted, out_json, out_jsonl, plain, style, warn
+from clew.purge import Reason, Receipt
+
+_LEFT = {
+    "wal": "the write-ahead log, which another program that has the store open keeps from being emptied",
+    "file": "free places in the file",
+    "search": "the search index, which another program has open",
+    "rows": "every trace: it was cut short",
+}
+
+
+@click.command(
+    short_help="Delete sessions for good, with every trace.",
+    epilog="\b\nExamples:\n  clew purge k3m9qa 7dq2xe\n  clew purge --trash --before 30d --dry-run\n"
+    "  clew purge --all --yes --reason workspace-reset\n\n\b\n"
+    "A REASON is one of\n"
+    "  user-requested, retention-expired, privacy-policy-change, workspace-reset,\n"
+    "  corruption-detected, session-timeout, policy-update, error-recovery",
+)
+@click.argument("sessions", nargs=-1, metavar="[SESSION...]")
+@click.option("--trash", is_flag=True, help="All that are in the trash.")
+@click.option("--all", "everything", is_flag=True, help="All there are, in the trash or not.")
+@click.option(
+    "--before", callback=moments.since, metavar="WHEN",
+    help="Of these only those last active, or put in the trash, before then: a date, or 2d, 3h, 15m ago.",
+)  # fmt: skip
+@click.option(
+    "--reason", type=click.Choice(get_args(Reason)), default="user-requested", show_default=True, metavar="REASON",
+    help="Why; it is kept in the receipt.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_options
+@store_option
+@click.pass_context
+def purge(
+    ctx: click.Context,
+    sessions: tuple[str, ...],
+    trash: bool,
+    everything: bool,
+    before: datetime | None,
+    reason: Reason,
+    dry_run: bool,
+    yes: bool,
+    form: Form,
+) -> None:
+    """Deletes each SESSION for good, in the trash or not: messages, attachments, keys, and every trace in the files.
+
+    Nothing brings it back. What a fork shares stays with the fork, and what is held stays. Prints the receipt, which is
+    kept in the store and has no content. Exit code 8 if some could not go, or if something is still to be cleared.
+    """
+    if bool(sessions) + trash + everything != 1:
+        raise click.UsageError("name sessions, or give --trash, or --all")
+    if sessions and before is not None:
+        raise click.UsageError("--before chooses among --trash or --all: leave it out")
+    if not dry_run and not yes and not can_ask():
+        raise click.UsageError("purging is final: --dry-run says what would go, --yes does it")
+    names = sessions or None
+    with existing() as store:
+
+        def run(dry_run: bool) -> Receipt:
+            return store.sessions.purge(
+                names, trashed=trash, everything=everything, before=before, reason=reason, dry_run=dry_run
+            )
+
+        if not dry_run and not yes:
+            would = run(dry_run=True)
+            if would.sessions:
+                warn(f"This deletes {_counted(would)}, and nothing brings it back.")
+                if not agrees("Purge?"):
+                    ctx.exit(say("nothing was purged", "", FAILED))
+        receipt = run(dry_run=dry_run)
+        if form == "text":
+            out_lines(_told(receipt, dry_run))
+        else:
+            out_value(_json(receipt), form)
+        for failure in receipt.failures:
+            say(failure.error, "", FAILED)
+    ctx.exit(_code(receipt))
+
+
+@click.command(
+    short_help="List what was purged, and when.",
+    epilog="\b\nExamples:\n  clew receipts\n  clew receipts --json | jq '.[].sessions'",
+)
+@json_options
+@store_option
+def receipts(form: Form) -> None:
+    """Lists the receipts of all purges, oldest first: when, why, how much, and what is still to be cleared."""
+    with reading() as store:
+        found = store.sessions.receipts()
+    if form == "json":
+        out_json([_json(receipt) for receipt in found])
+    elif form == "jsonl":
+        out_jsonl(_json(receipt) for receipt in found)
+    elif found:
+        out_lines(_table(found))
+    else:
+        warn("Nothing was purged.")
+
+
+def _code(receipt: Receipt) -> int:
+    if receipt.failures and not receipt.sessions:
+        return FAILED
+    return PARTIAL if receipt.failures or receipt.pending else 0
+
+
+def _told(receipt: Receipt, dry_run: bool) -> Iterator[str]:
+    """The receipt in words."""
+    if not receipt.sessions:
+        yield "nothing would be purged" if dry_run else "nothing was purged"
+        return
+    yield f"{'would purge' if dry_run else 'purged'} {_counted(receipt)}"
+    for kept in receipt.kept:
+        others = ", ".join(kept.needed_by) or "other messages"
+        yield from fitted(f"  kept {_count(kept.messages, 'message')} of {kept.session}: needed by {others}")
+    if dry_run:
+        return
+    yield from (f"  {line}" for line in _ending(receipt))
+    yield dim(f"  receipt {receipt.id}")
+
+
+def _ending(receipt: Receipt) -> Iterator[str]:
+    if not receipt.pending:
+        yield "every trace in the files is cleared"
+        return
+    for what in receipt.pending:
+        yield from fitted(f"{style('pending', '1;33')}: {_LEFT.get(what, plain(what))}")
+    yield from fitted("whoever writes to the store or opens it next finishes this; 'clew receipts' tells")
+
+
+def _table(found: Iterable[Receipt]) -> Iterator[str]:
+    for receipt in found:
+        started = local(receipt.started_at)
+        yield f"{started}  {plain(receipt.reason)}  {_counted(receipt)}"
+        for failure in receipt.failures:
+            yield from (dim(f"  {line}") for line in fitted(f"not purged: {plain(failure.error)}"))
+        if receipt.pending:
+            yield from (f"  {line}" for line in _ending(receipt))
+
+
+def _counted(receipt: Receipt) -> str:
+    parts = [_count(len(receipt.sessions), "session"), _count(receipt.messages, "message")]
+    if receipt.blobs:
+        parts.append(_count(receipt.blobs, "attachment"))
+    return f"{', '.join(parts)}, {_count(receipt.bytes, 'byte')}"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _json(receipt: Receipt) -> dict[str, Any]:
+    return {
+        **receipt._asdict(),
+        "started_at": iso(receipt.started_at),
+        "finished_at": None if receipt.finished_at is None else iso(receipt.finished_at),
+        "failures": [failure._asdict() for failure in receipt.failures],
+        "kept": [kept._asdict() for kept in receipt.kept],
+    }

@@ -1,0 +1,165 @@
+"""`clew purge | receipts`: for good, asked before, and told after."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import clew
+from clew.testing import FakeClock
+from tests.cli.conftest import Run
+from tests.cli.terminal import at_a_terminal
+
+Talk = Callable[..., str]
+CANARY = "c4nary-of-the-test"
+
+
+def traces(db: str) -> int:
+    return sum(file.read_bytes().count(CANARY.encode()) for file in Path(db).parent.glob("chats.db*"))
+
+
+def left(clew_cli: Run) -> list[str]:
+    return [one["id"] for one in clew_cli("ls", "--all", "--jsonl").lines]
+
+
+def test_what_is_purged_is_gone(clew_cli: Run, talk: Talk, db: str) -> None:
+    """The session, its words in every file, and nothing else; the receipt says so in words and as JSON."""
+    session, other = talk(CANARY, "b", title=f"About {CANARY}"), talk("kept")
+    assert clew_cli("search", CANARY).code == 0
+    assert traces(db) > 0
+    done = clew_cli("purge", session, "--yes")
+    assert done.code == 0, done.err
+    assert done.out.startswith("purged 1 session, 2 messages, ")
+    assert "every trace in the files is cleared" in done.out
+    assert traces(db) == 0
+    assert left(clew_cli) == [other]
+    assert clew_cli("show", session).code == clew_cli("restore", session).code == 3
+    receipt = clew_cli("purge", other, "--yes", "--json", "--reason", "workspace-reset").json
+    assert (receipt["sessions"], receipt["messages"], receipt["pending"]) == ([other], 1, [])
+    assert receipt["reason"] == "workspace-reset"
+    assert receipt["finished_at"] >= receipt["started_at"]
+    listed = clew_cli("receipts", "--json").json
+    assert [one["sessions"] for one in listed] == [[session], [other]]
+    assert listed[1] == receipt
+    assert clew_cli("receipts", "--jsonl").lines == listed
+    lines = clew_cli("receipts").out.splitlines()
+    assert len(lines) == 2
+    assert "user-requested  1 session, 2 messages" in lines[0]
+    assert CANARY not in clew_cli("receipts", "--json").out
+
+
+def test_nothing_was_purged(clew_cli: Run, talk: Talk) -> None:
+    """An empty list says so; what has nothing to purge is done."""
+    assert clew_cli("receipts", env={"CLEW_DB": ""}).err == "Nothing was purged.\n"
+    talk("a")
+    assert (clew_cli("receipts").out, clew_cli("receipts").err) == ("", "Nothing was purged.\n")
+    done = clew_cli("purge", "--trash", "--yes")
+    assert (done.code, done.out) == (0, "nothing was purged\n")
+    assert clew_cli("purge", "--trash", "--yes", "--json").json["pending"] == []
+
+
+def test_what_is_to_be_purged_has_to_be_said(clew_cli: Run, talk: Talk, tmp_path: Path) -> None:
+    """Sessions, the trash or everything; one of them; off a terminal only with --yes; and only what is there."""
+    session = talk("a")
+    for wrong in (
+        [], [session, "--trash"], ["--trash", "--all"], [session, "--before", "2d"], ["--all", "--before", "x"],
+        ["--all", "--reason", "because"],
+    ):  # fmt: skip
+        assert clew_cli("purge", *wrong, "--yes").code == 2
+    assert clew_cli("purge", session).code == 2
+    assert "--yes" in clew_cli("purge", session).err
+    assert clew_cli("purge", session, "zzzzzz", "--yes").code == 3
+    assert left(clew_cli) == [session]
+    assert clew_cli("purge", session, "--yes", "--db", str(tmp_path / "no.db")).code == 3
+    assert not (tmp_path / "no.db").exists()
+
+
+def test_a_dry_run_changes_nothing(clew_cli: Run, talk: Talk, db: str) -> None:
+    """It needs no --yes, and says the same numbers."""
+    session, held = talk("a", "b"), talk("c")
+    clew_cli("hold", held)
+    with closing(sqlite3.connect(db)) as conn:
+        dump = list(conn.iterdump())
+    would = clew_cli("purge", "--all", "--dry-run", "--json")
+    assert (would.code, would.json["sessions"], would.json["messages"]) == (8, [session], 2)
+    assert clew_cli("purge", session, "--dry-run").out.startswith("would purge 1 session, 2 messages, ")
+    assert clew_cli("purge", held, "--dry-run").out == "nothing would be purged\n"
+    with closing(sqlite3.connect(db)) as conn:
+        assert list(conn.iterdump()) == dump
+    assert clew_cli("receipts", "--json").json == []
+
+
+def test_what_cannot_go_is_told(clew_cli: Run, talk: Talk) -> None:
+    """A held session stays: exit 8 if others went, 1 if none did."""
+    session, held = talk("a"), talk("b")
+    clew_cli("hold", held)
+    done = clew_cli("purge", held, "--yes")
+    assert (done.code, done.out) == (1, "nothing was purged\n")
+    assert "is held" in done.err
+    done = clew_cli("purge", session, held, "--yes", "--json")
+    assert (done.code, done.json["sessions"]) == (8, [session])
+    assert done.json["failures"][0]["session"] == held
+    assert left(clew_cli) == [held]
+    assert "not purged: " in clew_cli("receipts").out
+
+
+def test_what_a_fork_shares_stays(clew_cli: Run, talk: Talk) -> None:
+    """The receipt names who keeps it."""
+    session = talk("a", "b", "c")
+    fork = clew_cli("fork", session).out.strip()
+    done = clew_cli("purge", session, "--yes")
+    assert done.code == 0
+    assert f"kept 3 messages of {session}: needed by {fork}" in done.out
+    assert len(clew_cli("show", fork, "--jsonl").lines) == 3
+
+
+def test_the_trash_is_emptied(clew_cli: Run, talk: Talk, db: str) -> None:
+    """All of it, or what has been there since before a time; what is not in it stays."""
+    with clew.open(db, clock=FakeClock()) as store:  # years ago
+        old = store.sessions.create(title="old")
+        old.trash()
+    new, kept = talk("a"), talk("b")
+    clew_cli("rm", new)
+    assert clew_cli("purge", "--trash", "--before", "30d", "--yes", "--json").json["sessions"] == [old.id]
+    assert clew_cli("purge", "--trash", "--yes", "--json").json["sessions"] == [new]
+    assert left(clew_cli) == [kept]
+    assert clew_cli("purge", "--all", "--yes", "--json").json["sessions"] == [kept]
+
+
+def test_a_person_is_asked(clew_cli: Run, talk: Talk) -> None:
+    """On a terminal the numbers are shown before; no is the default, and changes nothing."""
+    session = talk("a", "b")
+    for answer in ("n", ""):
+        seen = at_a_terminal("purge", session, answers=[("Purge?", answer)])
+        assert (seen.code, "nothing was purged" in seen.screen) == (1, True)
+        assert "This deletes 1 session, 2 messages, " in seen.screen
+    assert at_a_terminal("purge", session, answers=[("Purge?", "\x03")]).code == 130
+    assert left(clew_cli) == [session]
+    seen = at_a_terminal("purge", session, answers=[("Purge?", "y")])
+    assert (seen.code, "purged 1 session" in seen.screen) == (0, True)
+    assert left(clew_cli) == []
+
+
+def test_a_reader_makes_it_pending(clew_cli: Run, talk: Talk, db: str) -> None:
+    """A program that reads keeps the log from being emptied: the receipt says so, exit 8, and later it is finished."""
+    session = talk(CANARY)
+    with closing(sqlite3.connect(db, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM nodes").fetchone()
+        done = clew_cli("purge", session, "--yes")
+        assert done.code == 8
+        assert "pending: the write-ahead log, which another program" in done.out
+        assert "whoever writes to the store or opens it next finishes this" in done.out
+        pending = clew_cli("receipts", "--json").json[0]
+        assert (pending["pending"], pending["finished_at"]) == (["wal"], None)
+        assert "pending: the write-ahead log" in clew_cli("receipts").out
+    before = Path(db).read_bytes()
+    assert clew_cli("verify").code == 0
+    assert Path(db).read_bytes() == before  # who verifies only looks
+    assert clew_cli("ls").code == 0
+    finished = clew_cli("receipts", "--json").json[0]
+    assert (finished["pending"], finished["id"]) == ([], pending["id"])
+    assert finished["finished_at"]
+    assert traces(db) == 0

@@ -1,0 +1,554 @@
+"""Purging: what goes, what stays, what the receipt says, and what becomes of it if it cannot be done at once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew import purge
+from clew.backends.sqlite import scrubbing
+from clew.errors import Invalid, NotFound, StorageFull, Tampered, Unavailable
+from clew.purge import Failure, Kept
+from clew.session import Session
+from clew.store import Store
+from clew.testing import FakeClock
+from tests.reliability.tools import python
+
+KEY, OTHER = b"k" * 32, b"o" * 32
+SECRET = "xylophone-quagga-ziggurat"
+
+
+@pytest.fixture(params=[None, KEY], ids=["plain", "sealed"])
+def key(request: pytest.FixtureRequest) -> Any:
+    """A store is plain, or sealed."""
+    return request.param
+
+
+@pytest.fixture
+def store(path: Path, key: bytes | None) -> Iterator[Store]:
+    """A store in a file, plain and sealed in turn."""
+    with clew.open(path, key=key) as store:
+        yield store
+
+
+def talk(store: Store, title: str = "talk", *, words: str = SECRET, count: int = 5) -> Session:
+    """A session in which something was said."""
+    session = store.sessions.create(title=f"{title} {words}", cwd=f"/{words}", labels=[words])
+    session.append([clew.user(f"{words} {number}") for number in range(count)])
+    return session
+
+
+def rows(path: Path) -> dict[str, int]:
+    """How many rows each table has, but for what a purge itself writes."""
+    with closing(sqlite3.connect(path)) as conn:
+        found = {}
+        for table in ("trees", "runs", "nodes", "labels", "blobs", "chunks", "uses"):
+            (found[table],) = conn.execute(f"SELECT count(*) FROM {table}").fetchone()
+        for table in ("refs", "log"):
+            receipts = "SELECT ref FROM refs WHERE kind IN ('receipts', 'audit')"
+            column = "ref" if table == "refs" else "pos >> 24"
+            (found[table],) = conn.execute(
+                f"SELECT count(*) FROM {table} WHERE {column} NOT IN ({receipts})"
+            ).fetchone()
+    return found
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Somebody reads meanwhile, and so keeps the write-ahead log from being emptied."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        conn.execute("BEGIN")
+        conn.execute("SELECT count(*) FROM nodes").fetchone()
+        yield
+
+
+def traces(path: Path, words: str = SECRET) -> list[str]:
+    """The files in which words are found, in any of their letters' cases."""
+    return [file.name for file in path.parent.iterdir() if words.encode().lower() in file.read_bytes().lower()]
+
+
+# -- what goes
+
+
+def test_everything_of_a_session_goes(store: Store, path: Path) -> None:
+    """Messages, branches, log, labels, attachments, subagents and their trees go; the receipt counts them."""
+    other = talk(store, "other", words="harmless")
+    before = rows(path)
+    session = talk(store)
+    session.append(clew.user("see", session.attach(SECRET.encode() * 50, mime_type="image/png")))
+    session.log.append([SECRET.encode()] * 3)
+    session.rewind(to=session.path()[2].id)
+    session.append(clew.user(SECRET))
+    session.compact(clew.system(SECRET))
+    trace = store.sessions.create(agent="a", owner=session)
+    trace.append([clew.user(SECRET), clew.user("two")])
+    trace.append(clew.user("see", trace.attach(b"other", mime_type="image/png")))
+    assert store.search(SECRET)
+    with closing(sqlite3.connect(path)) as conn:
+        sizes = conn.execute("SELECT sum(length(body)), count(*) FROM nodes").fetchone()
+    receipt = store.sessions.purge(session.id)
+    with closing(sqlite3.connect(path)) as conn:
+        left = conn.execute("SELECT sum(length(body)), count(*) FROM nodes").fetchone()
+    assert rows(path) == before
+    assert (receipt.bytes, receipt.messages) == (sizes[0] - left[0], sizes[1] - left[1])
+    assert (receipt.messages, receipt.blobs, receipt.sessions) == (11, 2, (session.id,))
+    assert (receipt.failures, receipt.kept, receipt.pending) == ((), (), ())
+    assert receipt.finished_at is not None
+    assert receipt.started_at <= receipt.finished_at
+    assert traces(path) == []
+    assert store.search(SECRET) == []
+    assert other.path()[0].text == "harmless 0"
+    assert store.verify().damage == []
+    assert scrubbing.clean(str(path), write=False).stale == 0
+
+
+def test_several_go_together(store: Store, path: Path) -> None:
+    """One receipt for all of them: named by id or handle, each once, in the trash or not."""
+    sessions = [talk(store, str(number)) for number in range(4)]
+    sessions[1].trash()
+    names = [sessions[0].id, sessions[0].handle, sessions[1].id, sessions[2].handle, sessions[0].id]
+    receipt = store.sessions.purge(names, reason="workspace-reset")
+    assert receipt.sessions == tuple(one.id for one in sessions[:3])
+    assert (receipt.messages, receipt.failures, receipt.reason) == (15, (), "workspace-reset")
+    assert store.sessions.list().items == [sessions[3]]
+    assert store.sessions.trashed().items == []
+    assert len(store.sessions.receipts()) == 1
+
+
+def test_what_is_in_the_trash_goes(path: Path, key: bytes | None) -> None:
+    """All of it, or what went there before a moment; the rest stays."""
+    clock = FakeClock()
+    with clew.open(path, key=key, clock=clock) as store:
+        kept, old, new = (talk(store, name) for name in ("kept", "old", "new"))
+        trace = store.sessions.create(agent="a", owner=old)
+        old.trash()
+        clock.advance(timedelta(days=2))
+        new.trash()
+        moment = new.trashed_at
+        assert store.sessions.purge(trashed=True, before=moment).sessions == (old.id,)
+        assert store.sessions.purge(trashed=True).sessions == (new.id,)
+        assert store.sessions.purge(trashed=True).sessions == ()
+        assert store.sessions.list().items == [kept]
+        with pytest.raises(NotFound):
+            store.sessions.get(trace.id)
+
+
+def test_everything_goes(path: Path, key: bytes | None) -> None:
+    """All sessions of a workspace, or those last active before a moment; those of other workspaces stay."""
+    clock = FakeClock()
+    with clew.open(path, key=key, clock=clock) as store, clew.open(path, key=key, workspace="other") as other:
+        theirs = talk(other, "theirs")
+        old, new, gone = (talk(store, name) for name in ("old", "new", "gone"))
+        gone.trash()
+        clock.advance(timedelta(days=2))
+        new.append(clew.user("more"))
+        assert set(store.sessions.purge(everything=True, before=new.updated_at).sessions) == {old.id, gone.id}
+        assert store.sessions.purge(everything=True).sessions == (new.id,)
+        assert store.sessions.list().items == []
+        assert other.sessions.list().items == [theirs]
+        assert len(store.sessions.receipts()) == 2
+        assert other.sessions.receipts() == []
+
+
+def test_what_others_share_stays(store: Store, path: Path) -> None:
+    """Messages that a fork needs stay and the receipt says who needs them; the end that was the session's own goes."""
+    session = talk(store)
+    session.append(clew.user("see", session.attach(b"picture", mime_type="image/png")))
+    fork = session.fork(at=session.path()[2].id, title="fork")
+    fork.append(clew.user("mine"))
+    receipt = store.sessions.purge(session.id)
+    assert (receipt.messages, receipt.blobs) == (3, 1)
+    assert receipt.kept == (Kept(session.id, 3, (fork.id,)),)
+    assert [node.text for node in fork.path()] == [f"{SECRET} 0", f"{SECRET} 1", f"{SECRET} 2", "mine"]
+    fork.append(clew.user("more"))
+    assert store.verify().damage == []
+    last = store.sessions.purge(fork.id)
+    assert (last.messages, last.kept) == (5, ())
+    assert traces(path) == []
+
+
+def test_a_fork_at_the_end_keeps_all(store: Store) -> None:
+    """Nothing goes but the session itself; and none of it counts as gone."""
+    session = talk(store)
+    fork = session.fork()
+    receipt = store.sessions.purge(session.id)
+    assert (receipt.messages, receipt.bytes, receipt.kept) == (0, 0, (Kept(session.id, 5, (fork.id,)),))
+    assert len(fork.path()) == 5
+
+
+def test_what_stays_of_a_run_gets_another_key(path: Path) -> None:
+    """An older copy of the file has the purged end; the data key that opens it is nowhere in the store any more."""
+    with clew.open(path, key=KEY) as store:
+        session = talk(store, count=600)
+        fork = session.fork(at=session.path()[299].id)
+        run = session.path()[0]._row[0] >> 24
+        with closing(sqlite3.connect(path)) as conn:
+            keys = "SELECT wrapped_key FROM runs WHERE run = ?"
+            (old,) = conn.execute(keys, (run,)).fetchone()
+            bodies = conn.execute("SELECT body FROM nodes WHERE pos >> 24 = ?", (run,)).fetchall()
+            store.sessions.purge(session.id)
+            (new,) = conn.execute(keys, (run,)).fetchone()
+            left = conn.execute("SELECT body FROM nodes WHERE pos >> 24 = ?", (run,)).fetchall()
+        assert (len(bodies), len(left)) == (600, 300)
+        assert old[9:17] != new[9:17]
+        assert {row[0][1:9] for row in left} == {new[9:17]}
+        assert not {row[0] for row in bodies} & {row[0] for row in left}
+        assert [node.text for node in fork.path()][299] == f"{SECRET} 299"
+        assert old[29:61] not in path.read_bytes()
+        assert store.verify().damage == []
+
+
+# -- what does not
+
+
+def test_one_that_is_held_fails_alone(store: Store) -> None:
+    """It is named in the receipt with the reason, and the others go; when all fail nothing was purged."""
+    held, free = talk(store, "held"), talk(store, "free")
+    held.hold("Audit")
+    receipt = store.sessions.purge([held.id, free.id])
+    assert receipt.sessions == (free.id,)
+    assert receipt.failures == (Failure(held.id, f"session {held.id} is held"),)
+    assert SECRET not in str(receipt)
+    assert store.sessions.receipts() == [receipt]
+    nothing = store.sessions.purge(held.id)
+    assert (nothing.sessions, len(nothing.failures)) == ((), 1)
+    assert len(held.path()) == 5
+    assert store.sessions.receipts() == [receipt], "what purged nothing leaves no receipt"
+
+
+def test_one_that_is_damaged_fails_alone(store: Store, path: Path) -> None:
+    """A session whose row was changed is not deleted on its word; the others go."""
+    bad, good = talk(store, "bad"), talk(store, "good")
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("UPDATE refs SET version = version + 1 WHERE ref = ?", (bad._row.ref,))
+        conn.commit()
+    receipt = store.sessions.purge([bad.id, good.id])
+    assert receipt.sessions == (good.id,)
+    assert "damaged" in receipt.failures[0].error
+
+
+def test_damage_is_not_signed_anew(path: Path, key: bytes | None) -> None:
+    """A run that someone has changed stays damaged when its end is purged: it must show, not get a new signature."""
+    with clew.open(path, key=key) as store:
+        session = talk(store)
+        fork = session.fork(at=session.path()[2].id)
+        with closing(sqlite3.connect(path)) as conn:
+            conn.execute("UPDATE runs SET carried = carried + 1")
+            conn.commit()
+        store.sessions.purge(session.id)
+        with pytest.raises(Tampered):
+            fork.path()
+        assert any(one.what == "run" for one in store.verify().damage)
+
+
+def test_a_dry_run_changes_nothing(store: Store, path: Path) -> None:
+    """It says what would go, what would stay and what would fail; not a row is changed, and no receipt is kept."""
+    session, held = talk(store), talk(store, "held")
+    held.hold()
+    fork = session.fork(at=session.path()[2].id)
+    with closing(sqlite3.connect(path)) as conn:
+        before = list(conn.iterdump())
+        version = conn.execute("PRAGMA data_version").fetchone()
+        dry = store.sessions.purge([session.id, held.id], dry_run=True)
+        assert conn.execute("PRAGMA data_version").fetchone() == version
+        assert list(conn.iterdump()) == before
+    assert store.sessions.receipts() == []
+    assert not store._engine.owes
+    real = store.sessions.purge([session.id, held.id])
+    assert (dry.pending, dry.finished_at) == ((), None)
+    assert dry._replace(id="", started_at=real.started_at, finished_at=None) == real._replace(id="", finished_at=None)
+    assert real.kept[0].needed_by == (fork.id,)
+
+
+def test_what_cannot_be_asked_for(store: Store) -> None:
+    """A purge names sessions, or the trash, or everything; a reason that is known; and is no part of a transaction."""
+    session = talk(store)
+    now = session.updated_at
+    wrong: list[dict[str, Any]] = [
+        {}, {"trashed": True, "everything": True}, {"keys": session.id, "trashed": True},
+        {"keys": session.id, "before": now}, {"keys": session.id, "reason": "because"},
+        {"trashed": True, "before": "yesterday"},
+    ]  # fmt: skip
+    for settings in wrong:
+        with pytest.raises(Invalid):
+            store.sessions.purge(**settings)
+    with pytest.raises(Invalid, match="transaction"), store.transaction():
+        store.sessions.purge(session.id)
+    with pytest.raises(NotFound):
+        store.sessions.purge([session.id, "01890a5d-ac96-774b-bcce-b302099a8057"])
+    assert len(session.path()) == 5
+    assert store.sessions.receipts() == []
+
+
+# -- receipts
+
+
+def test_receipts_survive(path: Path, key: bytes | None) -> None:
+    """They are there when the store is opened again, oldest first, also after keys were exchanged."""
+    with clew.open(path, key=key) as store:
+        made = [store.sessions.purge(talk(store, str(number)).id) for number in range(3)]
+        assert store.sessions.receipts() == made
+        if key is not None:
+            store.rotate(OTHER, deep=True)
+            assert store.sessions.receipts() == made
+    with clew.open(path, key=None if key is None else OTHER) as store:
+        assert store.sessions.receipts() == made
+        assert store.sessions.list().items == []
+        assert store.verify().damage == []
+
+
+def test_a_receipt_has_no_content(store: Store, path: Path) -> None:
+    """Neither it nor what is stored of it has a word of what was said."""
+    receipt = store.sessions.purge(talk(store).id)
+    assert SECRET not in str(receipt)
+    (row,) = [row for row in store._engine.read(lambda tx: tx.refs_after(0, 9)) if row.kind == purge.RECEIPTS]
+    stored = [entry.data for entry in clew.log.Log(store._engine, lambda: row).read()]
+    assert stored
+    assert all(SECRET.encode() not in one for one in stored)
+
+
+def test_damaged_receipts_are_told(path: Path) -> None:
+    """A receipt that someone has changed is damage."""
+    with clew.open(path, key=KEY) as store:
+        store.sessions.purge(talk(store).id)
+        with closing(sqlite3.connect(path)) as conn:
+            conn.execute("UPDATE log SET created_at = created_at + 1")
+            conn.commit()
+        with pytest.raises(Tampered):
+            store.sessions.receipts()
+
+
+# -- not at once
+
+
+def test_a_reader_in_the_way(store: Store, path: Path) -> None:
+    """The rows are gone, the receipt says what is pending; once nobody reads, the next call finishes it."""
+    session = talk(store)
+    with reading(path):
+        receipt = store.sessions.purge(session.id)
+        assert (receipt.pending, receipt.finished_at) == (("wal",), None)
+        assert receipt.sessions == (session.id,)
+        assert store.sessions.receipts() == [receipt]
+        assert store._engine.owes
+        assert not store._finish()
+        assert not store._finish()
+        assert store.sessions.receipts() == [receipt]
+        sizes = store._engine.read(lambda tx: tx.sizes())
+        assert not store._finish()
+        assert store._engine.read(lambda tx: tx.sizes()) == sizes, "asking again leaves nothing behind"
+        with pytest.raises(NotFound):
+            store.sessions.get(session.id)
+    assert store._finish()
+    (done,) = store.sessions.receipts()
+    assert (done.pending, done.id, done.messages) == ((), receipt.id, 5)
+    assert done.finished_at is not None
+    assert traces(path) == []
+
+
+def test_a_later_write_finishes_it(store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes next, after a while, finishes it by the way; then writing is as it was."""
+    session, other = talk(store), talk(store, words="harmless")
+    with reading(path):
+        assert store.sessions.purge(session.id).pending
+        monkeypatch.setattr("clew.engine.AGAIN", 0.0)
+        other.append(clew.user("one"))
+        assert store._engine.owes
+        with store.transaction():
+            other.append(clew.user("in a transaction nothing is cleared"))
+    assert store.sessions.receipts()[0].pending
+    other.append(clew.user("two"))
+    assert not store._engine.owes
+    assert store._engine.write == store._engine.backend.write
+    assert store.sessions.receipts()[0].pending == ()
+    assert traces(path) == []
+    assert [node.text for node in other.path()][-3::2] == ["one", "two"]
+
+
+def test_not_before_a_while(store: Store, path: Path) -> None:
+    """It is not tried with every write: that would make each of them wait."""
+    session, other = talk(store), talk(store, words="harmless")
+    with reading(path):
+        assert store.sessions.purge(session.id).pending
+    other.append(clew.user("one"))
+    assert store._engine.owes
+    assert store.sessions.receipts()[0].pending
+
+
+def test_closing_finishes_it(path: Path, key: bytes | None) -> None:
+    """What is left is done at the close, if nobody is in the way then."""
+    with clew.open(path, key=key) as store:
+        with reading(path):
+            assert store.sessions.purge(talk(store).id).pending
+    assert traces(path) == []
+    with clew.open(path, key=key) as store:
+        assert store.sessions.receipts()[0].pending == ()
+
+
+def test_opening_again_finishes_it(path: Path, key: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it could not be done before the close, who opens the store next owes it, and the mark says so until then."""
+    with clew.open(path, key=key) as store:
+        session = talk(store)
+        with reading(path):
+            assert store.sessions.purge(session.id).pending
+            store.close()
+    with clew.open(path, key=key) as store:
+        assert store._engine.owes
+        monkeypatch.setattr("clew.engine.AGAIN", 0.0)
+        store.sessions.create(title="harmless")
+        assert not store._engine.owes
+        assert store.sessions.receipts()[0].pending == ()
+        assert store._engine.read(purge.unclean) is None
+    assert traces(path) == []
+
+
+def test_killed_in_the_middle(path: Path, key: bytes | None) -> None:
+    """Killed between the rows and the rest, the next one to open the store clears it, and the receipt is finished."""
+    with clew.open(path, key=key) as store:
+        session = talk(store)
+    code = """
+import os, sys, clew
+from clew.purge import Purger
+Purger._wipe = lambda self: os.kill(os.getpid(), 9)
+store = clew.open(sys.argv[1], key=bytes.fromhex(sys.argv[2]) or None)
+store.sessions.purge(sys.argv[3])
+"""
+    process = python(code, path, "" if key is None else key.hex(), session.id)
+    assert process.wait(60) == -9
+    process.communicate()
+    with clew.open(path, key=key) as store:
+        (receipt,) = store.sessions.receipts()
+        assert (receipt.pending, receipt.sessions, receipt.messages) == (("rows",), (session.id,), 5)
+        assert store._engine.owes
+    with clew.open(path, key=key) as store:
+        assert not store._engine.owes
+        (receipt,) = store.sessions.receipts()
+        assert receipt.pending == ()
+        assert receipt.finished_at is not None
+    assert traces(path) == []
+
+
+def test_a_file_that_cannot_be_cleared(store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the file or the index cannot be looked at, the receipt says so, and the purge does not fail for it."""
+    session = talk(store)
+    assert store.search(SECRET)
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise Unavailable("no")
+
+    monkeypatch.setattr("clew.backends.sqlite.writer.scrub", fails)
+    monkeypatch.setattr("clew.indexing.Index.shred", lambda self: False)
+    receipt = store.sessions.purge(session.id)
+    assert receipt.pending == ("search", "file")
+    monkeypatch.undo()
+    assert store._finish()
+    assert store.sessions.receipts()[0].pending == ()
+    assert traces(path) == []
+
+
+def test_another_purge_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another process deletes while this one clears is not taken for cleared: its mark stays until it is."""
+    with clew.open(path) as here, clew.open(path) as there:
+        mine, yours = talk(here), talk(there, "yours")
+        wipe = purge.Purger._wipe
+
+        def slow(self: purge.Purger) -> tuple[str, ...]:
+            pending = wipe(self)
+            monkeypatch.setattr(purge.Purger, "_wipe", wipe)
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    purge.Purger, "_clear", lambda self, entries, failures: entries
+                )  # as if it were killed there
+                assert there.sessions.purge(yours.id).pending == ("rows",)
+            return pending
+
+        monkeypatch.setattr(purge.Purger, "_wipe", slow)
+        assert here.sessions.purge(mine.id).pending == ()
+        assert here._engine.read(purge.unclean) is not None
+        there._engine.write, there._engine.owes = there._engine.backend.write, False  # it is gone
+    with clew.open(path) as store:
+        assert store._engine.owes
+        assert store._finish()
+        assert [receipt.pending for receipt in store.sessions.receipts()] == [(), ()]
+    assert traces(path) == []
+
+
+def test_a_receipt_of_another_workspace(path: Path) -> None:
+    """What was cleared by a process of another workspace is cleared for this one's receipts, too."""
+    with clew.open(path, workspace="a") as here, clew.open(path, workspace="b") as there:
+        session = talk(here)
+        with reading(path):
+            assert here.sessions.purge(session.id).pending
+        assert there._finish()
+        assert here.sessions.receipts()[0].pending
+        assert here._finish()
+        assert here.sessions.receipts()[0].pending == ()
+
+
+def test_a_full_disk(path: Path, key: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no space to delete in, the search index makes room first; if that is not enough, it fails."""
+    with clew.open(path, key=key) as store:
+        session, other = talk(store), talk(store, "other")
+        assert store.search(SECRET)
+        write, full = store._engine.write, 1
+        removed: list[str] = []
+
+        def cramped(work: Callable[..., Any], settle: Any = None) -> Any:
+            nonlocal full
+            if full:
+                full -= 1
+                raise StorageFull("no space")
+            return write(work, settle)
+
+        monkeypatch.setattr(store._engine, "write", cramped)
+        index = store._search.index
+        remove = index.remove
+
+        def noted() -> None:
+            removed.append("index")
+            remove()
+
+        monkeypatch.setattr(index, "remove", noted)
+        assert store.sessions.purge(session.id).sessions == (session.id,)
+        assert removed == ["index"]
+        full = 2
+        receipt = store.sessions.purge(other.id)
+        assert (receipt.sessions, receipt.failures) == ((), (Failure(other.id, "no space"),))
+        monkeypatch.undo()
+        assert len(other.path()) == 5
+
+
+def test_the_file_becomes_smaller(store: Store, path: Path) -> None:
+    """What a large session took of the disk is given back."""
+    session = talk(store)
+    session.append([clew.user("x" * 5000) for _ in range(200)])
+    store._engine.backend.clean()
+    before = path.stat().st_size
+    store.sessions.purge(session.id)
+    assert path.stat().st_size < before - 900_000
+
+
+def test_in_memory(key: bytes | None) -> None:
+    """A store without a file has nothing to clear but its rows."""
+    with clew.open(":memory:", key=key) as store:
+        session = talk(store)
+        assert store.search(SECRET)
+        receipt = store.sessions.purge(session.id)
+        assert (receipt.messages, receipt.pending) == (5, ())
+        assert store.search(SECRET) == []
+        assert store.sessions.receipts() == [receipt]
+
+
+def test_errors_have_no_content(store: Store) -> None:
+    """Whatever fails, the receipt shows ids and reasons, not words."""
+    session = talk(store)
+    session.hold(SECRET)
+    receipt = store.sessions.purge(session.id)
+    assert receipt.failures
+    assert SECRET not in str(receipt)
