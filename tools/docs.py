@@ -33,6 +33,13 @@ Every public name, as its source has it. What a call raises is told by its docst
 [their own page](errors.md)."""
 KEYS = """
 generate from_file from_env from_keyring from_passphrase Passphrase check key_id key_id_text recovery from_recovery"""
+RECORDS = """
+ConversationRecord ConversationRecordInput ConversationRecordMutation ConversationRecordSummary ListResult MessageFrame
+FramePrivacy AttachmentRef AudioArtifactRef ParticipantRef ConversationSummary ConversationMetrics PartialMetrics
+RetentionInfo PartialRetention PrivacyEnvelope StorageEnvelope RecoverySnapshot PurgeReport PurgeFailure to_json"""
+EVENTS = """
+Events ConversationStored ConversationDeleted ConversationExported PurgeCompleted RetentionInDoubt CapacityWarning
+CorruptionDetected SlowWrites CircuitChanged OperationFinished"""
 
 # Each part of the API page: its title, what to know first, and the names in it as module:name.
 PARTS: list[tuple[str, str, list[str]]] = [
@@ -87,6 +94,18 @@ PARTS: list[tuple[str, str, list[str]]] = [
         + [f"redaction/__init__:{name}" for name in ("redact", "Redacted", "Finding", "annotation", "Annotation")],
     ),
     ("clew.scan", "", ["scan:scan", "scan:Scan", "scan:Spot"]),
+    (
+        "clew.records",
+        "Conversations kept by policy. Shapes have the names of their fields in camelCase when they are JSON.",
+        ["records/service:RecordService", "records/deferred:Pending", "records/breaker:CircuitOpen"]
+        + [f"records/shapes:{name}" for name in RECORDS.split()],
+    ),
+    (
+        "clew.events",
+        "What the record service tells: `service.events.subscribe`.",
+        [f"events:{name}" for name in EVENTS.split()],
+    ),
+    ("clew.otel", "", ["otel:instrument"]),
     (
         "clew.aio",
         AIO,
@@ -294,7 +313,7 @@ def entry(module: str, name: str) -> Iterator[str]:
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
     package = {"policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
-    known = ("aio", "keys", "redaction", "retention", "scan", "testing")
+    known = ("aio", "events", "keys", "otel", "records", "redaction", "retention", "scan", "testing")
     prefix = f"clew.{package}." if package in known else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"
