@@ -73,6 +73,7 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     flags = {
         "tag": ["label"],
         "purge": ["--yes"],
+        "redact": ["--scan"],
         "retention set": ["--days", "14"],
         "retention sweep": ["--days", "14"],
         "quarantine purge": ["--all"],
@@ -169,7 +170,7 @@ def test_with_the_right_key_it_is_done(name: str, clew_cli: Run, crashed: Crashe
     right = key_file(work / "right.key", KEY)
     args = arguments(name, LEAVES[name], crashed, work)
     done: Done = clew_cli(*args, "--key-file", right, input=stdin(name), env={"CLEW_DB": str(path)})
-    damaged = name in ("tree", "quarantine restore")  # they come across the message in quarantine
+    damaged = name in ("redact", "tree", "quarantine restore")  # they come across the message in quarantine
     assert done.code == (7 if damaged else 0), done.err
     if name in ("append", "rename", "purge", "key unseal", "key rotate"):
         assert state(path.parent) != before  # the hashes would show it
