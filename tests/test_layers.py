@@ -37,6 +37,7 @@ LAYERS: list[set[str]] = [
     {"search", "purge"},
     {"quarantine"},
     {"store"},
+    {"agents"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},
     {"cli"},
