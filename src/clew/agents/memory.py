@@ -36,7 +36,12 @@ class Memory:
         self._refs = refs
         self._wrote = wrote
         self._key = engine.look("memory", project.encode())  # a hash that tells nothing without the store's secrets
-        self.project = project
+        self._project = project
+
+    @property
+    def project(self) -> str:
+        """The hash of the project's directory."""
+        return self._project
 
     def read(self) -> str:
         """What is remembered; nothing, at first."""
@@ -55,7 +60,7 @@ class Memory:
         """
         if not isinstance(text, str):
             raise Invalid(f"a memory is text, not {type(text).__name__}")
-        payload = b"\x01" + codec.to_json(_Data(self.project, text))
+        payload = b"\x01" + codec.to_json(_Data(self._project, text))
         if len(payload) > LIMIT:
             raise Invalid(f"the memory has {len(payload):,} bytes, the limit is {LIMIT:,}", hint="Make it a summary.")
 
@@ -69,7 +74,7 @@ class Memory:
             return self._refs.change(tx, row, payload, look=None).version
 
         version = self._engine.write(work)
-        self._wrote(self.project)
+        self._wrote(self._project)
         return version
 
     def _row(self, tx: Tx) -> RefRow | None:

@@ -71,7 +71,7 @@ class _Marker(msgspec.Struct):
     store: str
 
 
-class _Cursor(msgspec.Struct, omit_defaults=True):
+class _Cursor(msgspec.Struct):
     """How far the files of a session are right: bytes of each, the last message, and the number of the next event."""
 
     format: int = FORMAT
@@ -253,14 +253,12 @@ class Mirror:
         about = metadata.of(session, tip[0].counters if tip else None)
         place = self.folder(about)
         folder.make(place)
-        before = _Cursor() if anew else _cursor(place)
-        cursor = msgspec.structs.replace(before)
+        cursor = _Cursor() if anew else _cursor(place)
         self._messages(session, tip[0] if tip else None, cursor, place, about, anew)
         self._events(session, cursor, place, about, anew)
         for checkpoint in self._checkpoints(session) if self._checkpoints else ():
             _checkpoint(place, checkpoint)
-        if cursor != before or not os.path.lexists(os.path.join(place, METADATA)):
-            _tell(place, about, cursor)
+        _tell(place, about, cursor)
 
     def _messages(
         self, session: Session, tip: Node | None, cursor: _Cursor, place: str, about: SessionMetadata, anew: bool
@@ -371,8 +369,10 @@ def _cursor(place: str) -> _Cursor:
 
 
 def _tell(place: str, about: SessionMetadata, cursor: _Cursor) -> None:
-    told = _About(**msgspec.structs.asdict(about), mirror=cursor)
-    folder.replace(os.path.join(place, METADATA), [msgspec.json.encode(told), b"\n"])
+    path = os.path.join(place, METADATA)
+    told = msgspec.json.encode(_About(**msgspec.structs.asdict(about), mirror=cursor)) + b"\n"
+    if folder.read(path, len(told) + 1) != told:
+        folder.replace(path, [told])
 
 
 def _checkpoint(place: str, checkpoint: CheckpointFiles) -> None:

@@ -32,29 +32,39 @@ class Session:
         self._at = at
         self._unsaved: list[Given] = []
         self._messages: list[Node] | None = None
-        self.conversation = conversation
+        self._conversation = conversation
         self._saw(metadata.of(conversation))
 
     @property
     def id(self) -> str:
         """Its id, a UUID."""
-        return self.conversation.id
+        return self._conversation.id
+
+    @property
+    def conversation(self) -> Conversation:
+        """The session as the rest of clew knows it: to rewind, rename, compact, attach."""
+        return self._conversation
+
+    @property
+    def metadata(self) -> SessionMetadata:
+        """What is known about it. `cwd`, `model` and `exit_reason` may be set; `save` stores them."""
+        return self._metadata
 
     @property
     def messages(self) -> list[Node]:
         """Its messages, root first, read when they are first asked for; then with what is saved through this object."""
         if self._messages is None:
-            self._messages = self.conversation.path(until=self._at)
+            self._messages = self._conversation.path(until=self._at)
         return self._messages
 
     @property
     def transcript(self) -> Transcript:
         """Its events."""
-        return self._store.transcript(self.id)
+        return Transcript(self._conversation, self._store._wrote)
 
     def last(self, count: int) -> list[Node]:
         """Its last messages, root first: as fast in a long session as in a short one."""
-        return self.conversation.path(until=self._at, last=count)
+        return self._conversation.path(until=self._at, last=count)
 
     def add(self, message: Said | Mapping[str, Any] | bytes | str, *, id: str | None = None) -> str:
         """Keeps a message in mind for the next `save`, and returns the id it will have."""
@@ -70,7 +80,7 @@ class Session:
         after stays, as a branch. Invalid if something else than cwd, model or exit_reason was set.
         """
         changes = self._changes()
-        store, talk = self._store._store, self.conversation
+        store, talk = self._store._store, self._conversation
         alone = self._at is None and not changes and len(self._unsaved) < 2  # then it may share a commit with others
         with nullcontext() if alone else store.transaction():
             if self._at is not None and self._unsaved:
@@ -101,14 +111,13 @@ class Session:
     def refresh(self) -> None:
         """Reads it again. What was added and not saved stays in mind. NotFound if it is gone."""
         self._messages = None
-        self._saw(metadata.of(self.conversation.refresh()))
+        self._saw(metadata.of(self._conversation.refresh()))
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
 
     def _saw(self, about: SessionMetadata) -> None:
-        self.metadata = about
-        """What is known about it. `cwd`, `model` and `exit_reason` may be set; `save` stores them."""
+        self._metadata = about
         self._about = msgspec.structs.replace(about)
 
     def _follow(self, nodes: list[Node]) -> None:
@@ -121,7 +130,7 @@ class Session:
 
     def _changes(self) -> dict[str, str | None]:
         """What was set since it was read."""
-        now, then = msgspec.structs.asdict(self.metadata), msgspec.structs.asdict(self._about)
+        now, then = msgspec.structs.asdict(self._metadata), msgspec.structs.asdict(self._about)
         changed = {name: value for name, value in now.items() if value != then[name]}
         if wrong := sorted(changed.keys() - {*_SETTABLE}):
             raise Invalid(f"{wrong[0]} cannot be set", hint="Of a session only cwd, model and exit_reason can.")

@@ -13,7 +13,7 @@ from clew import store as core
 from clew.agents import metadata, wire
 from clew.agents.memory import Memory
 from clew.agents.metadata import EXIT, HASH, IMPORTED, SessionMetadata, project_hash
-from clew.agents.mirror import Mirror
+from clew.agents.mirror import Mirror, Rebuilt
 from clew.agents.options import Options, parse
 from clew.agents.session import Session, changed_extra, fresh
 from clew.agents.transcript import Event, Transcript
@@ -256,6 +256,12 @@ class SessionStore:
     def memory(self, cwd: str | os.PathLike[str] | None) -> Memory:
         """What is remembered of a project, in whatever session."""
         return self._memory(project_hash(directory(cwd)))
+
+    def rebuild_mirror(self) -> Rebuilt:
+        """Writes the mirror anew from the store: see `Mirror.rebuild`. Invalid if there is none."""
+        if self._mirror is None:
+            raise Invalid("these sessions have no mirror", hint="Name a folder for it.")
+        return self._mirror.rebuild()
 
     # -- ending
 

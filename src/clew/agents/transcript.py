@@ -35,6 +35,10 @@ class Event(NamedTuple):
     created_at: datetime
     raw: bytes
 
+    def __repr__(self) -> str:
+        # No content: a repr ends up in logs.
+        return f"<Event {self.number} of {self.session_id}>"
+
     @property
     def data(self) -> dict[str, Any]:
         """The event as it was given."""
