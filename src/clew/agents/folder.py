@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain
 from typing import IO
 
 from clew import files
@@ -44,19 +45,35 @@ def read(path: str, limit: int) -> bytes | None:
 
 
 def append(path: str, valid: int, pieces: Iterable[bytes]) -> int:
-    """Writes on after the first `valid` bytes; whatever follows those is what an earlier call could not finish.
+    """Writes on after the first `valid` bytes. What an earlier call could not finish is finished; anything else goes.
 
     Returns the size then.
     """
     there = os.path.lexists(path)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE)
-    with os.fdopen(fd, "wb", buffering=_BLOCK) as file:
-        file.truncate(valid)
-        file.seek(valid)
-        done = _write(file, pieces)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE)
+    at, rest = valid, iter(pieces)
+    with os.fdopen(fd, "r+b", buffering=_BLOCK) as file:
+        file.seek(at)
+        for piece in rest:
+            same = _same(file.read(len(piece)), piece)
+            at += same
+            if same < len(piece):  # from here on it is not there, or not as it has to be
+                rest = chain([piece[same:]], rest)
+                break
+        if os.fstat(fd).st_size > at:
+            file.truncate(at)
+        file.seek(at)
+        at += _write(file, rest)
     if not there:
         files.sync_folder(os.path.dirname(path))
-    return valid + done
+    return at
+
+
+def _same(one: bytes, other: bytes) -> int:
+    """How many bytes two have in common at their beginning."""
+    if one == other:
+        return len(one)
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def replace(path: str, pieces: Iterable[bytes]) -> int:

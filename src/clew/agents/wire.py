@@ -51,9 +51,10 @@ def given(message: Said | Mapping[str, Any] | bytes | str) -> Given:
     if isinstance(message, Message | Native):
         return Given(message)
     if isinstance(message, Mapping):
-        return parse(lines.compact(lines.encode(message)))
+        message = lines.encode(message)
     if isinstance(message, bytes | str):
-        return parse(lines.compact(message))
+        lines.compact(message)  # it says what is wrong
+        return parse(message.encode() if isinstance(message, str) else message)
     raise Invalid(f"a message is clew's own, or an object with a role or a message, not {type(message).__name__}")
 
 

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     "A folder holds sessions as {project}/sessions/{id}/ with metadata.json, messages.jsonl and\n"
     "transcript.jsonl, and {project}/memory/summary.md. Any folder on the way may be named.",
 )
-@click.argument("path", type=click.Path(exists=True, file_okay=False))
+@click.argument("folder", type=click.Path())
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
 @json_options
 @store_option
 @click.pass_context
-def import_(ctx: click.Context, path: str, dry_run: bool, form: Form) -> None:
-    """Imports every session below PATH, with its messages and its transcript. What is stored already stays as it is.
+def import_(ctx: click.Context, folder: str, dry_run: bool, form: Form) -> None:
+    """Imports every session below FOLDER, with its messages and its transcript. What is stored already stays as it is.
 
     What cannot be read is skipped, and named line by line on stderr; the exit code is then 8. Each session is imported
     whole or not at all.
@@ -39,11 +39,11 @@ def import_(ctx: click.Context, path: str, dry_run: bool, form: Form) -> None:
     from clew import agents
 
     with _store(dry_run) as store, agents.SessionStore(store) as sessions:
-        done = agents.import_tree(sessions, path, dry_run=dry_run)
+        done = agents.import_tree(sessions, folder, dry_run=dry_run)
     if form == "text":
         out_lines(_lines(done, dry_run))
         for one in done.skipped:
-            warn(f"{bold('skipped')} {_where(one, path)}: {plain(one.why)}")
+            warn(f"{bold('skipped')} {_where(one, folder)}: {plain(one.why)}")
     elif form == "json":
         out_json(_json(done))
     else:
