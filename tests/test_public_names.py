@@ -12,7 +12,9 @@ from types import ModuleType
 import pytest
 
 import clew
+import clew.agents
 import clew.aio
+import clew.aio.agents
 import clew.testing
 from clew.blobs import Blobs
 from clew.log import Log
@@ -29,7 +31,7 @@ NAMES: dict[object, str] = {
     clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
     "hold release held hold_reason trash trashed_at "
     "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
-    "forked_from forked_at __enter__ __exit__",
+    "forked_from forked_at owner_id __enter__ __exit__",
     Sessions: "create get latest list fork rename label delete hold release trash trashed restore",
     Quarantine: "sweep list restore purge on_event",
     Nodes: "save save_dialog get list path children subtree delete resolve handles",
@@ -39,7 +41,14 @@ NAMES: dict[object, str] = {
     "recovery from_recovery",
     clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed WrongKey Tampered Unavailable "
     "StorageFull SchemaTooNew",
+    clew.agents: "open SessionStore Session SessionMetadata Options Transcript Event Mirror Rebuilt CheckpointFiles "
+    "Memory Cleaned import_tree Imported ImportedSession Skipped project_hash",
+    clew.agents.SessionStore: "create start load load_latest resume fork list delete cleanup append_message "
+    "append_event load_messages load_messages_up_to transcript transcript_path memory mirror rebuild_mirror flush close",
+    clew.agents.Session: "id metadata messages last add save append_and_save append_event transcript "
+    "conversation refresh",
     clew.aio: "open",
+    clew.aio.agents: "open over import_tree SessionStore Session Transcript Memory",
     clew.testing: "BackendConformance FakeClock SequentialIds",
 }
 
@@ -76,7 +85,8 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     "module",
     (
         "clew errors ids files keys model node nodes blobs log session sessions search verify backup quarantine store "
-        "aio testing"
+        "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importing "
+        "agents.options agents.metadata aio aio.agents testing"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

@@ -27,12 +27,12 @@ def test_a_memory_is_kept_for_each_project(sessions):
     with pytest.raises(clew.Invalid):
         memory.write("x" * LIMIT)
     with pytest.raises(clew.Invalid):
-        memory.write(b"x")  # type: ignore[arg-type]
+        memory.write(b"x")
     assert sessions._store.verify().ok
 
 
 def test_nothing_that_clears_up_touches_it(tmp_path, root):
-    """Cleanup, purge of everything, deletion and a rebuilt mirror leave it where it is, in the store and in the file."""
+    """Cleanup, purge of everything and a rebuilt mirror leave it where it is, in the store and in the file."""
     clock = FakeClock()
     with agents.open(tmp_path / "s.db", mirror=root, clock=clock) as sessions:
         sessions.memory("/src").write("keep me")

@@ -18,7 +18,8 @@ import pytest
 
 import clew
 from clew import agents
-from clew.agents import CheckpointFiles, Mirror, lines as json_lines, wire
+from clew.agents import CheckpointFiles, Mirror, wire
+from clew.agents import lines as json_lines
 from tests.agents.conftest import lines, place, sdk, texts
 from tests.reliability.tools import need_strace, output, python
 
@@ -203,13 +204,14 @@ def test_a_sealed_store_is_not_mirrored_unasked(tmp_path):
         asked.create().append_and_save(clew.user("one"))
         true_to(asked, tmp_path / "m")
     with agents.open(tmp_path / "t.db", mirror=tmp_path / "n") as sessions:
-        session = sessions.create()
+        session, mirror = sessions.create(), sessions.mirror
+        assert mirror is not None
         sessions._store.seal(clew.keys.generate())
         session.append_and_save(clew.user("harbour"))
-        assert isinstance(sessions.mirror.error, clew.Invalid)
+        assert isinstance(mirror.error, clew.Invalid)
         assert texts(sessions.load_messages(session.id)) == ["harbour"]
         assert not any(b"harbour" in file.read_bytes() for file in (tmp_path / "n").rglob("*") if file.is_file())
-        sessions.mirror._clear = True
+        mirror._clear = True  # so that closing has nothing to complain of
 
 
 def test_a_mirror_that_cannot_be_written_fails_no_append(mirrored, root, monkeypatch):
@@ -325,7 +327,7 @@ while True:
 
 
 def crash(path: Path, root: Path, rounds: int, seed: int) -> None:
-    """Kills a writer at any moment, again and again: lines before stay, and the next writer mends what was cut short."""
+    """Kills a writer at any moment, again and again: lines before stay, the next writer mends what was cut."""
     rng = random.Random(seed)
     with agents.open(path, mirror=root) as sessions:
         session = sessions.create()

@@ -39,10 +39,13 @@ def life(sessions):
     sessions.close()
     return told
 """
-RUN = LIFE + """
+RUN = (
+    LIFE
+    + """
 print("BEGIN", flush=True)
 print(life(agents.open("s.db", mirror="projects", persist=sys.argv[1] == "yes")))
 """
+)
 WRITING = (
     "open,openat,creat,write,writev,pwrite64,pwritev,truncate,ftruncate,fallocate,unlink,unlinkat,rename,renameat,"
     "renameat2,link,linkat,mkdir,mkdirat,rmdir,symlink,symlinkat,memfd_create,mknod,mknodat"

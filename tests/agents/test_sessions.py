@@ -134,7 +134,9 @@ def test_ids_that_are_no_uuids(sessions):
     assert sessions.append_message(other.id, sdk("user", "one", "msg_01")).id != first.id
 
 
-@pytest.mark.parametrize("bad", [b"[]", b"{", "nonsense", 5, None, {}, {"type": "result"}, {"message": {}}, b'{"a":\xff}'])
+@pytest.mark.parametrize(
+    "bad", [b"[]", b"{", "nonsense", 5, None, {}, {"type": "result"}, {"message": {}}, b'{"a":\xff}']
+)
 def test_what_is_no_message(sessions, bad):
     """It is an error, and nothing is stored."""
     session = sessions.create()

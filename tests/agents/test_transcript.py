@@ -89,7 +89,9 @@ def test_data_classes_are_kept_with_their_names(sessions):
     ]
 
 
-@pytest.mark.parametrize("bad", [None, 5, "text", b"[1]", b"{", [], object(), {"a": object()}, b'{"a": NaN}', float("nan")])
+@pytest.mark.parametrize(
+    "bad", [None, 5, "text", b"[1]", b"{", [], object(), {"a": object()}, b'{"a": NaN}', float("nan")]
+)
 def test_what_is_no_event(sessions, bad):
     """It is an error, and nothing is stored."""
     session = sessions.create()

@@ -95,7 +95,7 @@ def _lenient(raw: bytes) -> bytes:
 
 
 def read(path: str, *, limit: int = LINE_LIMIT) -> Iterator[Line]:
-    """The lines of a file, whatever is in them: one that cannot be used says why, and the others are read.
+    """The lines of a file that are not empty, whatever is in them: one that cannot be used says why.
 
     A line is never held in memory beyond `limit`. Nothing if there is no such file; Unavailable if it cannot be read.
     """
@@ -114,7 +114,8 @@ def read(path: str, *, limit: int = LINE_LIMIT) -> Iterator[Line]:
                     break
                 size += len(rest)
                 piece = rest[-1:]
-            yield _line(number, piece, size, limit)
+            if piece.strip(b" \t\r\n") or size > limit:
+                yield _line(number, piece, size, limit)
 
 
 def open_regular(path: str) -> int:
@@ -146,13 +147,10 @@ def _unread(path: str, error: OSError) -> ClewError:
 def _line(number: int, piece: bytes, size: int, limit: int) -> Line:
     if size > limit:
         return Line(number, b"", f"it has {size:,} bytes, the limit is {limit:,}")
-    text = piece.strip(b" \t\r\n")
-    if not text:
-        return Line(number, b"", "it is empty")
-    if not text.strip(b"\0"):
+    if not piece.strip(b"\0 \t\r\n"):
         return Line(number, b"", "it holds nothing but zeros")
     try:
-        done = compact(text)
+        done = compact(piece)
     except Invalid as error:
         torn = "" if piece.endswith(b"\n") else ", and the file ends in it"
         return Line(number, b"", error.message + torn)

@@ -10,9 +10,9 @@
         transcript.jsonl                        its events
         checkpoints/{message}/manifest.json     and files/{sha256}: contents of files before they were changed
 
-Files only grow, and are synced before `metadata.json` says how far they have grown. A line beyond that, which a crash has
-cut short, is finished before the next one is written; whatever else is there goes. `messages.jsonl` is replaced as a
-whole when a session went back to an earlier message.
+Files only grow, and are synced before `metadata.json` says how far they have grown. A line beyond that, which a crash
+has cut short, is finished before the next one is written; whatever else is there goes. `messages.jsonl` is replaced as
+a whole when a session went back to an earlier message.
 """
 
 from __future__ import annotations
