@@ -44,7 +44,8 @@ NAMES: dict[object, str] = {
     clew.agents: "open SessionStore Session SessionMetadata Options Transcript Event Mirror Rebuilt CheckpointFiles "
     "Memory Cleaned import_tree Imported ImportedSession Skipped project_hash",
     clew.agents.SessionStore: "create start load load_latest resume fork list delete cleanup append_message "
-    "append_event load_messages load_messages_up_to transcript transcript_path memory mirror rebuild_mirror flush close",
+    "append_event load_messages load_messages_up_to transcript transcript_path memory mirror rebuild_mirror flush "
+    "close",
     clew.agents.Session: "id metadata messages last add save append_and_save append_event transcript "
     "conversation refresh",
     clew.aio: "open",

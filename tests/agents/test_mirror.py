@@ -443,3 +443,27 @@ def test_sdk_messages_in_the_mirror_read_as_such(mirrored):
     (line,) = lines(place(mirrored, session) / "messages.jsonl")
     assert (line["type"], line["uuid"], line["message"]) == ("user", name, given["message"])
     assert subprocess.run(["tail", "-n1", mirrored.transcript_path(session)], capture_output=True).stdout == b""
+
+
+BACK = """
+import sys, clew
+from clew import agents
+sessions = agents.open(sys.argv[1], mirror=sys.argv[2])
+sessions.resume(sys.argv[3], at=sys.argv[4]).append_and_save(clew.user("z" * 9000))
+"""
+
+
+def test_a_rewind_that_is_cut_off(path, root, tmp_path):
+    """Killed after the new file has its place and before the metadata speaks of it: the next writer makes it right."""
+    strace = need_strace()
+    with agents.open(path, mirror=root) as sessions:
+        session = sessions.create(cwd="/src")
+        nodes = [session.append_and_save(clew.user(f"{number}" * 300)) for number in range(9)]
+        folder = place(sessions, session)
+    for call, name in (("rename", "messages.jsonl.part"), ("openat", "metadata.json.part")):
+        wrap = (strace, "-f", "-qq", "-o", str(tmp_path / "trace"), "-P", str(folder / name), "-e", f"trace={call}",
+                "-e", f"inject={call}:signal=KILL:when={1 if call == 'rename' else 2}")  # fmt: skip
+        python(BACK, path, root, session.id, nodes[1].id, wrap=wrap).communicate(timeout=60)
+        with agents.open(path, mirror=root) as sessions:
+            sessions.append_message(session.id, clew.user("after"))
+            true_to(sessions, root)

@@ -13,12 +13,13 @@ from tests.reliability.tools import need_strace, output, python
 
 LIFE = """
 import sys
+sys.dont_write_bytecode = True
 import clew
 from clew import agents
 
 def life(sessions):
     session = sessions.create(cwd="/src", model="m")
-    for number in range(200):
+    for number in range(60):
         session.append_and_save(clew.user(f"harbour {number} " + "x" * 2000))
         session.append_event({"type": "x", "n": number})
     session.metadata.exit_reason = "done"

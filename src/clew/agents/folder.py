@@ -14,6 +14,8 @@ from clew.errors import NotFound
 
 _BLOCK = 1 << 18
 _PRIVATE = 0o600
+PART = ".part"
+"""Ends the name of a file until it is whole. One that is there when nobody writes was left by a crash."""
 
 
 def make(path: str) -> None:
@@ -32,6 +34,12 @@ def size(path: str) -> int:
         return os.lstat(path).st_size
     except FileNotFoundError:
         return 0
+
+
+def remove(path: str) -> None:
+    """Takes a file away, if it is there."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def read(path: str, limit: int) -> bytes | None:
@@ -78,9 +86,8 @@ def _same(one: bytes, other: bytes) -> int:
 
 def replace(path: str, pieces: Iterable[bytes]) -> int:
     """Puts a new file in the place of the old one: whoever opens it sees one or the other, whole. Returns its size."""
-    part = f"{path}.part"  # one at a time: the caller holds the mirror's lock, and what a crash left is written over
-    with suppress(FileNotFoundError):
-        os.unlink(part)
+    part = path + PART  # one at a time: the caller holds the mirror's lock
+    remove(part)
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE)
     with os.fdopen(fd, "wb", buffering=_BLOCK) as file:
         done = _write(file, pieces)

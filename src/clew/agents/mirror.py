@@ -42,6 +42,7 @@ FORMAT = 1
 MARKER, LOCK = ".clew-mirror.json", ".lock"
 METADATA, MESSAGES, TRANSCRIPT = "metadata.json", "messages.jsonl", "transcript.jsonl"
 CHECKPOINTS, SESSIONS, MEMORY, SUMMARY = "checkpoints", "sessions", "memory", "summary.md"
+_FILES = (METADATA, MESSAGES, TRANSCRIPT)
 _DIGEST = ".summary.sha256"
 
 
@@ -253,6 +254,8 @@ class Mirror:
         about = metadata.of(session, tip[0].counters if tip else None)
         place = self.folder(about)
         folder.make(place)
+        for name in _FILES:
+            folder.remove(os.path.join(place, name + folder.PART))
         cursor = _Cursor() if anew else _cursor(place)
         self._messages(session, tip[0] if tip else None, cursor, place, about, anew)
         self._events(session, cursor, place, about, anew)
@@ -269,7 +272,7 @@ class Mirror:
             cursor.messages, cursor.head = 0, None
             _tell(place, about, cursor)
             cursor.messages = folder.replace(path, _lines(_all(session, tip)))
-        else:
+        elif missing or folder.size(path) != cursor.messages or not os.path.lexists(path):
             cursor.messages = folder.append(path, cursor.messages, _lines(missing))
         cursor.head = None if tip is None else tip.id
 
@@ -325,10 +328,9 @@ class Mirror:
                 continue
             freed += sum(folder.size(os.path.join(at, name)) for at, _, names in os.walk(place) for name in names)
             shutil.rmtree(os.path.join(place, CHECKPOINTS), ignore_errors=True)
-            for name in (METADATA, MESSAGES, TRANSCRIPT):
-                for one in (name, f"{name}.part"):
-                    with suppress(FileNotFoundError):
-                        os.unlink(os.path.join(place, one))
+            for name in _FILES:
+                for one in (name, name + folder.PART):
+                    folder.remove(os.path.join(place, one))
             with suppress(OSError):  # what someone else has put there stays
                 os.rmdir(place)
             files.sync_folder(os.path.dirname(place))
