@@ -256,33 +256,29 @@ class Mirror:
         folder.make(place)
         for name in _FILES:
             folder.remove(os.path.join(place, name + folder.PART))
-        cursor = _Cursor() if anew else _cursor(place)
-        self._messages(session, tip[0] if tip else None, cursor, place, about, anew)
-        self._events(session, cursor, place, about, anew)
+        if anew:  # whatever the metadata says now, nobody is to rely on it any more
+            _tell(place, about, _Cursor())
+        cursor = _cursor(place)
+        self._messages(session, tip[0] if tip else None, cursor, place, anew)
+        self._events(session, cursor, place, anew)
         for checkpoint in self._checkpoints(session) if self._checkpoints else ():
             _checkpoint(place, checkpoint)
         _tell(place, about, cursor)
 
-    def _messages(
-        self, session: Session, tip: Node | None, cursor: _Cursor, place: str, about: SessionMetadata, anew: bool
-    ) -> None:
+    def _messages(self, session: Session, tip: Node | None, cursor: _Cursor, place: str, anew: bool) -> None:
         path = os.path.join(place, MESSAGES)
         missing = None if anew or folder.size(path) < cursor.messages else _missing(session, tip, cursor.head)
-        if missing is None:  # the session went elsewhere; until the new file is there, nothing of the old one counts
-            cursor.messages, cursor.head = 0, None
-            _tell(place, about, cursor)
+        if missing is None:
             cursor.messages = folder.replace(path, _lines(_all(session, tip)))
         elif missing or folder.size(path) != cursor.messages or not os.path.lexists(path):
             cursor.messages = folder.append(path, cursor.messages, _lines(missing))
         cursor.head = None if tip is None else tip.id
 
-    def _events(self, session: Session, cursor: _Cursor, place: str, about: SessionMetadata, anew: bool) -> None:
+    def _events(self, session: Session, cursor: _Cursor, place: str, anew: bool) -> None:
         path = os.path.join(place, TRANSCRIPT)
         transcript = Transcript(session)
         end = transcript.count()
         if anew or folder.size(path) < cursor.transcript or cursor.events > end:
-            cursor.transcript = cursor.events = 0
-            _tell(place, about, cursor)
             cursor.transcript = folder.replace(path, (event.raw + b"\n" for event in transcript.read(0, end)))
         elif cursor.events < end or folder.size(path) != cursor.transcript or not os.path.lexists(path):
             lines = (event.raw + b"\n" for event in transcript.read(cursor.events, end))
