@@ -8,10 +8,11 @@
 ['Why is the build failing?']
 """
 
+from clew.agents.checkpoint_files import CheckpointFiles
 from clew.agents.importing import Imported, ImportedSession, Skipped, import_tree
 from clew.agents.memory import Memory
 from clew.agents.metadata import SessionMetadata, project_hash
-from clew.agents.mirror import CheckpointFiles, Mirror, Rebuilt
+from clew.agents.mirror import Mirror, Rebuilt
 from clew.agents.options import Options
 from clew.agents.session import Session
 from clew.agents.store import Cleaned, SessionStore, open

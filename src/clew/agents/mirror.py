@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import NamedTuple
@@ -28,7 +28,8 @@ from typing import NamedTuple
 import msgspec
 
 from clew import files, ids, paths
-from clew.agents import folder, metadata, wire
+from clew.agents import checkpoint_files, folder, metadata, wire
+from clew.agents.checkpoint_files import CheckpointSource
 from clew.agents.memory import LIMIT, Memory, projects
 from clew.agents.metadata import SessionMetadata
 from clew.agents.transcript import Transcript
@@ -44,17 +45,6 @@ METADATA, MESSAGES, TRANSCRIPT = "metadata.json", "messages.jsonl", "transcript.
 CHECKPOINTS, SESSIONS, MEMORY, SUMMARY = "checkpoints", "sessions", "memory", "summary.md"
 _FILES = (METADATA, MESSAGES, TRANSCRIPT)
 _DIGEST = ".summary.sha256"
-
-
-class CheckpointFiles(NamedTuple):
-    """A checkpoint as files: the message it was taken for, its manifest, and contents by their SHA-256."""
-
-    user_message: str
-    manifest: bytes
-    files: Mapping[str, Callable[[], Iterable[bytes]]]
-
-
-CheckpointSource = Callable[[Session], Iterable[CheckpointFiles]]
 
 
 class Rebuilt(NamedTuple):
@@ -262,7 +252,7 @@ class Mirror:
         self._messages(session, tip[0] if tip else None, cursor, place, anew)
         self._events(session, cursor, place, anew)
         for checkpoint in self._checkpoints(session) if self._checkpoints else ():
-            _checkpoint(place, checkpoint)
+            checkpoint_files.write(os.path.join(place, CHECKPOINTS), checkpoint)
         _tell(place, about, cursor)
 
     def _messages(self, session: Session, tip: Node | None, cursor: _Cursor, place: str, anew: bool) -> None:
@@ -371,24 +361,6 @@ def _tell(place: str, about: SessionMetadata, cursor: _Cursor) -> None:
     told = msgspec.json.encode(_About(**msgspec.structs.asdict(about), mirror=cursor)) + b"\n"
     if folder.read(path, len(told) + 1) != told:
         folder.replace(path, [told])
-
-
-def _checkpoint(place: str, checkpoint: CheckpointFiles) -> None:
-    at = os.path.join(place, CHECKPOINTS, ids.text(ids.parse(checkpoint.user_message)))
-    folder.make(os.path.join(at, "files"))
-    for digest, content in checkpoint.files.items():
-        path = os.path.join(at, "files", _digest(digest))
-        if not os.path.lexists(path):
-            folder.replace(path, content())
-    manifest = os.path.join(at, "manifest.json")
-    if folder.read(manifest, len(checkpoint.manifest) + 1) != checkpoint.manifest:
-        folder.replace(manifest, [checkpoint.manifest])
-
-
-def _digest(name: str) -> str:
-    if len(name) != 64 or not set(name) <= set("0123456789abcdef"):
-        raise Invalid("a file of a checkpoint is named by its SHA-256")
-    return name
 
 
 def _is_id(name: str) -> bool:
