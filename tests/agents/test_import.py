@@ -136,7 +136,7 @@ def test_lines_that_cannot_be_read_are_named(sessions, tree):
         (b'{"type": "summary", "text": "harbour"}', "not a message"),
         (b'{"message": {"text": "harbour"}}', "not a message"),
         (b'{"a":' * 300 + b"1" + b"}" * 300, "nested more than 200"),
-        (b'{"role": "user", "content": "' + b"x" * LINE_LIMIT + b'"}', "the limit is 10,485,760"),
+        (b'{"role": "user", "content": "' + b"x" * (LINE_LIMIT + 300_000) + b'"}', "the limit is 10,485,760"),
         (b'{"role": "user", "content": NaN}', "not JSON"),
     ]
     body = row("first")
