@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 import clew
-from benchmarks import appending, footprint, peers, reading, redacting, sealing, searching, together
+from benchmarks import agents, appending, footprint, peers, reading, redacting, sealing, searching, together
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.floor import Floor, session_id
 from benchmarks.measure import Figure
@@ -37,6 +37,8 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "rotate": sealing.rotate,
     "purge": sealing.purge,
     "redact": redacting.redact,
+    "resume": agents.resume,
+    "mirror": agents.mirror,
 }
 
 

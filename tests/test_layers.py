@@ -43,7 +43,7 @@ LAYERS: list[set[str]] = [
     {"quarantine"},
     {"store"},
     {"retention", "scan"},
-    {"records", "otel"},
+    {"records", "otel", "agents"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},
     {"records.aio"},

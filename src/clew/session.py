@@ -100,6 +100,13 @@ class Session:
         return self._row.kind != "session"
 
     @property
+    def owner_id(self) -> str | None:
+        """The id of the session that it goes with, if it is a subagent's; None if it stands alone."""
+        number = self._bound.owner
+        owner = None if number is None else self._engine.read(lambda tx: tx.ref_at(number), single=True)
+        return None if owner is None else ids.text(owner.key)
+
+    @property
     def forked_from(self) -> str | None:
         """The id of the session it was forked from."""
         return self.data.forked_from

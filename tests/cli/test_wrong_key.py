@@ -64,6 +64,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Crashed:
 def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -> list[str]:
     """A command line that the command would carry out: what it requires, and what it needs beside that."""
     words = {"message": crashed.node, "title": "Other", "words": "lint", "path": str(work / "copy.db")}
+    words["folder"] = str(tree(work.parent / "tree"))
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
@@ -82,6 +83,15 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
         "key from-recovery": ["--out", str(work / "made.key")],
     }
     return [*name.split(), *given, *flags.get(name, [])]
+
+
+def tree(folder: Path) -> Path:
+    """A session kept as files, to be imported."""
+    place = folder / "sessions" / "01890a5d-ac96-774b-bcce-b302099a8057"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "metadata.json").write_text(f'{{"id": "{place.name}"}}')
+    (place / "messages.jsonl").write_text('{"role": "user", "content": "lint"}\n')
+    return folder
 
 
 def stdin(name: str) -> str:

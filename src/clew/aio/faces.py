@@ -190,6 +190,11 @@ class Session(_Face):
         return self._sync.is_subagent
 
     @property
+    def owner_id(self) -> Awaitable[str | None]:
+        """The id of the session that it goes with, if it is a subagent's; None if it stands alone."""
+        return self._threads.run(lambda: self._sync.owner_id)
+
+    @property
     def forked_from(self) -> str | None:
         """The id of the session it was forked from."""
         return self._sync.forked_from
