@@ -73,6 +73,31 @@ def _place(path: str, data: bytes) -> None:
         os.unlink(part)
 
 
+def replace(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Puts a file in the place of the one with its name, which keeps its mode. Durable when this returns.
+
+    Whoever opens it sees one or the other, whole.
+    """
+    part = f"{path}.{os.urandom(6).hex()}.part"
+    try:
+        with suppress(FileNotFoundError):
+            mode = stat.S_IMODE(os.stat(path).st_mode)
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                os.fchmod(fd, mode)
+                file.write(data)
+                file.flush()
+                sync(fd)
+            os.replace(part, path)
+        except BaseException:
+            os.unlink(part)
+            raise
+        sync_folder(os.path.dirname(path))
+    except OSError as error:
+        raise unwritten(error, path) from error
+
+
 @contextmanager
 def lock(path: str, patience: float) -> Iterator[None]:
     """One holder at a time among this user's processes and threads. Unavailable after `patience` seconds.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 import clew
-from clew.cli import sources
+from clew.cli import settings, sources
 from clew.cli.ask import TRIES, can_ask_secret, secret
 from clew.cli.markers import keep_from_sync
 from clew.cli.sources import Source
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from clew.redaction import Rules
 
 F = TypeVar("F", bound=Callable[..., object])
-_DB, _KEY_FILE = "clew.db", "clew.key_file"
-"""Under these names a path travels from an option, of `clew` or of the command, to whoever opens the store."""
 _GIVE = "Give its key: --key-file, or a variable that 'clew --help' names."
 _WRONG = "Nothing was changed. Give the key it was sealed with."
 
@@ -33,15 +31,16 @@ def store_option(command: F) -> F:
 
     def option(flag: str, name: str, help: str) -> Callable[[F], F]:
         def remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-            if value == "" and name == _DB:
+            if value == "" and name == "db":
                 raise click.BadParameter("a store is named by a path")
             if value is not None:
-                ctx.meta[name] = value
+                settings.remember(ctx, name, flag, value)
 
         return click.option(flag, metavar="PATH", expose_value=False, is_eager=True, callback=remember, help=help)
 
-    key_file = option("--key-file", _KEY_FILE, "The file with the key of a sealed store.  [default: CLEW_KEY_FILE]")
-    return option("--db", _DB, "The store.  [default: CLEW_DB, or your data folder]")(key_file(command))
+    help = "The file with the key of a sealed store.  [default: CLEW_KEY_FILE, or your settings]"
+    key_file = option("--key-file", "key_file", help)
+    return option("--db", "db", "The store.  [default: CLEW_DB, your settings, or your data folder]")(key_file(command))
 
 
 def writing(*, redact: Rules | None = None) -> clew.Store:
@@ -82,8 +81,9 @@ def with_key(key: Key) -> clew.Store:
 
 
 def given() -> Source | None:
-    """How the key of the store was given."""
-    return sources.find(flags={"KEY_FILE:--key-file": click.get_current_context().meta.get(_KEY_FILE)})
+    """How the key of the store was given: by a flag, by a variable, or by the nearest file of settings."""
+    flagged = settings.flagged("key_file")
+    return sources.find(flags={"KEY_FILE:--key-file": flagged}) or sources.in_settings()
 
 
 def _open(path: str, *, create: bool, tidy: bool = True, redact: Rules | None = None) -> tuple[clew.Store, Key | None]:
@@ -113,7 +113,15 @@ def _connect(
     tidy: bool = True,
     redact: Rules | None = None,
 ) -> clew.Store:
-    return clew.open(path, key=key, timeout=_timeout(), create=create, tidy=tidy, redact=redact, actor=_actor())
+    return clew.open(
+        path,
+        key=key,
+        timeout=settings.current().value("timeout"),
+        create=create,
+        tidy=tidy,
+        redact=redact,
+        actor=_actor(),
+    )
 
 
 def _typed(path: str) -> Key:
@@ -129,12 +137,15 @@ def _existing() -> str:
 
 def _location() -> tuple[str, bool]:
     """The path of the store, and whether somebody named it."""
-    named = click.get_current_context().meta.get(_DB) or os.environ.get("CLEW_DB")
-    if named:
-        return str(named), True
+    named = settings.current().value("db")
+    return (default(), False) if named is None else (str(named), True)
+
+
+def default() -> str:
+    """The path of the store that nobody has to name."""
     from platformdirs import user_data_dir
 
-    return os.path.join(user_data_dir("clew", appauthor=False), "clew.db"), False
+    return os.path.join(user_data_dir("clew", appauthor=False), "clew.db")
 
 
 def _actor() -> str | None:
@@ -146,17 +157,6 @@ def _actor() -> str | None:
     except (KeyError, OSError, ImportError):  # a process may run as a user without a name
         return None
     return name if name.isprintable() and len(name) <= 128 else None
-
-
-def _timeout() -> float:
-    text = os.environ.get("CLEW_TIMEOUT", "")
-    try:
-        seconds = float(text) if text else 60.0
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < 1e6:
-        raise click.UsageError(f"CLEW_TIMEOUT is a number of seconds, not {text!r}")
-    return seconds
 
 
 def find(store: clew.Store, typed: str) -> clew.Session | clew.Node:

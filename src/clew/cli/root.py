@@ -39,6 +39,7 @@ COMMANDS = {
     "quarantine": ("quarantine", "Deal with damaged messages."),
     "import": ("importing", "Read session files into the store."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
+    "config": ("config", "Show and change settings, and say where they come from."),
     "tour": ("tour", "See it all happen in a temporary store."),
 }
 """Each command, the module it is in, and what it does: help lists them without loading them."""
@@ -117,6 +118,7 @@ def _settle_output() -> None:
     "  CLEW_KEY         or the key itself, as 64 hex digits or in base64\n"
     "  CLEW_KEYRING     or its name in the keyring of the system\n"
     "  CLEW_PASSPHRASE  or the passphrase; on a terminal it is asked for\n"
+    "  'clew config' names the others, and the files that can say the same\n"
     "  NO_COLOR, FORCE_COLOR, COLUMNS, PAGER are honoured",
 )
 @store_option
