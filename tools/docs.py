@@ -1,6 +1,6 @@
 """Writes the generated pages of docs/reference, and checks the docs as a whole.
 
-    python tools/docs.py           writes docs/reference/{cli,api,errors}.md
+    python tools/docs.py           writes docs/reference/{cli,api,errors}.md and clew.1
     python tools/docs.py --check   changes nothing; says what is not current, not documented, or linked and not there
 
 The pages come from the source: commands from click, names and sentences from signatures and docstrings. The check also
@@ -156,7 +156,9 @@ ELSEWHERE = {"errors", "keys", "redaction", "retention"}
 
 def main() -> int:
     """Writes the pages, or checks everything."""
-    pages = {"cli.md": cli_page(), "api.md": api_page(), "errors.md": errors_page()}
+    from clew.cli.manual import manual
+
+    pages = {"cli.md": cli_page(), "api.md": api_page(), "errors.md": errors_page(), "clew.1": manual()}
     if "--check" not in sys.argv[1:]:
         REFERENCE.mkdir(parents=True, exist_ok=True)
         for name, text in pages.items():
@@ -269,8 +271,7 @@ def cli_page() -> str:
     lines += ["| command | |", "|---|---|"]
     lines += [f"| [{name}](#{slug(f'clew {name}')}) | {command.short_help} |" for name, command in commands()]
     lines += ["", *_epilog(cli), "", "## Exit codes", "", "| code | meaning |", "|---|---|"]
-    for code, meaning in re.findall(r"^(\d+) +(.+)$", inspect.getdoc(exits) or "", re.MULTILINE):
-        lines.append(f"| {code} | {meaning} |")
+    lines += [f"| {code} | {meaning} |" for code, meaning in exits.MEANINGS.items()]
     for name, command in commands():
         lines += ["", f"## clew {name}", "", "```text", _usage(name, command), "```", "", _prose(command.help)]
         options = [param for param in command.params if isinstance(param, click.Option)]

@@ -65,6 +65,7 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     """A command line that the command would carry out: what it requires, and what it needs beside that."""
     words = {"message": crashed.node, "title": "Other", "words": "lint", "path": str(work / "copy.db")}
     words["folder"] = str(tree(work.parent / "tree"))
+    words |= {"setting": "model", "value": "m", "shell": "bash"}
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
@@ -118,6 +119,9 @@ def work(tmp_path: Path) -> Path:
     """A folder with keys, outside of the store's."""
     folder = tmp_path / "work"
     folder.mkdir()
+    told = tmp_path / "settings" / "clew" / "config.toml"
+    told.parent.mkdir(parents=True)
+    told.write_text('model = "m"\n')
     for name, content in (("wrong.key", OTHER), ("empty.key", b""), ("short.key", OTHER[:31]), ("new.key", b"n" * 32)):
         key_file(folder / name, content)
     return folder
@@ -138,7 +142,9 @@ KEYS: dict[str, Callable[[Path], dict[str, str]]] = {
     "none": lambda work: {},
 }
 LEAVES = leaves()
-STORELESS = {"tour", "key generate", "key from-recovery"}
+STORELESS = {
+    "tour", "key generate", "key from-recovery", "config show", "config set", "config unset", "completion", "help",
+}  # fmt: skip
 """Commands that open no store of the user's: no key can be wrong for them."""
 
 

@@ -104,45 +104,45 @@ def _lines(found: list[tuple[str, Found]], origin: bool) -> Iterator[str]:
     epilog="\b\nExamples:\n  clew config set model claude-sonnet-4-5\n  clew config set aliases.fast claude-haiku-4-5\n"
     "  clew config set --project db chats.db",
 )
-@click.argument("name", metavar="KEY")
+@click.argument("setting", metavar="KEY")
 @click.argument("value")
 @click.option("--project", is_flag=True, help="In the project's .clew.toml: the nearest, or a new one here.")
 @json_options
-def set_(name: str, value: str, project: bool, form: Form) -> None:
+def set_(setting: str, value: str, project: bool, form: Form) -> None:
     """Gives the setting KEY a VALUE in your config.toml. Comments and order of the file stay as they are."""
-    setting, entry = _checked(name, value, project)
+    meant, entry = _checked(setting, value, project)
     path = _path(project)
     document = _document(path)
     if entry is not None:
-        document.setdefault(setting.name, {})[entry] = value
-    elif setting.kind == "seconds":
-        document[name] = int(value) if value.isdecimal() else float(value)
+        document.setdefault(meant.name, {})[entry] = value
+    elif meant.kind == "seconds":
+        document[meant.name] = int(value) if value.isdecimal() else float(value)
     else:
-        document[name] = value
+        document[meant.name] = value
     _save(path, document, project)
-    _told(path, f"{name} is {value}", {"path": path, "name": name, "value": value}, form)
+    _told(path, f"{setting} is {value}", {"path": path, "name": setting, "value": value}, form)
 
 
 @config.command(
     short_help="Take a setting out of your file, or the project's.",
     epilog="\b\nExamples:\n  clew config unset model\n  clew config unset --project db",
 )
-@click.argument("name", metavar="KEY")
+@click.argument("setting", metavar="KEY")
 @click.option("--project", is_flag=True, help="From the project's .clew.toml.")
 @json_options
-def unset(name: str, project: bool, form: Form) -> None:
+def unset(setting: str, project: bool, form: Form) -> None:
     """Takes KEY out of your config.toml, whatever it is: also what does not belong there."""
     path = _path(project)
     document = _document(path)
-    *tables, last = name.split(".")
+    *tables, last = setting.split(".")
     place: Any = document
     for table in tables:
         place = place.get(table) if isinstance(place, MutableMapping) else None
     if not isinstance(place, MutableMapping) or last not in place:
-        raise NotFound("setting", name, hint=f"It is not in {path}.")
+        raise NotFound("setting", setting, hint=f"It is not in {path}.")
     del place[last]
     _save(path, document, project)
-    _told(path, f"{name} is no longer set", {"path": path, "name": name, "value": None}, form)
+    _told(path, f"{setting} is no longer set", {"path": path, "name": setting, "value": None}, form)
 
 
 def _checked(name: str, value: str, project: bool) -> tuple[Setting, str | None]:

@@ -66,6 +66,14 @@ def reading() -> clew.Store:
     return existing()
 
 
+def at_once() -> clew.Store | None:
+    """The store, if it is there and opens without a word to anybody; nothing in it is tidied up. For completion."""
+    path, source = _location()[0], given()
+    if not os.path.isfile(path):
+        return None
+    return clew.open(path, key=None if source is None else source.key(), timeout=0.2, create=False, tidy=False)
+
+
 def as_it_is() -> tuple[clew.Store, Key | None]:
     """`existing`, and the key that opened it; a plain store opens whatever key is given, and None did it."""
     path = _existing()

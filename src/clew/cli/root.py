@@ -40,6 +40,8 @@ COMMANDS = {
     "import": ("importing", "Read session files into the store."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
     "config": ("config", "Show and change settings, and say where they come from."),
+    "completion": ("completion", "Print the script that completes commands in a shell."),
+    "help": ("manual", "Explain a command, exit codes, or everything."),
     "tour": ("tour", "See it all happen in a temporary store."),
 }
 """Each command, the module it is in, and what it does: help lists them without loading them."""
@@ -57,6 +59,10 @@ class Root(click.Group):
         name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
         command = getattr(import_module(f"clew.cli.{COMMANDS[cmd_name][0]}"), name)
         assert isinstance(command, click.Command)
+        if ctx.resilient_parsing:  # a shell waits for completions
+            from clew.cli.completion import teach
+
+            teach(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

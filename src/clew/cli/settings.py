@@ -150,12 +150,12 @@ class Settings:
             raise click.UsageError(f"{origin} {error}, not {text!r}") from None
 
 
-def current() -> Settings:
-    """The settings of the command that runs. Names in files that nothing reads are told on stderr, once."""
+def current(*, quiet: bool = False) -> Settings:
+    """The settings of the command that runs. Names in files that nothing reads are told on stderr, once, or not."""
     meta = click.get_current_context().meta
     if "clew.settings" not in meta:
-        flags = {name: meta[f"clew.{name}"] for name in SETTINGS if f"clew.{name}" in meta}
-        meta["clew.settings"] = Settings(_told_files, os.environ, flags)
+        load = (lambda: files(os.getcwd())) if quiet else _told_files
+        meta["clew.settings"] = Settings(load, os.environ, flags())
     settings: Settings = meta["clew.settings"]
     return settings
 
@@ -165,10 +165,15 @@ def remember(ctx: click.Context, name: str, flag: str, value: str) -> None:
     ctx.meta[f"clew.{name}"] = flag, value
 
 
+def flags() -> dict[str, tuple[str, str]]:
+    """The settings that flags say: each with the flag, and what it says."""
+    meta = click.get_current_context().meta
+    return {name: meta[f"clew.{name}"] for name in SETTINGS if f"clew.{name}" in meta}
+
+
 def flagged(name: str) -> str | None:
     """What a flag says a setting is; None if none does."""
-    value: str | None = click.get_current_context().meta.get(f"clew.{name}", (None, None))[1]
-    return value
+    return flags().get(name, (None, None))[1]
 
 
 def _told_files() -> list[File]:
