@@ -22,7 +22,7 @@ MOST = 200
 HELP = 50
 """Columns of what is said beside a value."""
 
-_SAFE = re.compile(r"[\w@%+=:,./-]+")
+_SAFE = re.compile(r"[\w@%+=:,./][\w@%+=:,./-]*")
 """What no shell takes for anything but itself. A label that says `$(reboot)` is not put on anybody's command line."""
 
 Items = list[CompletionItem[str]]
