@@ -46,7 +46,7 @@ LAYERS: list[set[str]] = [
     {"records", "otel", "agents"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},
-    {"records.aio"},
+    {"records.aio", "mcp"},
     {"cli"},
     {"__main__"},
 ]

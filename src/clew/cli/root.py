@@ -39,6 +39,7 @@ COMMANDS = {
     "quarantine": ("quarantine", "Deal with damaged messages."),
     "import": ("importing", "Read session files into the store."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
+    "mcp": ("mcp", "Let agents find and read conversations, over MCP."),
     "config": ("config", "Show and change settings, and say where they come from."),
     "completion": ("completion", "Print the script that completes commands in a shell."),
     "help": ("manual", "Explain a command, exit codes, or everything."),
