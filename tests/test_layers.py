@@ -43,7 +43,7 @@ LAYERS: list[set[str]] = [
     {"quarantine"},
     {"store"},
     {"retention", "scan"},
-    {"records", "otel", "agents"},
+    {"records", "otel", "agents", "cpeconvo"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},
     {"records.aio", "mcp"},

@@ -21,23 +21,27 @@ if TYPE_CHECKING:
 @click.command(
     name="import",
     short_help="Read session files into the store.",
-    epilog="\b\nExamples:\n  clew import ~/agent/projects --dry-run\n  clew import ~/agent/projects/1f3a\n\n\b\n"
+    epilog="\b\nExamples:\n  clew import ~/agent/projects --dry-run\n  clew import ~/agent/projects/1f3a\n"
+    "  clew import .cpeconvo\n\n\b\n"
     "A folder holds sessions as {project}/sessions/{id}/ with metadata.json, messages.jsonl and\n"
-    "transcript.jsonl, and {project}/memory/summary.md. Any folder on the way may be named.",
+    "transcript.jsonl, and {project}/memory/summary.md. Any folder on the way may be named.\n"
+    "A file is a .cpeconvo of CPE's; 'clew --db .cpeconvo ls' looks at one where it is.",
 )
-@click.argument("folder", type=click.Path())
+@click.argument("folder", metavar="FOLDER|FILE", type=click.Path())
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
 @json_options
 @store_option
 @click.pass_context
 def import_(ctx: click.Context, folder: str, dry_run: bool, form: Form) -> None:
-    """Imports every session below FOLDER, with its messages and its transcript. What is stored already stays as it is.
+    """Imports every session below FOLDER, or every conversation of FILE. What is stored already stays as it is.
 
     What cannot be read is skipped, and named line by line on stderr; the exit code is then 8. Each session is imported
     whole or not at all.
     """
     from clew import agents
 
+    if os.path.isfile(folder):
+        ctx.exit(_from_file(folder, dry_run, form))
     with _store(dry_run) as store, agents.SessionStore(store) as sessions:
         done = agents.import_tree(sessions, folder, dry_run=dry_run)
     if form == "text":
@@ -52,6 +56,25 @@ def import_(ctx: click.Context, folder: str, dry_run: bool, form: Form) -> None:
     ctx.exit(PARTIAL if done.skipped else 0)
 
 
+def _from_file(path: str, dry_run: bool, form: Form) -> int:
+    """Imports a file of CPE's, and tells what became of it."""
+    from clew import cpeconvo
+
+    with _store(dry_run) as store:
+        done = cpeconvo.import_file(store, path, dry_run=dry_run)
+    sessions, skipped = ([one._asdict() for one in many] for many in done)
+    if form == "json":
+        out_json({"sessions": sessions, "skipped": skipped})
+    elif form == "jsonl":
+        out_jsonl([*({"session": one} for one in sessions), *({"skipped": one} for one in skipped)])
+    else:
+        lines = [f"{one.id}  {one.messages:,} messages{_known(one.known)}" for one in done.sessions]
+        out_lines([*lines, _summary(len(sessions), len(skipped), dry_run)])
+        for other in done.skipped:
+            warn(f"{bold('skipped')} message {plain(other.id)}: {plain(other.why)}")
+    return PARTIAL if skipped else 0
+
+
 def _store(dry_run: bool) -> clew.Store:
     """A look makes no store: one that is not there is taken for empty."""
     if not dry_run:
@@ -64,13 +87,19 @@ def _store(dry_run: bool) -> clew.Store:
 
 def _lines(done: Imported, dry_run: bool) -> Iterator[str]:
     for one in done.sessions:
-        beside = f"  {dim(f'{one.known:,} known')}" if one.known else ""
-        yield f"{one.id}  {one.messages:,} messages  {one.events:,} events{beside}"
+        yield f"{one.id}  {one.messages:,} messages  {one.events:,} events{_known(one.known)}"
     for project in done.memories:
         yield f"memory of {plain(project)}"
-    count = len(done.sessions)
+    yield _summary(len(done.sessions), len(done.skipped), dry_run)
+
+
+def _known(count: int) -> str:
+    return f"  {dim(f'{count:,} known')}" if count else ""
+
+
+def _summary(count: int, skipped: int, dry_run: bool) -> str:
     verb = "would be imported" if dry_run else "imported"
-    yield dim(f"{count:,} session{'' if count == 1 else 's'} {verb}, {len(done.skipped):,} things skipped")
+    return dim(f"{count:,} session{'' if count == 1 else 's'} {verb}, {skipped:,} things skipped")
 
 
 def _where(one: Skipped, root: str) -> str:

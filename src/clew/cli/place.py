@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from clew.redaction import Rules
 
 F = TypeVar("F", bound=Callable[..., object])
+_NAMES = "clew.names"
+"""Under this name travel ids that another program gave, each with ours."""
 _GIVE = "Give its key: --key-file, or a variable that 'clew --help' names."
 _WRONG = "Nothing was changed. Give the key it was sealed with."
 
@@ -59,11 +61,33 @@ def existing(*, tidy: bool = True) -> clew.Store:
 
 
 def reading() -> clew.Store:
-    """`existing`; before the first message, the default store reads as an empty one."""
+    """`existing`; before the first message, the default store reads as an empty one.
+
+    A file of CPE's reads as a store in memory that has what it has; ids of its messages mean what they mean there.
+    """
     path, named = _location()
     if not named and not os.path.exists(path):
         return clew.open(":memory:")
-    return existing()
+    try:
+        return existing()
+    except clew.NotAStore:
+        shown = _foreign(path)
+        if shown is None:
+            raise
+        return shown
+
+
+def _foreign(path: str) -> clew.Store | None:
+    """Another program's file, to be looked at; None if it is none that can be read."""
+    from clew import cpeconvo
+
+    if not cpeconvo.recognised(path):
+        return None
+    shown = cpeconvo.view(path)
+    click.get_current_context().meta[_NAMES] = shown.ids
+    for one in shown.skipped:
+        warn(f"clew: message {plain(one.id)} of {plain(path)} is left out: {plain(one.why)}")
+    return shown.store
 
 
 def at_once() -> clew.Store | None:
@@ -101,6 +125,12 @@ def _open(path: str, *, create: bool, tidy: bool = True, redact: Rules | None = 
     while True:
         try:
             return _connect(path, key=key, create=create, tidy=tidy, redact=redact), key
+        except clew.NotAStore as error:
+            from clew import cpeconvo
+
+            if cpeconvo.recognised(path):
+                error.hint = "It is CPE's: it can be looked at, and 'clew import' takes it into a store."
+            raise
         except clew.WrongKey as error:
             if not 0 < tries < TRIES:
                 error.hint = _WRONG
@@ -170,6 +200,7 @@ def _actor() -> str | None:
 def find(store: clew.Store, typed: str) -> clew.Session | clew.Node:
     """What an id or a handle means: a session, or else a message. NotFound; Ambiguous if it may mean either."""
     session = node = None
+    typed = click.get_current_context().meta.get(_NAMES, {}).get(typed, typed)
     with suppress(NotFound):
         session = store.sessions.get(typed)
     try:
