@@ -65,7 +65,7 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     """A command line that the command would carry out: what it requires, and what it needs beside that."""
     words = {"message": crashed.node, "title": "Other", "words": "lint", "path": str(work / "copy.db")}
     words["folder"] = str(tree(work.parent / "tree"))
-    words |= {"setting": "model", "value": "m", "shell": "bash"}
+    words |= {"old": "/src", "new": "/elsewhere", "setting": "model", "value": "m", "shell": "bash"}
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
