@@ -135,6 +135,12 @@ PARTS: list[tuple[str, str, list[str]]] = [
         ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper"],
     ),
     ("clew.mcp", "", ["mcp/tools:server"]),
+    (
+        "clew.cpeconvo",
+        "",
+        ["cpeconvo/importing:import_file", "cpeconvo/importing:view", "cpeconvo/reading:recognised"]
+        + [f"cpeconvo/importing:{name}" for name in ("Imported", "ImportedTree", "Skipped", "View")],
+    ),
     ("clew.testing", "", ["testing:FakeClock", "testing:SequentialIds", "testing:BackendConformance"]),
 ]
 SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]", "QuarantinedList": "list[Quarantined]"}
@@ -338,7 +344,7 @@ def entry(module: str, name: str) -> Iterator[str]:
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
     package = {"policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
-    known = ("aio", "events", "keys", "mcp", "otel", "records", "redaction", "retention", "scan", "testing")
+    known = ("aio", "cpeconvo", "events", "keys", "mcp", "otel", "records", "redaction", "retention", "scan", "testing")
     prefix = f"clew.{package}." if package in known else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"

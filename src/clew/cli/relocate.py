@@ -44,8 +44,8 @@ def relocate(old: str, new: str, dry_run: bool, form: Form) -> None:
         out_jsonl(moved)
     else:
         out_lines(f"{one['id']}  {plain(one['cwd'])}" for one in moved)
-        count = f"{len(moved):,} session{'' if len(moved) == 1 else 's'}"
-        warn(dim(f"{count} {'would be' if dry_run else 'are'} in {plain(after)} now"))
+        verb = "would be" if dry_run else "is" if len(moved) == 1 else "are"
+        warn(dim(f"{len(moved):,} session{'' if len(moved) == 1 else 's'} {verb} in {plain(after)} now"))
         if not os.path.isdir(after):
             warn(f"clew: there is no directory {plain(after)} here")
 

@@ -223,7 +223,7 @@ def project_path(cwd: str, tell: Callable[[str], None] = lambda _: None) -> str 
 def load(path: str, source: Source) -> File:
     """What a file says. Invalid if it is no TOML, or has a secret."""
     values = parse(read(path), path)
-    tokens.refuse(values, path)
+    tokens.refuse(values, path, project=source == "project")
     known = {name: value for name, value in values.items() if name in SETTINGS}
     return File(path, source, known, tuple(name for name in values if name not in SETTINGS))
 

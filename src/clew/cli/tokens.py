@@ -28,12 +28,13 @@ _VARIABLES = (
 _ANY = "ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY"
 
 
-def refuse(values: dict[str, Any], path: str) -> None:
+def refuse(values: dict[str, Any], path: str, *, project: bool) -> None:
     """Invalid if something in a file is a secret, by its name or by its look; the error does not say what it is."""
+    unset = "clew config unset --project" if project else "clew config unset"
     for name, value in _leaves(values):
         if is_secret(name, value):
             variable = variable_of(name, value, values.get("provider"))
-            hint = f"Take it out ('clew config unset {name}'), and set {variable} in the environment instead."
+            hint = f"Take it out ('{unset} {name}'), and set {variable} in the environment instead."
             raise Invalid(f"{path} has a secret under {clip(name)}: secrets are not read from files", hint=hint)
 
 
