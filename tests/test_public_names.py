@@ -104,7 +104,8 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
         "quarantine store scan audit policy due retention aio aio.retention testing "
         "events exporting otel records records.shapes records.service records.deferred records.aio "
         "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importing "
-        "agents.options agents.metadata aio.agents mcp mcp.tools mcp.http mcp.answers cpeconvo cpeconvo.reading cpeconvo.importing"
+        "agents.options agents.metadata aio.agents mcp mcp.tools mcp.http mcp.answers "
+        "cpeconvo cpeconvo.reading cpeconvo.importing"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

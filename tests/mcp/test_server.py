@@ -252,16 +252,45 @@ def test_a_resource_that_is_not_there(stored: Stored) -> None:
         drive(clew.mcp.server(store), work)
 
 
-def test_a_token_has_to_be_a_good_one(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_token_has_to_be_a_good_one(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A short one is refused; without one a new one is told, and another start has another."""
+    from click.testing import CliRunner
+
+    from clew.cli.root import cli
+    from clew.mcp import http
+
+    monkeypatch.chdir(tmp_path)
+    given: list[str] = []
+    monkeypatch.setattr(http, "serve", lambda _server, _opened, token: given.append(token))
+
+    def start(token: str) -> Any:
+        return CliRunner().invoke(cli, ["mcp", "--http", "0"], env={**environment, "CLEW_MCP_TOKEN": token})
+
+    refused = start("short")
+    assert (refused.exit_code, "CLEW_MCP_TOKEN" in refused.stderr, given) == (2, True, [])
+    told = [start("").stderr.splitlines()[1] for _ in range(2)]
+    assert told == [f"Authorization: Bearer {token}" for token in given]
+    assert len(set(given)) == 2
+    assert min(map(len, given)) >= 40
+    assert TOKEN not in start(TOKEN).stderr
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    """And every socket is on the loopback address."""
+    from clew.mcp import http
+
+    with http.listen(0) as opened:
+        assert opened.getsockname()[0] == "127.0.0.1"
+        with pytest.raises(clew.Unavailable, match="cannot be used"):
+            http.listen(opened.getsockname()[1])
+
+
+def test_without_the_sdk_it_says_what_to_install(environment: dict[str, str]) -> None:
+    """In one line, with the extra that brings it."""
     import subprocess
 
-    command = [sys.executable, "-m", "clew", "mcp", "--http", "0"]
-    done = subprocess.run(command, env={**environment, "CLEW_MCP_TOKEN": "short"}, capture_output=True, text=True)
-    assert (done.returncode, "CLEW_MCP_TOKEN" in done.stderr) == (2, True)
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stderr is not None
-        running.stderr.readline()
-        token = running.stderr.readline().removeprefix("Authorization: Bearer ").strip()
-        running.terminate()
-    assert len(token) >= 40
+    code = "import sys; sys.modules['mcp'] = None; from clew.cli import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code, "mcp"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, "pip install 'clew[mcp]'" in done.stderr) == (1, True)

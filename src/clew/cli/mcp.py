@@ -69,6 +69,6 @@ def _serve(made: MCPServer[Any], port: int) -> None:
         raise click.UsageError(f"{TOKEN} is a text of at least {SHORTEST} plain characters")
     with http.listen(port) as opened:
         warn(f"clew mcp listens on {http.address(opened)}")
-        if TOKEN not in os.environ:
+        if not os.environ.get(TOKEN):
             warn(f"Authorization: Bearer {token}")
         http.serve(made, opened, token)
