@@ -31,6 +31,7 @@ LAYERS: list[set[str]] = [
     {"session_data"},
     {"session"},
     {"sessions"},
+    {"checkpoints"},
     {"beside"},
     {"verify", "backup"},
     {"indexing"},
