@@ -68,25 +68,25 @@ class Above(Rules):
         return super()._says(self._prefix + path)
 
 
-def outside(root: str) -> tuple[Rules, list[list[int]]]:
+def outside(root: str) -> tuple[Rules, tuple[tuple[int, ...], ...]]:
     """The rules that hold for the whole root and are not in it, and stamps that tell whether they have changed.
 
     They are those of the repository that the root is in: its list of excludes, and `.gitignore` on the way down.
     """
     top = next((folder for folder in _up(root) if os.path.lexists(os.path.join(folder, ".git"))), root)
-    rules, stamps = Rules(None, "", None), list[list[int]]()
+    rules, stamps = Rules(None, "", None), list[tuple[int, ...]]()
     files = [(top, _EXCLUDE)]
     files += [(folder, NAME) for folder in reversed(list(_up(root))) if folder != root and _within(folder, top)]
     for folder, name in files:
         try:
             with open(os.path.join(folder, name), "rb") as file:
                 said = os.fstat(file.fileno())
-                stamps.append([said.st_size, said.st_mtime_ns, said.st_ctime_ns, said.st_ino])
+                stamps.append((said.st_size, said.st_mtime_ns, said.st_ctime_ns, said.st_ino))
                 prefix = os.path.relpath(root, folder) + "/" if folder != root else ""
                 rules = Above(rules, prefix, file.read(_MOST))
         except OSError:
-            stamps.append([])
-    return rules, stamps
+            stamps.append(())
+    return rules, tuple(stamps)
 
 
 def _up(folder: str) -> Iterable[str]:

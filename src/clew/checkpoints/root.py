@@ -32,8 +32,8 @@ _PART = ".clew-", ".part"
 class Blocked(Exception):
     """A name on the way to a path is a link or a file, and not a folder."""
 
-    def __init__(self, path: str, at: str) -> None:
-        self.path, self.at = path, at
+    def __init__(self, at: str) -> None:
+        self.at = at
         super().__init__(at)
 
 
@@ -101,7 +101,7 @@ class Root:
         """
         from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 
-        fd, until = self._open(), time.monotonic() + patience
+        fd, until = self.open(), time.monotonic() + patience
         try:
             while True:
                 try:
@@ -197,31 +197,37 @@ class Root:
     def folder(self, path: str) -> Iterator[tuple[int, str]]:
         """The open folder that a path is in, and the path's last name. Blocked; FileNotFoundError if it is missing."""
         *way, name = path.split("/")
-        fd = self._walk(way, path)
+        fd = self._walk(way)
         try:
             yield fd, name
         finally:
             os.close(fd)
 
-    def _walk(self, way: Sequence[str], path: str) -> int:
-        fd = self._open()
+    def _walk(self, way: Sequence[str]) -> int:
+        fd = self.open()
         for number, part in enumerate(way):
             try:
-                below = os.open(part, _FOLDER, dir_fd=fd)
-            except OSError as error:
-                if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                    raise Blocked(path, "/".join(way[: number + 1])) from None
-                raise
+                below = self.enter(fd, part, "/".join(way[: number + 1]))
             finally:
                 os.close(fd)
             fd = below
         return fd
 
-    def _open(self) -> int:
+    def open(self) -> int:
+        """The root's own descriptor."""
         try:
             return os.open(self.path, _FOLDER)
         except OSError as error:
             raise self.unread(error, ".") from error
+
+    def enter(self, fd: int, name: str, path: str) -> int:
+        """The descriptor of a folder in an open one. Blocked if it is a link or a file; and what the system says."""
+        try:
+            return os.open(name, _FOLDER, dir_fd=fd)
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                raise Blocked(path) from None
+            raise
 
     # -- changing
 
@@ -324,7 +330,7 @@ def skipped(said: os.stat_result, why: str) -> State:
 
 def stamp(said: os.stat_result) -> Stamp:
     """What tells a file from what it was before."""
-    return said.st_mode, said.st_size, said.st_mtime_ns, said.st_ctime_ns, said.st_ino
+    return said.st_ctime_ns, said.st_mtime_ns, said.st_ino, said.st_size
 
 
 def part_name(key: str) -> str:

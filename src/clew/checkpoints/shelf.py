@@ -10,10 +10,9 @@ import msgspec
 
 from clew import ids, paths
 from clew.backends import RefRow, Tx
+from clew.checkpoints import index as indexes
+from clew.checkpoints.index import Index
 from clew.checkpoints.states import Entry, Manifest, State, hashed, read, unpack, write
-from clew.checkpoints.tree import Index
-from clew.checkpoints.tree import pack as pack_index
-from clew.checkpoints.tree import unpack as unpack_index
 from clew.errors import NotFound, Tampered
 from clew.session import Session
 
@@ -150,13 +149,13 @@ class Shelf:
     def index(self, seat: Seat) -> Index:
         """Its index; the one that was read last is remembered."""
         if self._index is None or self._index[0] != seat.data.blob:
-            self._index = seat.data.blob, unpack_index(self.session.blobs.get(seat.data.blob))
+            self._index = seat.data.blob, indexes.unpack(self.session.blobs.get(seat.data.blob))
         return self._index[1]
 
     def set_worktree(self, tx: Tx, seat: Seat | None, data: Worktree, index: Index | None, blobs: set[str]) -> None:
         """Stores the worktree with another index, or with None the one it has; `blobs` are those it did not have."""
         if index is not None:
-            blob = self.keep(tx, pack_index(index))
+            blob = self.keep(tx, indexes.pack(index))
             data = msgspec.structs.replace(data, blob=blob)
             self._index = blob, index
         if seat is None or seat.data != data:

@@ -12,8 +12,8 @@ import msgspec
 from clew.errors import Tampered
 
 Kind = Literal["file", "link", "dir", "missing", "skipped"]
-Stamp = tuple[int, int, int, int, int]
-"""Mode, size, time of content, time of change and number of a file: another stamp may be another file."""
+Stamp = tuple[int, int, int, int]
+"""Time of change, time of content, number and size of a file: another stamp may be another file."""
 
 _RAW, _DEFLATED = b"\x01", b"\x02"
 _WORTH = 0.9

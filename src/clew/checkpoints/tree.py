@@ -1,7 +1,7 @@
-"""A work tree as it was last seen, and what has changed in it since.
+"""What has changed in a work tree since it was last seen.
 
-The index remembers each file's stamp and content. A file whose stamp is the same is not read again, unless it was
-written so shortly before it was last read that it could have been written once more without a trace: see `RACY`.
+A file whose stamp is the same is not read again, unless it was written so shortly before it was last read that it could
+have been written once more without a trace: see `RACY`.
 """
 
 from __future__ import annotations
@@ -9,106 +9,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
-import msgspec
-
 from clew.checkpoints.ignored import NAME, Rules, outside
-from clew.checkpoints.root import Blocked, Root, Seen, is_part, skipped, stamp
-from clew.checkpoints.states import MISSING, Kind, Stamp, State, packed, unpacked
-from clew.errors import Invalid, Tampered, Unavailable
+from clew.checkpoints.index import Folder, Index, Known, Row, folder_of, rows_of
+from clew.checkpoints.root import PERMISSIONS, Blocked, Root, Seen, is_part, skipped, stamp
+from clew.checkpoints.states import MISSING, State, packed
+from clew.errors import Invalid, Unavailable
 
 RACY = 2_000_000_000
 """Nanoseconds: what was changed this shortly before it was read is read again. Some file systems count seconds."""
 MOST = 200_000
 """Files in a tree: more is likely a home folder taken for a project."""
-
-_KINDS: tuple[Kind, ...] = ("file", "link", "dir", "missing", "skipped")
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class Known(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A file as it was last read; without a stamp it is read again."""
-
-    stamp: Stamp | None
-    kind: int
-    mode: int
-    size: int
-    digest: bytes = b""
-    blob: bytes = b""
-    text: str = ""
-
-    @property
-    def state(self) -> State:
-        kind = _KINDS[self.kind]
-        return State(
-            kind, self.mode, self.size, self.digest.hex(), self.blob.hex(), self.text if kind == "link" else "",
-            self.text if kind == "skipped" else "", self.stamp if kind == "skipped" else None,
-        )  # fmt: skip
-
-
-class Folder(msgspec.Struct, array_like=True, gc=False):
-    """A folder: its mode, its files by name, the names that rules leave out (folders end with a slash)."""
-
-    mode: int
-    files: dict[str, Known]
-    ignored: list[str]
-
-
-class Index(msgspec.Struct, array_like=True):
-    """A whole tree. Folders are named by their path below the root; the root is ""."""
-
-    version: int = 1
-    rules: list[list[int]] = []
-    folders: dict[str, Folder] = {}
-
-    def state(self, path: str) -> State | None:
-        """What was at a path; None if nothing of it is known."""
-        if path in self.folders:
-            return State("dir", mode=self.folders[path].mode)
-        folder, _, name = path.rpartition("/")
-        known = self.folders.get(folder)
-        return None if known is None or name not in known.files else known.files[name].state
-
-
-_decode = msgspec.msgpack.Decoder(Index).decode
-_TAG = b"\x01"
-_WHAT = "the index of a work tree"
-
-
-def pack(index: Index) -> bytes:
-    """An index as bytes behind a tag; names that are not valid UTF-8 are written as `states.packed` says."""
-    try:
-        return _TAG + msgspec.msgpack.encode(index)
-    except UnicodeEncodeError:
-        return _TAG + msgspec.msgpack.encode(_renamed(index, packed))
-
-
-def _renamed(index: Index, rename: Callable[[str], str]) -> Index:
-    return Index(
-        1,
-        index.rules,
-        {
-            rename(path): Folder(
-                folder.mode,
-                {rename(name): known for name, known in folder.files.items()},
-                [rename(name) for name in folder.ignored],
-            )
-            for path, folder in index.folders.items()
-        },
-    )
-
-
-def unpack(data: bytes) -> Index:
-    """The index that `pack` made these bytes of. Tampered."""
-    try:
-        if data[:1] != _TAG:
-            raise Tampered(_WHAT, f"it has the unknown tag {data[:1].hex()}")
-        index = _decode(memoryview(data)[1:])
-    except msgspec.DecodeError as error:
-        raise Tampered(_WHAT, f"it does not decode ({type(error).__name__})") from None
-    odd = any(name.startswith("\0") for path, one in index.folders.items() for name in (path, *one.files, *one.ignored))
-    return _renamed(index, unpacked) if odd else index
 
 
 class Change(NamedTuple):
@@ -139,12 +52,31 @@ def scan(root: Root, before: Index | None, own: Callable[[str], bool], keep: Kee
     """
     rules, stamps = outside(root.path)
     walk = _Walk(root, before or Index(), own, keep)
-    walk.into("", rules, stale=before is None or before.rules != stamps, ignored=False)
+    fresh = before is None or before.rules != stamps
+    walk.into(_Place("", rules, stale=fresh))
     gone = [path for path in walk.old if path not in walk.folders]
     for path in gone:
         walk.lost(path, walk.old[path])
-    changed = walk.changed or bool(gone) or before is None or before.rules != stamps
-    return Scan(Index(1, stamps, walk.folders), _merged(walk.changes), changed, walk.skipped)
+    return Scan(
+        Index(1, stamps, walk.folders), _merged(walk.changes), walk.changed or fresh or bool(gone), walk.skipped
+    )
+
+
+class _Place(NamedTuple):
+    """A folder to look at, and the rules there: `stale` if they have changed, `ignored` if they leave it out."""
+
+    path: str
+    rules: Rules
+    stale: bool = False
+    ignored: bool = False
+
+
+class _Listed(NamedTuple):
+    """What is in a folder: files with their stamps, names that are left out, and folders."""
+
+    rows: list[Row]
+    left_out: list[str]
+    folders: list[str]
 
 
 class _Walk:
@@ -155,115 +87,106 @@ class _Walk:
         self.changes: list[Change] = []
         self.skipped: list[str] = []
         self.changed = False
-        self.count = 0
+        self._way = _Way(root)
+        self._count = 0
         self._own = own
         self._keep = keep
         self._trusted_before = time.time_ns() - RACY
 
-    def into(self, path: str, rules: Rules, *, stale: bool, ignored: bool) -> None:
-        """Looks at a folder and what is below it: `stale` if the rules have changed, `ignored` if they leave it out."""
-        todo = [(path, rules, stale, ignored)]
-        while todo:
-            todo.extend(self._folder(*todo.pop()))
-
-    def _folder(self, path: str, rules: Rules, stale: bool, ignored: bool) -> list[tuple[str, Rules, bool, bool]]:
+    def into(self, place: _Place) -> None:
+        """Looks at a folder and at all that is below it."""
+        todo = [place]
         try:
-            with self.root.folder(f"{path}/." if path else ".") as (fd, _):
-                return self._names(fd, path, rules, stale, ignored)
-        except (FileNotFoundError, Blocked):  # it went meanwhile: nothing inside raises these
+            while todo:
+                todo.extend(self._folder(todo.pop()))
+        finally:
+            self._way.close()
+
+    def _folder(self, place: _Place) -> list[_Place]:
+        known = self.old.get(place.path)
+        try:
+            fd = self._way.to(place.path)
+            listed = _listed(fd, frozenset(() if known is None or place.stale else known.ignored))
+            mode = os.fstat(fd).st_mode & PERMISSIONS
+        except (FileNotFoundError, Blocked):  # it went meanwhile
             return []
         except OSError:
-            self._unreadable(path)
+            self._unreadable(place.path)
             return []
+        self._count += len(listed.rows)
+        if self._count > MOST:
+            hint = "Take a smaller root, or have .gitignore leave out what is made."
+            raise Invalid(f"{self.root.path} has more than {MOST:,} files", hint=hint)
+        if known is not None and not place.stale and known.mode == mode and known.rows == rows_of(listed.rows):
+            self.folders[place.path] = known
+            return self._below(fd, place, known, listed, [])
+        return self._compared(fd, place, known, listed, mode)
 
-    def _names(
-        self, fd: int, path: str, rules: Rules, stale: bool, ignored: bool
-    ) -> list[tuple[str, Rules, bool, bool]]:
-        known = self.old.get(path)
-        files = {} if known is None else known.files
-        left_out = set[str]() if known is None else set(known.ignored)
-        seen, suspects, strangers, below = set[str](), list[str](), list[str](), list[str]()
-        with os.scandir(fd) as names:
-            for one in names:
-                name = one.name
-                if one.is_dir(follow_symlinks=False):
-                    below.append(name)
-                    continue
-                was = files.get(name)
-                if was is None:
-                    strangers.append(name)
-                    continue
-                seen.add(name)
-                try:
-                    said = one.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    seen.discard(name)
-                    continue
-                if was.stamp != (said.st_mode, said.st_size, said.st_mtime_ns, said.st_ctime_ns, said.st_ino):
-                    suspects.append(name)
-        self.count += len(seen) + len(strangers) - len(left_out)
-        if self.count > MOST:
-            raise Invalid(
-                f"{self.root.path} has more than {MOST:,} files", hint="Take a smaller root, or ignore what is made."
-            )
-        own_rules = NAME in seen or NAME in strangers
-        stale = stale or NAME in suspects or NAME in strangers or (NAME in files and NAME not in seen)
-        if own_rules and (strangers or below):
-            rules = self._rules(fd, path, rules)
-        now = Folder(os.fstat(fd).st_mode & 0o7777, dict(files), [])
-        before = f"{path}/" if path else ""
-        for name in suspects:
-            self._look(fd, before + name, name, now)
-        for name in files.keys() - seen:
-            del now.files[name]
+    def _compared(self, fd: int, place: _Place, known: Folder | None, listed: _Listed, mode: int) -> list[_Place]:
+        """Looks at a folder in which something has changed, or may have."""
+        files = {} if known is None else known.files()
+        before = f"{place.path}/" if place.path else ""
+        rows = {name: mark for name, *mark in listed.rows}
+        if rows.get(NAME) != (list(files[NAME].stamp) if NAME in files else None):
+            place = place._replace(stale=True)
+            listed = listed._replace(left_out=[])
+            rows = {name: mark for name, *mark in _listed(fd, frozenset()).rows}
+        here, now, ignored = place._replace(rules=self._rules(fd, place)), dict[str, Known](), list(listed.left_out)
+        for name, mark in rows.items():
+            was = files.get(name)
+            if was is not None and list(was.stamp) == mark:
+                now[name] = was
+            elif was is not None or not self._omits(here, before + name, name, ignored):
+                self._look(fd, before + name, name, was, now)
+        for name in files.keys() - rows.keys():
             self.changes.append(Change(before + name, files[name].state, MISSING))
-        for name in strangers:
-            if name in left_out and not stale:
-                now.ignored.append(name)
-            else:
-                self._stranger(fd, before + name, name, now, rules, ignored)
-        deeper = self._below(below, before, now, rules, stale, ignored, left_out)
-        now.ignored.sort()
-        self._settle(path, known, now)
-        return deeper
+        if known is None or known.mode != mode:
+            old = MISSING if known is None else State("dir", mode=known.mode)
+            self.changes.append(Change(place.path, old, State("dir", mode=mode)))
+        below = self._below(fd, here, known, listed, ignored)
+        self.folders[place.path] = folder_of(mode, now, ignored)
+        self.changed = True
+        return below
 
-    def _rules(self, fd: int, path: str, rules: Rules) -> Rules:
+    def _omits(self, here: _Place, path: str, name: str, ignored: list[str]) -> bool:
+        """Whether a file that is not known is to stay so; notes that it is left out, if rules say so."""
+        if name == ".git" or is_part(name) or self._own(path):
+            return True
+        if here.ignored or here.rules.ignores(path, folder=False):
+            ignored.append(name)
+            return True
+        return False
+
+    def _rules(self, fd: int, place: _Place) -> Rules:
         try:
             said = self.root.look_in(fd, NAME, NAME)
         except (OSError, Unavailable):
-            return rules
-        return rules.below(path, said.data if said.state.kind == "file" else None)
+            return place.rules
+        return place.rules.below(place.path, said.data if said.state.kind == "file" else None)
 
-    def _below(
-        self, names: list[str], before: str, now: Folder, rules: Rules, stale: bool, ignored: bool, left_out: set[str]
-    ) -> list[tuple[str, Rules, bool, bool]]:
-        deeper = []
-        for name in names:
+    def _below(self, fd: int, place: _Place, known: Folder | None, listed: _Listed, ignored: list[str]) -> list[_Place]:
+        """The folders to look at next. One that was looked at before is looked at again, whatever the rules say now."""
+        before, below = f"{place.path}/" if place.path else "", list[_Place]()
+        left_out = frozenset(() if known is None or place.stale else known.ignored)
+        here = place
+        if listed.folders and known is not None and self.folders.get(place.path) is known:
+            here = place._replace(rules=self._rules(fd, place)) if NAME.encode() in known.rows else place
+        for name in listed.folders:
             path = before + name
             if name == ".git":
                 continue
-            known = path in self.old
-            if not known and not stale and f"{name}/" in left_out:
-                now.ignored.append(f"{name}/")
+            if path not in self.old and packed(f"{name}/") in left_out:
+                ignored.append(f"{name}/")
                 continue
-            out = ignored or ((stale or not known) and rules.ignores(path, folder=True))
-            if out and not known:
-                now.ignored.append(f"{name}/")
+            out = here.ignored or ((here.stale or path not in self.old) and here.rules.ignores(path, folder=True))
+            if out and path not in self.old:
+                ignored.append(f"{name}/")
             else:
-                deeper.append((path, rules, stale, out))
-        return deeper
+                below.append(here._replace(path=path, ignored=out))
+        return below
 
-    def _stranger(self, fd: int, path: str, name: str, now: Folder, rules: Rules, ignored: bool) -> None:
-        if name == ".git" or is_part(name) or self._own(path):
-            return
-        if ignored or rules.ignores(path, folder=False):
-            now.ignored.append(name)
-        else:
-            self._look(fd, path, name, now)
-
-    def _look(self, fd: int, path: str, name: str, now: Folder) -> None:
+    def _look(self, fd: int, path: str, name: str, was: Known | None, now: dict[str, Known]) -> None:
         """Reads a file that is new, or may have changed."""
-        was = now.files.get(name)
         old = MISSING if was is None else was.state
         try:
             seen = self.root.look_in(fd, name, path)
@@ -271,28 +194,21 @@ class _Walk:
             seen = Seen(MISSING)
         except (OSError, Unavailable):
             seen = _unread(fd, name)
-        if seen.state.kind in ("missing", "dir"):  # it went, or became a folder, meanwhile
-            if now.files.pop(name, None) is not None:
+        if seen.stamp is None or seen.state.kind == "dir":  # it went, or became a folder, meanwhile
+            if was is not None:
                 self.changes.append(Change(path, old, MISSING))
             return
-        same = seen.state.same(old)
-        blob = old.blob if same else self._keep(seen.data) if seen.state.kind == "file" else ""
-        now.files[name] = _known(seen, blob, self._trusted_before)
-        if seen.state.kind == "skipped":
+        state, same = seen.state, seen.state.same(old)
+        if state.kind == "file":
+            state = State("file", state.mode, state.size, state.digest, old.blob if same else self._keep(seen.data))
+        elif state.kind == "skipped":
             self.skipped.append(path)
+        changed, *rest = seen.stamp
+        if state.kind != "skipped" and max(changed, rest[0]) >= self._trusted_before:
+            changed = 0
+        now[name] = Known((changed, rest[0], rest[1], rest[2]), state)
         if not same:
-            self.changes.append(Change(path, old, now.files[name].state))
-
-    def _settle(self, path: str, known: Folder | None, now: Folder) -> None:
-        if known is None:
-            self.changes.append(Change(path, MISSING, State("dir", mode=now.mode)))
-        elif known.mode != now.mode:
-            self.changes.append(Change(path, State("dir", mode=known.mode), State("dir", mode=now.mode)))
-        if known is not None and known == now:
-            self.folders[path] = known
-        else:
-            self.folders[path] = now
-            self.changed = True
+            self.changes.append(Change(path, old, state))
 
     def _unreadable(self, path: str) -> None:
         """A folder that cannot be read is taken to be as it was."""
@@ -305,7 +221,54 @@ class _Walk:
         """A folder that is not there any more, or is a file now."""
         self.changes.append(Change(path, State("dir", mode=folder.mode), MISSING))
         before = f"{path}/" if path else ""
-        self.changes.extend(Change(before + name, known.state, MISSING) for name, known in folder.files.items())
+        self.changes.extend(Change(before + name, known.state, MISSING) for name, known in folder.files().items())
+
+
+def _listed(fd: int, left_out: frozenset[str]) -> _Listed:
+    rows, omitted, folders = list[Row](), list[str](), list[str]()
+    with os.scandir(fd) as names:
+        for one in names:
+            name = one.name
+            if one.is_dir(follow_symlinks=False):
+                folders.append(name)
+            elif left_out and packed(name) in left_out:
+                omitted.append(name)
+            else:
+                try:
+                    said = one.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                # Whatever is done to a file, its time of change is set, and nobody can set it to another.
+                rows.append((name, said.st_ctime_ns, said.st_mtime_ns, said.st_ino, said.st_size))
+    return _Listed(rows, omitted, folders)
+
+
+class _Way:
+    """The folders that are open on the way to the one that is looked at: its neighbour shares most of them."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._parts: list[str] = []
+        self._open: list[int] = []
+
+    def to(self, path: str) -> int:
+        """The descriptor of a folder. FileNotFoundError, Blocked, and what else the system says."""
+        parts = path.split("/") if path else []
+        shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(parts, self._parts, strict=False))))
+        if not self._open:
+            self._open.append(self._root.open())
+        while len(self._open) > shared + 1:
+            os.close(self._open.pop())
+        self._parts = parts[:shared]
+        for part in parts[shared:]:
+            self._open.append(self._root.enter(self._open[-1], part, path))
+            self._parts.append(part)
+        return self._open[-1]
+
+    def close(self) -> None:
+        """Idempotent."""
+        while self._open:
+            os.close(self._open.pop())
 
 
 def _unread(fd: int, name: str) -> Seen:
@@ -325,15 +288,6 @@ def _merged(changes: list[Change]) -> list[Change]:
         new = other.new if one.new.kind == "missing" else one.new
         found[one.path] = Change(one.path, old, new)
     return [change for change in found.values() if not change.old.same(change.new)]
-
-
-def _known(seen: Seen, blob: str, trusted_before: int) -> Known:
-    state, mark = seen.state, seen.stamp
-    sure = mark is not None and max(mark[2], mark[3]) < trusted_before
-    return Known(
-        mark if sure or state.kind == "skipped" else None, _KINDS.index(state.kind), state.mode, state.size,
-        bytes.fromhex(state.digest), bytes.fromhex(blob), state.target or state.why,
-    )  # fmt: skip
 
 
 def folders_of(path: str) -> Iterator[str]:
