@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from clew.errors import Unavailable
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 NAME = ".gitignore"
 _EXCLUDE = ".git/info/exclude"
 _MOST = 1 << 20
+_ABOVE = "ps_d"
+"""The group of pathspec's expressions that matches the slash after a folder."""
 
 
 class Rules:
@@ -23,7 +22,7 @@ class Rules:
         self._above = above
         self._folder = folder
         self._text = text
-        self._spec: GitIgnoreSpec | None = None
+        self._rules: list[tuple[re.Pattern[str], bool]] | None = None
 
     def below(self, folder: str, text: bytes | None) -> Rules:
         """The rules of a folder inside this one; None if it has none of its own."""
@@ -42,19 +41,27 @@ class Rules:
     def _says(self, path: str) -> bool | None:
         if self._text is None:
             return None
-        if self._spec is None:
-            self._spec = _compiled(self._text)
+        if self._rules is None:
+            self._rules = _compiled(self._text)
         inside = path[len(self._folder) :].lstrip("/") if self._folder else path
-        return self._spec.check_file(inside).include
+        return next((out for rule, out in self._rules if _matches(rule, inside)), None)
 
 
-def _compiled(text: bytes) -> GitIgnoreSpec:
+def _matches(rule: re.Pattern[str], path: str) -> bool:
+    """Whether a rule is about the path itself: a folder above it was asked about before, and let in."""
+    folder = _ABOVE in rule.groupindex
+    return any(not folder or found[_ABOVE] is None or found.end(_ABOVE) == len(path) for found in rule.finditer(path))
+
+
+def _compiled(text: bytes) -> list[tuple[re.Pattern[str], bool]]:
+    """The rules of a file, the last first: each with whether it leaves out or lets in."""
     try:
         from pathspec import GitIgnoreSpec
     except ModuleNotFoundError:
         hint = "pip install 'clew[checkpoints]'"
         raise Unavailable("reading .gitignore needs pathspec", hint=hint) from None
-    return GitIgnoreSpec.from_lines(text.decode("utf-8", "surrogateescape").split("\n"))
+    patterns = GitIgnoreSpec.from_lines(text.decode("utf-8", "surrogateescape").split("\n")).patterns
+    return [(one.regex, one.include) for one in reversed(list(patterns)) if one.regex and one.include is not None]
 
 
 class Above(Rules):

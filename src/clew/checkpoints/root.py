@@ -197,6 +197,8 @@ class Root:
     def folder(self, path: str) -> Iterator[tuple[int, str]]:
         """The open folder that a path is in, and the path's last name. Blocked; FileNotFoundError if it is missing."""
         *way, name = path.split("/")
+        if not name or ".." in (*way, name) or "." in way or "" in way:
+            raise Invalid(f"{clip(path, 4096)} does not lead to a place below the root")
         fd = self._walk(way)
         try:
             yield fd, name

@@ -12,7 +12,7 @@ from clew import ids, paths
 from clew.backends import RefRow, Tx
 from clew.checkpoints import index as indexes
 from clew.checkpoints.index import Index
-from clew.checkpoints.states import Entry, Manifest, State, hashed, read, unpack, write
+from clew.checkpoints.states import Entry, Manifest, State, hashed, is_inside, read, unpack, write
 from clew.errors import NotFound, Tampered
 from clew.session import Session
 
@@ -111,8 +111,11 @@ class Shelf:
         return Kept(row, manifest)
 
     def _kept(self, row: RefRow) -> Kept:
-        data = self._refs.data(self._refs.checked(row))
-        return Kept(row, read(data, Manifest, f"checkpoint {ids.text(row.key)}"))
+        name = f"checkpoint {ids.text(row.key)}"
+        manifest: Manifest = read(self._refs.data(self._refs.checked(row)), Manifest, name)
+        if not all(map(is_inside, manifest.paths())):
+            raise Tampered(name, "it names a path that is not below the root")
+        return Kept(row, manifest)
 
     # -- contents
 

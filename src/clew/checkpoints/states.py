@@ -127,6 +127,11 @@ def unpacked(path: str) -> str:
     return path[1:].encode("latin-1").decode("utf-8", "surrogateescape") if path.startswith("\0") else path
 
 
+def is_inside(path: str) -> bool:
+    """True for a path that leads down from where it begins, and nowhere else."""
+    return "\0" not in path and not {"", ".", ".."} & set(path.split("/"))
+
+
 def hashed(data: bytes) -> str:
     """The SHA-256 of a content, in hex."""
     return hashlib.sha256(data).hexdigest()

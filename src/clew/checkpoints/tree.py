@@ -131,7 +131,9 @@ class _Walk:
             place = place._replace(stale=True)
             listed = listed._replace(left_out=[])
             rows = {name: mark for name, *mark in _listed(fd, frozenset()).rows}
-        here, now, ignored = place._replace(rules=self._rules(fd, place)), dict[str, Known](), list(listed.left_out)
+        here, now, ignored = place, dict[str, Known](), list(listed.left_out)
+        if NAME in rows:
+            here = place._replace(rules=self._rules(fd, place))
         for name, mark in rows.items():
             was = files.get(name)
             if was is not None and list(was.stamp) == mark:
