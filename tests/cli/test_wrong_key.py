@@ -20,12 +20,16 @@ KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 SEALED, GIVEN = (clew.keys.key_id(key).hex() for key in (KEY, OTHER))
 
 WRITE = """
-import sys, time, clew
+import os, sys, time, clew
+from clew.checkpoints import Checkpoints
 from tests.reliability import sample
 store = clew.open(sys.argv[1], key=bytes(range(32)))
 sample.fill(store, words=5)
 session = store.sessions.create(title="The one", cwd="/src")
 node, last = session.append([clew.user("lint"), clew.assistant("step")])
+checkpoints = Checkpoints(session, os.path.dirname(sys.argv[1]))
+checkpoints.capture(node.id, ["none.txt"])
+checkpoints.rewind(node.id)
 gone = store.sessions.create(title="In the trash")
 gone.append(clew.user("gone"))
 gone.trash()
@@ -70,8 +74,15 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
         for param in command.params
         if isinstance(param, click.Argument) and (param.required or param.name in ("session", "sessions"))
     ]
+    root = ["--root", str(crashed.path.parent)]
     flags = {
         "tag": ["label"],
+        "rewind": [crashed.node],
+        "undo": root,
+        "checkpoint ls": root,
+        "checkpoint show": [crashed.node, *root],
+        "checkpoint diff": [crashed.node, *root],
+        "hook install": ["--dry-run"],
         "purge": ["--yes"],
         "quarantine purge": ["--all"],
         "key rotate": ["--new-key-file", str(work / "new.key")],
@@ -125,7 +136,7 @@ KEYS: dict[str, Callable[[Path], dict[str, str]]] = {
     "none": lambda work: {},
 }
 LEAVES = leaves()
-STORELESS = {"tour", "key generate", "key from-recovery"}
+STORELESS = {"tour", "key generate", "key from-recovery", "hook install"}
 """Commands that open no store of the user's: no key can be wrong for them."""
 
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, get_args
 
+import msgspec
+
 from clew import ids
 from clew.backends import Tx
 from clew.checkpoints.capturing import Capturing, state_at
@@ -118,6 +120,20 @@ class Checkpoints:
                     self._shelf.put(tx, now.manifest.left(after), now)
 
             self._shelf.write(work)
+
+    def alias(self, user_message: str | Node, other: str) -> None:
+        """Lets the checkpoint of a message be found by another id as well. Invalid; NotFound if there is none."""
+        message, name = self._message(user_message), ids.text(ids.parse(other))
+
+        def work(tx: Tx) -> None:
+            kept = self._shelf.get(tx, message)
+            if kept is None:
+                raise NotFound("checkpoint", message)
+            if name not in kept.manifest.also:
+                also = (*kept.manifest.also, name)
+                self._shelf.put(tx, msgspec.structs.replace(kept.manifest, also=also), kept)
+
+        self._shelf.write(work)
 
     def guard(
         self,

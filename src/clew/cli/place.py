@@ -43,14 +43,17 @@ def store_option(command: F) -> F:
     return option("--db", _DB, "The store.  [default: CLEW_DB, or your data folder]")(key_file(command))
 
 
-def writing() -> clew.Store:
-    """The store, made if it is not there: sealed if there is a key. A default folder is for its owner alone."""
+def writing(*, timeout: float | None = None) -> clew.Store:
+    """The store, made if it is not there: sealed if there is a key. A default folder is for its owner alone.
+
+    `timeout` is how long to wait for other writers, if nothing else was asked for.
+    """
     path, named = _location()
     if not named and not os.path.exists(path):
         folder = os.path.dirname(path)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         keep_from_sync(folder)
-    return _open(path, create=True)[0]
+    return _open(path, create=True, timeout=timeout)[0]
 
 
 def existing(*, tidy: bool = True) -> clew.Store:
@@ -85,13 +88,13 @@ def given() -> Source | None:
     return sources.find(flags={"KEY_FILE:--key-file": click.get_current_context().meta.get(_KEY_FILE)})
 
 
-def _open(path: str, *, create: bool, tidy: bool = True) -> tuple[clew.Store, Key | None]:
+def _open(path: str, *, create: bool, tidy: bool = True, timeout: float | None = None) -> tuple[clew.Store, Key | None]:
     """The store, and the key it was opened with. Sealed, WrongKey; on a terminal a passphrase is asked for."""
     source = given()
     key, tries = None if source is None else source.key(), 0
     while True:
         try:
-            return clew.open(path, key=key, timeout=_timeout(), create=create, tidy=tidy), key
+            return clew.open(path, key=key, timeout=_timeout(timeout), create=create, tidy=tidy), key
         except clew.WrongKey as error:
             if not 0 < tries < TRIES:
                 error.hint = _WRONG
@@ -125,10 +128,10 @@ def _location() -> tuple[str, bool]:
     return os.path.join(user_data_dir("clew", appauthor=False), "clew.db"), False
 
 
-def _timeout() -> float:
+def _timeout(default: float | None = None) -> float:
     text = os.environ.get("CLEW_TIMEOUT", "")
     try:
-        seconds = float(text) if text else 60.0
+        seconds = float(text) if text else 60.0 if default is None else default
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < 1e6:
