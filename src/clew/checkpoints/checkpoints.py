@@ -76,8 +76,8 @@ class Checkpoints:
                 raise Invalid(f"{clip(name, 4096)} is the store itself", hint="Leave it out.")
         if not self._enabled:
             return None
-        self._finish_first()
-        with self._root.locked(alone=False):
+        with self._root.locked():
+            self._rewinding.finish()
             seat = self._shelf.read(self._shelf.worktree)
             if seat is not None and seat.data.message == message:
                 self._capturing.tree(message)  # what a command has changed since must not pass for the original
@@ -93,8 +93,8 @@ class Checkpoints:
         message = self._message(user_message)
         if not self._enabled:
             return None
-        self._finish_first()
-        with self._root.locked(alone=False):
+        with self._root.locked():
+            self._rewinding.finish()
             return _checkpoint(self._capturing.tree(message))
 
     def settle(self, user_message: str | Node, paths: Paths | None = None) -> None:
@@ -105,7 +105,7 @@ class Checkpoints:
         if not self._enabled:
             return
         wanted = None if paths is None else {name for path in paths for name in self._root.named(path)}
-        with self._root.locked(alone=False):
+        with self._root.locked():
             if wanted is None and self._shelf.read(self._shelf.worktree) is not None:
                 self._capturing.tree(message, settled=True)
             kept = self._shelf.read(lambda tx: self._shelf.get(tx, message))
@@ -187,32 +187,29 @@ class Checkpoints:
             message = self._message(user_message, known=True)
         except NotFound:
             return Rewound(False, "checkpoint not found", dry_run=dry_run)
-        with self._root.locked(alone=not dry_run):
-            if not dry_run:
-                self._rewinding.finish()
-            return self._rewinding.rewind(
-                message, files=mode != "conversation", talk=mode != "files", dry_run=dry_run, force=force
-            )
+        files, talk = mode != "conversation", mode != "files"
+        if dry_run:
+            return self._rewinding.rewind(message, files=files, talk=talk, dry_run=True, force=force)
+        with self._root.locked():
+            self._rewinding.finish()
+            return self._rewinding.rewind(message, files=files, talk=talk, dry_run=False, force=force)
 
     def undo(self, *, dry_run: bool = False, force: bool = False) -> Rewound:
         """Takes back the last rewind, files and conversation. An undo is itself a rewind: undoing it does it again."""
-        with self._root.locked(alone=not dry_run):
-            if not dry_run:
-                self._rewinding.finish()
-            return self._rewinding.undo(dry_run=dry_run, force=force)
+        if dry_run:
+            return self._rewinding.undo(dry_run=True, force=force)
+        with self._root.locked():
+            self._rewinding.finish()
+            return self._rewinding.undo(dry_run=False, force=force)
 
     def finish(self) -> Rewound | None:
         """Finishes a rewind that was cut short; every other call that changes something does so first. None if there
         is none. Files that were changed since are left alone, and named.
         """
-        with self._root.locked(alone=True):
+        with self._root.locked():
             return self._rewinding.finish()
 
     # -- inside
-
-    def _finish_first(self) -> None:
-        if self._shelf.read(self._shelf.journal) is not None:
-            self.finish()
 
     def _own(self, path: str) -> bool:
         """True for the files of the store itself, if they are below the root."""

@@ -94,23 +94,23 @@ class Root:
     # -- looking
 
     @contextmanager
-    def locked(self, *, alone: bool, patience: float = 60.0) -> Iterator[None]:
-        """Keeps rewinds apart from each other and from captures, in all processes. Unavailable after `patience`.
+    def locked(self, patience: float = 60.0) -> Iterator[None]:
+        """Keeps rewinds and captures apart from each other, in all processes. Unavailable after `patience`.
 
         The lock is on the folder itself; where the file system has none, they are not kept apart.
         """
-        from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
+        from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 
         fd, until = self.open(), time.monotonic() + patience
         try:
             while True:
                 try:
-                    flock(fd, (LOCK_EX if alone else LOCK_SH) | LOCK_NB)
+                    flock(fd, LOCK_EX | LOCK_NB)
                     break
                 except BlockingIOError:
                     if time.monotonic() >= until:
                         raise Unavailable(
-                            f"another process is rewinding {self.path}", hint="Wait for it, then ask again."
+                            f"another process captures or rewinds {self.path}", hint="Wait for it, then ask again."
                         ) from None
                     time.sleep(_PAUSE)
                 except OSError as error:
