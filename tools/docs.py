@@ -63,6 +63,18 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [f"quarantine:{name}" for name in ("Quarantine", "Swept", "Left", "Quarantined", "Event")],
     ),
     (
+        "clew.checkpoints",
+        "Working files as they were, and the way back. A message is named by its id, its handle or its node.",
+        [
+            "checkpoints/checkpoints:Checkpoints",
+            "checkpoints/values:Checkpoint",
+            "checkpoints/states:Entry",
+            "checkpoints/states:State",
+            "checkpoints/values:Rewound",
+            "checkpoints/values:FileDiff",
+        ],
+    ),
+    (
         "clew.keys",
         "Where the key of a sealed store comes from. `Key` is `bytes` or a `Passphrase`: what a store is opened with.",
         [f"keys:{name}" for name in KEYS.split()],

@@ -63,17 +63,6 @@ class Blobs:
             raise
         return blob
 
-    def keep(self, tx: Tx, tree: int, data: bytes) -> Blob:
-        """`put` for bytes that are in memory, as a step of a transaction that the caller runs."""
-        from hashlib import sha256
-
-        blob = Blob(sha256(data).hexdigest(), len(data))
-        if tx.blob(tree, self._engine.blob_look(tree, blob.digest)) is None:
-            staged, pieces = self._stage(tx, tree), list(_pieces(data))
-            self._fill(tx, staged, 0, pieces)
-            self._finish(tx, staged, blob, len(pieces))
-        return blob
-
     def get(self, digest: str) -> bytes:
         """The whole content. NotFound; Tampered if it is not what was stored."""
         return b"".join(self.open(digest))
@@ -127,6 +116,17 @@ class Blobs:
             return row.mac == self._engine.seal.sign(blob_fields(row), row.wrapped_key)
         except MISTYPED:
             return False
+
+    def _keep(self, tx: Tx, tree: int, data: bytes) -> Blob:
+        """`put` for bytes that are in memory, as a step of a transaction that the caller runs."""
+        from hashlib import sha256
+
+        blob = Blob(sha256(data).hexdigest(), len(data))
+        if tx.blob(tree, self._engine.blob_look(tree, blob.digest)) is None:
+            staged, pieces = self._stage(tx, tree), list(_pieces(data))
+            self._fill(tx, staged, 0, pieces)
+            self._finish(tx, staged, blob, len(pieces))
+        return blob
 
     def _stage(self, tx: Tx, tree: int) -> BlobRow:
         """A blob in the making. Those that a crash left behind are removed."""

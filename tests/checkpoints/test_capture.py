@@ -210,6 +210,21 @@ def test_checkpoints_go_with_their_session(store, session, work, say, sound):
         checkpoints.list()
 
 
+def test_purged_checkpoints_leave_no_trace(store, session, work, say, path):
+    """Names and contents of files go with a purge, from every byte of the store."""
+    (work / "canary-name").write_text("canary-content")
+    (work / "link").symlink_to("canary-target")
+    checkpoints = Checkpoints(session, work)
+    checkpoints.capture(say(), ["canary-name", "link"])
+    checkpoints.capture_tree(say())
+    (work / "canary-name").write_text("canary-other")
+    checkpoints.rewind(checkpoints.list()[0].message)
+    files = sorted(path.parent.glob("chats.db*"))
+    assert any(b"canary-content" in file.read_bytes() for file in files)
+    store.sessions.purge(session.id)
+    assert [file.name for file in files if b"canary" in file.read_bytes()] == []
+
+
 def test_a_session_in_the_trash_brings_its_checkpoints_back(store, session, work, say):
     """Checkpoints go to the trash with the session, and are restored with it."""
     (work / "a.txt").write_text("one")

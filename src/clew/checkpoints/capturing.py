@@ -51,8 +51,7 @@ class Capturing:
         kept = self._shelf.get(tx, message)
         if kept is None:
             return set()
-        later = (one.manifest.files for one in self._shelf.all(tx) if one.row.ref >= kept.row.ref)
-        return {entry.path for files in later for entry in files}
+        return {entry.path for one in self._shelf.all(tx, kept.row.ref) for entry in one.manifest.files}
 
     def _entries(self, name: str) -> Iterable[tuple[Entry, bytes]]:
         """A path as it is now, and the folders above it that are missing."""

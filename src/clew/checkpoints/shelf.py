@@ -76,15 +76,18 @@ class Shelf:
 
     # -- checkpoints
 
-    def all(self, tx: Tx) -> list[Kept]:
-        """Every checkpoint, oldest first; a fork has those of what it shares with the session it was forked from."""
-        found = sorted(self._chain(tx, self.session, None), key=lambda kept: kept.row.ref)
+    def all(self, tx: Tx, since: int = 0) -> list[Kept]:
+        """Every checkpoint from a number on, oldest first.
+
+        A fork has those of what it shares with the session it was forked from.
+        """
+        found = sorted(self._chain(tx, self.session, None, since), key=lambda kept: kept.row.ref)
         return [kept for kept in found if kept.manifest.root == self.root]
 
-    def _chain(self, tx: Tx, session: Session, until: str | None) -> Iterator[Kept]:
+    def _chain(self, tx: Tx, session: Session, until: str | None, since: int) -> Iterator[Kept]:
         row = self._row(tx, session)
         for owned in tx.refs_owned(row.ref):
-            if owned.kind == CHECKPOINT and owned.trashed_at is None:
+            if owned.kind == CHECKPOINT and owned.trashed_at is None and owned.ref >= since:
                 kept = self._kept(owned)
                 if until is None or (kept.manifest.to is None and above(tx, kept.manifest.message, until)):
                     yield kept
@@ -94,7 +97,7 @@ class Shelf:
             if source is not None and source.trashed_at is None:
                 shared = data.forked_at
                 if until is None or above(tx, shared, until):
-                    yield from self._chain(tx, Session(session._sessions, source), shared)
+                    yield from self._chain(tx, Session(session._sessions, source), shared, since)
 
     def get(self, tx: Tx, message: str) -> Kept | None:
         """The checkpoint of a message, if the session has it itself."""
@@ -121,7 +124,7 @@ class Shelf:
 
     def keep(self, tx: Tx, payload: bytes) -> str:
         """Stores a content that was packed, unless the session has it; returns where."""
-        return self.session.blobs.keep(tx, self.tree(tx), payload).digest
+        return self.session.blobs._keep(tx, self.tree(tx), payload).digest
 
     def address(self, payload: bytes) -> str:
         """Where `keep` puts a payload."""
