@@ -27,6 +27,7 @@ def test_a_checkpoint_has_what_was_there_before_the_tool_ran(checkpoints, work, 
     assert made.message == message
     assert {path: state.kind for path, state in made.states.items()} == {"a.txt": "file", "b.txt": "missing"}
     assert checkpoints.show(message) == made
+    assert checkpoints.content(made.states["a.txt"]) == b"before"
     wire = made.manifest()
     assert wire["user_message_uuid"] == message
     assert [(one["path"], one["exists"], one.get("size")) for one in wire["files"]] == [

@@ -101,6 +101,22 @@ def test_commands_and_edits_of_one_message(checkpoints, work, say):
     assert (work / "a").read_text() == "original"
 
 
+def test_an_undo_leaves_what_came_after_the_rewind(checkpoints, work, say):
+    """What was done since a rewind, in a tree that is watched, is not part of it: an undo does not touch it."""
+    (work / "a").write_text("original")
+    (work / "b").write_text("original")
+    message = say()
+    checkpoints.capture_tree(message)
+    (work / "a").write_text("changed")
+    checkpoints.rewind(message)
+    (work / "b").write_text("later")
+    assert checkpoints.undo(dry_run=True).files_changed == ("a",)
+    checkpoints.capture_tree(say())
+    (work / "c").write_text("later")
+    assert checkpoints.undo().files_changed == ("a",)
+    assert [(work / name).read_text() for name in "abc"] == ["changed", "later", "later"]
+
+
 def test_any_history_can_be_gone_back_through(session, work, say):
     """Random edits, commands, captures, rewinds and undos: each rewind brings back what was there."""
     chance = random.Random(11)

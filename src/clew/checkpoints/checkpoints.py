@@ -15,7 +15,7 @@ from clew.checkpoints.guard import Guard
 from clew.checkpoints.rewinding import Rewinding
 from clew.checkpoints.root import Root
 from clew.checkpoints.shelf import Kept, Shelf
-from clew.checkpoints.states import packed
+from clew.checkpoints.states import State, packed
 from clew.checkpoints.values import Checkpoint, FileDiff, Rewound
 from clew.engine import whole_number
 from clew.errors import Ambiguous, Invalid, NotFound, clip
@@ -159,6 +159,10 @@ class Checkpoints:
         if kept is None:
             raise NotFound("checkpoint", str(getattr(user_message, "id", user_message)))
         return _checkpoint(kept)
+
+    def content(self, state: State) -> bytes:
+        """The content of a file that a checkpoint has, compared with its hash. NotFound, Tampered."""
+        return self._shelf.content(state)
 
     def diff(self, user_message: str | Node) -> Sequence[FileDiff]:
         """What a rewind would change, file by file. NotFound; Unavailable or Tampered if something cannot be read."""

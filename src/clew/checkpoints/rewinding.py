@@ -44,7 +44,7 @@ class Rewinding:
         if manifests is None:
             return Rewound(False, NO_CHECKPOINT, message=message, dry_run=dry_run)
         heads = Heads(self._shelf.session.refresh().head_id, message) if talk else None
-        return self._go(message, manifests, heads, dry_run=dry_run, force=force)
+        return self._go(message, manifests, heads, tree=files, dry_run=dry_run, force=force)
 
     def undo(self, *, dry_run: bool, force: bool) -> Rewound:
         """The last rewind, taken back."""
@@ -53,14 +53,17 @@ class Rewinding:
             return Rewound(False, "there is no rewind to undo", dry_run=dry_run)
         last = points[-1].manifest
         heads = None if last.heads is None else Heads(self._shelf.session.refresh().head_id, last.heads.before)
-        return self._go(last.message, [last], heads, dry_run=dry_run, force=force)
+        # What a tree has shown since is in there too, and is not the rewind's.
+        done = tuple(one for one in last.files if one.after is not None and not one.after.same(one.state))
+        manifest = msgspec.structs.replace(last, files=done)
+        return self._go(last.message, [manifest], heads, tree=False, dry_run=dry_run, force=force)
 
     def diff(self, message: str) -> list[FileDiff]:
         """What a rewind of files would change."""
         manifests = self._since(message)
         if manifests is None:
             raise NotFound("checkpoint", message)
-        return [self._diff(step) for step in self._plan(manifests).steps if not _folder(step)]
+        return [self._diff(step) for step in self._plan(manifests, tree=True).steps if not _folder(step)]
 
     def finish(self) -> Rewound | None:
         """Carries on with a rewind that was cut short."""
@@ -83,9 +86,9 @@ class Rewinding:
     def _below(self, tx: Tx, kept: Sequence[Kept], message: str) -> Kept | None:
         return next((one for one in kept if one.manifest.to is None and above(tx, message, one.manifest.message)), None)
 
-    def _plan(self, manifests: Sequence[Manifest]) -> Plan:
-        """The plan for what the first of the manifests says, with what the tree shows that is in none of them yet."""
-        if self._shelf.read(self._shelf.worktree) is not None:
+    def _plan(self, manifests: Sequence[Manifest], *, tree: bool) -> Plan:
+        """The plan for what the first of the manifests says; with `tree`, also for what the tree shows and none has."""
+        if tree and self._shelf.read(self._shelf.worktree) is not None:
             seat, seen = self._capturing.scan(keep=False)
             assert seat is not None
             fresh = changed(seat, seen)
@@ -100,9 +103,9 @@ class Rewinding:
         )
         return made
 
-    def _ready(self, manifests: Sequence[Manifest]) -> tuple[Plan, lines.Count]:
+    def _ready(self, manifests: Sequence[Manifest], *, tree: bool) -> tuple[Plan, lines.Count]:
         """The plan and how many lines change, once every content that it needs was read and checked. Tampered."""
-        made = self._plan(manifests)
+        made = self._plan(manifests, tree=tree)
         added = removed = 0
         for step in made.steps:
             one = self._diff(step)
@@ -131,10 +134,17 @@ class Rewinding:
     # -- doing
 
     def _go(
-        self, message: str, manifests: Sequence[Manifest], heads: Heads | None, *, dry_run: bool, force: bool
+        self,
+        message: str,
+        manifests: Sequence[Manifest],
+        heads: Heads | None,
+        *,
+        tree: bool,
+        dry_run: bool,
+        force: bool,
     ) -> Rewound:
         try:
-            made, counted = self._ready(manifests)
+            made, counted = self._ready(manifests, tree=tree)
         except ClewError as failed:
             return Rewound(False, failed.message, message=message, dry_run=dry_run)
         result = Rewound(
@@ -165,7 +175,8 @@ class Rewinding:
         Conflict, and nothing is done, if something has changed since it was planned.
         """
         shelf = self._shelf
-        seen = self._capturing.scan(keep=True) if shelf.read(shelf.worktree) is not None else None
+        watched = made.steps and shelf.read(shelf.worktree) is not None
+        seen = self._capturing.scan(keep=True) if watched else None
         keep = Keeper(shelf)
         entries = [Entry(step.path, self._as_planned(step, keep), step.new) for step in made.steps]
         keep.flush()

@@ -99,29 +99,32 @@ class Root:
 
         The lock is on the folder itself; where the file system has none, they are not kept apart.
         """
-        from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+        from fcntl import LOCK_UN, flock
 
         fd, until = self.open(), time.monotonic() + patience
         try:
-            while True:
-                try:
-                    flock(fd, LOCK_EX | LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= until:
-                        raise Unavailable(
-                            f"another process captures or rewinds {self.path}", hint="Wait for it, then ask again."
-                        ) from None
-                    time.sleep(_PAUSE)
-                except OSError as error:
-                    if error.errno not in _NO_LOCKS:
-                        raise self.unread(error, ".") from error
-                    break
+            while not self._lock(fd):
+                if time.monotonic() >= until:
+                    hint = "Wait for it, then ask again."
+                    raise Unavailable(f"another process captures or rewinds {self.path}", hint=hint)
+                time.sleep(_PAUSE)
             yield
-            with suppress(OSError):
-                flock(fd, LOCK_UN)
         finally:
+            with suppress(OSError):
+                flock(fd, LOCK_UN)  # closing is not enough: a forked child has the descriptor too
             os.close(fd)
+
+    def _lock(self, fd: int) -> bool:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+
+        try:
+            flock(fd, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise self.unread(error, ".") from error
+        return True
 
     def look(self, path: str) -> Seen:
         """What is at a path. Blocked if a link or a file is in the way; Unavailable if it cannot be read."""
