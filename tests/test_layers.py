@@ -35,7 +35,7 @@ LAYERS: list[set[str]] = [
     {"verify", "backup"},
     {"indexing"},
     {"search", "purge"},
-    {"quarantine"},
+    {"quarantine", "snapshots"},
     {"store"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},

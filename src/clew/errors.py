@@ -7,7 +7,8 @@
     ├── Ambiguous       a handle that fits several ids; names the candidates
     ├── Conflict        someone else was first, or the id is taken; nothing was changed
     ├── Invalid         the input cannot be stored or understood; nothing was changed
-    │   └── NotAStore   the file is not a clew store
+    │   ├── NotAStore   the file is not a clew store
+    │   └── InvalidSnapshotID  not the canonical text of a UUID; nothing was touched
     ├── Sealed          the store is sealed and no key was given
     │   └── WrongKey    the key is not the store's; nothing was changed
     ├── Tampered        stored bytes are not what was written; says where
@@ -73,6 +74,16 @@ class NotAStore(Invalid):
     def __init__(self, path: str, why: str) -> None:
         self.path = path
         super().__init__(f"{path} is not a clew store: {why}")
+
+
+class InvalidSnapshotID(Invalid):
+    """The id of a snapshot is not a UUID in canonical form. No file and no row was touched."""
+
+    hint = "A snapshot's id is a UUID in lowercase, like 7d444840-9dc0-41d1-b245-5ffdce74fad2."
+
+    def __init__(self, id: object) -> None:
+        shown = clip(id, 32) if isinstance(id, str) else type(id).__name__
+        super().__init__(f"{shown} is not the id of a snapshot")
 
 
 class Sealed(ClewError):
