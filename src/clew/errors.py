@@ -8,13 +8,15 @@
     ├── Conflict        someone else was first, or the id is taken; nothing was changed
     ├── Invalid         the input cannot be stored or understood; nothing was changed
     │   ├── NotAStore   the file is not a clew store
-    │   └── InvalidSnapshotID  not the canonical text of a UUID; nothing was touched
+    │   ├── InvalidSnapshotID  not the canonical text of a UUID; nothing was touched
+    │   └── InvalidBaseURL  an address that no token may be sent to
     ├── Sealed          the store is sealed and no key was given
     │   └── WrongKey    the key is not the store's; nothing was changed
     ├── Tampered        stored bytes are not what was written; says where
     ├── Unavailable     the store cannot be reached now: busy, or an I/O error; asking again may help
     │   ├── StorageFull no space left; free some and ask again
     │   └── ReadOnly    the file or its folder cannot be written
+    ├── ProviderError   a language model's provider refused, failed, or broke off
     ├── SchemaTooNew    written by a newer clew; refused unchanged
     └── Closed          the store was closed, or belongs to the process before a fork
 
@@ -86,6 +88,18 @@ class InvalidSnapshotID(Invalid):
         super().__init__(f"{shown} is not the id of a snapshot")
 
 
+class InvalidBaseURL(Invalid):
+    """The address of a provider is not one that a token may be sent to. Nothing was sent.
+
+    The address itself is not in the message: it may hold a password.
+    """
+
+    hint = "Use an https address with a host, and give the token apart from it."
+
+    def __init__(self, why: str, *, hint: str = "") -> None:
+        super().__init__(f"the base URL {why}", hint=hint)
+
+
 class Sealed(ClewError):
     """The store is sealed; its contents need the key. `passphrase` is True if a passphrase opens it."""
 
@@ -134,6 +148,19 @@ class ReadOnly(Unavailable):
     """The store can be read and not written."""
 
     hint = "Check the permissions of the file and of its folder."
+
+
+class ProviderError(ClewError):
+    """The provider of a language model refused a request, failed, or broke off its answer.
+
+    `status` is that of HTTP where there was one. What the provider itself said is the `__cause__`: it may quote the
+    conversation, so it is not in the message.
+    """
+
+    def __init__(self, provider: str, why: str, *, status: int | None = None, hint: str = "") -> None:
+        self.provider = provider
+        self.status = status
+        super().__init__(f"{provider}: {why}", hint=hint)
 
 
 class SchemaTooNew(ClewError):

@@ -246,5 +246,7 @@ _VIEWS: dict[str, Callable[[Json], Iterator[Block]]] = {
     "claude": _anthropic,
     "openai": _openai,
     "openai-compatible": _openai,
+    "openai-responses": _openai,
+    "offline": _openai,
     "gemini": _gemini,
 }
