@@ -7,6 +7,7 @@
 """
 
 from clew.errors import InvalidSnapshotID
+from clew.snapshots.file_store import FileStore
 from clew.snapshots.types import (
     SNAPSHOT_VERSION,
     Messages,
@@ -21,6 +22,7 @@ from clew.snapshots.types import (
 
 __all__ = [
     "SNAPSHOT_VERSION",
+    "FileStore",
     "InvalidSnapshotID",
     "Messages",
     "Snapshot",
