@@ -7,6 +7,7 @@
 """
 
 from clew.errors import InvalidSnapshotID
+from clew.snapshots.autosave import autosave
 from clew.snapshots.file_store import FileStore
 from clew.snapshots.types import (
     SNAPSHOT_VERSION,
@@ -29,6 +30,7 @@ __all__ = [
     "SnapshotStore",
     "SnapshotSummary",
     "ToolSnapshot",
+    "autosave",
     "generate_key",
     "new_snapshot",
     "validate_snapshot_id",
