@@ -7,6 +7,8 @@
 """
 
 from clew.errors import InvalidSnapshotID
+from clew.snapshots.autosave import autosave
+from clew.snapshots.file_store import FileStore
 from clew.snapshots.types import (
     SNAPSHOT_VERSION,
     Messages,
@@ -21,12 +23,14 @@ from clew.snapshots.types import (
 
 __all__ = [
     "SNAPSHOT_VERSION",
+    "FileStore",
     "InvalidSnapshotID",
     "Messages",
     "Snapshot",
     "SnapshotStore",
     "SnapshotSummary",
     "ToolSnapshot",
+    "autosave",
     "generate_key",
     "new_snapshot",
     "validate_snapshot_id",
