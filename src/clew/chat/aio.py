@@ -19,7 +19,7 @@ except ImportError as error:  # the sync client does without it
     raise ImportError("clew.chat.aio needs anyio: pip install 'clew[aio]'") from error
 
 from clew.chat.client import fitting, wanted
-from clew.chat.connecting import LOCAL, announce, settled
+from clew.chat.connecting import LOCAL, announce, made, settled
 from clew.chat.conversation import Conversation
 from clew.chat.dialects import Dialect
 from clew.chat.events import Event
@@ -112,6 +112,6 @@ def connect(provider: str, model: str = "", **settings: Any) -> AsyncClient:
     if provider == LOCAL:
         raise Invalid(f"{LOCAL} has no async client", hint="Run the sync one in a thread.")
     known, endpoint, given = settled(provider, model, **settings)
-    client = AsyncClient(known.dialect(), known.async_transport(endpoint), **given)
+    client = AsyncClient(known.dialect(), made(known.async_transport, endpoint), **given)
     announce(endpoint)
     return client

@@ -12,7 +12,8 @@ MAX_BASE_URL_LENGTH = 2048
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAME = re.compile(r"[a-z0-9._-]*")
-_ADDRESS = re.compile(r"[0-9a-f:.]+(%[a-z0-9._~-]+)?")
+_ADDRESS = re.compile(r"\[[0-9a-f:.]+(%[a-z0-9._~-]+)?\](:[0-9]*)?")
+_MAX_HOST = 255
 _PLACEHOLDERS = ("example.com", "example.net", "example.org", "localhost.localdomain")
 
 
@@ -56,8 +57,11 @@ def _parsed(url: str) -> tuple[SplitResult, str]:
         parts = urlsplit(url)
         _ = parts.port
         host = (parts.hostname or "").lower()
-        if "[" in parts.netloc:
-            known = _ADDRESS.fullmatch(host)
+        place = parts.netloc.rpartition("@")[2].lower()
+        if "[" in place:
+            known = _ADDRESS.fullmatch(place)
+        elif len(host) > _MAX_HOST:  # before it is normalised, which takes its time
+            known = None
         else:
             # As a resolver sees it: letters of other widths, invisible ones and foreign dots name the same host.
             host = host.encode("idna").decode().lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from clew.chat.base_url import host_of, validate_base_url
 from clew.chat.client import Client
@@ -19,6 +19,7 @@ from clew.chat.protocols import Tools
 from clew.chat.transports import AsyncTransport, Endpoint, Transport, claude, gemini, offline, openai
 from clew.errors import Invalid, InvalidBaseURL, clip
 
+T = TypeVar("T")
 LOGGER = logging.getLogger("clew.chat")
 
 
@@ -88,7 +89,7 @@ def connect(
         provider, model, token=token, base_url=base_url, system=system, tools=tools, max_tokens=max_tokens,
         max_steps=max_steps, timeout=timeout, max_retries=max_retries, options=options, allow_insecure=allow_insecure,
     )  # fmt: skip
-    client = Client(known.dialect(), known.transport(endpoint), **settings)
+    client = Client(known.dialect(), made(known.transport, endpoint), **settings)
     announce(endpoint)
     return client
 
@@ -120,6 +121,16 @@ def settled(
     # An SDK that is given no address, or no token, would take one from the environment.
     endpoint = Endpoint(provider, base_url or known.base_url, token or "none", timeout, max_retries)
     return known, endpoint, {"model": model or known.model, **settings}
+
+
+def made(transport: Callable[[Endpoint], T], endpoint: Endpoint) -> T:
+    """A transport. InvalidBaseURL if its SDK reads the address in another way, and refuses it."""
+    try:
+        return transport(endpoint)
+    except Exception as error:
+        if isinstance(error, UnicodeError) or type(error).__name__ == "InvalidURL":
+            raise InvalidBaseURL("is not one that the SDK takes") from None
+        raise
 
 
 def announce(endpoint: Endpoint) -> None:

@@ -44,8 +44,8 @@ class _Talk(Protocol):
 class ChatClient(_Talk, Protocol):
     """A conversation with a model. One call at a time: a second one while the first goes on is a Conflict.
 
-    If nothing of an answer arrives, the conversation is as it was before the question. What does arrive stays in it,
-    also if it breaks off. No tool call is ever left without its result.
+    If nothing of an answer arrives, or it is empty, as when a provider blocks the question, the conversation is as it
+    was before. What does arrive stays in it, also if it breaks off. No tool call is ever left without its result.
     """
 
     def chat(self, prompt: Prompt) -> str:

@@ -121,7 +121,8 @@ class Turn:
         if answer.calls:
             self._answer, self._results = answer, {}
             return
-        self._grow(answer.messages)
+        if answer.messages:
+            self._grow(answer.messages)
         if not answer.again:
             usage = self._talk.usage.since(self._before)
             self.reply = Reply(text=answer.text, stop=answer.stop, model=answer.model, usage=usage)

@@ -68,8 +68,8 @@ class Claude:
         return _Stream()
 
     def check(self, message: Json) -> str | None:
-        if message.get("role") not in ("user", "assistant"):
-            return "its role is neither user nor assistant"
+        if message.get("role") not in ("user", "assistant", "system"):
+            return "its role is none of those there are"
         content = message.get("content")
         if isinstance(content, str):
             return None

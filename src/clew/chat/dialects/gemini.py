@@ -59,8 +59,10 @@ class Gemini:
             found = _body(body)
         except msgspec.MsgspecError:
             raise unreadable(self.provider) from None
-        if not found.candidates:  # the prompt was not let through
-            return _answer([], found.usage, (found.feedback or {}).get("blockReason"), found.model)
+        if not found.candidates:
+            if not found.feedback:
+                raise unreadable(self.provider)
+            return _answer([], found.usage, found.feedback.get("blockReason"), found.model)
         first = found.candidates[0]
         messages = [bytes(first.content)] if bytes(first.content) else []
         return _answer(messages, found.usage, first.reason, found.model)

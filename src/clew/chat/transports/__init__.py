@@ -72,16 +72,23 @@ def sdk(name: str, extra: str) -> ModuleType:
         raise ImportError(f"this provider needs its SDK: pip install 'clew[{extra}]'") from error
 
 
+class Progress:
+    """Whether a response has begun: what goes wrong after that is told otherwise."""
+
+    begun = False
+
+
 @contextmanager
-def translated(provider: str) -> Iterator[None]:
+def translated(provider: str) -> Iterator[Progress]:
     """Turns what an SDK, the network or a malformed response raises into a ProviderError, with that as its cause."""
+    progress = Progress()
     try:
-        yield
+        yield progress
     except ClewError:
         raise
     except Exception as error:
         if isinstance(error, OSError | ValueError) or type(error).__module__.partition(".")[0] in _SDKS:
-            raise _error(provider, error) from error
+            raise _error(provider, error, progress.begun) from error
         raise
 
 
@@ -97,15 +104,17 @@ _STATUS = {
 }
 
 
-def _error(provider: str, error: Exception) -> ProviderError:
+def _error(provider: str, error: Exception, begun: bool) -> ProviderError:
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
     if isinstance(status, int) and status >= 400:
         failed = ("the provider failed", _AGAIN) if status >= 500 else ("the request was refused", "")
         why, hint = _STATUS.get(status, failed)
         return ProviderError(provider, f"{why} ({status})", status=status, hint=hint)
     name = type(error).__name__
+    if begun:
+        return ProviderError(provider, f"the answer broke off ({name})", hint="What arrived is kept; go on from it.")
     if "Timeout" in name:
         return ProviderError(provider, "no answer came in time", hint=_AGAIN)
     if "Connect" in name:
         return ProviderError(provider, "it cannot be reached", hint="Check the network and the base URL.")
-    return ProviderError(provider, f"the answer broke off ({name})", hint=_AGAIN)
+    return ProviderError(provider, f"there was no answer ({name})", hint=_AGAIN)

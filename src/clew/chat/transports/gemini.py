@@ -10,6 +10,8 @@ from clew.chat.dialects import Json, load
 from clew.chat.transports import Endpoint, sdk, translated
 
 BASE_URL = "https://generativelanguage.googleapis.com"
+API_VERSION = "v1beta"
+"""Where tools and answers may be described by JSON Schema."""
 RETRIES = 2
 """As many as the other providers' SDKs make; this one makes none unless told."""
 
@@ -27,8 +29,10 @@ class GeminiTransport:
             return str(response.sdk_http_response.body).encode()
 
     def stream(self, body: Json) -> Iterator[Json]:
-        with translated(self._provider), closing(self._sdk._api_client.request_streamed(*_streamed(body))) as chunks:
+        asked = self._sdk._api_client.request_streamed(*_streamed(body))
+        with translated(self._provider) as progress, closing(asked) as chunks:
             for chunk in chunks:
+                progress.begun = True
                 yield load(chunk.body)
 
     def close(self) -> None:
@@ -48,9 +52,10 @@ class AsyncGeminiTransport:
             return str(response.sdk_http_response.body).encode()
 
     async def stream(self, body: Json) -> AsyncIterator[Json]:
-        with translated(self._provider):
+        with translated(self._provider) as progress:
             async with aclosing(await self._sdk._api_client.async_request_streamed(*_streamed(body))) as chunks:
                 async for chunk in chunks:
+                    progress.begun = True
                     yield load(chunk.body)
 
     async def close(self) -> None:
@@ -62,6 +67,7 @@ def _client(to: Endpoint) -> tuple[Any, Any]:
     types = genai.types
     options = types.HttpOptions(
         base_url=to.base_url,
+        api_version=API_VERSION,
         timeout=None if to.timeout is None else round(to.timeout * 1000),
         retry_options=types.HttpRetryOptions(attempts=1 + (RETRIES if to.max_retries is None else to.max_retries)),
     )

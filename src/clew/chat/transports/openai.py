@@ -24,8 +24,9 @@ class OpenAITransport:
             return bytes(self._calls.with_raw_response.create(**_arguments(body)).http_response.content)
 
     def stream(self, body: Json) -> Iterator[Json]:
-        with translated(self._provider), self._calls.create(**_arguments(body)) as events:
+        with translated(self._provider) as progress, self._calls.create(**_arguments(body)) as events:
             for event in events:
+                progress.begun = True
                 yield event.to_dict()
 
     def close(self) -> None:
@@ -46,9 +47,10 @@ class AsyncOpenAITransport:
             return bytes(response.http_response.content)
 
     async def stream(self, body: Json) -> AsyncIterator[Json]:
-        with translated(self._provider):
+        with translated(self._provider) as progress:
             async with await self._calls.create(**_arguments(body)) as events:
                 async for event in events:
+                    progress.begun = True
                     yield event.to_dict()
 
     async def close(self) -> None:
