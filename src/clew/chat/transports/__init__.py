@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from clew.chat.dialects import Json
 from clew.errors import ClewError, ProviderError
@@ -70,6 +70,13 @@ def sdk(name: str, extra: str) -> ModuleType:
         return import_module(name)
     except ImportError as error:
         raise ImportError(f"this provider needs its SDK: pip install 'clew[{extra}]'") from error
+
+
+def plain(event: Any) -> Json:
+    """What an event of an SDK says, with the fields that its type does not know. ValueError if it is no event."""
+    if not hasattr(event, "to_dict"):
+        raise ValueError(f"an event is an object, not {type(event).__name__}")
+    return event.to_dict(warnings=False)  # type: ignore[no-any-return]
 
 
 class Progress:

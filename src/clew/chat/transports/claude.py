@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from clew.chat.dialects import Json
-from clew.chat.transports import Endpoint, sdk, translated
+from clew.chat.transports import Endpoint, plain, sdk, translated
 
 BASE_URL = "https://api.anthropic.com"
 
@@ -27,7 +27,7 @@ class ClaudeTransport:
         with translated(self._provider) as progress, self._sdk.messages.create(**_arguments(body)) as events:
             for event in events:
                 progress.begun = True
-                yield event.to_dict()
+                yield plain(event)
 
     def close(self) -> None:
         self._sdk.close()
@@ -50,7 +50,7 @@ class AsyncClaudeTransport:
             async with await self._sdk.messages.create(**_arguments(body)) as events:
                 async for event in events:
                     progress.begun = True
-                    yield event.to_dict()
+                    yield plain(event)
 
     async def close(self) -> None:
         await self._sdk.close()
