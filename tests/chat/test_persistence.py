@@ -251,7 +251,7 @@ def test_answers_are_kept_byte_for_byte(provider: str, connect: Connect, server:
     assert client.history[-1] == Native(provider, kept % answer)
     client.chat("Go on")
     sent = server.requests[-1].json
-    messages = sent.get("messages") or sent.get("input") or sent.get("contents")
+    messages = sent.get("messages") or sent.get("input") or sent["contents"]
     assert json.loads(kept % answer) in messages
 
 

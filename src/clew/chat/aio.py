@@ -9,7 +9,7 @@ A task that is cancelled keeps in the conversation what arrived.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any, Self, TypeVar
 
@@ -30,9 +30,45 @@ from clew.chat.turn import Turn
 from clew.errors import Invalid
 from clew.model import ToolCall
 
-__all__ = ["AsyncClient", "connect"]
+__all__ = ["AsyncClient", "Stream", "connect"]
 
 T = TypeVar("T")
+
+
+class Stream(AsyncIterator[Event]):
+    """An answer as it comes. Nothing is sent before the first event is asked for.
+
+    An async generator that is left in the middle, as a cancelled task leaves it, ends when its event loop gets to it.
+    What arrived is in the conversation before that: as soon as nobody has this stream any more. With ``async with`` the
+    connection ends at once, too.
+    """
+
+    def __init__(self, client: AsyncClient, prompt: Prompt) -> None:
+        self._client = client
+        self._prompt = prompt
+        self._turn: Turn | None = None
+        self._events: AsyncGenerator[Event, None] | None = None
+
+    async def __anext__(self) -> Event:
+        if self._events is None:
+            self._turn = self._client._begin(self._prompt)
+            self._events = self._client._pieces(self._turn)
+        return await anext(self._events)
+
+    async def aclose(self) -> None:
+        """Ends the answer here."""
+        if self._events is not None:
+            await self._events.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        if self._turn is not None:
+            self._turn.close()
 
 
 class AsyncClient(Conversation):
@@ -50,12 +86,14 @@ class AsyncClient(Conversation):
         """The answer as a value of type `into`, which the model is held to. ProviderError if it does not fit."""
         return fitting(self.provider, await self._answer(self._begin(question, wanted(into))), into)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[Event]:
+    def stream(self, prompt: Prompt) -> Stream:
         """The answer in pieces, tool calls and their results among them; at the end a `Reply`.
 
-        Whoever stops early keeps in the conversation what arrived; close the iterator, or cancel the task.
+        Whoever stops early, or is cancelled, keeps in the conversation what arrived.
         """
-        turn = self._begin(prompt)
+        return Stream(self, prompt)
+
+    async def _pieces(self, turn: Turn) -> AsyncGenerator[Event, None]:
         with turn:
             while turn.goes_on:
                 events = self._transport.stream(turn.request(stream=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -36,6 +36,7 @@ class Turn:
         self._collector: Collector | None = None
         self._answer: Answer | None = None
         self._results: dict[int, ToolResult] = {}
+        self._closed = False
         self.reply: Reply | None = None
         """The answer, once there is one."""
 
@@ -106,6 +107,13 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Settles what is unfinished, and leaves the conversation to others. Once is enough."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             if self._answer is not None:
                 told = [self._results.get(at) or _interrupted(call) for at, call in enumerate(self._answer.calls)]
@@ -136,9 +144,6 @@ class Turn:
     def _grow(self, messages: list[bytes]) -> None:
         self._talk._messages.extend([*self._held, *messages])
         self._held = []
-
-
-Record = Callable[[int, ToolResult], None]
 
 
 def _interrupted(call: ToolCall) -> ToolResult:

@@ -31,6 +31,8 @@ class Say(NamedTuple):
     """The connection is cut after this many events of a stream; None sends all."""
     ends: int | None = None
     """The stream ends after this many events, as if that were all; None sends all."""
+    stalls: int | None = None
+    """The stream goes silent after this many events, until the server is left; None sends all."""
 
 
 class Fail(NamedTuple):

@@ -41,6 +41,8 @@ class ProviderServer:
     def __init__(self, *, certificate: Path | None = None, key: Path | None = None) -> None:
         self.requests: list[Request] = []
         """What was asked, in order; refused and failed requests too."""
+        self.left = threading.Event()
+        """Set when the server is left."""
         self._told: deque[Told] = deque()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.owner = self
@@ -70,9 +72,10 @@ class ProviderServer:
         stop: str | None = None,
         cut: int | None = None,
         ends: int | None = None,
+        stalls: int | None = None,
     ) -> None:
         """The next request is answered with this: thinking, words, calls. See `Say`."""
-        self._told.append(Say(text, thinking, tuple(calls), tokens, stop, cut, ends))
+        self._told.append(Say(text, thinking, tuple(calls), tokens, stop, cut, ends, stalls))
 
     def fail(self, status: int, message: str = "it was told to fail", *, retry_after: float | None = None) -> None:
         """The next request gets this status."""
@@ -88,6 +91,7 @@ class ProviderServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.left.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -158,8 +162,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        for name, data in events[: say.cut if say.cut is not None else say.ends]:
+        limits = [limit for limit in (say.cut, say.ends, say.stalls) if limit is not None]
+        for name, data in events[: min(limits, default=len(events))]:
             self._chunk((f"event: {name}\n" if name else "") + f"data: {json.dumps(data)}\n\n")
+        if say.stalls is not None:
+            self.server.owner.left.wait()
         if say.cut is not None:
             self.close_connection = True  # before the chunk that says it is over
             return

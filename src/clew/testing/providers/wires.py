@@ -276,7 +276,7 @@ COMPLETIONS = Wire(
 )  # fmt: skip
 RESPONSES = Wire(
     _response, _response_events, _openai_error, rules.responses,
-    lambda asked: rules.words(asked["input"][-1].get("content") or asked["input"][-1].get("output")), ("authorization",),
+    lambda asked: rules.words(asked["input"][-1].get("content")), ("authorization",),
 )  # fmt: skip
 GEMINI = Wire(
     _gemini, _gemini_events, _gemini_error, rules.gemini,
