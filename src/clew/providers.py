@@ -148,9 +148,9 @@ def _source(block: Json, source: Json) -> Iterator[Block]:
 def _openai(data: Json) -> Iterator[Block]:
     """Chat completions messages, and the items of the Responses API."""
     kind = _word(data.get("type"))
-    if kind in _CALLS:
+    if kind in CALLS:
         yield _item_call(kind, data)
-    elif kind.removesuffix("_output") in _CALLS:
+    elif kind.removesuffix("_output") in CALLS:
         ident = data.get("call_id") or data.get("id")  # a local shell's output has no other name for its call
         yield ToolResult(call_id=_word(ident), content=tuple(_output(data.get("output"))))
     elif kind == "reasoning":
@@ -168,7 +168,7 @@ def _openai(data: Json) -> Iterator[Block]:
         yield Opaque(kind=kind, data=data)
 
 
-_CALLS = frozenset({
+CALLS = frozenset({
     "function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "computer_call",
 })  # fmt: skip
 """Items that ask the client to run something; the type of the answer ends in `_output`."""
