@@ -125,23 +125,24 @@ def _anthropic(data: Json) -> Iterator[Block]:
 
 
 def _source(block: Json, source: Json) -> Iterator[Block]:
+    """What an image or a document shows. A title that is not a file's name is text, as is what is said about it."""
     kind, is_image = source.get("type"), block.get("type") == "image"
-    about = [words for name in ("title", "context") if (words := _text(block.get(name)))]
+    title, context = _text(block.get("title")) or None, _text(block.get("context"))
+    about = [words for words in (title if kind not in ("base64", "url") else None, context) if words]
     if kind == "text":
-        yield Text(text="\n\n".join([*about, _text(source.get("data")) or ""]))
-        return
+        about.append(_text(source.get("data")) or "")
     if about:
         yield Text(text="\n\n".join(about))
     if kind == "base64":
-        yield _inline(_word(source.get("media_type")), _word(source.get("data")))
+        media = _inline(_word(source.get("media_type")), _word(source.get("data")))
+        yield msgspec.structs.replace(media, name=title)
     elif kind == "url":
         url = _word(source.get("url"))
-        yield Media(
-            mime_type=_mime(url, "" if is_image else _PDF), modality="image" if is_image else "document", url=url
-        )
+        mime = _mime(url, UNKNOWN if is_image else _PDF)
+        yield Media(mime_type=mime, modality="image" if is_image else "document", url=url, name=title)
     elif kind == "content":
         yield from _anthropic(source)
-    else:
+    elif kind != "text":
         yield Opaque(kind=str(kind), data=source)
 
 
