@@ -84,9 +84,9 @@ class Fitting:
         content = [one.what for one in inside if not one.aside]
         if block.is_error and not self._target.keeps_errors:
             self._note(piece, "changed", "error flag")
-            said = "".join(one.text for one in content if isinstance(one, Text))
-            if not said.lower().startswith("error"):
-                content.insert(0, Text(text="Error:"))
+            first = content[0] if content and isinstance(content[0], Text) else Text(text="")
+            if not first.text.lower().startswith("error"):
+                content[: 1 if first.text else 0] = [Text(text=f"Error: {first.text}".rstrip())]
         result = ToolResult(call_id=block.call_id, content=tuple(content), is_error=block.is_error)  # type: ignore[arg-type]
         yield piece._replace(what=result)
         yield from (one for one in inside if one.aside)

@@ -52,12 +52,16 @@ class Gemini:
     def _part(self, piece: Piece) -> Json:
         block = piece.what
         if isinstance(block, ToolCall):
-            return {"functionCall": {"id": block.id, "name": block.name, "args": block.arguments}}
+            return {"functionCall": {**_id(block.id, block.name), "name": block.name, "args": block.arguments}}
         if isinstance(block, ToolResult):
             said = {"error" if block.is_error else "output": "\n".join(texts(block.content))}
-            ident = {} if block.call_id == piece.tool else {"id": block.call_id}
-            return {"functionResponse": {**ident, "name": piece.tool, "response": said}}
+            return {"functionResponse": {**_id(block.call_id, piece.tool), "name": piece.tool, "response": said}}
         if isinstance(block, Media):
             return shown(self, block)
         assert isinstance(block, Text | Thinking)
         return {"text": block.text, **({"thought": True} if isinstance(block, Thinking) else {})}
+
+
+def _id(ident: str, name: str) -> Json:
+    """A call that has no id but the name of its function has none."""
+    return {} if ident == name else {"id": ident}

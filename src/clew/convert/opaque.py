@@ -17,6 +17,7 @@ def told(block: Opaque) -> str | None:
     lines.extend(_found(_inner(data, "codeExecutionResult", "code_execution_result"), ("output",)))
     if block.kind in _ASKS:
         asked = _inner(data, "input") or _inner(data, "action")
+        lines.append(f"[{data.get('name') or block.kind}]")
         lines.extend(f"{name}: {value}" for name, value in asked.items() if isinstance(value, str))
         lines.extend(_found(data, ("arguments", "output")))
     if block.kind in _ANSWERS:

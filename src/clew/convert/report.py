@@ -87,5 +87,8 @@ class Notes:
 
     def report(self, source: str, to: str) -> Report:
         """All of it."""
-        ordered = sorted(self._losses, key=lambda loss: -1 if loss.message is None else loss.message)
-        return Report(source, to, tuple(ordered))
+        return Report(source, to, tuple(sorted(self._losses, key=_place)))
+
+
+def _place(loss: Loss) -> tuple[int, int]:
+    return (-1 if loss.message is None else loss.message, -1 if loss.block is None else loss.block)

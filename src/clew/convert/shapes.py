@@ -50,7 +50,7 @@ def _left(value: object, shape: Shape) -> Iterator[str]:
     if isinstance(shape, Mapping) and isinstance(value, dict):
         for name, inner in value.items():
             if name in shape:
-                yield from (field or (name if name in _THINGS else "") for field in _left(inner, shape[name]))
+                yield from (field or (name if name in _TOLD else "") for field in _left(inner, shape[name]))
             elif not _is_empty(inner):
                 yield name
     elif isinstance(shape, list) and isinstance(value, list):
@@ -82,11 +82,15 @@ _THINGS: dict[str, What] = {
     "extra_content": "signature", "reasoning_details": "encrypted reasoning", "file_id": "file handle",
 }  # fmt: skip
 _DOCUMENTED = frozenset({
-    "audio", "caller", "detail", "mediaProcessing", "mediaResolution", "media_processing", "media_resolution", "name",
-    "namespace", "partMetadata", "part_metadata", "phase", "revised_prompt", "scheduling", "speechMetadata",
+    "audio", "caller", "data", "detail", "mediaProcessing", "mediaResolution", "media_processing", "media_resolution",
+    "name", "namespace", "partMetadata", "part_metadata", "phase", "revised_prompt", "scheduling", "speechMetadata",
     "speech_metadata", "toolset_name", "transformations", "videoMetadata", "video_metadata", "willContinue",
     "will_continue",
 })  # fmt: skip
+
+
+_TOLD = _DOCUMENTED | _THINGS.keys()
+"""Fields that are told by name if their value is not what the view takes."""
 
 
 def _either(element: Shape) -> Callable[[object], Shape]:
