@@ -209,6 +209,12 @@ class Form:
         return AESGCM(self._key)
 
     @cached_property
+    def _invalid(self) -> type[Exception]:
+        from cryptography.exceptions import InvalidTag
+
+        return InvalidTag
+
+    @cached_property
     def _key_id(self) -> bytes:
         from clew.keys import key_id
 
@@ -254,11 +260,9 @@ class Form:
         return opened
 
     def _decrypted(self, sealed: bytes, bound: bytes | None) -> bytes | None:
-        from cryptography.exceptions import InvalidTag
-
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], bound)
-        except (InvalidTag, ValueError):  # ValueError: too short for a nonce
+        except (self._invalid, ValueError):  # ValueError: too short for a nonce
             return None
 
     # -- media
