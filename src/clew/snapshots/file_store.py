@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from clew.errors import ClewError, Invalid, NotFound, Sealed, Tampered, Unavailable, clip
 from clew.files import unwritten
 from clew.snapshots.forms import HEAD, Form, Head
-from clew.snapshots.fs import Files, LocalFiles
+from clew.snapshots.fs import LOCK, Files, LocalFiles
 from clew.snapshots.types import Snapshot, SnapshotSummary, validate_snapshot_id
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class FileStore:
 
     def _inside(self, directory: str, name: str) -> str:
         path = os.path.abspath(os.path.join(directory, name))
-        if os.path.dirname(path) != directory:
+        if os.path.dirname(path) != directory or path == directory:
             raise Invalid(f"{clip(name, 32)} leads out of the directory")
         return path
 
@@ -128,7 +128,7 @@ class FileStore:
             id = name.removesuffix(_ENDING)
             if id != name and _is_id(id):
                 yield id
-            elif name not in (MEDIA, ".lock"):
+            elif name not in (MEDIA, LOCK):
                 self._debug("%s is not a snapshot", clip(name))
 
     def _head(self, id: str) -> Head:

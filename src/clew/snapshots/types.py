@@ -254,11 +254,12 @@ class Snapshot:
     def from_fields(cls, fields: Document, *, migrations: Mapping[int, Migration] = MIGRATIONS) -> Snapshot:
         """`from_json`, of a document that was taken apart already."""
         fields = _migrated(fields, migrations)
-        messages = fields.get("messages", b"null")
         read = _decoded(fields)
+        if "messages" not in fields:
+            raise Invalid("this is not a snapshot: it has no messages")
         return cls(
             id=read.id, provider=read.provider, model=read.model, system_prompt=read.system_prompt,
-            messages=messages, tools=read.tools or (), metadata=read.metadata,
+            messages=fields["messages"], tools=read.tools or (), metadata=read.metadata,
             created_at=read.created_at, version=read.version,
         )  # fmt: skip
 
