@@ -11,7 +11,7 @@ from clew.errors import ClewError, Invalid, NotFound, Sealed, Tampered, Unavaila
 from clew.files import unwritten
 from clew.snapshots.forms import HEAD, Form, Head
 from clew.snapshots.fs import LOCK, Files, LocalFiles
-from clew.snapshots.types import Snapshot, SnapshotSummary, validate_snapshot_id
+from clew.snapshots.types import Snapshot, SnapshotSummary, is_snapshot_id, validate_snapshot_id
 
 if TYPE_CHECKING:
     import logging
@@ -126,7 +126,7 @@ class FileStore:
             raise _unread(error, self._directory) from error
         for name in names:
             id = name.removesuffix(_ENDING)
-            if id != name and _is_id(id):
+            if id != name and is_snapshot_id(id):
                 yield id
             elif name not in (MEDIA, LOCK):
                 self._debug("%s is not a snapshot", clip(name))
@@ -205,14 +205,6 @@ class FileStore:
     def _warn(self, text: str, *about: object) -> None:
         if self._logger is not None:
             self._logger.warning(text, *about)
-
-
-def _is_id(text: str) -> bool:
-    try:
-        validate_snapshot_id(text)
-    except Invalid:
-        return False
-    return True
 
 
 def _unread(error: OSError, path: str) -> Unavailable:

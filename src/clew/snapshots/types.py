@@ -40,10 +40,14 @@ def validate_snapshot_id(id: str) -> str:
 
     Call it where an id comes in from outside. Every store does so before it touches anything.
     """
-    # fullmatch, because $ would let a newline through.
-    if not isinstance(id, str) or _CANONICAL.fullmatch(id) is None:
+    if not isinstance(id, str) or not is_snapshot_id(id):
         raise InvalidSnapshotID(id)
     return id
+
+
+def is_snapshot_id(text: str) -> bool:
+    """True if `validate_snapshot_id` lets it through."""
+    return _CANONICAL.fullmatch(text) is not None  # with $ a newline could follow
 
 
 def generate_key() -> bytes:
