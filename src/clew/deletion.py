@@ -94,6 +94,11 @@ def _refuse_held(ref: RefRow) -> None:
         raise Conflict(f"{ref.kind} {ids.text(ref.key)} is held", hint="Release it first.")
 
 
+def prune(engine: Engine, tx: Tx, head: int) -> None:
+    """Deletes upward from `head` what nobody needs: a ref has left it."""
+    _prune(engine, tx, head, Gone())
+
+
 def _prune(engine: Engine, tx: Tx, head: int, gone: Gone) -> None:
     """Walks up from `head`, deleting what nobody needs."""
     heads = [head]

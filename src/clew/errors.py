@@ -96,7 +96,7 @@ class Sealed(ClewError):
         self.expected = tuple(expected)
         self.passphrase = passphrase
         wanted = " or ".join(id.hex() for id in expected)
-        super().__init__(f"{path} is sealed with key {wanted}{but}")
+        super().__init__(f"{path} is sealed{' with key ' if wanted else ''}{wanted}{but}")
 
 
 class WrongKey(Sealed):
@@ -106,7 +106,8 @@ class WrongKey(Sealed):
 
     def __init__(self, path: str, expected: Sequence[bytes], given: bytes) -> None:
         self.given = given
-        super().__init__(path, expected, but=f", not with key {given.hex()}")
+        other = f", not with key {given.hex()}" if expected else f" and does not open with key {given.hex()}"
+        super().__init__(path, expected, but=other)
 
 
 class Tampered(ClewError):

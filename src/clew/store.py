@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from clew.quarantine import Quarantine
     from clew.rekey import Kind, Status
     from clew.search import Hit, Search
+    from clew.snapshots.stored import Snapshots
     from clew.verify import Report
 
 
@@ -117,6 +118,13 @@ class Store:
     def log(self) -> StoreLog:
         """Entries beside the messages: of any session."""
         return StoreLog(self.sessions)
+
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        """Conversations with a provider, saved whole, to be restored elsewhere."""
+        from clew.snapshots.stored import Snapshots
+
+        return Snapshots(self._engine, self._refs, self.sessions)
 
     @cached_property
     def quarantine(self) -> Quarantine:

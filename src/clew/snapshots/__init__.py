@@ -7,6 +7,9 @@
 """
 
 from clew.errors import InvalidSnapshotID
+from clew.snapshots.autosave import autosave
+from clew.snapshots.file_store import FileStore
+from clew.snapshots.object_store import ObjectStore
 from clew.snapshots.types import (
     SNAPSHOT_VERSION,
     Messages,
@@ -21,12 +24,15 @@ from clew.snapshots.types import (
 
 __all__ = [
     "SNAPSHOT_VERSION",
+    "FileStore",
     "InvalidSnapshotID",
     "Messages",
+    "ObjectStore",
     "Snapshot",
     "SnapshotStore",
     "SnapshotSummary",
     "ToolSnapshot",
+    "autosave",
     "generate_key",
     "new_snapshot",
     "validate_snapshot_id",

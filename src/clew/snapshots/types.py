@@ -18,6 +18,7 @@ import msgspec
 
 from clew import codec
 from clew.errors import Invalid, InvalidSnapshotID, SchemaTooNew
+from clew.snapshots.raw import elements, members, well_formed
 
 SNAPSHOT_VERSION = 1
 """The version of the document that this clew writes."""
@@ -25,7 +26,7 @@ KEY_SIZE = 32
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
-Document = dict[str, msgspec.Raw]
+Document = dict[str, bytes]
 """A snapshot's document, each field as the JSON it is written in."""
 Migration = Callable[[Document], Document]
 """Turns the document of one version into that of the next."""
@@ -39,10 +40,14 @@ def validate_snapshot_id(id: str) -> str:
 
     Call it where an id comes in from outside. Every store does so before it touches anything.
     """
-    # fullmatch, because $ would let a newline through.
-    if not isinstance(id, str) or _CANONICAL.fullmatch(id) is None:
+    if not isinstance(id, str) or not is_snapshot_id(id):
         raise InvalidSnapshotID(id)
     return id
+
+
+def is_snapshot_id(text: str) -> bool:
+    """True if `validate_snapshot_id` lets it through."""
+    return _CANONICAL.fullmatch(text) is not None  # with $ a newline could follow
 
 
 def generate_key() -> bytes:
@@ -76,7 +81,7 @@ class Messages(Sequence[bytes]):
         """Adds a message. Invalid if it is not one JSON value."""
         if not isinstance(raw, bytes):
             raise Invalid(f"a message is bytes of JSON, not {type(raw).__name__}")
-        _value(raw)
+        well_formed(raw)
         self._items.append(raw)
 
     def extend(self, items: Iterable[bytes]) -> None:
@@ -127,7 +132,6 @@ class _Fields(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     provider: str
-    messages: msgspec.Raw
     created_at: datetime
     model: str = ""
     system_prompt: str = ""
@@ -173,7 +177,8 @@ class Snapshot:
         if isinstance(messages, Messages | Parts):
             self._parts = Parts(messages, len(messages)) if isinstance(messages, Messages) else messages
         else:
-            self._raw = messages.encode() if isinstance(messages, str) else bytes(messages)
+            raw = messages.encode() if isinstance(messages, str) else bytes(messages)
+            self._raw = raw.strip(b" \t\r\n")  # what is around a JSON value is not part of it
 
     @property
     def messages(self) -> bytes:
@@ -187,7 +192,7 @@ class Snapshot:
     def parts(self) -> Parts:
         """The messages one by one, each as its own JSON. Invalid if they are not an array."""
         if self._parts is None:
-            found = cut(self.messages)
+            found = elements(self.messages)
             self._parts = Parts(found, len(found))
         return self._parts
 
@@ -224,9 +229,19 @@ class Snapshot:
             found["metadata"] = self.metadata
         return {**found, "created_at": self.created_at, "version": self.version}
 
+    def check(self) -> None:
+        """Invalid if its document cannot be written, or would not be read back the same."""
+        if not self.lazy:
+            well_formed(self.messages)  # those of a client were looked at when they came
+        try:
+            read = _read(codec.to_json(self.fields()))
+        except msgspec.ValidationError as error:
+            raise Invalid(f"a snapshot cannot carry this: {error}") from None
+        codec.same([read.tools or [], read.metadata or {}], [list(self.tools), self.metadata])
+
     def to_json(self) -> bytes:
-        """Its document. Invalid if a field cannot be written, or would not be read back the same."""
-        _checked(self)
+        """Its document. Invalid as `check` says."""
+        self.check()
         fields = {"messages": msgspec.Raw(self.messages), **self.fields()}
         names = [name for name in _ORDER if name in fields]
         return b"{" + b",".join(b'"%s":%s' % (name.encode(), _encode(fields[name])) for name in names) + b"}"
@@ -237,15 +252,18 @@ class Snapshot:
 
         SchemaTooNew if a newer clew wrote it; Invalid if it is not a snapshot.
         """
-        return cls.from_fields(document_fields(document), migrations=migrations)
+        return cls.from_fields(members(document), migrations=migrations)
 
     @classmethod
     def from_fields(cls, fields: Document, *, migrations: Mapping[int, Migration] = MIGRATIONS) -> Snapshot:
         """`from_json`, of a document that was taken apart already."""
-        read = _decoded(_migrated(fields, migrations))
+        fields = _migrated(fields, migrations)
+        read = _decoded(fields)
+        if "messages" not in fields:
+            raise Invalid("this is not a snapshot: it has no messages")
         return cls(
             id=read.id, provider=read.provider, model=read.model, system_prompt=read.system_prompt,
-            messages=bytes(read.messages), tools=read.tools or (), metadata=read.metadata,
+            messages=fields["messages"], tools=read.tools or (), metadata=read.metadata,
             created_at=read.created_at, version=read.version,
         )  # fmt: skip
 
@@ -306,54 +324,10 @@ def new_snapshot(
     )  # fmt: skip
 
 
-def cut(array: bytes) -> list[bytes]:
-    """The elements of a JSON array, each as the bytes it is written in. Invalid if it is not one."""
-    try:
-        return [bytes(one) for one in _elements(array)]
-    except (msgspec.MsgspecError, RecursionError):
-        raise Invalid("the messages of the snapshot are not a JSON array") from None
-
-
-def document_fields(document: bytes) -> Document:
-    """The fields of a document. Invalid if it is not a JSON object in UTF-8."""
-    try:
-        document.decode()
-        return _object(document)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Invalid("this is not a snapshot: it is not a JSON object") from None
-
-
 _ORDER = ("id", "provider", "model", "system_prompt", "messages", "tools", "metadata", "created_at", "version")
-_object = msgspec.json.Decoder(Document).decode
-_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_whole_value = msgspec.json.Decoder(msgspec.Raw).decode
 _version = msgspec.json.Decoder(int).decode
 _read = msgspec.json.Decoder(_Fields).decode
 _encode = msgspec.json.Encoder().encode
-
-
-def _value(raw: bytes) -> None:
-    """Invalid if the bytes are not one JSON value in UTF-8."""
-    try:
-        raw.decode()
-        _whole_value(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Invalid(
-            "the messages of a snapshot are not JSON", hint="Pass the bytes as the provider sent them."
-        ) from None
-
-
-def _checked(snapshot: Snapshot) -> None:
-    """Invalid if reading the document would not give the same snapshot."""
-    if not snapshot.lazy:
-        _value(snapshot.messages)
-    fields = snapshot.fields()
-    written = codec.to_json({**fields, "messages": None})
-    try:
-        read = _read(written)
-    except msgspec.ValidationError as error:
-        raise Invalid(f"a snapshot cannot carry this: {error}") from None
-    codec.same([read.tools or [], read.metadata or {}], [list(snapshot.tools), snapshot.metadata])
 
 
 def _migrated(fields: Document, migrations: Mapping[int, Migration]) -> Document:
@@ -376,7 +350,8 @@ def _version_of(fields: Document) -> int:
 
 
 def _decoded(fields: Document) -> _Fields:
+    known = {name: msgspec.Raw(raw) for name, raw in fields.items() if name in _ORDER and name != "messages"}
     try:
-        return _read(_encode(fields))
+        return _read(_encode(known))
     except msgspec.MsgspecError as error:
         raise Invalid(f"this is not a snapshot: {error}") from None
