@@ -12,5 +12,16 @@ False
 
 from clew.convert.core import Converted, convert_messages, repair_messages
 from clew.convert.report import Loss, Report
+from clew.convert.stored import ConvertedSession, ConvertedSnapshot, convert, convert_session
 
-__all__ = ["Converted", "Loss", "Report", "convert_messages", "repair_messages"]
+__all__ = [
+    "Converted",
+    "ConvertedSession",
+    "ConvertedSnapshot",
+    "Loss",
+    "Report",
+    "convert",
+    "convert_messages",
+    "convert_session",
+    "repair_messages",
+]

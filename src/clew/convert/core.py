@@ -13,7 +13,7 @@ from clew.convert.layout import Names, lay_out
 from clew.convert.reading import Read, own_pieces, pieces, read
 from clew.convert.report import Notes, Report
 from clew.convert.target import Piece, Target
-from clew.convert.tongues import target
+from clew.convert.tongues import family, target
 from clew.convert.units import cut, note, side
 from clew.errors import Invalid
 from clew.model import Native, Said, Text, texts
@@ -63,10 +63,10 @@ def convert_messages(
     are left out. Invalid if a message cannot be read, or the provider is not known.
     """
     options = Options(system, thinking, blob)
-    tongue, given = _read(messages, source, to, options)
-    if all(one.own for one in given):
+    tongue, given = read_all(messages, source, to, options)
+    if is_own(given, source, to):
         return Converted(to, tuple(one.raw for one in given), system, Report(source or to, to))
-    return converted(given, tongue, source, to, options)
+    return convert_read(given, tongue, source, to, options)
 
 
 def repair_messages(messages: Sequence[Said | bytes], *, provider: str, system: str = "") -> Converted:
@@ -76,11 +76,12 @@ def repair_messages(messages: Sequence[Said | bytes], *, provider: str, system: 
     for byte; what is in neutral form, or another provider's, is converted.
     """
     options = Options(system)
-    tongue, given = _read(messages, provider, provider, options)
-    return converted(given, tongue, provider, provider, options)
+    tongue, given = read_all(messages, provider, provider, options)
+    return convert_read(given, tongue, provider, provider, options)
 
 
-def _read(messages: Sequence[Said | bytes], source: str, to: str, options: Options) -> tuple[Target, list[Read]]:
+def read_all(messages: Sequence[Said | bytes], source: str, to: str, options: Options) -> tuple[Target, list[Read]]:
+    """The tongue of the provider `to`, and the messages as a conversion into it reads them."""
     if not isinstance(messages, list | tuple):
         raise Invalid(f"this takes a list of messages, not {type(messages).__name__}")
     if options.thinking not in ("text", "drop"):
@@ -91,7 +92,12 @@ def _read(messages: Sequence[Said | bytes], source: str, to: str, options: Optio
     return tongue, [read(said, source, to, tongue) for said in messages]
 
 
-def converted(given: Sequence[Read], tongue: Target, source: str, to: str, options: Options) -> Converted:
+def is_own(given: Sequence[Read], source: str, to: str) -> bool:
+    """True if a conversation is in the target's tongue already, all of it."""
+    return all(one.own for one in given) if given else family(source) == family(to)
+
+
+def convert_read(given: Sequence[Read], tongue: Target, source: str, to: str, options: Options) -> Converted:
     """The conversion itself. What is in the target's tongue is kept as it is wherever it can stand."""
     own = {at for at, one in enumerate(given) if one.own}
     while True:

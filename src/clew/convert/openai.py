@@ -70,14 +70,14 @@ class OpenAIChat:
 
 
 class OpenAIResponses:
-    """The Responses API: a flat list of items; the system prompt is its instructions."""
+    """The Responses API: a flat list of items, of which the system prompt is the first."""
 
     name = "openai-responses"
     call_id = re.compile(r".{1,64}", re.DOTALL)
     tool_name = _TOOL_NAME
     unites: Unites = "nothing"
-    keeps_thinking = keeps_refusals = keeps_errors = system_first = signs_calls = False
-    keeps_blank = keeps_system = True
+    keeps_thinking = keeps_refusals = keeps_errors = signs_calls = False
+    keeps_blank = keeps_system = system_first = True
     media_of: frozenset[Role] = frozenset({"user", "tool"})
 
     def owns(self, data: Json) -> bool:

@@ -12,10 +12,12 @@ from clew.convert.report import Notes
 from clew.convert.shapes import leftovers
 from clew.convert.target import Piece, Target
 from clew.convert.tongues import family
-from clew.errors import Invalid
+from clew.errors import Invalid, Tampered
 from clew.model import Block, Message, Native, Role, Said, Text, Thinking, ToolCall, ToolResult
 from clew.providers import Json, parse
 
+NEUTRAL = "clew"
+"""The provider that messages in clew's own form are told to be of, where there has to be one."""
 _NOTHING = (Text(text=""),)
 
 
@@ -47,12 +49,22 @@ def read(said: Said | bytes, source: str, to: str, target: Target) -> Read:
         if not source:
             raise Invalid("messages given as bytes need the name of their provider", hint="Pass source=….")
         said = Native(source, said)
+    if isinstance(said, Native) and said.provider == NEUTRAL:
+        said = _neutral(said.raw)
     codec.encode(said)
     message = codec.neutral(said)
     if not isinstance(said, Native):
         return Read(said, message, None, False)
     data = parse(said.raw)
     return Read(said, message, data, family(said.provider) == family(to) and target.owns(data))
+
+
+def _neutral(raw: bytes) -> Said:
+    """A message that is written in clew's own form."""
+    try:
+        return codec.decode(b"\x01" + raw, "")
+    except Tampered as error:
+        raise Invalid(f"this is not a message: {error.why}") from None
 
 
 def pieces(given: Read, at: int, notes: Notes) -> Iterator[Piece]:

@@ -19,6 +19,10 @@ _TARGETS: dict[str, Target] = {
 _FAMILY = {"claude": "anthropic", "openai-compatible": "openai", "openai-responses": "openai"}
 
 
+PROVIDERS = tuple(_TARGETS)
+"""The names under which a tongue can be asked for."""
+
+
 def target(provider: str) -> Target:
     """The tongue of a provider. Invalid if clew does not know it."""
     found = _TARGETS.get(provider) if isinstance(provider, str) else None
