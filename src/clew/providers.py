@@ -391,5 +391,6 @@ _VIEWS: dict[str, Callable[[Json], Iterator[Block]]] = {
     "openai": _openai,
     "openai-compatible": _openai,
     "openai-responses": _openai,
+    "offline": _openai,
     "gemini": _gemini,
 }

@@ -118,8 +118,8 @@ def test_odd_json(messages: list[dict[str, Any]], source: str, to: str) -> None:
         found = convert_messages(raw, source=source, to=to)
     except clew.Invalid:
         with pytest.raises(clew.Invalid):
-            for message in raw:
-                codec.encode(clew.native(source, message))
+            for one in raw:
+                codec.encode(clew.native(source, one))
         return
     for message in found.natives():
         codec.encode(message)

@@ -16,7 +16,7 @@ from clew.convert.target import Piece, Target
 from clew.convert.tongues import family, target
 from clew.convert.units import cut, note, side
 from clew.errors import Invalid
-from clew.model import Native, Said, Text, texts
+from clew.model import Native, Said, Text, ToolCall, texts
 
 BEGIN = "[the conversation begins here]"
 
@@ -43,7 +43,7 @@ class Options(NamedTuple):
     thinking: ThinkingAs = "text"
     blob: Callable[[str], bytes] | None = None
     tools: tuple[str, ...] = ()
-    """Names of tools that are there beside the messages: they are fitted first."""
+    """Names of tools that are told of beside the messages."""
 
 
 def convert_messages(
@@ -97,14 +97,20 @@ def is_own(given: Sequence[Read], source: str, to: str) -> bool:
     return all(one.own for one in given) if given else family(source) == family(to)
 
 
+def tool_names(given: Sequence[Read], tongue: Target, options: Options) -> Names:
+    """What the tools of a conversation are called in the target's tongue."""
+    called = (block.name for one in given for block in one.blocks if isinstance(block, ToolCall))
+    return Names(tongue, [*options.tools, *called])
+
+
 def convert_read(given: Sequence[Read], tongue: Target, source: str, to: str, options: Options) -> Converted:
     """The conversion itself. What is in the target's tongue is kept as it is wherever it can stand."""
     own = {at for at, one in enumerate(given) if one.own}
+    names = tool_names(given, tongue, options)
     while True:
-        notes, names = Notes(), Names(tongue)
-        for tool in options.tools:
-            if names.fit(tool) != tool:
-                notes.add(None, None, "changed", "tool name")
+        notes = Notes()
+        if any(names.fit(tool) != tool for tool in options.tools):
+            notes.add(None, None, "changed", "tool name")
         found = list(_pieces(given, own, tongue, notes, options))
         leading = list(takewhile(lambda piece: piece.role == "system", found))
         laid = lay_out(_in_place(found[len(leading) :], tongue, notes), tongue, names, notes)

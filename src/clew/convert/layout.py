@@ -22,12 +22,15 @@ NO_CALL = "[result of a tool call that is not here]"
 
 
 class Names:
-    """The names of tools as the target accepts them: the same one for the same tool, and no two alike."""
+    """The names of tools as the target accepts them: the same one for the same tool, and no two alike.
 
-    def __init__(self, target: Target) -> None:
+    Of all that are `known`, those that are good already stay as they are.
+    """
+
+    def __init__(self, target: Target, known: Iterable[str]) -> None:
         self._target = target
-        self._given: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._given = {name: name for name in known if target.tool_name.fullmatch(name)}
+        self._taken = set(self._given)
 
     def fit(self, name: str) -> str:
         """The name for a tool."""
@@ -36,15 +39,8 @@ class Names:
             self._taken.add(self._given[name])
         return self._given[name]
 
-    def keep(self, name: str) -> None:
-        """A name that stays as it is, in a message that does."""
-        self._given.setdefault(name, name)
-        self._taken.add(name)
-
     def _new(self, name: str) -> str:
         pattern = self._target.tool_name
-        if pattern.fullmatch(name) and name not in self._taken:
-            return name
         cleaned = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:56] or "tool"
         if not pattern.fullmatch(cleaned):
             cleaned = f"tool_{cleaned}"[:56]
@@ -99,9 +95,6 @@ def _renamed(
     found = list(pieces)
     calls = [(at, piece, piece.what) for at, piece in enumerate(pieces) if isinstance(piece.what, ToolCall)]
     taken = {call.id for _, piece, call in calls if piece.own}
-    for _, piece, call in calls:
-        if piece.own:
-            names.keep(call.name)
     number = 0
     for at, piece, call in calls:
         ident, name = call.id, call.name

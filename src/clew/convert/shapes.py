@@ -276,5 +276,6 @@ _FAMILIES: dict[str, Callable[[Json], Mapping[str, Shape]]] = {
     "openai": _openai,
     "openai-compatible": _openai,
     "openai-responses": _openai,
+    "offline": _openai,
     "gemini": lambda _: _GEMINI,
 }

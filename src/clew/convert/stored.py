@@ -6,9 +6,10 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from clew.convert.core import Converted, Options, convert_read, is_own, read_all
+import msgspec
+
+from clew.convert.core import Converted, Options, convert_read, is_own, read_all, tool_names
 from clew.convert.fit import ThinkingAs
-from clew.convert.layout import Names
 from clew.convert.reading import Read
 from clew.convert.report import Report
 from clew.model import Native, Said, system
@@ -54,7 +55,7 @@ def convert(
     if not is_own(given, snapshot.provider, to):
         found = convert_read(given, tongue, snapshot.provider, to, options)
         messages, prompt, report = b"[" + b",".join(found.messages) + b"]", found.system, found.report
-        names = Names(tongue)
+        names = tool_names(given, tongue, options)
         tools = tuple(ToolSnapshot(names.fit(tool.name), tool.description, tool.parameters) for tool in tools)
     kept = {**snapshot.metadata, "converted_from": snapshot.id, **(metadata or {})}
     made = new_snapshot(provider=to, model=model, system_prompt=prompt, messages=messages, tools=tools, metadata=kept)
@@ -97,11 +98,11 @@ def convert_session(
 
 
 def _natives(found: Converted, given: Sequence[Read]) -> Iterator[Native]:
-    """The messages to be stored. Those that were kept are as they were, with their labels and free data."""
+    """The messages to be stored, all of one provider. Those that were kept have their labels and free data."""
     kept: dict[bytes, deque[Native]] = defaultdict(deque)
     for one in given:
         if one.own and isinstance(one.said, Native):
-            kept[one.raw].append(one.said)
+            kept[one.raw].append(msgspec.structs.replace(one.said, provider=found.provider))
     for raw in found.messages:
         yield kept[raw].popleft() if kept.get(raw) else Native(found.provider, raw)
 

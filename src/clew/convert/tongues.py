@@ -14,10 +14,12 @@ _TARGETS: dict[str, Target] = {
     "openai": OpenAIChat(),
     "openai-compatible": OpenAIChat(),
     "openai-responses": OpenAIResponses(),
+    "offline": OpenAIChat(),
     "gemini": Gemini(),
 }
-_FAMILY = {"claude": "anthropic", "openai-compatible": "openai", "openai-responses": "openai"}
-
+_FAMILY = {
+    "claude": "anthropic", "openai-compatible": "openai", "openai-responses": "openai", "offline": "openai",
+}  # fmt: skip
 
 PROVIDERS = tuple(_TARGETS)
 """The names under which a tongue can be asked for."""
