@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 import clew
-from benchmarks import appending, footprint, peers, reading, sealing, searching, together
+from benchmarks import appending, footprint, peers, reading, sealing, searching, snapshots, together
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.floor import Floor, session_id
 from benchmarks.measure import Figure
@@ -36,6 +36,8 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "sealed": sealing.sealed,
     "rotate": sealing.rotate,
     "purge": sealing.purge,
+    "autosave": snapshots.autosave,
+    "snapshots": snapshots.listing,
 }
 
 

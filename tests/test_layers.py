@@ -36,6 +36,7 @@ LAYERS: list[set[str]] = [
     {"indexing"},
     {"search", "purge"},
     {"quarantine", "snapshots"},
+    {"convert"},
     {"store"},
     {""},  # the public door, `import clew`
     {"aio", "testing", "chat"},

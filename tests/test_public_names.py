@@ -13,6 +13,7 @@ import pytest
 
 import clew
 import clew.aio
+import clew.convert
 import clew.testing
 from clew.blobs import Blobs
 from clew.log import Log
@@ -40,6 +41,8 @@ NAMES: dict[object, str] = {
     clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed WrongKey Tampered Unavailable "
     "StorageFull SchemaTooNew",
     clew.aio: "open",
+    clew.convert: "convert convert_messages convert_session repair_messages Converted ConvertedSession "
+    "ConvertedSnapshot Loss Report",
     clew.testing: "BackendConformance FakeClock SequentialIds",
 }
 
@@ -76,7 +79,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     "module",
     (
         "clew errors ids files keys model node nodes blobs log session sessions search verify backup quarantine store "
-        "aio testing testing.control testing.contract testing.backend"
+        "aio testing testing.control testing.contract testing.backend convert convert.report convert.core convert.stored"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

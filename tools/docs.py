@@ -68,6 +68,15 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [f"keys:{name}" for name in KEYS.split()],
     ),
     (
+        "clew.convert",
+        "Continuing with another provider. Nothing that is converted is changed.",
+        [
+            *(f"convert/core:{name}" for name in ("convert_messages", "repair_messages", "Converted")),
+            *(f"convert/stored:{name}" for name in ("convert", "ConvertedSnapshot", "convert_session")),
+            *("convert/stored:ConvertedSession", "convert/report:Report", "convert/report:Loss"),
+        ],
+    ),
+    (
         "clew.aio",
         AIO,
         ["aio/__init__:open", "aio/__init__:Opening"],

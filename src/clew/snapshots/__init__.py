@@ -9,6 +9,7 @@
 from clew.errors import InvalidSnapshotID
 from clew.snapshots.autosave import autosave
 from clew.snapshots.file_store import FileStore
+from clew.snapshots.object_store import ObjectStore
 from clew.snapshots.types import (
     SNAPSHOT_VERSION,
     Messages,
@@ -26,6 +27,7 @@ __all__ = [
     "FileStore",
     "InvalidSnapshotID",
     "Messages",
+    "ObjectStore",
     "Snapshot",
     "SnapshotStore",
     "SnapshotSummary",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from clew.errors import ClewError, Invalid, NotFound, Sealed, Tampered, Unavailable, clip
 from clew.files import unwritten
 from clew.snapshots.forms import HEAD, Form, Head
-from clew.snapshots.fs import Files, LocalFiles
-from clew.snapshots.types import Snapshot, SnapshotSummary, validate_snapshot_id
+from clew.snapshots.fs import LOCK, Files, LocalFiles
+from clew.snapshots.types import Snapshot, SnapshotSummary, is_snapshot_id, validate_snapshot_id
 
 if TYPE_CHECKING:
     import logging
@@ -112,7 +112,7 @@ class FileStore:
 
     def _inside(self, directory: str, name: str) -> str:
         path = os.path.abspath(os.path.join(directory, name))
-        if os.path.dirname(path) != directory:
+        if os.path.dirname(path) != directory or path == directory:
             raise Invalid(f"{clip(name, 32)} leads out of the directory")
         return path
 
@@ -126,9 +126,9 @@ class FileStore:
             raise _unread(error, self._directory) from error
         for name in names:
             id = name.removesuffix(_ENDING)
-            if id != name and _is_id(id):
+            if id != name and is_snapshot_id(id):
                 yield id
-            elif name not in (MEDIA, ".lock"):
+            elif name not in (MEDIA, LOCK):
                 self._debug("%s is not a snapshot", clip(name))
 
     def _head(self, id: str) -> Head:
@@ -205,14 +205,6 @@ class FileStore:
     def _warn(self, text: str, *about: object) -> None:
         if self._logger is not None:
             self._logger.warning(text, *about)
-
-
-def _is_id(text: str) -> bool:
-    try:
-        validate_snapshot_id(text)
-    except Invalid:
-        return False
-    return True
 
 
 def _unread(error: OSError, path: str) -> Unavailable:

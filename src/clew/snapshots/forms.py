@@ -7,6 +7,7 @@ A plain file is the snapshot's document, with one field more in front::
       "id": …
 
 so that a list has to read no more than its beginning, and a flipped bit shows: the checksum covers every byte after it.
+If large media were cut out of the messages, these are called ``messages_without_media``.
 
 =======  ========================================================================================================
 bytes    a sealed file
@@ -30,7 +31,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import cached_property
 from hashlib import blake2b, sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -52,7 +53,8 @@ _PREFIX = len(_MAGIC) + 1 + 8 + 4
 _NONCE, _TAG = 12, 16
 _OURS = b'{\n  "clew": '
 _CHECKED = _OURS + b'{"form":1,"crc32":"'
-_FIELDS = ("id", "provider", "model", "system_prompt", "tools", "metadata", "created_at", "version", "messages")
+_CUT = "messages_without_media"
+"""What messages are called that are not whole: nobody must take them for all there is."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,7 +120,8 @@ class Form:
             data = _indented(snapshot, snapshot.messages)
             return Packed(data if self._key is None else self._closed(data, None), {})
         cut = cut_media(snapshot.messages, self.name) if split else Cut(snapshot.messages, (), {})
-        head, document = summarise(snapshot, cut.spans), _indented(snapshot, cut.rest)
+        head = summarise(snapshot, cut.spans)
+        document = _indented(snapshot, cut.rest, _CUT if cut.spans else "messages")
         media = {name: self._close_medium(name, content) for name, content in cut.media.items()}
         if self._key is None:
             rest = b'",' + _encode(head)[1:] + b"," + document[1:]
@@ -152,7 +155,7 @@ class Form:
             return None
         try:
             head = _head(raw)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             raise Tampered(f"snapshot {id}", "its head cannot be read") from None
         if head.form > _FORM:
             raise SchemaTooNew(f"snapshot {id}", head.form, _FORM)
@@ -172,8 +175,8 @@ class Form:
             document, spans = self._document(id, data)
             fields = members(document)
             fields.pop("clew", None)
-            if spans and "messages" in fields:
-                fields["messages"] = put_back(fields["messages"], spans, self._opened(medium))
+            if spans:
+                fields["messages"] = put_back(fields.pop(_CUT, b""), spans, self._opened(medium))
             snapshot = Snapshot.from_fields(fields)
         except Invalid as error:
             raise Tampered(f"snapshot {id}", error.message) from None
@@ -207,6 +210,12 @@ class Form:
             raise Unavailable("encryption needs a library", hint="pip install 'clew[crypto]'") from None
         assert self._key is not None
         return AESGCM(self._key)
+
+    @cached_property
+    def _invalid(self) -> type[Exception]:
+        from cryptography.exceptions import InvalidTag
+
+        return InvalidTag
 
     @cached_property
     def _key_id(self) -> bytes:
@@ -254,11 +263,9 @@ class Form:
         return opened
 
     def _decrypted(self, sealed: bytes, bound: bytes | None) -> bytes | None:
-        from cryptography.exceptions import InvalidTag
-
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], bound)
-        except (InvalidTag, ValueError):  # ValueError: too short for a nonce
+        except (self._invalid, ValueError):  # ValueError: too short for a nonce
             return None
 
     # -- media
@@ -283,12 +290,11 @@ class Form:
         return content
 
 
-def _indented(snapshot: Snapshot, messages: bytes) -> bytes:
-    """A snapshot's document, a field on each line, with these bytes for its messages."""
+def _indented(snapshot: Snapshot, messages: bytes, name: str = "messages") -> bytes:
+    """A snapshot's document, a field on each line, the last one of this name and with these bytes."""
     snapshot.check()
-    fields: dict[str, Any] = {**snapshot.fields(), "messages": msgspec.Raw(messages)}
-    lines = [b'  "%s": %s' % (name.encode(), _encode(fields[name])) for name in _FIELDS if name in fields]
-    return b"{\n" + b",\n".join(lines) + b"\n}\n"
+    lines = [b'  "%s": %s' % (field.encode(), _encode(value)) for field, value in snapshot.fields().items()]
+    return b"{\n" + b",\n".join([*lines, b'  "%s": %s' % (name.encode(), messages)]) + b"\n}\n"
 
 
 def is_document(data: bytes) -> bool:

@@ -12,6 +12,8 @@ from typing import Protocol
 
 from clew import files
 
+LOCK = ".lock"
+"""The file that is locked; it is empty, and stays."""
 PATIENCE = 60.0
 """Seconds to wait for another process that is tidying the same folder."""
 
@@ -77,7 +79,10 @@ class LocalFiles:
             files.sync_folder(os.path.dirname(one))
 
     def lock(self, directory: str) -> AbstractContextManager[None]:
-        return files.lock(os.path.join(directory, ".lock"), PATIENCE)
+        path = os.path.join(directory, LOCK)
+        if not os.path.lexists(path):
+            files.make_private(path, b"")
+        return files.lock(path, PATIENCE)
 
 
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)

@@ -40,10 +40,14 @@ def validate_snapshot_id(id: str) -> str:
 
     Call it where an id comes in from outside. Every store does so before it touches anything.
     """
-    # fullmatch, because $ would let a newline through.
-    if not isinstance(id, str) or _CANONICAL.fullmatch(id) is None:
+    if not isinstance(id, str) or not is_snapshot_id(id):
         raise InvalidSnapshotID(id)
     return id
+
+
+def is_snapshot_id(text: str) -> bool:
+    """True if `validate_snapshot_id` lets it through."""
+    return _CANONICAL.fullmatch(text) is not None  # with $ a newline could follow
 
 
 def generate_key() -> bytes:
@@ -254,11 +258,12 @@ class Snapshot:
     def from_fields(cls, fields: Document, *, migrations: Mapping[int, Migration] = MIGRATIONS) -> Snapshot:
         """`from_json`, of a document that was taken apart already."""
         fields = _migrated(fields, migrations)
-        messages = fields.get("messages", b"null")
         read = _decoded(fields)
+        if "messages" not in fields:
+            raise Invalid("this is not a snapshot: it has no messages")
         return cls(
             id=read.id, provider=read.provider, model=read.model, system_prompt=read.system_prompt,
-            messages=messages, tools=read.tools or (), metadata=read.metadata,
+            messages=fields["messages"], tools=read.tools or (), metadata=read.metadata,
             created_at=read.created_at, version=read.version,
         )  # fmt: skip
 
