@@ -38,7 +38,7 @@ LAYERS: list[set[str]] = [
     {"quarantine", "snapshots"},
     {"store"},
     {""},  # the public door, `import clew`
-    {"aio", "testing"},
+    {"aio", "testing", "snapshot_contract"},
     {"cli"},
     {"__main__"},
 ]
