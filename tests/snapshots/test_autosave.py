@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,8 +14,7 @@ import clew
 from clew.errors import Invalid, StorageFull
 from clew.snapshots import FileStore, Messages, Snapshot, SnapshotStore, autosave, new_snapshot
 from clew.snapshots.fs import MemoryFiles
-
-ROOT = Path(__file__).parents[2]
+from tests.reliability.tools import output, python
 
 
 @runtime_checkable
@@ -86,8 +82,12 @@ class AsyncClient(Client):
         return super().chat(prompt)
 
     async def stream(self, prompt: str) -> AsyncIterator[str]:  # type: ignore[override]
-        for letter in super().stream(prompt):
-            yield letter
+        pieces = super().stream(prompt)
+        try:
+            for letter in pieces:
+                yield letter
+        finally:
+            pieces.close()  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -240,6 +240,15 @@ async def test_an_async_client(store: FileStore, id: str | None) -> None:
 
 
 @pytest.mark.anyio
+async def test_an_async_stream_that_nobody_hears_out(store: FileStore) -> None:
+    """What arrived is saved."""
+    pieces = autosave(AsyncClient(), store).stream("hello")
+    assert await anext(pieces) == "h"
+    await pieces.aclose()  # type: ignore[attr-defined]
+    assert store.load(store.list()[0].id).parts[-1] == b'{"role":"assistant","content":"h"}'
+
+
+@pytest.mark.anyio
 async def test_an_async_store(store: FileStore) -> None:
     """A store that is awaited is awaited; and it has the same methods as the one in threads."""
     from clew.aio.snapshots import InThreads
@@ -293,19 +302,12 @@ for number in range(int(sys.argv[4])):
 """
 
 
-def program(kind: str, path: Path, every: int, turns: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, kind, str(path), str(every), str(turns)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": f"{ROOT}/src:{ROOT}"}, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("kind", ["files", "store"])
 def test_a_killed_program(tmp_path: Path, kind: str) -> None:
     """Every answer that was seen before the program was killed is in the snapshot."""
     path = tmp_path / "talks.db"
     for _ in range(3):
-        running = program(kind, path, 1, 1_000_000)
+        running = python(PROGRAM, kind, path, "1", "1000000")
         assert running.stdout is not None
         heard = [int(running.stdout.readline()) for _ in range(20)][-1]
         running.send_signal(signal.SIGKILL)
@@ -323,5 +325,5 @@ def test_a_killed_program(tmp_path: Path, kind: str) -> None:
 
 def test_a_program_that_ends(tmp_path: Path) -> None:
     """What was not saved yet is saved when the program ends, also without a block."""
-    assert program("files", tmp_path, 100, 7).communicate()[0].split()[-1] == "6"
+    assert output(python(PROGRAM, "files", tmp_path, "100", "7")).split()[-1] == "6"
     assert saved(FileStore(tmp_path)) == [14]

@@ -256,3 +256,22 @@ def test_sealed_snapshots_show_nothing(tmp_path: Path) -> None:
         store.snapshots.save(sample(model="canary", system_prompt="canary", messages=b'[{"content":"canary"}]'))
         for path in tmp_path.iterdir():
             assert b"canary" not in path.read_bytes(), path
+
+
+def test_a_commit_in_doubt(store: clew.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When nobody knows whether a save was kept, looking tells: if it was, it is not made again."""
+    messages, id = Messages(said(3)), str(uuid.uuid4())
+    write, doubts = store._engine.write, []
+
+    def in_doubt(work, settle=None):
+        write(work)
+        doubts.append(store._engine.read(settle))
+        return doubts[-1]
+
+    monkeypatch.setattr(store._engine, "write", in_doubt)
+    store.snapshots.save(taken(messages, id))
+    store.snapshots.save(taken(messages, id))
+    messages.extend(said(1, 3))
+    store.snapshots.save(taken(messages, id))
+    assert len(doubts) == 3 and all(doubts)
+    assert stored(store) == 4
