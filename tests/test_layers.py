@@ -39,7 +39,7 @@ LAYERS: list[set[str]] = [
     {"convert"},
     {"store"},
     {""},  # the public door, `import clew`
-    {"aio", "testing", "chat"},
+    {"aio", "testing", "snapshot_contract", "chat"},
     {"cli"},
     {"__main__"},
 ]

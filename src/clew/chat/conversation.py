@@ -6,7 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clew.chat.dialects import Dialect, Json, load
 from clew.chat.events import Reply, UsageTotal
@@ -16,6 +16,9 @@ from clew.chat.turn import Turn
 from clew.errors import Conflict, Invalid, clip
 from clew.model import Native, Usage
 from clew.snapshots import Messages, Snapshot, new_snapshot
+
+if TYPE_CHECKING:
+    from clew.convert import Report
 
 MAX_STEPS = 20
 """How many requests one question may take, tools included, unless the caller says."""
@@ -89,17 +92,25 @@ class Conversation:
             metadata=self._metadata,
         ).replace(id=self.id)
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: Snapshot, *, convert: bool = False) -> Report | None:
         """Puts the conversation of a snapshot in place of this one; the model stays this client's.
 
         Invalid, and nothing changed, if it is of another provider or its messages are malformed. The tools of the
-        snapshot are described to the model, but what they run is not in it: call `set_tools` afterwards.
+        snapshot are described to the model, but what they run is not in it: call `set_tools` afterwards. With `convert`
+        one of another provider is converted first: it goes on under an id of its own, and the report says what is not
+        as it was. The snapshot itself is never changed.
         """
+        report = None
         if snapshot.provider not in self._dialect.accepts:
-            raise Invalid(
-                f"the snapshot's provider does not match: expected {self.provider}, got {clip(snapshot.provider, 32)}",
-                hint="Restore it into a client of its own provider.",
-            )
+            if not convert:
+                raise Invalid(
+                    f"the snapshot's provider does not match: expected {self.provider}, "
+                    f"got {clip(snapshot.provider, 32)}",
+                    hint="Restore it into a client of its own provider, or with convert=True.",
+                )
+            from clew.convert import convert as converted
+
+            snapshot, report = converted(snapshot, self.provider)
         messages, system = self._dialect.placed(self._checked(snapshot), snapshot.system_prompt)
         with self._alone():
             self._tools = self._tools.joined(snapshot.tools)
@@ -107,6 +118,7 @@ class Conversation:
             self.system = system
             self.id = snapshot.id
             self._metadata = dict(snapshot.metadata)
+        return report
 
     def _checked(self, snapshot: Snapshot) -> list[bytes]:
         """A snapshot's messages, if all of them are this provider's."""

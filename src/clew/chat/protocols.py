@@ -11,12 +11,15 @@ The protocols are told apart by their methods' names, so a client of one face al
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from clew.chat.events import Event, UsageTotal
 from clew.chat.tools import Tool
 from clew.model import Native, Said
 from clew.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from clew.convert import Report
 
 T = TypeVar("T")
 Prompt = str | Native
@@ -73,11 +76,12 @@ class PersistentChatClient(ChatClient, Protocol):
     def save(self) -> Snapshot:
         """The conversation as it is now. Saved again it has the same id. No token is in it."""
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: Snapshot, *, convert: bool = False) -> Report | None:
         """Puts the conversation of a snapshot in place of this one; the model stays this client's.
 
         Invalid, and nothing changed, if it is of another provider or its messages are malformed. The functions of
-        tools are not in a snapshot: call `set_tools` afterwards.
+        tools are not in a snapshot: call `set_tools` afterwards. With `convert` one of another provider is converted
+        first, and the report says what is not as it was; None if nothing had to be.
         """
 
 
@@ -107,5 +111,5 @@ class AsyncPersistentChatClient(AsyncChatClient, Protocol):
     def save(self) -> Snapshot:
         """The conversation as it is now. Saved again it has the same id. No token is in it."""
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: Snapshot, *, convert: bool = False) -> Report | None:
         """Puts the conversation of a snapshot in place of this one."""

@@ -55,9 +55,10 @@ class _Keeper:
         self._client = client
         self._store = store
         self._every = every
-        self._id = id
-        self._fixed = id is not None
-        self._looked = False
+        self._asked = id
+        self._id: str | None = None
+        self._mints: bool | None = None
+        """True if the client makes a new id at each save."""
         self._open = 0
         """Answers that are not saved yet."""
 
@@ -75,11 +76,7 @@ class _Keeper:
 
     def follow(self, id: str) -> None:
         """Another conversation was restored into the client: from now on that one is saved."""
-        if not self._fixed:
-            self._id, self._looked = None, False
-            self._after = id
-
-    _after: str | None = None
+        self._id = id
 
     def save(self) -> None:
         """Saves the conversation as it is now."""
@@ -101,11 +98,15 @@ class _Keeper:
 
     def _taken(self) -> Snapshot:
         snapshot = self._client.save()
-        if not self._looked and self._id is None:
-            # A client may make a new id at each save; one conversation must not become many snapshots.
-            self._id = None if self._client.save().id == snapshot.id else self._after or snapshot.id
-        self._looked = True
-        return snapshot if self._id is None or snapshot.id == self._id else snapshot.replace(id=self._id)
+        id = self._asked or self._own(snapshot)
+        return snapshot if snapshot.id == id else snapshot.replace(id=id)
+
+    def _own(self, snapshot: Snapshot) -> str:
+        """The id of the conversation: it must not become many snapshots because each has another id."""
+        if self._mints is None:
+            self._mints = self._client.save().id != snapshot.id
+        self._id = self._id or snapshot.id
+        return self._id if self._mints else snapshot.id
 
     def _done(self) -> None:
         self._open = 0
