@@ -142,6 +142,8 @@ MALFORMED = [
     b"[" * 100_000,
     b'[{"role": "user", "content": "fine", "parts": [{"text": "fine"}]}, []]',
     b'\xff\xfe["role"]',
+    b'[{"role": "user", "content": ' + b"9" * 5000 + b"}]",
+    b'[{"role": "user", "content": ' + b"[" * 50_000 + b"]" * 50_000 + b"}]",
 ]
 
 
@@ -253,6 +255,16 @@ def test_answers_are_kept_byte_for_byte(provider: str, connect: Connect, server:
     sent = server.requests[-1].json
     messages = sent.get("messages") or sent.get("input") or sent["contents"]
     assert json.loads(kept % answer) in messages
+
+
+def test_what_no_request_can_carry_is_sent_as_a_question_mark(connect: Connect, server: ProviderServer) -> None:
+    """Half of a surrogate pair, which a provider may once have sent, is kept, and does not break the next request."""
+    raw = b'{"role":"user","content":"half \\ud83d a pair, and a whole one \\ud83d\\ude42"}'
+    client = connect("claude")
+    client.restore(new_snapshot(provider="claude", messages=b"[" + raw + b"]"))
+    client.chat("Go on")
+    assert server.requests[-1].json["messages"][0]["content"] == "half ? a pair, and a whole one 🙂"
+    assert client.history[0].raw == raw
 
 
 def test_snapshot_tools_exclude_handlers(connect: Connect) -> None:

@@ -124,6 +124,7 @@ def test_a_tool_that_is_only_described() -> None:
     """After a restore a tool is known by its description, and runs nothing."""
     box = Toolbox([weather]).joined([ToolSnapshot("weather", "theirs"), ToolSnapshot("lost", "gone", None)])
     assert list(box.tools) == ["weather", "lost"]
+    assert list(box.joined([ToolSnapshot("name.space:tool")]).tools)[-1] == "name.space:tool"
     assert box.tools["weather"].handler is weather
     assert box.tools["lost"].parameters["properties"] == {}
     with pytest.raises(Invalid, match="no function"):

@@ -66,8 +66,10 @@ def test_a_message_in_the_providers_words(server: ProviderServer, connect: Conne
     picture = {"type": "image", "source": {"type": "url", "url": "https://host/a.png"}}
     client.chat(native("claude", json.dumps({"role": "user", "content": [picture]})))
     assert server.requests[0].json["messages"][0]["content"] == [picture]
-    with pytest.raises(Invalid):
-        client.chat(native("gemini", "{}"))
+    for wrong in (native("gemini", "{}"), native("claude", "{"), native("claude", "[]"), native("claude", "{}")):
+        with pytest.raises(Invalid):
+            client.chat(wrong)
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("prompt", ["", None, 7, b"bytes", ["list"], "lone \ud800"])

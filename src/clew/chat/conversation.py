@@ -124,22 +124,24 @@ class Conversation:
         """A snapshot's messages, if all of them are this provider's."""
         found = list(snapshot.parts)
         for number, raw in enumerate(found, 1):
-            try:
-                message = load(raw)
-            except (ValueError, RecursionError) as error:
-                raise self._malformed(number, "it cannot be read") from error
-            wrong = self._dialect.check(message) if isinstance(message, dict) else "it is not an object"
-            if wrong is not None:
-                raise self._malformed(number, wrong)
+            if (wrong := self._wrong(raw)) is not None:
+                raise Invalid(f"message {number} of the snapshot is not one of {self.provider}: {wrong}")
         return found
 
-    def _malformed(self, number: int, why: str) -> Invalid:
-        return Invalid(f"message {number} of the snapshot is not one of {self.provider}: {why}")
+    def _wrong(self, raw: bytes) -> str | None:
+        """Why this is not a message of the provider; None if it is one."""
+        try:
+            message = load(raw)
+        except (ValueError, RecursionError):
+            return "it cannot be read"
+        return self._dialect.check(message) if isinstance(message, dict) else "it is not an object"
 
     def _said(self, prompt: Prompt) -> bytes:
         if isinstance(prompt, Native):
             if prompt.provider not in self._dialect.accepts:
                 raise Invalid(f"a message of {clip(prompt.provider, 32)} cannot be said to {self.provider}")
+            if (wrong := self._wrong(prompt.raw)) is not None:
+                raise Invalid(f"the message is not one of {self.provider}: {wrong}")
             return prompt.raw
         if not isinstance(prompt, str) or not prompt:
             raise Invalid("a prompt is text, and not empty")

@@ -36,7 +36,7 @@ class Tool:
         self.handler = handler
         """What runs; None if only the description is known, as after a restore."""
         self.name = str(getattr(handler, "__name__", "")) if name is None else name
-        if _NAME.fullmatch(self.name) is None:
+        if handler is not None and _NAME.fullmatch(self.name) is None:
             raise Invalid(f"a tool's name is 1 to 64 letters, digits, _ or -, not {clip(self.name)}")
         self.description = description if description is not None else (inspect.getdoc(handler) or "")
         self._arguments = _arguments(handler, self.name) if handler is not None and parameters is None else None
