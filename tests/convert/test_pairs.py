@@ -174,3 +174,41 @@ def test_gemini_demands_signatures_and_gets_placeholders() -> None:
     assert found.report.count("added", "placeholder signature") == 1
     back = convert_messages(found.messages, source="gemini", to="anthropic")
     assert back.report.count("dropped", "signature") == 0
+
+
+def test_the_report_tells_each_loss_and_its_place() -> None:
+    """All of what is not as it was, and nothing of what was said."""
+    found = convert_messages(vectors.raw("anthropic"), source="anthropic", to="openai")
+    assert [str(loss) for loss in found.report.losses] == [
+        "message 1, block 0: signature dropped",
+        "message 1, block 0: thinking changed",
+        "message 1, block 1: encrypted reasoning dropped",
+        "message 2, block 0: error flag changed",
+        "message 2, block 1: media moved",
+        "message 2, block 2: cache mark dropped",
+        "message 2, block 4: citations dropped",
+        "message 2, block 5: media changed",
+        "message 2, block 8: file handle dropped",
+        "message 3, block 0: server tool changed",
+        "message 3, block 1: server tool changed",
+        "message 3, block 2: citations dropped",
+        "message 3, block 3: file handle dropped",
+        "message 3, block 4: unknown block dropped",
+    ]
+    assert [
+        str(loss) for loss in convert_messages(vectors.raw("openai"), source="openai", to="gemini").report.losses
+    ] == [
+        "message 1: field (name) dropped",
+        "message 2, block 0: placeholder signature added",
+        "message 7, block 0: system message changed",
+        "message 8: messages merged",
+        "message 8, block 1: field (detail) dropped",
+        "message 8, block 4: file name dropped",
+        "message 8, block 5: file handle dropped",
+        "message 8, block 6: unknown block dropped",
+        "message 9, block 0: refusal changed",
+        "message 10: field (data) dropped",
+        "message 10: messages merged",
+        "message 11, block 0: placeholder signature added",
+        "message 13, block 1: refusal changed",
+    ]

@@ -218,3 +218,38 @@ def test_arguments_that_are_too_deep_are_text() -> None:
     found = convert_messages([json.dumps(item).encode()], source="openai-responses", to="anthropic")
     assert json.loads(found.messages[1])["content"][0]["input"] == {"": f'{{"x":{deep}}}'}
     assert found.report.count("changed", "arguments") == 1
+
+
+def test_results_of_one_turn_stand_in_one_message() -> None:
+    """Also if one of them is in a message of the provider's own, and that message has to be written anew."""
+    use = {"type": "tool_use", "name": "f", "input": {}}
+    talk = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{**use, "id": "a"}, {**use, "id": "b"}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "1"}]},
+    ]
+    found = repair_messages([json.dumps(message).encode() for message in talk], provider="anthropic")
+    assert [block["tool_use_id"] for block in loads(found.messages)[2]["content"]] == ["a", "b"]
+    assert len(found.messages) == 3
+
+
+def test_calls_of_one_turn_stand_in_one_message() -> None:
+    """Chat completions want what the assistant says beside its calls in the message of the calls."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    own = clew.native("openai", json.dumps({"role": "assistant", "content": None, "tool_calls": [call]}))
+    talk: list[clew.Message | clew.Native] = [clew.user("go"), own, clew.assistant("hm"), clew.tool("1", call_id="a")]
+    found = convert_messages(talk, to="openai")
+    assert [message["role"] for message in loads(found.messages)] == ["user", "assistant", "tool"]
+    assert loads(found.messages)[1]["content"] == "hm"
+
+
+def test_a_function_may_be_answered_by_its_name() -> None:
+    """Gemini's calls may have ids while their results have none."""
+    talk = [
+        {"role": "user", "parts": [{"text": "go"}]},
+        {"role": "model", "parts": [{"functionCall": {"id": "1", "name": "f", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "done"}}}]},
+    ]
+    found = convert_messages([json.dumps(message).encode() for message in talk], source="gemini", to="anthropic")
+    assert loads(found.messages)[2]["content"][0]["tool_use_id"] == "1"
+    assert not found.report

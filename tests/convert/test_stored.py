@@ -162,3 +162,17 @@ def test_what_fails_leaves_nothing_behind(store: clew.Store) -> None:
     with pytest.raises(clew.NotFound):
         convert_session(store, "zzzzzz", to="gemini")
     assert len(store.sessions.list().items) == 1
+
+
+def test_a_conversion_is_stored_whole_or_not_at_all(store: clew.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the converted messages cannot be stored, there is no fork of the old ones either."""
+
+    def fail(*_: object) -> None:
+        raise clew.StorageFull("no space")
+
+    session = store.sessions.create()
+    session.append(clew.user("Hello"))
+    monkeypatch.setattr(clew.Session, "compact", fail)
+    with pytest.raises(clew.StorageFull):
+        convert_session(store, session, to="gemini")
+    assert store.sessions.list().items == [session]
