@@ -13,8 +13,11 @@ import pytest
 
 import clew
 import clew.aio
+import clew.chat
+import clew.chat.aio
 import clew.convert
 import clew.testing
+import clew.testing.providers
 from clew.blobs import Blobs
 from clew.log import Log
 from clew.nodes import Nodes
@@ -44,6 +47,10 @@ NAMES: dict[object, str] = {
     clew.convert: "convert convert_messages convert_session repair_messages Converted ConvertedSession "
     "ConvertedSnapshot Loss Report",
     clew.testing: "BackendConformance FakeClock SequentialIds",
+    clew.chat: "ChatClient StreamingChatClient PersistentChatClient connect validate_base_url InvalidBaseURL "
+    "MAX_BASE_URL_LENGTH Client ClaudeLocal Tool Reply UsageTotal ProviderError",
+    clew.chat.aio: "connect AsyncClient Stream",
+    clew.testing.providers: "ProviderServer Request Say Fail Send ToolUse self_signed",
 }
 
 
@@ -79,7 +86,9 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     "module",
     (
         "clew errors ids files keys model node nodes blobs log session sessions search verify backup quarantine store "
-        "aio testing testing.control testing.contract testing.backend convert convert.report convert.core convert.stored"
+        "aio testing testing.control testing.contract testing.backend convert convert.report convert.core "
+        "convert.stored chat.aio chat.base_url chat.client chat.connecting chat.conversation chat.events chat.local "
+        "chat.protocols chat.tools testing.providers.answers testing.providers.server"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

@@ -68,6 +68,34 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [f"keys:{name}" for name in KEYS.split()],
     ),
     (
+        "clew.chat",
+        "Conversations with models. `clew.chat.aio` has the same names, awaited where they wait for a model.",
+        [
+            "chat/connecting:connect",
+            "chat/base_url:validate_base_url",
+            *(f"chat/protocols:{name}" for name in ("ChatClient", "StreamingChatClient", "PersistentChatClient")),
+            "chat/client:Client",
+            "chat/conversation:Conversation",
+            "chat/local:ClaudeLocal",
+            "chat/tools:Tool",
+            "chat/events:Reply",
+            "chat/events:UsageTotal",
+            "chat/aio:connect",
+            "chat/aio:AsyncClient",
+            "chat/aio:Stream",
+        ],
+    ),
+    (
+        "clew.testing.providers",
+        "A provider on this machine, for tests.",
+        [
+            "testing/providers/server:ProviderServer",
+            "testing/providers/server:Request",
+            "testing/providers/server:self_signed",
+            *(f"testing/providers/answers:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
+        ],
+    ),
+    (
         "clew.convert",
         "Continuing with another provider. Nothing that is converted is changed.",
         [
