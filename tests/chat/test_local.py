@@ -83,7 +83,7 @@ def test_it_streams(program: Path) -> None:
     assert "--include-partial-messages" in calls(program)[0][0]
     stream = client.stream("Hello")
     next(stream)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert client.usage.answers == 1
 
 

@@ -311,6 +311,24 @@ def test_a_body_that_is_no_answer(provider: str, body: bytes, server: ProviderSe
     assert client.history == ()
 
 
+WHOLE_AND_ODD = {
+    "claude": b'{"content": [7, {"type": "text", "text": 7}], "usage": 7}',
+    "openai": b'{"choices": [{"message": 7}]}',
+    "openai-responses": b'{"output": [7]}',
+    "gemini": b'{"candidates": [{"content": [7]}]}',
+}
+
+
+@pytest.mark.parametrize("provider", WHOLE_AND_ODD)
+def test_a_response_that_makes_no_sense(provider: str, server: ProviderServer, connect: Connect) -> None:
+    """A body of the right shape with something else inside is a typed error, too."""
+    client = connect(provider)
+    server.send(WHOLE_AND_ODD[provider])
+    with pytest.raises(chat.ProviderError, match="not in the provider's form"):
+        client.chat("Hello")
+    assert client.history == ()
+
+
 ODD = {
     "claude": '{"type":"content_block_delta","index":7,"delta":{"type":"text_delta","text":"x"}}',
     "openai": '{"choices":[{"index":0,"delta":{"tool_calls":[7]}}]}',
@@ -357,7 +375,7 @@ def test_stopping_early_keeps_what_arrived(provider: str, server: ProviderServer
     for event in stream:
         if isinstance(event, Text):
             break
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert texts(client) == [("user", "Count"), ("assistant", "One")]
     assert client.chat("Go on")
 
@@ -368,7 +386,7 @@ def test_stopping_in_the_middle_of_thought(provider: str, server: ProviderServer
     server.say("Words.", thinking="A long thought that goes on.")
     stream = client.stream("Think")
     assert isinstance(next(stream), Thinking)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert client.history == ()
     assert client.chat("Hello")
 
@@ -381,7 +399,7 @@ def test_stopping_at_a_tool_call_leaves_no_call_open(provider: str, server: Prov
     for event in stream:
         if isinstance(event, ToolCall):
             break
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert "interrupted" in texts(client)[-1][1]
     client.chat("Go on")  # the server refuses a conversation with an open call
 
@@ -433,7 +451,7 @@ def test_one_call_at_a_time(connect: Connect, server: ProviderServer) -> None:
     next(stream)
     with pytest.raises(Conflict):
         client.chat("x")
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert client.chat("Now")
 
 
@@ -443,7 +461,7 @@ def test_a_stream_that_is_never_begun_blocks_nothing(connect: Connect, server: P
     stream = client.stream("Hello")
     assert client.chat("Hello")
     assert len(server.requests) == 1
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
 
 def test_threads_never_tear_a_conversation(connect: Connect, server: ProviderServer) -> None:
@@ -484,6 +502,11 @@ def test_usage_that_is_not_told_is_not_known(provider: str, server: ProviderServ
     assert client.usage == chat.UsageTotal(input=3, output=4, answers=2, known=False)
     assert client.reply is not None
     assert client.reply.usage is None
+    server.say("Three.", tokens=(1, 2))
+    client.chat("x")
+    assert client.reply.usage is not None
+    assert (client.reply.usage.input, client.reply.usage.output) == (1, 2)
+    assert not client.usage.known
 
 
 def test_why_it_stopped(server: ProviderServer, connect: Connect) -> None:

@@ -96,8 +96,7 @@ class AsyncClient(Conversation):
     async def _pieces(self, turn: Turn) -> AsyncGenerator[Event, None]:
         with turn:
             while turn.goes_on:
-                events = self._transport.stream(turn.request(stream=True))
-                async with aclosing(events):  # type: ignore[type-var]
+                async with aclosing(self._transport.stream(turn.request(stream=True))) as events:
                     async for event in events:
                         for piece in turn.piece(event):
                             yield piece

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Self, TypeVar
@@ -40,7 +40,7 @@ class Client(Conversation):
         """The answer as a value of type `into`, which the model is held to. ProviderError if it does not fit."""
         return fitting(self.provider, self._answer(self._begin(question, wanted(into))), into)
 
-    def stream(self, prompt: Prompt) -> Iterator[Event]:
+    def stream(self, prompt: Prompt) -> Generator[Event, None, None]:
         """The answer in pieces, tool calls and their results among them; at the end a `Reply`.
 
         Whoever stops early, by closing the iterator or by an exception, keeps in the conversation what arrived.
@@ -48,7 +48,7 @@ class Client(Conversation):
         turn = self._begin(prompt)
         with turn:
             while turn.goes_on:
-                with closing(self._transport.stream(turn.request(stream=True))) as events:  # type: ignore[type-var]
+                with closing(self._transport.stream(turn.request(stream=True))) as events:
                     for event in events:
                         yield from turn.piece(event)
                 yield from turn.end()

@@ -135,7 +135,10 @@ def made(transport: Callable[[Endpoint], T], endpoint: Endpoint) -> T:
 
 def announce(endpoint: Endpoint) -> None:
     """Logs which host will be spoken to; never the path or the query, which may identify someone."""
-    LOGGER.info("chat provider initialised provider=%s endpoint_host=%s", endpoint.provider, host_of(endpoint.base_url))
+    if host := host_of(endpoint.base_url):
+        LOGGER.info("chat provider initialised provider=%s endpoint_host=%s", endpoint.provider, host)
+    else:
+        LOGGER.info("chat provider initialised provider=%s", endpoint.provider)
 
 
 def _local(
@@ -143,5 +146,5 @@ def _local(
 ) -> ClaudeLocal:
     if token or base_url:
         raise Invalid(f"{LOCAL} takes no token and no base URL: the program has its own")
-    LOGGER.info("chat provider initialised provider=%s", LOCAL)
+    announce(Endpoint(LOCAL, "", ""))
     return ClaudeLocal(model=model, system=system, tools=tools, timeout=timeout, program=program)

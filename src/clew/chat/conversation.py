@@ -14,7 +14,7 @@ from clew.chat.protocols import Prompt, Tools
 from clew.chat.tools import Schema, Toolbox
 from clew.chat.turn import Turn
 from clew.errors import Conflict, Invalid, clip
-from clew.model import Native, Usage
+from clew.model import Native
 from clew.snapshots import Messages, Snapshot, new_snapshot
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ class Conversation:
         self._usage = UsageTotal()
         self._messages = Messages(dialect.opening(system))
         self._busy = threading.Lock()
+        """Taken for a turn, and for whatever else changes the conversation."""
+        self._swap = threading.Lock()
+        """Taken while the conversation is exchanged, so that nobody saves half of one and half of another."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.provider} {self.model}>"
@@ -83,14 +86,15 @@ class Conversation:
 
     def save(self) -> Snapshot:
         """The conversation as it is now. Saved again it has the same id. No token is in it."""
-        return new_snapshot(
-            provider=self.provider,
-            model=self.model,
-            system_prompt=self.system,
-            messages=self._messages,
-            tools=self._tools.snapshots(),
-            metadata=self._metadata,
-        ).replace(id=self.id)
+        with self._swap:
+            return new_snapshot(
+                provider=self.provider,
+                model=self.model,
+                system_prompt=self.system,
+                messages=self._messages,
+                tools=self._tools.snapshots(),
+                metadata=self._metadata,
+            ).replace(id=self.id)
 
     def restore(self, snapshot: Snapshot, *, convert: bool = False) -> Report | None:
         """Puts the conversation of a snapshot in place of this one; the model stays this client's.
@@ -112,7 +116,7 @@ class Conversation:
 
             snapshot, report = converted(snapshot, self.provider)
         messages, system = self._dialect.placed(self._checked(snapshot), snapshot.system_prompt)
-        with self._alone():
+        with self._alone(), self._swap:
             self._tools = self._tools.joined(snapshot.tools)
             self._messages = Messages(messages)
             self.system = system
@@ -170,9 +174,6 @@ class Conversation:
             yield
         finally:
             self._end()
-
-    def _count(self, usage: Usage | None) -> None:
-        self._usage = self._usage.plus(usage)
 
     def _with_options(self, body: Json) -> Json:
         """The body with the caller's own fields; one that is None is taken out."""

@@ -49,9 +49,9 @@ class UsageTotal(NamedTuple):
             self.known and used.input is not None and used.output is not None,
         )
 
-    def since(self, before: UsageTotal) -> Usage | None:
-        """What came after `before`; None if not all of it is known."""
-        if not self.known or self.answers == before.answers:
+    @property
+    def usage(self) -> Usage | None:
+        """The same as a message has it; None if not all of it is known."""
+        if not self.known:
             return None
-        sums = [now - then for now, then in zip(self[:4], before[:4], strict=True)]
-        return Usage(input=sums[0], output=sums[1], cached=sums[2], reasoning=sums[3])
+        return Usage(input=self.input, output=self.output, cached=self.cached, reasoning=self.reasoning)

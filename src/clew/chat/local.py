@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -89,7 +89,7 @@ class ClaudeLocal:
             asked += f"\n\nAnswer with JSON alone, of this JSON Schema:\n{json.dumps(schema)}"
         return fitting(PROVIDER, self.chat(asked), into)
 
-    def stream(self, prompt: Prompt) -> Iterator[Event]:
+    def stream(self, prompt: Prompt) -> Generator[Event, None, None]:
         """The answer in pieces, and at the end a `Reply`. Whoever stops early ends the program."""
         said = _words(prompt)
         command = [*self._command("stream-json"), "--verbose", "--include-partial-messages"]

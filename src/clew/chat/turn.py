@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from clew.chat.dialects import Answer, Asked, Collector, Json
-from clew.chat.events import Event, Reply
+from clew.chat.events import Event, Reply, UsageTotal
 from clew.chat.tools import Schema
 from clew.errors import ProviderError
-from clew.model import Text, ToolCall, ToolResult
+from clew.model import Text, ToolCall, ToolResult, Usage
 
 if TYPE_CHECKING:
     from clew.chat.conversation import Conversation
@@ -26,12 +26,12 @@ class Turn:
     interrupted gets a result that says so.
     """
 
-    def __init__(self, talk: Conversation, question: bytes | None, schema: Schema | None) -> None:
+    def __init__(self, talk: Conversation, question: bytes, schema: Schema | None) -> None:
         self._talk = talk
         self._schema = schema
-        self._held = [] if question is None else [question]
+        self._held = [question]
         """What was said and is not in the conversation yet."""
-        self._before = talk.usage
+        self._spent = UsageTotal()
         self._steps = 0
         self._collector: Collector | None = None
         self._answer: Answer | None = None
@@ -120,21 +120,25 @@ class Turn:
                 self._close_step(told)
             elif self._collector is not None and (arrived := self._collector.arrived()):
                 self._grow(arrived)
-                self._talk._count(None)
+                self._count(None)
         finally:
             self._talk._end()
 
     def _take(self, answer: Answer) -> None:
-        self._talk._count(answer.usage)
+        self._count(answer.usage)
         if answer.calls:
             self._answer, self._results = answer, {}
             return
         if answer.messages:
             self._grow(answer.messages)
         if not answer.again:
-            usage = self._talk.usage.since(self._before)
+            usage = self._spent.usage
             self.reply = Reply(text=answer.text, stop=answer.stop, model=answer.model, usage=usage)
             self._talk.reply = self.reply
+
+    def _count(self, usage: Usage | None) -> None:
+        self._spent = self._spent.plus(usage)
+        self._talk._usage = self._talk._usage.plus(usage)
 
     def _close_step(self, results: list[ToolResult]) -> None:
         assert self._answer is not None

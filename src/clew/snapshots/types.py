@@ -79,15 +79,16 @@ class Messages(Sequence[bytes]):
 
     def append(self, raw: bytes) -> None:
         """Adds a message. Invalid if it is not one JSON value."""
-        if not isinstance(raw, bytes):
-            raise Invalid(f"a message is bytes of JSON, not {type(raw).__name__}")
-        well_formed(raw)
-        self._items.append(raw)
+        self.extend((raw,))
 
     def extend(self, items: Iterable[bytes]) -> None:
-        """Adds several messages."""
-        for raw in items:
-            self.append(raw)
+        """Adds several messages at once: a snapshot taken meanwhile has all of them or none."""
+        found = list(items)
+        for raw in found:
+            if not isinstance(raw, bytes):
+                raise Invalid(f"a message is bytes of JSON, not {type(raw).__name__}")
+            well_formed(raw)
+        self._items += found
 
     @overload
     def __getitem__(self, at: int) -> bytes: ...

@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from clew.chat.tools import Schema, Tool
 from clew.errors import Invalid, ProviderError
 from clew.model import Native, Text, Thinking, ToolCall, ToolResult, Usage
@@ -120,8 +122,11 @@ def answer(
     model: str | None,
     again: bool = False,
 ) -> Answer:
-    """An answer, with its words and tool calls as the neutral view has them."""
-    blocks = [block for raw in messages for block in view(Native(provider, raw)).blocks]
+    """An answer, with its words and tool calls as the neutral view has them. ProviderError if it has no such view."""
+    try:
+        blocks = [block for raw in messages for block in view(Native(provider, raw)).blocks]
+    except (Invalid, msgspec.MsgspecError, RecursionError):
+        raise unreadable(provider) from None
     text = "".join(block.text for block in blocks if isinstance(block, Text))
     calls = [block for block in blocks if isinstance(block, ToolCall)]
     return Answer(messages if blocks else [], text, calls, usage, stop, model, again)

@@ -6,7 +6,7 @@ neither from the environment.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
@@ -42,7 +42,7 @@ class Transport(Protocol):
     def send(self, body: Json) -> bytes:
         """The response to a request, as its bytes."""
 
-    def stream(self, body: Json) -> Iterator[Json]:
+    def stream(self, body: Json) -> Generator[Json, None, None]:
         """The events of a streamed response. Closing the iterator ends the connection."""
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class AsyncTransport(Protocol):
     async def send(self, body: Json) -> bytes:
         """The response to a request, as its bytes."""
 
-    def stream(self, body: Json) -> AsyncIterator[Json]:
+    def stream(self, body: Json) -> AsyncGenerator[Json, None]:
         """The events of a streamed response. Closing the iterator ends the connection."""
 
     async def close(self) -> None:

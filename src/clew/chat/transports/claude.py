@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 from clew.chat.dialects import Json
@@ -23,7 +23,7 @@ class ClaudeTransport:
             response = self._sdk.messages.with_raw_response.create(**_arguments(body))
             return bytes(response.http_response.content)
 
-    def stream(self, body: Json) -> Iterator[Json]:
+    def stream(self, body: Json) -> Generator[Json, None, None]:
         with translated(self._provider) as progress, self._sdk.messages.create(**_arguments(body)) as events:
             for event in events:
                 progress.begun = True
@@ -45,7 +45,7 @@ class AsyncClaudeTransport:
             response = await self._sdk.messages.with_raw_response.create(**_arguments(body))
             return bytes(response.http_response.content)
 
-    async def stream(self, body: Json) -> AsyncIterator[Json]:
+    async def stream(self, body: Json) -> AsyncGenerator[Json, None]:
         with translated(self._provider) as progress:
             async with await self._sdk.messages.create(**_arguments(body)) as events:
                 async for event in events:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from typing import Any
 
@@ -28,7 +28,7 @@ class GeminiTransport:
             response = self._sdk.models.generate_content(**_arguments(self._types, body))
             return str(response.sdk_http_response.body).encode()
 
-    def stream(self, body: Json) -> Iterator[Json]:
+    def stream(self, body: Json) -> Generator[Json, None, None]:
         asked = self._sdk._api_client.request_streamed(*_streamed(body))
         with translated(self._provider) as progress, closing(asked) as chunks:
             for chunk in chunks:
@@ -51,7 +51,7 @@ class AsyncGeminiTransport:
             response = await self._sdk.aio.models.generate_content(**_arguments(self._types, body))
             return str(response.sdk_http_response.body).encode()
 
-    async def stream(self, body: Json) -> AsyncIterator[Json]:
+    async def stream(self, body: Json) -> AsyncGenerator[Json, None]:
         with translated(self._provider) as progress:
             async with aclosing(await self._sdk._api_client.async_request_streamed(*_streamed(body))) as chunks:
                 async for chunk in chunks:

@@ -7,7 +7,7 @@ Asked for JSON, it takes what it was told for the answer. Tokens are words.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 from clew.chat.dialects import Json, dump
@@ -28,7 +28,7 @@ class OfflineTransport:
         choice = {"index": 0, "message": message, "finish_reason": reason}
         return dump({"object": "chat.completion", "model": MODEL, "choices": [choice], "usage": _usage(body, message)})
 
-    def stream(self, body: Json) -> Iterator[Json]:
+    def stream(self, body: Json) -> Generator[Json, None, None]:
         message, reason = _reply(body)
         calls = [{"index": at, **call} for at, call in enumerate(message.get("tool_calls", ()))]
         for words in re.findall(r"\s*\S+|\s+$", message["content"] or ""):
@@ -50,7 +50,7 @@ class AsyncOfflineTransport:
     async def send(self, body: Json) -> bytes:
         return self._sync.send(body)
 
-    async def stream(self, body: Json) -> AsyncIterator[Json]:
+    async def stream(self, body: Json) -> AsyncGenerator[Json, None]:
         for event in self._sync.stream(body):
             yield event
 
