@@ -254,13 +254,15 @@ async def test_an_async_store(store: FileStore) -> None:
     from clew.aio.snapshots import InThreads
 
     threads = InThreads(store)
-    talk = autosave(AsyncClient(), threads)  # type: ignore[type-var]
+    talk = autosave(AsyncClient(), threads)
     await talk.chat("one")
     (one,) = await threads.list()
     assert (await threads.load(one.id)).message_count == 2
     await threads.delete(one.id)
     assert await threads.list() == []
     assert repr(threads) == "<async <FileStore /talks>>"
+    with pytest.raises(Invalid, match="awaited"):
+        autosave(Client(), threads).chat("hello")
 
 
 @pytest.mark.anyio
