@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime
 
 import clew
@@ -41,24 +40,25 @@ def autosave(bench: Bench) -> Iterator[Figure]:
     """A turn that is saved to a store, at turn 5,000 of a talk against at turn 5."""
     sizes, late = bench.sizes, bench.sizes.long // 20
     for place, name in ((bench.disk, "on disk"), (bench.memory, "software path")):
-        with ExitStack() as stack:
-            sides: dict[str, Side] = {}
-            for turns, label in ((5, "early"), (late, "late")):
-                store = stack.enter_context(clew.open(bench.file(place)))
-                sides[label] = _talks(store, turns, sizes.ops)
+        with clew.open(bench.file(place)) as young, clew.open(bench.file(place)) as old:
+            talk = _begun(old, late)
+            sides: dict[str, Side] = {
+                "early": lambda store=young: _turns(_begun(store, 5), sizes.ops),  # type: ignore[misc]
+                "late": lambda talk=talk: _turns(talk, sizes.ops),  # type: ignore[misc]
+            }
             times = interleave(sides, rounds=sizes.blocks)
         yield ratio(f"autosave at turn {late:,} against 5, {name}", times, side="late", base="early", at_most=1.2)
 
 
-def _talks(store: clew.Store, turns: int, ops: int) -> Side:
-    """Turns from that number on, in a talk that is new each time: else the early one would grow old."""
+def _begun(store: clew.Store, turns: int) -> Talk:
+    """A talk of so many turns, saved as it goes from now on."""
+    talk = saved_as_it_goes(Talk(turns), store.snapshots)
+    store.snapshots.save(talk.save())
+    return talk
 
-    def side() -> Block:
-        talk = Talk(turns)
-        store.snapshots.save(talk.save())
-        return each(saved_as_it_goes(talk, store.snapshots).chat, range(ops))
 
-    return side
+def _turns(talk: Talk, ops: int) -> Block:
+    return each(talk.chat, range(ops))
 
 
 def listing(bench: Bench) -> Iterator[Figure]:

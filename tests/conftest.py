@@ -11,7 +11,7 @@ from hypothesis import settings
 import clew
 from clew.store import Store
 
-pytest.register_assert_rewrite("clew.testing")
+pytest.register_assert_rewrite("clew.testing", "clew.snapshot_contract")
 
 settings.register_profile("clew", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("clew")

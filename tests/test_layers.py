@@ -39,7 +39,7 @@ LAYERS: list[set[str]] = [
     {"convert"},
     {"store"},
     {""},  # the public door, `import clew`
-    {"aio", "testing"},
+    {"aio", "testing", "snapshot_contract"},
     {"cli"},
     {"__main__"},
 ]

@@ -19,7 +19,8 @@ TARGET = ROOT / "src/clew/aio/faces.py"
 
 CLASSES = {
     "Blobs": "blobs", "Log": "log", "Session": "session", "Sessions": "sessions", "Nodes": "nodes",
-    "Quarantine": "quarantine", "StoreBlobs": "beside", "StoreLog": "beside", "Store": "store",
+    "Quarantine": "quarantine", "StoreBlobs": "beside", "StoreLog": "beside",
+    "Snapshots": "snapshots.stored", "Store": "store",
 }  # fmt: skip
 COMMITS = {
     ("Session", "append"),
@@ -40,7 +41,7 @@ HEADER = '''"""The async face of a store: the same names, awaited. Written by to
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
     from clew.keys import Key
     from clew.purge import Reason, Receipt, Receipts
     from clew.rekey import Status
+    from clew.snapshots import Snapshot, ToolSnapshot, stored
+    from clew.snapshots.stored import Summaries
     from clew.verify import Report
 
 
@@ -161,9 +164,14 @@ STORE_TAIL = '''
 
 def face(name: str, module: str) -> str:
     """The async class of one sync class."""
-    tree = ast.parse((ROOT / f"src/clew/{module}.py").read_text())
+    tree = ast.parse((ROOT / f"src/clew/{module.replace('.', '/')}.py").read_text())
     cls = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-    lines = [f"\n\nclass {name}(_Face):", f'    """{ast.get_docstring(cls)}"""', "", f"    _sync: {module}.{name}"]
+    lines = [
+        f"\n\nclass {name}(_Face):",
+        f'    """{ast.get_docstring(cls)}"""',
+        "",
+        f"    _sync: {module.rpartition('.')[2]}.{name}",
+    ]
     for node in cls.body:
         if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or (name, node.name) in BY_HAND:
             continue

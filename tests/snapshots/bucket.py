@@ -54,8 +54,9 @@ def served() -> Iterator[Bucket]:
             with lock:
                 bucket.asked.append((self.command, self.key(), self.headers.get("Range", condition)))
                 if bucket.refuse:
-                    return self.answer(bucket.refuse, b"<Error><Code>Refused</Code></Error>")
-                return getattr(self, self.command.lower())(self.key(), body)
+                    self.answer(bucket.refuse, b"<Error><Code>Refused</Code></Error>")
+                    return
+                getattr(self, self.command.lower())(self.key(), body)
 
         do_GET = do_PUT = do_DELETE = do_HEAD = do_POST = handle_any
 

@@ -321,7 +321,7 @@ def test_media_have_files_of_their_own(tmp_path: Path, key: bytes | None) -> Non
 
 def test_names_of_sealed_media_say_nothing(tmp_path: Path) -> None:
     """With a key, neither the name nor the bytes of a medium can be compared with a picture that one has."""
-    names = []
+    names = list[str]()
     for key in (KEY, bytes(32), None):
         folder = tmp_path / str(len(names))
         FileStore(folder, key).save(sample(messages=pictures(PICTURE)))
@@ -437,7 +437,12 @@ def test_a_name_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     replace = os.replace
     monkeypatch.setattr(files, "sync", lambda fd: done.append("file"))
     monkeypatch.setattr(files, "sync_folder", lambda folder: done.append(f"folder {folder}"))
-    monkeypatch.setattr(os, "replace", lambda *names: (done.append("name"), replace(*names)))
+
+    def named(*names: str) -> None:
+        done.append("name")
+        replace(*names)
+
+    monkeypatch.setattr(os, "replace", named)
     store, snapshot = FileStore(tmp_path), sample()
     store.save(snapshot)
     assert done == ["file", "name", f"folder {tmp_path}"]

@@ -30,6 +30,7 @@ COMMANDS = {
     "release": ("trash", "Let held sessions be deleted again."),
     "purge": ("purge", "Delete sessions for good, with every trace."),
     "receipts": ("purge", "List what was purged, and when."),
+    "snapshot": ("snapshot", "Save conversations whole, and restore them."),
     "key": ("key", "Make, exchange and print the key of a sealed store."),
     "verify": ("upkeep", "Read everything and name what is damaged."),
     "quarantine": ("quarantine", "Deal with damaged messages."),

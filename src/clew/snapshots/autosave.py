@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from clew.errors import ClewError, Invalid
-from clew.snapshots.types import Snapshot, SnapshotStore, validate_snapshot_id
+from clew.snapshots.types import Snapshot, validate_snapshot_id
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,16 +25,23 @@ class Saves(Protocol):
         """The conversation as it is now."""
 
 
+class Keeps(Protocol):
+    """Where it is saved: a `SnapshotStore`, or one whose methods are awaited."""
+
+    def save(self, snapshot: Snapshot) -> Awaitable[None] | None:
+        """Keeps a snapshot."""
+
+
 C = TypeVar("C", bound=Saves)
 
 
-def autosave(client: C, store: SnapshotStore, *, every: int = 1, id: str | None = None) -> C:
+def autosave(client: C, store: Keeps, *, every: int = 1, id: str | None = None) -> C:
     """The same client, saved to `store` after each answer, or after `every` so many, and when the program ends.
 
     What was answered before the program was killed is in the store. The conversation has one snapshot, with the
     client's own id or with `id`, that is saved again and again. Use it in place of the client; as a context manager it
     saves at the end of the block, too. If saving fails, the error is raised, the answer stays in the conversation, and
-    the next answer is saved together with it. An async client's is saved in a thread.
+    the next answer is saved together with it. An async client is saved in a thread, or by a store that is awaited.
     """
     if not callable(getattr(client, "save", None)):
         raise Invalid(f"a {type(client).__name__} cannot be saved", hint="Use a client that has save and restore.")
@@ -51,13 +58,15 @@ def autosave(client: C, store: SnapshotStore, *, every: int = 1, id: str | None 
 class _Keeper:
     """Saves a client, and knows whether there is something to save."""
 
-    def __init__(self, client: Saves, store: SnapshotStore, every: int, id: str | None) -> None:
+    def __init__(self, client: Saves, store: Keeps, every: int, id: str | None) -> None:
         self._client = client
         self._store = store
         self._every = every
-        self._id = id
-        self._fixed = id is not None
-        self._looked = False
+        self._awaited = inspect.iscoroutinefunction(store.save)
+        self._asked = id
+        self._id: str | None = None
+        self._mints: bool | None = None
+        """True if the client makes a new id at each save."""
         self._open = 0
         """Answers that are not saved yet."""
 
@@ -75,14 +84,12 @@ class _Keeper:
 
     def follow(self, id: str) -> None:
         """Another conversation was restored into the client: from now on that one is saved."""
-        if not self._fixed:
-            self._id, self._looked = None, False
-            self._after = id
-
-    _after: str | None = None
+        self._id = id
 
     def save(self) -> None:
         """Saves the conversation as it is now."""
+        if self._awaited:
+            raise Invalid("a store that is awaited saves async clients alone", hint="Give the store itself.")
         self._store.save(self._taken())
         self._done()
 
@@ -93,19 +100,23 @@ class _Keeper:
 
         snapshot = self._taken()
         with anyio.CancelScope(shield=True):
-            if inspect.iscoroutinefunction(self._store.save):
-                await self._store.save(snapshot)
+            if self._awaited:
+                await cast("Awaitable[None]", self._store.save(snapshot))
             else:
                 await run_sync(self._store.save, snapshot)
         self._done()
 
     def _taken(self) -> Snapshot:
         snapshot = self._client.save()
-        if not self._looked and self._id is None:
-            # A client may make a new id at each save; one conversation must not become many snapshots.
-            self._id = None if self._client.save().id == snapshot.id else self._after or snapshot.id
-        self._looked = True
-        return snapshot if self._id is None or snapshot.id == self._id else snapshot.replace(id=self._id)
+        id = self._asked or self._own(snapshot)
+        return snapshot if snapshot.id == id else snapshot.replace(id=id)
+
+    def _own(self, snapshot: Snapshot) -> str:
+        """The id of the conversation: it must not become many snapshots because each has another id."""
+        if self._mints is None:
+            self._mints = self._client.save().id != snapshot.id
+        self._id = self._id or snapshot.id
+        return self._id if self._mints else snapshot.id
 
     def _done(self) -> None:
         self._open = 0

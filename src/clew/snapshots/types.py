@@ -237,7 +237,8 @@ class Snapshot:
             read = _read(codec.to_json(self.fields()))
         except msgspec.ValidationError as error:
             raise Invalid(f"a snapshot cannot carry this: {error}") from None
-        codec.same([read.tools or [], read.metadata or {}], [list(self.tools), self.metadata])
+        back = [read.provider, read.model, read.system_prompt, read.tools or [], read.metadata or {}]
+        codec.same(back, [self.provider, self.model, self.system_prompt, list(self.tools), self.metadata])
 
     def to_json(self) -> bytes:
         """Its document. Invalid as `check` says."""
