@@ -313,9 +313,14 @@ _URL_SAFE = str.maketrans("-_", "+/")
 def _camel(part: Json, name: str) -> object:
     """A field that Google's JSON spells in camel case, and its Python SDK also in snake case."""
     found = part.get(name)
-    if found is None:
-        found = part.get("".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name))
-    return found
+    return part.get(_SNAKE[name]) if found is None else found
+
+
+_SNAKE = {
+    "functionCall": "function_call", "functionResponse": "function_response", "thoughtSignature": "thought_signature",
+    "inlineData": "inline_data", "fileData": "file_data", "fileUri": "file_uri", "mimeType": "mime_type",
+    "displayName": "display_name",
+}  # fmt: skip
 
 
 def _unknown(data: Json) -> Iterator[Block]:

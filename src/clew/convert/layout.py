@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, count
 
 import msgspec
 
@@ -44,8 +44,8 @@ class Names:
         cleaned = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:56] or "tool"
         if not pattern.fullmatch(cleaned):
             cleaned = f"tool_{cleaned}"[:56]
-        candidates = (cleaned, *(f"{cleaned}_{number}" for number in range(2, len(self._taken) + 3)))
-        return next(one for one in candidates if one not in self._taken)
+        numbered = (f"{cleaned}_{number}" for number in count(2))
+        return next(one for one in chain([cleaned], numbered) if one not in self._taken)
 
 
 def lay_out(pieces: Sequence[Piece], target: Target, names: Names, notes: Notes) -> list[Piece]:

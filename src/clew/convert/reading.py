@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import cached_property
 
 import msgspec
 
@@ -21,15 +21,30 @@ NEUTRAL = "clew"
 _NOTHING = (Text(text=""),)
 
 
-class Read(NamedTuple):
-    """One message as it was given."""
+class Read:
+    """One message as it was given. What is not asked for is not worked out."""
 
-    said: Said
-    message: Message
-    data: Json | None
-    """The JSON of a native message."""
-    own: bool
-    """True if it is in the target's tongue already."""
+    def __init__(self, said: Said, to: str, target: Target) -> None:
+        self.said = said
+        self._to = to
+        self._target = target
+
+    @cached_property
+    def message(self) -> Message:
+        """Its neutral view."""
+        return codec.neutral(self.said)
+
+    @cached_property
+    def data(self) -> Json:
+        """The JSON of a native message."""
+        return parse(self.raw)
+
+    @cached_property
+    def own(self) -> bool:
+        """True if it is in the target's tongue already."""
+        said = self.said
+        same = isinstance(said, Native) and family(said.provider) == family(self._to)
+        return same and self._target.owns(self.data)
 
     @property
     def raw(self) -> bytes:
@@ -52,11 +67,7 @@ def read(said: Said | bytes, source: str, to: str, target: Target) -> Read:
     if isinstance(said, Native) and said.provider == NEUTRAL:
         said = _neutral(said.raw)
     codec.encode(said)
-    message = codec.neutral(said)
-    if not isinstance(said, Native):
-        return Read(said, message, None, False)
-    data = parse(said.raw)
-    return Read(said, message, data, family(said.provider) == family(to) and target.owns(data))
+    return Read(said, to, target)
 
 
 def _neutral(raw: bytes) -> Said:
@@ -100,7 +111,7 @@ def _note_leftovers(given: Read, at: int, notes: Notes) -> None:
     said = given.said
     if said.extra or said.label is not None:
         notes.add(at, None, "dropped", "free data")
-    if not isinstance(said, Native) or given.data is None:
+    if not isinstance(said, Native):
         return
     content = given.data.get("parts") or given.data.get("content")
     aligned = isinstance(content, list) and len(content) == len(given.blocks)

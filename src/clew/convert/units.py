@@ -23,7 +23,7 @@ def cut(laid: Sequence[Piece], sizes: Mapping[int, int], tongue: Target) -> tupl
         own = {piece.message for piece in run if piece.own}
         broken.update(one[0].message for one in segments if one[0].own and not _whole(one, sizes))
         united = _united(run, tongue)
-        if united and len(segments) > 1 and _must_be_one(run, tongue):
+        if united and len(segments) > 1 and _must_be_one(segments, tongue):
             broken |= own
         for segment in segments:
             units.extend([segment] if united or segment[0].own else _apart(segment))
@@ -51,10 +51,14 @@ def _united(run: Unit, tongue: Target) -> bool:
     return tongue.unites == "turns"
 
 
-def _must_be_one(run: Unit, tongue: Target) -> bool:
-    """True if the target would not take a turn in several messages: results of one turn stand together."""
+def _must_be_one(segments: Sequence[Unit], tongue: Target) -> bool:
+    """True if the target would not take a turn in these messages.
+
+    Nothing may come between calls and their results; where turns are one, neither may results be in several messages.
+    """
     if tongue.unites == "calls":
-        return True
+        return any(isinstance(piece.what, ToolCall) for segment in segments[:-1] for piece in segment)
+    run = [piece for segment in segments for piece in segment]
     return any(isinstance(piece.what, ToolResult) for piece in run) and not all(piece.own for piece in run)
 
 
