@@ -308,7 +308,7 @@ def _opens(node: Node, body: bytes) -> bool:
 
 def _bytes(body: object) -> bytes:
     """A body as bytes, also where damage has made something else of it."""
-    return body if isinstance(body, bytes) else str(body).encode(errors="surrogatepass")
+    return body if isinstance(body, bytes) else str(body).encode(errors="surrogateescape")
 
 
 def _names(items: _Items) -> tuple[str, ...]:

@@ -444,7 +444,10 @@ class Backend(Protocol):
         ...
 
     def read_anew(self, work: Callable[[Tx], T]) -> T:
-        """`read` through a connection of its own: what was read before, and may be held in memory, is not believed."""
+        """`read` through a connection of its own: what was read before, and may be held in memory, is not believed.
+
+        A text that is not valid is taken as it is; `read` may raise Tampered for it.
+        """
         ...
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:

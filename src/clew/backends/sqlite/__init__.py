@@ -17,6 +17,7 @@ from clew.backends.sqlite.connection import (
     FORMAT,
     OLDEST_SQLITE,
     Durability,
+    as_found,
     check,
     connect,
     on_network,
@@ -117,6 +118,7 @@ class SQLiteBackend:
             return self.read(work)
         with self._told():
             conn = self._connect("ro")
+            conn.text_factory = as_found
             try:
                 conn.execute("BEGIN")
                 return work(SQLiteTx(conn))

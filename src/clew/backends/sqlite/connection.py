@@ -39,12 +39,21 @@ def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, tim
     run("PRAGMA foreign_keys = ON")
     run("PRAGMA temp_store = MEMORY")
     if mode == "rw":
+        conn.text_factory = as_found
         run("PRAGMA secure_delete = ON")
         run(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
         if sys.platform == "darwin":  # fsync there only reaches the drive's cache
             run("PRAGMA fullfsync = ON")
             run("PRAGMA checkpoint_fullfsync = ON")
     return conn
+
+
+def as_found(text: bytes) -> str:
+    """A text, also where damage has made one of other bytes: they can be had back with `surrogateescape`.
+
+    For connections that deal with damage. The others leave it to the driver, which is faster, and raises.
+    """
+    return text.decode(errors="surrogateescape")
 
 
 def uri(path: str, mode: str) -> str:
