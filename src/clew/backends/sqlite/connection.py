@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import struct
 import sys
 from typing import Literal
 
@@ -15,6 +16,13 @@ FORMAT = 1
 OLDEST_SQLITE = (3, 37, 0)
 
 Durability = Literal["full", "relaxed"]
+
+DRIVER = (sqlite3.Error, UnicodeDecodeError, OverflowError)
+"""What the driver raises."""
+ODD = (TypeError, ValueError, OverflowError, struct.error)
+"""What a value of another kind in a row leads to. All that callers give is checked before a transaction begins, and all
+that is stored was right when it was: inside one, these tell of damage."""
+ANY = (sqlite3.Error, *ODD)
 
 _NETWORK = frozenset(
     (
@@ -101,12 +109,12 @@ def on_network(path: str) -> str | None:
     return kind if kind in _NETWORK else None
 
 
-def translate(error: sqlite3.Error | UnicodeDecodeError | OverflowError, path: str) -> ClewError:
-    """The error of clew's that tells what a driver's error means."""
-    if isinstance(error, OverflowError):  # positions are made of numbers that a row has: those of a sound one fit
-        return Tampered(path, "a number in it is beyond reason")
+def translate(error: Exception, path: str) -> ClewError:
+    """The error of clew's that tells what an error inside a transaction means: one of `ANY`."""
     if isinstance(error, UnicodeDecodeError):  # the driver stumbles over its own message about a damaged schema
         return Tampered(path, "the database file is malformed")
+    if isinstance(error, ODD):
+        return Tampered(path, "a value in it is of the wrong kind, or beyond reason")
     if "UTF-8" in str(error):  # a body that became text
         error.args = ("a text is not valid UTF-8",)  # the driver's own words have content in them
         return Tampered(path, "a value in it is not valid UTF-8")

@@ -29,6 +29,7 @@ REMEMBERED = 100_000
 """Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
 TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine")
 _BODIES = {"nodes": "set_body", "log": "set_log_body", "chunks": "set_chunk", "quarantine": "set_quarantined"}
+_ODD = "a column has a value of the wrong kind"
 _FOREVER = (1 << 62, 1 << 62)
 
 
@@ -62,10 +63,15 @@ class SQLiteTx:
         row = self._run(SQL["state"]).fetchone()
         if row is None:
             raise Tampered("the epoch", "its row is missing")
-        return State._make(row)
+        state = State._make(row)
+        if not (isinstance(state.number, int) and isinstance(state.format, int) and isinstance(state.state, str)):
+            raise Tampered("the epoch", _ODD)
+        return state
 
     def header(self, name: str) -> bytes | None:
         row = self._run(SQL["header"], (name,)).fetchone()
+        if row is not None and not isinstance(row[0], bytes):
+            raise Tampered(f"the value {name} of the header", _ODD)
         return row[0] if row else None
 
     def headers(self, prefix: str) -> dict[str, bytes]:
