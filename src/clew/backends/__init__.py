@@ -250,6 +250,10 @@ class Tx(Protocol):
         """Pieces of blobs at higher positions, in order, each with its body."""
         ...
 
+    def lengths_after(self, table: str, after: int, limit: int) -> list[int]:
+        """How many bytes the bodies of the next rows of `nodes`, `quarantine`, `refs`, `log` or `chunks` have."""
+        ...
+
     def rekey_ref(self, row: RefRow) -> None:
         """Stores a ref's data key, signature and data; it does not count as a change."""
         ...

@@ -236,6 +236,9 @@ class SQLiteTx:
     def chunks_after(self, pos: int, limit: int) -> list[tuple[int, bytes]]:
         return self._run(SQL["chunks_after"], (pos, limit)).fetchall()
 
+    def lengths_after(self, table: str, after: int, limit: int) -> list[int]:
+        return [row[0] for row in self._run(SQL[f"lengths_{table}"], (after, limit))]
+
     def rekey_ref(self, row: RefRow) -> None:
         self._run(SQL["rekey_ref"], (row.wrapped_key, row.mac, row.data, row.ref))
 
