@@ -706,7 +706,7 @@ def test_one_without_the_key_is_told(path: Path) -> None:
 
 
 def test_one_who_slept_through_it_is_told(path: Path) -> None:
-    """Who did not look while the key was exchanged has the old one alone: WrongKey, for reading and for writing."""
+    """Who did not look while the key was exchanged has the old one alone: WrongKey, which says what to do."""
     small(path, "rotate")
     with opened(path, K1) as here, opened(path, K1) as there:
         session = there.sessions.latest()
@@ -715,7 +715,12 @@ def test_one_who_slept_through_it_is_told(path: Path) -> None:
             with pytest.raises(WrongKey) as caught:
                 deed()
             assert caught.value.expected == (keys.key_id(K2),)
+            assert "exchanged" in caught.value.hint
+            assert "Open it again" in str(caught.value)
         check_small(here)
+    with pytest.raises(WrongKey) as caught:
+        opened(path, K1)
+    assert "exchanged" not in str(caught.value)
 
 
 @pytest.mark.parametrize("how", ["append", "read", "rename", "log", "blob", "create"])
