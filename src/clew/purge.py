@@ -17,10 +17,10 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from clew import deletion, ids, paths
+from clew import deletion, ids
 from clew.backends import RefRow, Tx
 from clew.engine import Engine
-from clew.errors import ClewError, Invalid, StorageFull
+from clew.errors import ClewError, Invalid, NotFound, StorageFull, Tampered
 from clew.indexing import Index
 from clew.log import Log
 from clew.node import moment
@@ -32,6 +32,9 @@ Reason = Literal[
 ]  # fmt: skip
 """Why something is purged."""
 
+DAMAGED: Reason = "corruption-detected"
+"""With this reason a session goes even if its own row is damaged; but not if it was held."""
+_OLD_KEY = "its data key stays, because messages that it shares with others are damaged"
 RECEIPTS = "receipts"
 """Kind of the one ref whose log holds the receipts."""
 _KEY = bytes(16)
@@ -40,7 +43,7 @@ _UNCLEAN = "unclean"
 
 
 class Failure(NamedTuple):
-    """A session that was not purged, and why."""
+    """A session that was not purged, or of which something stays, and why."""
 
     session: str
     error: str
@@ -195,10 +198,14 @@ class Purger:
 
     def _go(self, tx: Tx, entry: _Entry, row: RefRow) -> _Entry:
         """One session and the note of it, in one transaction."""
-        row = self._refs.get(tx, row.kind, row.key, trashed=True)
+        damaged = entry.reason == DAMAGED
+        now = tx.ref(self._engine.workspace, row.kind, row.key)
+        if now is None:
+            raise NotFound(row.kind, ids.text(row.key))
+        row = now if damaged else self._refs.checked(now)
         blobs = tx.sizes()["blobs"]
-        path = [] if row.head is None else paths.lineage(tx, row.head)
-        gone = deletion.delete_ref(self._engine, tx, row, shred=True)
+        path = [] if row.head is None else tx.lineage(row.head)
+        gone = deletion.delete_ref(self._engine, tx, row, shred=True, damaged=damaged)
         name = ids.text(row.key)
         stay = sum(min(upto, tx.last_seq(run.run)) + 1 for run, upto in path)
         kept = entry.kept
@@ -208,6 +215,7 @@ class Purger:
         entry = msgspec.structs.replace(
             entry, sessions=(*entry.sessions, name), messages=entry.messages + gone.messages,
             blobs=entry.blobs + blobs - tx.sizes()["blobs"], bytes=entry.bytes + gone.bytes, kept=kept,
+            failures=(*entry.failures, *[Failure(name, _OLD_KEY)] * bool(gone.old_keys)),
         )  # fmt: skip
         self._note(tx, [entry])
         soil(tx)
@@ -220,11 +228,14 @@ class Purger:
         mark = self._engine.read(unclean)
         pending = () if mark is None else self._wipe()
         cleared = [_cleared(entry, pending, self._engine) for entry in entries]
+        others = [] if pending else self._others()
 
         def work(tx: Tx) -> None:
             self._note(tx, cleared)
             if unclean(tx) == mark:  # else something was deleted since, and whoever did it clears it
                 tx.set_header(_UNCLEAN, None)
+                for row, left in others:
+                    self._write_down(tx, row, [_cleared(entry, (), self._engine) for entry in left])
 
         try:
             if not pending and (cleared or mark is not None):
@@ -253,13 +264,28 @@ class Purger:
         row = tx.ref(self._engine.workspace, RECEIPTS, _KEY)
         if row is None:
             row = self._refs.add(tx, RECEIPTS, _KEY, b"\x01{}", tree=None, at=None)
+        self._write_down(tx, row, entries)
+
+    def _write_down(self, tx: Tx, row: RefRow, entries: Sequence[_Entry]) -> None:
         new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
         Log(self._engine, lambda: row)._append(tx, row, new)
 
+    def _others(self) -> list[tuple[RefRow, list[_Entry]]]:
+        """What is pending in the receipts of other workspaces: who clears the files clears them for all."""
+        found = []
+        for row in self._engine.read(lambda tx: tx.refs_named(RECEIPTS, _KEY)):
+            with suppress(Tampered):  # those whose they are are told
+                left = [entry for entry in self._read(row) if entry.pending]
+                if left and row.workspace != self._engine.workspace:
+                    found.append((row, left))
+        return found
+
     def _entries(self) -> list[_Entry]:
         row = self._engine.read(lambda tx: tx.ref(self._engine.workspace, RECEIPTS, _KEY))
-        if row is None:
-            return []
+        return [] if row is None else self._read(row)
+
+    def _read(self, row: RefRow) -> list[_Entry]:
+        """The receipts in a log, oldest first, each as it was last written."""
         found: dict[str, _Entry] = {}
         for stored in Log(self._engine, lambda: row).read():
             entry = msgspec.json.decode(stored.data, type=_Entry)

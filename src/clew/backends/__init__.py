@@ -290,6 +290,10 @@ class Tx(Protocol):
         """A ref by key."""
         ...
 
+    def refs_named(self, kind: str, key: bytes) -> list[RefRow]:
+        """The refs of a kind with a key, of every workspace."""
+        ...
+
     def ref_at(self, ref: int) -> RefRow | None:
         """A ref by number."""
         ...

@@ -206,6 +206,9 @@ FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.id = ?
 -- name: ref
 SELECT {ref} FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key = ?
 
+-- name: refs_named
+SELECT {ref} FROM refs r WHERE r.ref IN (SELECT ref FROM refs WHERE kind = ? AND key = ?) ORDER BY r.ref
+
 -- name: ref_at
 SELECT {ref} FROM refs r WHERE r.ref = ?
 

@@ -277,6 +277,9 @@ class SQLiteTx:
         row = self._run(SQL["ref"], (workspace, kind, key)).fetchone()
         return RefRow._make(row) if row else None
 
+    def refs_named(self, kind: str, key: bytes) -> list[RefRow]:
+        return [RefRow._make(row) for row in self._run(SQL["refs_named"], (kind, key))]
+
     def ref_at(self, ref: int) -> RefRow | None:
         row = self._run(SQL["ref_at"], (ref,)).fetchone()
         return RefRow._make(row) if row else None
