@@ -101,7 +101,8 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     "module",
     (
         "clew errors ids files keys model redaction node nodes blobs log session sessions search verify backup "
-        "quarantine store scan audit policy due retention aio aio.retention testing "
+        "quarantine store scan audit policy due retention aio aio.retention testing testing.control testing.contract "
+        "testing.backend "
         "events exporting otel records records.shapes records.service records.deferred records.aio "
         "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importing "
         "agents.options agents.metadata aio.agents"

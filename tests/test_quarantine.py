@@ -150,6 +150,40 @@ def test_a_damaged_message_is_taken_out_alone(path: Path, reopen: Callable[..., 
     assert (raw(path, found) == 1) == (key is None)
 
 
+ODD = {
+    "its own bytes as text": "CAST(body AS TEXT)",
+    "other bytes as text": "CAST(x'fffe80' AS TEXT)",
+    "words": "'words'",
+    "a number": "12",
+    "a fraction": "0.5",
+}
+"""What damage may make of a body, beside other bytes."""
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_a_body_of_another_kind(path: Path, reopen: Callable[..., Store], key: Any, what: str) -> None:
+    """A body that became text or a number is taken out like any other, and keeps nobody from exchanging keys."""
+    with reopen() as store:
+        node = everything(store)[7]
+    before = body(path, node)
+    sql(path, f"UPDATE nodes SET body = {ODD[what]} WHERE id = ?", ids.parse(node.id))
+    with reopen() as store:
+        with pytest.raises(clew.Tampered):
+            everything(store)[7].text  # noqa: B018
+        assert store.quarantine.sweep().moved == (node.id,)
+        (kept,) = store.quarantine.list()
+        assert (kept.kept, kept.bytes > 0) == (True, True)
+        if key is None:
+            store.seal(KEY)
+        store.rotate(OTHER, deep=True)
+        store.unseal()
+        assert store.verify().ok
+        if key is None and what == "its own bytes as text":  # else they are under a key that is gone
+            assert store.quarantine.restore(node.id).text == f"{WORD} number007"
+            assert body(path, node) == before
+            assert store.verify().ok
+
+
 @pytest.mark.parametrize("count", [3, 4])
 def test_more_than_a_few_stop_the_sweep(path: Path, reopen: Callable[..., Store], count: int) -> None:
     """Three are taken out; with a fourth nothing is moved, the counts are named, and only force goes on."""
@@ -243,7 +277,7 @@ class Repairing(SQLiteBackend):
         super().__init__(str(path))
 
     def read_anew(self, work: Callable[[Tx], T]) -> T:
-        if self.when == "second look":
+        if self.when == "second look" and cast("Any", work).keywords["limit"] == 1:
             self.repair()
         return super().read_anew(work)
 

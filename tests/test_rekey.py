@@ -18,6 +18,7 @@ import clew
 import clew.aio
 from clew import keys, rekey
 from clew.backends import Renewed
+from clew.backends.sqlite.rows import SQLiteTx
 from clew.envelope import blob_owner, ref_owner, run_owner
 from clew.errors import Conflict, Invalid, NotFound, Sealed, Tampered, Unavailable, WrongKey
 from clew.rekey import Kind
@@ -244,6 +245,30 @@ def test_cut_short_anywhere(path: Path, kind: Kind, after: int, monkeypatch: pyt
     with opened(path, AFTER[kind]) as store:
         check_small(store)
         assert [node.text for node in store.sessions.latest().path()].count("more") == len(either)
+
+
+@pytest.mark.parametrize("kind", ["seal", "unseal", "deep"])
+def test_large_bodies_make_small_batches(path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch ends with 500 rows or with 4 MB, whichever comes first, and the walk still comes to its end."""
+    with opened(path, BEFORE[kind]) as store:
+        session = store.sessions.create(title="large")
+        session.append([*[clew.user("y" * 1_500_000)] * 7, *[clew.user("z")] * 20])
+        session.log.append([b"l" * 2_500_000] * 4)
+        session.blobs.put(b"b" * 5_000_000)
+        batches = list[int]()
+        set_bodies = SQLiteTx.set_bodies
+
+        def measured(tx: SQLiteTx, table: str, bodies: Any) -> None:
+            batches.append(sum(len(body) for body, _ in bodies))
+            set_bodies(tx, table, bodies)
+
+        monkeypatch.setattr(SQLiteTx, "set_bodies", measured)
+        do(store, kind)
+    assert len([size for size in batches if size]) == 3 + 2 + 2
+    assert max(batches) < (4 << 20) + 2_600_000
+    with opened(path, AFTER[kind]) as store:
+        assert len(store.sessions.latest().path()) == 27
+        assert store.verify().ok
 
 
 @each_kind
@@ -682,7 +707,7 @@ def test_one_without_the_key_is_told(path: Path) -> None:
 
 
 def test_one_who_slept_through_it_is_told(path: Path) -> None:
-    """Who did not look while the key was exchanged has the old one alone: WrongKey, for reading and for writing."""
+    """Who did not look while the key was exchanged has the old one alone: WrongKey, which says what to do."""
     small(path, "rotate")
     with opened(path, K1) as here, opened(path, K1) as there:
         session = there.sessions.latest()
@@ -691,7 +716,12 @@ def test_one_who_slept_through_it_is_told(path: Path) -> None:
             with pytest.raises(WrongKey) as caught:
                 deed()
             assert caught.value.expected == (keys.key_id(K2),)
+            assert "exchanged" in caught.value.hint
+            assert "Open it again" in str(caught.value)
         check_small(here)
+    with pytest.raises(WrongKey) as caught:
+        opened(path, K1)
+    assert "exchanged" not in str(caught.value)
 
 
 @pytest.mark.parametrize("how", ["append", "read", "rename", "log", "blob", "create"])

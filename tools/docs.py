@@ -134,7 +134,11 @@ PARTS: list[tuple[str, str, list[str]]] = [
         AIO,
         ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper"],
     ),
-    ("clew.testing", "", ["testing:FakeClock", "testing:SequentialIds", "testing:BackendConformance"]),
+    (
+        "clew.testing",
+        "",
+        ["testing/control:FakeClock", "testing/control:SequentialIds", "testing/backend/__init__:BackendConformance"],
+    ),
 ]
 SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]", "QuarantinedList": "list[Quarantined]"}
 """Names that the source needs where `list` is a method, and that say less than what they stand for."""

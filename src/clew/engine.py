@@ -13,7 +13,7 @@ from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
 from clew.envelope import MISTYPED, NO_BOX, NO_ID, Plain, Seal, node_context, run_fields, run_owner
-from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, clip
+from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, WrongKey, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
 from clew.node import Node, Stretch
@@ -28,6 +28,7 @@ Clock = Callable[[], int]
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of one message at most, unless the store is opened with another limit. Larger things are blobs."""
 
+_EXCHANGED = "The key was exchanged since the store was opened; nothing is lost. Open it again, with the new key."
 AGAIN = 1.0
 """Seconds between two tries to finish what a reader was in the way of."""
 T = TypeVar("T")
@@ -115,7 +116,11 @@ class Engine:
             from clew import sealed  # 20 ms at import, and most stores are plain
 
             known = [] if self._sealed is None else self._sealed.secrets.keys
-            secrets = sealed.unlock(tx, self.store_id, self.key, known, self.backend.path)
+            try:
+                secrets = sealed.unlock(tx, self.store_id, self.key, known, self.backend.path)
+            except WrongKey as wrong:
+                hint = "" if self._sealed is None else _EXCHANGED
+                raise WrongKey(wrong.path, wrong.expected, wrong.given, hint=hint) from None
             lookup_key = secrets.lookup
             if self._sealed is None:
                 self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)

@@ -94,12 +94,14 @@ class Sealed(ClewError):
 
     hint = "Open the store again with its key."
 
-    def __init__(self, path: str, expected: Sequence[bytes], *, passphrase: bool = False, but: str = "") -> None:
+    def __init__(
+        self, path: str, expected: Sequence[bytes], *, passphrase: bool = False, but: str = "", hint: str = ""
+    ) -> None:
         self.path = path
         self.expected = tuple(expected)
         self.passphrase = passphrase
         wanted = " or ".join(id.hex() for id in expected)
-        super().__init__(f"{path} is sealed with key {wanted}{but}")
+        super().__init__(f"{path} is sealed with key {wanted}{but}", hint=hint)
 
 
 class WrongKey(Sealed):
@@ -107,9 +109,9 @@ class WrongKey(Sealed):
 
     hint = "Open the store with the key it was sealed with; clew.keys.key_id tells which key is which."
 
-    def __init__(self, path: str, expected: Sequence[bytes], given: bytes) -> None:
+    def __init__(self, path: str, expected: Sequence[bytes], given: bytes, *, hint: str = "") -> None:
         self.given = given
-        super().__init__(path, expected, but=f", not with key {given.hex()}")
+        super().__init__(path, expected, but=f", not with key {given.hex()}", hint=hint)
 
 
 class Tampered(ClewError):

@@ -38,8 +38,10 @@ Progress = Callable[[int, int], None]
 """Called with what is done and what there is to do."""
 
 BATCH = 500
-"""Rows in one transaction; for pieces of blobs a few."""
-_CHUNKS = 8
+"""Rows in one transaction, …"""
+BYTES = 4 << 20
+"""… and bytes of bodies, about: neither memory nor the wait of other writers grows with what people store."""
+_BODIES = ("nodes", "quarantine", "refs", "log", "chunks")
 _MARK = "rekey"
 
 # Owners first where keys are given, what they own first where keys are taken away.
@@ -260,18 +262,29 @@ def _step(engine: Engine, tx: Tx) -> int | None:
     if mark is None or mark.stage >= len(_STAGES[mark.kind]):
         return None
     table, _, how = _STAGES[mark.kind][mark.stage].partition(" ")
+    limit = _fitting(tx, table, mark.after)
     try:
-        rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, how)
+        rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, limit, how)
     except MISTYPED:
         raise Tampered(f"table {table}", "a column has a value of the wrong kind") from None
     # What is written from now on is written the new way: waiting for a batch without rows could take for ever.
-    more, done = rows >= (_CHUNKS if table == "chunks" else BATCH), mark.rows + rows
+    more, done = rows >= limit, mark.rows + rows
     _set_mark(tx, _Mark(mark.kind, mark.stage, last, done) if more else _Mark(mark.kind, mark.stage + 1, rows=done))
     return rows
 
 
-def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.runs_after(after, BATCH)
+def _fitting(tx: Tx, table: str, after: int) -> int:
+    """How many of the next rows make a batch: `BATCH`, or as many as have `BYTES`."""
+    size = 0
+    for count, length in enumerate(tx.lengths_after(table, after, BATCH) if table in _BODIES else (), 1):
+        size += length
+        if size >= BYTES:
+            return count
+    return BATCH
+
+
+def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.runs_after(after, limit)
     changed = []
     for run, tip in rows:
         wrapped = _exchanged(seal, run.wrapped_key, run_owner(run.tree, run.run), how)
@@ -283,8 +296,8 @@ def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tup
     return len(rows), rows[-1][0].run if rows else after
 
 
-def _refs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.refs_after(after, BATCH)
+def _refs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.refs_after(after, limit)
     for row in rows:
         owner = ref_owner(row.key)
         wrapped = _exchanged(seal, row.wrapped_key, owner, how)
@@ -303,8 +316,8 @@ def _refs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tup
     return len(rows), rows[-1].ref if rows else after
 
 
-def _blobs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.blobs_after(after, BATCH)
+def _blobs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.blobs_after(after, limit)
     for row in rows:
         wrapped = _exchanged(seal, row.wrapped_key, blob_owner(row.tree, row.blob), how)
         if wrapped != row.wrapped_key:
@@ -335,8 +348,8 @@ def _exchanged(seal: SealedSeal, wrapped: bytes | None, owner: bytes, how: str) 
     return seal.rewrap(wrapped, owner) if how == "wrap" else seal.newest(wrapped)
 
 
-def _nodes(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.places_after(after, BATCH)
+def _nodes(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.places_after(after, limit)
     tx.set_bodies("nodes", [_reclosed(engine, place) for place in rows if place.row[BODY] != b""])
     return len(rows), rows[-1].row[POS] if rows else after
 
@@ -346,8 +359,8 @@ def _reclosed(engine: Engine, place: Place) -> tuple[bytes, int]:
     return node._stretch.box.close(node._payload(), node._context()), place.row[POS]
 
 
-def _quarantine(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.quarantined_after(after, BATCH)
+def _quarantine(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.quarantined_after(after, limit)
     bodies = []
     for row in rows:
         run = tx.run(row.pos >> SEQ_BITS)
@@ -359,8 +372,8 @@ def _quarantine(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) 
     return len(rows), rows[-1].pos if rows else after
 
 
-def _log(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.log_after(after, BATCH)
+def _log(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.log_after(after, limit)
     bodies = []
     ref: RefRow | None = None
     for row in rows:
@@ -375,8 +388,8 @@ def _log(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tupl
     return len(rows), rows[-1].pos if rows else after
 
 
-def _chunks(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.chunks_after(after, _CHUNKS)
+def _chunks(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.chunks_after(after, limit)
     bodies = []
     blob: BlobRow | None = None
     for pos, body in rows:
@@ -400,7 +413,7 @@ def _again(seal: SealedSeal, wrapped: bytes | None, owner: bytes, body: bytes, c
     return box.close(payload, context)
 
 
-_WALKS: dict[str, Callable[[SealedSeal, Engine, Tx, int, str], tuple[int, int]]] = {
+_WALKS: dict[str, Callable[[SealedSeal, Engine, Tx, int, int, str], tuple[int, int]]] = {
     "runs": _runs,
     "nodes": _nodes,
     "quarantine": _quarantine,

@@ -250,6 +250,10 @@ class Tx(Protocol):
         """Pieces of blobs at higher positions, in order, each with its body."""
         ...
 
+    def lengths_after(self, table: str, after: int, limit: int) -> list[int]:
+        """How many bytes the bodies of the next rows of `nodes`, `quarantine`, `refs`, `log` or `chunks` have."""
+        ...
+
     def rekey_ref(self, row: RefRow) -> None:
         """Stores a ref's data key, signature and data; it does not count as a change."""
         ...
@@ -284,6 +288,10 @@ class Tx(Protocol):
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
         """A ref by key."""
+        ...
+
+    def refs_named(self, kind: str, key: bytes) -> list[RefRow]:
+        """The refs of a kind with a key, of every workspace."""
         ...
 
     def ref_at(self, ref: int) -> RefRow | None:
@@ -444,7 +452,10 @@ class Backend(Protocol):
         ...
 
     def read_anew(self, work: Callable[[Tx], T]) -> T:
-        """`read` through a connection of its own: what was read before, and may be held in memory, is not believed."""
+        """`read` through a connection of its own: what was read before, and may be held in memory, is not believed.
+
+        A text that is not valid is taken as it is; `read` may raise Tampered for it.
+        """
         ...
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:

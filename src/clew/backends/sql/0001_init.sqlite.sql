@@ -10,7 +10,7 @@ CREATE TABLE epoch (            -- one row, read again by every write transactio
     one       INTEGER PRIMARY KEY CHECK (one = 1),
     number    INTEGER NOT NULL, -- grows whenever a column after it but ord_floor changes
     format    INTEGER NOT NULL,
-    state     TEXT NOT NULL,    -- plain | sealing | sealed | unsealing
+    state     TEXT NOT NULL,    -- plain | sealing | sealed | rotating | unsealing
     key_id    BLOB,             -- which store key, in a sealed store
     ord_floor INTEGER NOT NULL  -- no ord at or below it is given again, whatever was deleted
 );

@@ -48,6 +48,21 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos > ? ORDER BY n.pos LIMIT ?
 
+-- name: lengths_nodes
+SELECT ifnull(length(body), 0) FROM nodes WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: lengths_quarantine
+SELECT ifnull(length(body), 0) FROM quarantine WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: lengths_refs
+SELECT ifnull(length(data), 0) FROM refs WHERE ref > ? ORDER BY ref LIMIT ?
+
+-- name: lengths_log
+SELECT ifnull(length(body), 0) FROM log WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: lengths_chunks
+SELECT ifnull(length(body), 0) FROM chunks WHERE pos > ? ORDER BY pos LIMIT ?
+
 -- name: set_body
 UPDATE nodes SET body = ? WHERE pos = ?
 
@@ -190,6 +205,9 @@ FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.id = ?
 
 -- name: ref
 SELECT {ref} FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key = ?
+
+-- name: refs_named
+SELECT {ref} FROM refs r WHERE r.ref IN (SELECT ref FROM refs WHERE kind = ? AND key = ?) ORDER BY r.ref
 
 -- name: ref_at
 SELECT {ref} FROM refs r WHERE r.ref = ?

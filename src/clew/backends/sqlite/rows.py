@@ -29,6 +29,7 @@ REMEMBERED = 100_000
 """Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
 TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine")
 _BODIES = {"nodes": "set_body", "log": "set_log_body", "chunks": "set_chunk", "quarantine": "set_quarantined"}
+_ODD = "a column has a value of the wrong kind"
 _FOREVER = (1 << 62, 1 << 62)
 
 
@@ -62,10 +63,15 @@ class SQLiteTx:
         row = self._run(SQL["state"]).fetchone()
         if row is None:
             raise Tampered("the epoch", "its row is missing")
-        return State._make(row)
+        state = State._make(row)
+        if not (isinstance(state.number, int) and isinstance(state.format, int) and isinstance(state.state, str)):
+            raise Tampered("the epoch", _ODD)
+        return state
 
     def header(self, name: str) -> bytes | None:
         row = self._run(SQL["header"], (name,)).fetchone()
+        if row is not None and not isinstance(row[0], bytes):
+            raise Tampered(f"the value {name} of the header", _ODD)
         return row[0] if row else None
 
     def headers(self, prefix: str) -> dict[str, bytes]:
@@ -230,6 +236,9 @@ class SQLiteTx:
     def chunks_after(self, pos: int, limit: int) -> list[tuple[int, bytes]]:
         return self._run(SQL["chunks_after"], (pos, limit)).fetchall()
 
+    def lengths_after(self, table: str, after: int, limit: int) -> list[int]:
+        return [row[0] for row in self._run(SQL[f"lengths_{table}"], (after, limit))]
+
     def rekey_ref(self, row: RefRow) -> None:
         self._run(SQL["rekey_ref"], (row.wrapped_key, row.mac, row.data, row.ref))
 
@@ -267,6 +276,9 @@ class SQLiteTx:
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
         row = self._run(SQL["ref"], (workspace, kind, key)).fetchone()
         return RefRow._make(row) if row else None
+
+    def refs_named(self, kind: str, key: bytes) -> list[RefRow]:
+        return [RefRow._make(row) for row in self._run(SQL["refs_named"], (kind, key))]
 
     def ref_at(self, ref: int) -> RefRow | None:
         row = self._run(SQL["ref_at"], (ref,)).fetchone()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
 from clew.backends import Job, Renewed
-from clew.backends.sqlite.connection import translate
+from clew.backends.sqlite.connection import ANY, ODD, translate
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.scrubbing import clean as scrub
 from clew.backends.sqlite.turnstile import Turnstile
@@ -88,7 +88,9 @@ class Writer:
     def give_up(self, tx: SQLiteTx, error: BaseException) -> None:
         """`undo` after an error. Renewed if a new epoch has begun: seen in the old way, sound things look damaged."""
         try:
-            outdated = isinstance(error, ClewError) and tx.conn.in_transaction and tx.current_epoch() != self._began
+            outdated = (
+                isinstance(error, (ClewError, *ODD)) and tx.conn.in_transaction and tx.current_epoch() != self._began
+            )
         finally:
             self.undo(tx)
         if outdated:
@@ -150,7 +152,7 @@ class Writer:
             tx.conn.execute("ROLLBACK TO job")
             if not isinstance(error, Exception):
                 raise
-            job.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+            job.error = translate(error, self.path) if isinstance(error, ANY) else error
         tx.conn.execute("RELEASE job")
 
     @contextmanager
