@@ -14,7 +14,18 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 import clew
-from benchmarks import agents, appending, footprint, peers, reading, redacting, sealing, searching, together
+from benchmarks import (
+    agents,
+    appending,
+    footprint,
+    peers,
+    reading,
+    redacting,
+    sealing,
+    searching,
+    snapshots,
+    together,
+)  # fmt: skip
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.floor import Floor, session_id
 from benchmarks.measure import Figure
@@ -39,6 +50,8 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "redact": redacting.redact,
     "resume": agents.resume,
     "mirror": agents.mirror,
+    "autosave": snapshots.autosave,
+    "snapshots": snapshots.listing,
 }
 
 

@@ -15,6 +15,7 @@ import clew
 import clew.agents
 import clew.aio
 import clew.aio.agents
+import clew.convert
 import clew.events
 import clew.records
 import clew.testing
@@ -65,6 +66,8 @@ NAMES: dict[object, str] = {
     clew.agents.Session: "id metadata messages last add save append_and_save append_event transcript "
     "conversation refresh",
     clew.aio.agents: "open over import_tree SessionStore Session Transcript Memory",
+    clew.convert: "convert convert_messages convert_session repair_messages Converted ConvertedSession "
+    "ConvertedSnapshot Loss Report",
     clew.testing: "BackendConformance FakeClock SequentialIds",
 }
 
@@ -105,7 +108,8 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
         "testing.backend "
         "events exporting otel records records.shapes records.service records.deferred records.aio "
         "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importing "
-        "agents.options agents.metadata aio.agents"
+        "agents.options agents.metadata aio.agents "
+        "convert convert.report convert.core convert.stored testing.snapshots"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

@@ -130,6 +130,23 @@ PARTS: list[tuple[str, str, list[str]]] = [
         ],
     ),
     (
+        "clew.snapshots",
+        "Conversations saved whole. `store.snapshots` keeps them in the store, and has the same names.",
+        [f"snapshots/types:{name}" for name in ("Snapshot", "ToolSnapshot", "SnapshotSummary", "SnapshotStore")]
+        + [f"snapshots/types:{name}" for name in ("Messages", "new_snapshot", "validate_snapshot_id", "generate_key")]
+        + ["snapshots/file_store:FileStore", "snapshots/object_store:ObjectStore", "snapshots/stored:Snapshots"]
+        + ["snapshots/autosave:autosave"],
+    ),
+    (
+        "clew.convert",
+        "Continuing with another provider. Nothing that is converted is changed.",
+        [
+            *(f"convert/core:{name}" for name in ("convert_messages", "repair_messages", "Converted")),
+            *(f"convert/stored:{name}" for name in ("convert", "ConvertedSnapshot", "convert_session")),
+            *("convert/stored:ConvertedSession", "convert/report:Report", "convert/report:Loss"),
+        ],
+    ),
+    (
         "clew.aio",
         AIO,
         ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper"],
@@ -340,7 +357,10 @@ def entry(module: str, name: str) -> Iterator[str]:
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
     package = {"policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
-    known = ("aio", "events", "keys", "otel", "records", "redaction", "retention", "scan", "testing")
+    known = (
+        "agents", "aio", "convert", "events", "keys", "otel", "records", "redaction", "retention", "scan", "snapshots",
+        "testing",
+    )  # fmt: skip
     prefix = f"clew.{package}." if package in known else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"

@@ -112,6 +112,11 @@ def _opens(engine: Engine, ref: RefRow) -> bool:
         return False
 
 
+def prune(engine: Engine, tx: Tx, head: int) -> None:
+    """Deletes upward from `head` what nobody needs: a ref has left it."""
+    _prune(engine, tx, head, Gone())
+
+
 def _prune(engine: Engine, tx: Tx, head: int, gone: Gone) -> None:
     """Walks up from `head`, deleting what nobody needs."""
     heads = [head]

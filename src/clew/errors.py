@@ -7,7 +7,8 @@
     ├── Ambiguous       a handle that fits several ids; names the candidates
     ├── Conflict        someone else was first, or the id is taken; nothing was changed
     ├── Invalid         the input cannot be stored or understood; nothing was changed
-    │   └── NotAStore   the file is not a clew store
+    │   ├── NotAStore   the file is not a clew store
+    │   └── InvalidSnapshotID  not the canonical text of a UUID; nothing was touched
     ├── Implausible     a sweep would remove more than is likely to be meant; nothing was removed
     ├── Sealed          the store is sealed and no key was given
     │   └── WrongKey    the key is not the store's; nothing was changed
@@ -89,6 +90,16 @@ class Implausible(ClewError):
         super().__init__(f"a sweep would remove {going} of {total} sessions: {'; '.join(doubts)}")
 
 
+class InvalidSnapshotID(Invalid):
+    """The id of a snapshot is not a UUID in canonical form. No file and no row was touched."""
+
+    hint = "A snapshot's id is a UUID in lowercase, like 7d444840-9dc0-41d1-b245-5ffdce74fad2."
+
+    def __init__(self, id: object) -> None:
+        shown = clip(id, 32) if isinstance(id, str) else type(id).__name__
+        super().__init__(f"{shown} is not the id of a snapshot")
+
+
 class Sealed(ClewError):
     """The store is sealed; its contents need the key. `passphrase` is True if a passphrase opens it."""
 
@@ -101,7 +112,7 @@ class Sealed(ClewError):
         self.expected = tuple(expected)
         self.passphrase = passphrase
         wanted = " or ".join(id.hex() for id in expected)
-        super().__init__(f"{path} is sealed with key {wanted}{but}", hint=hint)
+        super().__init__(f"{path} is sealed{' with key ' if wanted else ''}{wanted}{but}", hint=hint)
 
 
 class WrongKey(Sealed):
@@ -111,7 +122,8 @@ class WrongKey(Sealed):
 
     def __init__(self, path: str, expected: Sequence[bytes], given: bytes, *, hint: str = "") -> None:
         self.given = given
-        super().__init__(path, expected, but=f", not with key {given.hex()}", hint=hint)
+        other = f", not with key {given.hex()}" if expected else f" and does not open with key {given.hex()}"
+        super().__init__(path, expected, but=other, hint=hint)
 
 
 class Tampered(ClewError):

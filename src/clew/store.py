@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from clew.redaction import Rules
     from clew.rekey import Kind, Status
     from clew.search import Hit, Search
+    from clew.snapshots.stored import Snapshots
     from clew.verify import Report
 
 
@@ -138,6 +139,13 @@ class Store:
     def log(self) -> StoreLog:
         """Entries beside the messages: of any session."""
         return StoreLog(self.sessions)
+
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        """Conversations with a provider, saved whole, to be restored elsewhere."""
+        from clew.snapshots.stored import Snapshots
+
+        return Snapshots(self._engine, self._refs, self.sessions)
 
     @cached_property
     def quarantine(self) -> Quarantine:

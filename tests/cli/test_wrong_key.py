@@ -32,7 +32,8 @@ gone.trash()
 spoiled = store.sessions.create(title="Damaged").append(clew.user("spoiled"))
 store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
 store.quarantine.sweep(force=True)
-print(session.id, node.id, gone.id, spoiled.id, flush=True)
+frozen = store.snapshots.take(session).id
+print(session.id, node.id, gone.id, spoiled.id, frozen, flush=True)
 time.sleep(60)
 """
 
@@ -44,7 +45,7 @@ class Crashed:
         self.path = folder / "chats.db"
         writer = python(WRITE, self.path)
         assert writer.stdout is not None
-        self.session, self.node, self.trashed, self.spoiled = writer.stdout.readline().split()
+        self.session, self.node, self.trashed, self.spoiled, self.snapshot = writer.stdout.readline().split()
         os.kill(writer.pid, signal.SIGKILL)
         writer.communicate()
         assert (folder / "chats.db-wal").stat().st_size > 0
@@ -66,6 +67,7 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     words = {"message": crashed.node, "title": "Other", "words": "lint", "path": str(work / "copy.db")}
     words["folder"] = str(tree(work.parent / "tree"))
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
+    other |= dict.fromkeys(("snapshot show", "snapshot restore", "snapshot rm"), crashed.snapshot)
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
         for param in command.params
@@ -75,6 +77,7 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
         "tag": ["label"],
         "purge": ["--yes"],
         "redact": ["--scan"],
+        "snapshot convert": ["--to", "openai"],
         "retention set": ["--days", "14"],
         "retention sweep": ["--days", "14"],
         "quarantine purge": ["--all"],

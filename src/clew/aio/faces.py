@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from clew.keys import Key
     from clew.purge import Reason, Receipt, Receipts
     from clew.rekey import Status
+    from clew.snapshots import Snapshot, ToolSnapshot, stored
+    from clew.snapshots.stored import Summaries
     from clew.verify import Report
 
 
@@ -751,6 +753,52 @@ class Audit(_Face):
         return self._threads.stream(self._sync.jsonl, since=since, until=until, kind=kind)
 
 
+class Snapshots(_Face):
+    """The snapshots of a store. A `SnapshotStore`; what snapshots, and sessions, have in common is stored once."""
+
+    _sync: stored.Snapshots
+
+    async def save(self, snapshot: Snapshot) -> None:
+        """Keeps a snapshot, in place of the one with the same id if there is one. Durable when it returns.
+
+        Of a client's messages only those are stored that came since the last time.
+        """
+        return await self._threads.run(self._sync.save, snapshot)
+
+    async def load(self, id: str) -> Snapshot:
+        """The snapshot. Its messages are read when they are first asked for. NotFound; Tampered."""
+        return await self._threads.run(self._sync.load, id)
+
+    async def list(self) -> Summaries:
+        """All there are, newest first. Tampered if one is not what was saved."""
+        return await self._threads.run(self._sync.list)
+
+    async def delete(self, id: str) -> None:
+        """Deletes a snapshot, and each message that nothing else needs. NotFound."""
+        return await self._threads.run(self._sync.delete, id)
+
+    async def take(
+        self,
+        session: Session | str,
+        *,
+        model: str | None = None,
+        system_prompt: str = "",
+        tools: Iterable[ToolSnapshot] = (),
+        metadata: Mapping[str, str] | None = None,
+    ) -> Snapshot:
+        """A snapshot of a session as it is now; nothing is copied. Its provider is that of the session's messages.
+
+        Messages in neutral form make a snapshot of the provider ``clew``. Invalid if they are of several providers.
+        """
+        return await self._threads.run(
+            self._sync.take, _bare(session), model=model, system_prompt=system_prompt, tools=tools, metadata=metadata
+        )
+
+    async def resume(self, id: str, *, title: str | None = None) -> Session:
+        """A new session that goes on from a snapshot; nothing is copied. NotFound."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.resume, id, title=title)))
+
+
 class Store(_Face):
     """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
 
@@ -780,6 +828,11 @@ class Store(_Face):
     def log(self) -> StoreLog:
         """Entries beside the messages: of any session."""
         return StoreLog(self._threads, self._sync.log)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Conversations with a provider, saved whole, to be restored elsewhere."""
+        return Snapshots(self._threads, self._sync.snapshots)
 
     @property
     def quarantine(self) -> Quarantine:

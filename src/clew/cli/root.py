@@ -31,6 +31,7 @@ COMMANDS = {
     "release": ("trash", "Let held sessions be deleted again."),
     "purge": ("purge", "Delete sessions for good, with every trace."),
     "receipts": ("purge", "List what was purged, and when."),
+    "snapshot": ("snapshot", "Save conversations whole, and restore them."),
     "key": ("key", "Make, exchange and print the key of a sealed store."),
     "retention": ("retention", "Purge what was not used for long: preview, sweep, set."),
     "audit": ("audit", "Show who did what, and when."),
