@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from clew import ids
-from clew.backends import CREATED_AT, ID, POS, ROLE, Place, Tx
+from clew.backends import ID, POS, Place, Tx
 from clew.backends.sqlite.connection import translate, uri
 from clew.engine import Engine
 from clew.errors import ClewError, Invalid, Tampered
@@ -306,12 +306,12 @@ class Index:
 
     def _row(self, place: Place) -> tuple[int, str, bytes, int, int] | None:
         """What the index keeps of a node; None for one whose bytes are damaged."""
-        row = place.row
+        node, row = self._engine.node(place), place.row
         try:
-            message = self._engine.node(place).message
+            words, about = searchable(node.message), node._facts
         except Tampered:
             return None
-        return row[POS], searchable(message), row[ID], row[ROLE], row[CREATED_AT]
+        return row[POS], words, row[ID], about.role, about.created_at
 
     def _value(self, conn: sqlite3.Connection, name: str) -> bytes | None:
         try:
