@@ -43,6 +43,10 @@ CREATE VIRTUAL TABLE words USING fts5 (
 CREATE VIRTUAL TABLE substring USING fts5 (
     text, id UNINDEXED, role UNINDEXED, created_at UNINDEXED, tokenize = 'trigram');
 """
+_STANDING = """
+SELECT ord, id, (SELECT value FROM meta WHERE name = 'forgotten ' || ?)
+FROM marks WHERE mode = ? ORDER BY ord DESC LIMIT 1
+"""
 
 
 class Index:
@@ -82,10 +86,9 @@ class Index:
     def catch_up(self, mode: Mode, progress: Progress | None = None) -> sqlite3.Connection:
         """The database, holding everything that is stored now."""
         conn = self.open()
-        newest = conn.execute("SELECT ord, id FROM marks WHERE mode = ? ORDER BY ord DESC LIMIT 1", (mode,)).fetchone()
-        done, id = newest or (0, None)
-        found, total, forgotten = self._engine.read(partial(_now, done=done))
-        if found == id and done == total and self._forgot(conn, mode) == forgotten[1]:
+        done, id, followed = conn.execute(_STANDING, (mode, mode)).fetchone() or (0, None, None)
+        id_there, total, *forgotten = self._engine.read(lambda tx: tx.growth(done), single=True)
+        if id_there == id and done == total and _number(followed) == forgotten[1]:
             return conn  # nothing has come or gone since the last search
         if not self._belongs(conn, mode):
             self._empty(conn, mode)
@@ -281,8 +284,7 @@ class Index:
 
     def _forgot(self, conn: sqlite3.Connection, mode: Mode) -> int | None:
         """The last deletion that the index has followed."""
-        known = self._value(conn, f"forgotten {mode}")
-        return None if known is None else int.from_bytes(known, "big")
+        return _number(self._value(conn, f"forgotten {mode}"))
 
     def _forget(self, conn: sqlite3.Connection, mode: Mode, first: int, last: int) -> None:
         """Drops what was deleted from the store since the last time."""
@@ -321,8 +323,8 @@ class Index:
         return row[0] if row else None
 
 
-def _now(tx: Tx, done: int) -> tuple[bytes | None, int, tuple[int, int]]:
-    return tx.ord_id(done), tx.last_ord(), tx.forgotten_span()
+def _number(stored: bytes | None) -> int | None:
+    return None if stored is None else int.from_bytes(stored, "big")
 
 
 def _after(tx: Tx, done: int, edge: int) -> list[tuple[int, Place]]:

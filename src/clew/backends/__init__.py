@@ -19,6 +19,7 @@ from clew.backends.rows import (
     SEQ_BITS,
     BlobRow,
     Ground,
+    Growth,
     LogRow,
     Move,
     NodeRow,
@@ -42,6 +43,7 @@ __all__ = [
     "BlobRow",
     "Call",
     "Ground",
+    "Growth",
     "Job",
     "LogRow",
     "Move",
@@ -88,8 +90,8 @@ class Tx(Protocol):
         """True while nothing was ever put into the store, or everything is gone again."""
         ...
 
-    def last_ord(self) -> int:
-        """The highest number that a stored node has, 0 if there is none."""
+    def growth(self, ord: int) -> Growth:
+        """How the store stands for whoever has read it up to the node with this number."""
         ...
 
     def ord_id(self, ord: int) -> bytes | None:
@@ -184,10 +186,6 @@ class Tx(Protocol):
 
     def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
         """Deletions after number `after`, as (number, low, high)."""
-        ...
-
-    def forgotten_span(self) -> tuple[int, int]:
-        """The first deletion that is still remembered and the last there was; (1, 0) if there was none."""
         ...
 
     def tree_workspace(self, tree: int) -> str | None:

@@ -156,6 +156,18 @@ class QuarantineRow(NamedTuple):
     body: bytes
 
 
+class Growth(NamedTuple):
+    """How far a store has grown, and what was deleted from it."""
+
+    id: bytes | None
+    """Of the node that was asked about."""
+    last: int
+    """The highest number that a stored node has, 0 if there is none."""
+    first_forgotten: int
+    """The first deletion that is still remembered, and the last there was: 1 and 0 if there was none."""
+    last_forgotten: int
+
+
 class State(NamedTuple):
     """The epoch: how the store is written at this moment."""
 

@@ -86,8 +86,10 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
 WHERE n.ord > ? AND n.ord < ? AND t.workspace = ifnull(?, t.workspace) ORDER BY n.ord DESC LIMIT ? OFFSET ?
 
--- name: last_ord
-SELECT ifnull(max(ord), 0) FROM nodes
+-- name: growth
+SELECT (SELECT id FROM nodes WHERE ord = ?), (SELECT ifnull(max(ord), 0) FROM nodes),
+       (SELECT ifnull(min(number), 1) FROM forgotten),
+       ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'forgotten'), 0)
 
 -- name: ord_id
 SELECT id FROM nodes WHERE ord = ?
@@ -156,9 +158,6 @@ DELETE FROM forgotten WHERE number <= ?
 
 -- name: forgotten
 SELECT number, low, high FROM forgotten WHERE number > ? ORDER BY number LIMIT ?
-
--- name: forgotten_span
-SELECT ifnull(min(number), 1), ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'forgotten'), 0) FROM forgotten
 
 -- name: delete_run
 DELETE FROM runs WHERE run = ?

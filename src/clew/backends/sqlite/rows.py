@@ -10,6 +10,7 @@ from clew.backends import (
     SEQ_BITS,
     BlobRow,
     Ground,
+    Growth,
     LogRow,
     Move,
     NodeRow,
@@ -25,6 +26,7 @@ from clew.errors import Conflict, Tampered
 
 SQL = queries()
 _TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
+_NODES_AT = SQL["node_at"].removesuffix("= ?") + "IN (%s?)"
 REMEMBERED = 100_000
 """Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
 TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine")
@@ -84,8 +86,8 @@ class SQLiteTx:
     def empty(self) -> bool:
         return bool(self._run(SQL["empty"]).fetchone()[0])
 
-    def last_ord(self) -> int:
-        return int(self._run(SQL["last_ord"]).fetchone()[0])
+    def growth(self, ord: int) -> Growth:
+        return Growth._make(self._run(SQL["growth"], (ord,)).fetchone())
 
     def ord_id(self, ord: int) -> bytes | None:
         row = self._run(SQL["ord_id"], (ord,)).fetchone()
@@ -105,8 +107,7 @@ class SQLiteTx:
         found: dict[int, Place] = {}
         for start in range(0, len(positions), 500):
             some = positions[start : start + 500]
-            sql = SQL["node_at"].removesuffix("= ?") + f"IN ({', '.join('?' * len(some))})"
-            for row in self._run(sql, some):
+            for row in self._run(_NODES_AT % ("?, " * (len(some) - 1)), some).fetchall():
                 found[row[5]] = Place(row[0], row[1], row[2], row[3], row[4], row[5:])
         return found
 
@@ -187,10 +188,6 @@ class SQLiteTx:
 
     def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
         return self._run(SQL["forgotten"], (after, limit)).fetchall()
-
-    def forgotten_span(self) -> tuple[int, int]:
-        first, last = self._run(SQL["forgotten_span"]).fetchone()
-        return first, last
 
     def delete_run(self, run: int) -> None:
         self._run(SQL["delete_run"], (run,))
