@@ -155,8 +155,14 @@ def blob_owner(tree: int, blob: int) -> bytes:
 
 def run_fields(run: RunRow, tip: bytes | None) -> bytes:
     """What a run's signature covers; `tip` is the id of the node at its tip."""
-    row = (run.run, run.tree, _int(run.parent), _int(run.derived), run.depth, run.carried, run.tip, run.closed)
-    return b"run" + _INTS[8](*row) + (tip or NO_ID) + (run.wrapped_key or b"")
+    return run_shape(run, tip) + (run.wrapped_key or b"")
+
+
+def run_shape(run: RunRow, tip: bytes | None) -> bytes:
+    """`run_fields` but for the data key."""
+    number, tree, parent, derived, depth, carried, last, closed, _, _ = run
+    numbers = _INTS[8](number, tree, _int(parent), _int(derived), depth, carried, last, closed)
+    return b"run" + numbers + (tip or NO_ID)
 
 
 def ref_context(ref: RefRow) -> bytes:

@@ -210,8 +210,14 @@ class Tx(Protocol):
         """Runs with higher numbers, in order, each with the id of the node at its tip."""
         ...
 
-    def rekey_runs(self, rows: Sequence[RunRow]) -> None:
-        """Stores the data keys and signatures of runs."""
+    def rekey_runs(self, keys: Sequence[tuple[bytes | None, bytes, int]]) -> None:
+        """Stores data keys and signatures of runs, each with the run's number."""
+        ...
+
+    def keys_otherwise(self, head: bytes | None, size: int) -> bool:
+        """True if a run, ref or blob has a data key that does not begin with `head`, or has another size, or has none;
+        without `head`, if one has a data key.
+        """
         ...
 
     def places_after(self, pos: int, limit: int) -> list[Place]:

@@ -103,6 +103,11 @@ SELECT (SELECT id FROM nodes WHERE pos = u.run << 24 | u.tip), {run} FROM runs u
 -- name: rekey_run
 UPDATE runs SET wrapped_key = ?, mac = ? WHERE run = ?
 
+-- name: keys_otherwise
+SELECT EXISTS (SELECT 1 FROM runs WHERE substr(wrapped_key, 1, ?) IS NOT ? OR length(wrapped_key) != ?)
+    OR EXISTS (SELECT 1 FROM refs WHERE substr(wrapped_key, 1, ?) IS NOT ? OR length(wrapped_key) != ?)
+    OR EXISTS (SELECT 1 FROM blobs WHERE substr(wrapped_key, 1, ?) IS NOT ? OR length(wrapped_key) != ?)
+
 -- name: runs_from
 SELECT {run} FROM runs u WHERE u.parent BETWEEN ? AND ?
 UNION

@@ -208,8 +208,12 @@ class SQLiteTx:
     def runs_after(self, run: int, limit: int) -> list[tuple[RunRow, bytes | None]]:
         return [(RunRow._make(row[1:]), row[0]) for row in self._run(SQL["runs_after"], (run, limit))]
 
-    def rekey_runs(self, rows: Sequence[RunRow]) -> None:
-        self.conn.executemany(SQL["rekey_run"], [(row.wrapped_key, row.mac, row.run) for row in rows])
+    def rekey_runs(self, keys: Sequence[tuple[bytes | None, bytes, int]]) -> None:
+        self.conn.executemany(SQL["rekey_run"], keys)
+
+    def keys_otherwise(self, head: bytes | None, size: int) -> bool:
+        length = 0 if head is None else len(head)
+        return bool(self._run(SQL["keys_otherwise"], (length, head, size) * 3).fetchone()[0])
 
     def places_after(self, pos: int, limit: int) -> list[Place]:
         rows = self._run(SQL["places_after"], (pos, limit))
