@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
-from clew.envelope import MISTYPED, NO_BOX, NO_ID, Plain, Seal, facts, node_place, pack_facts, run_fields, run_owner
+from clew.envelope import MISTYPED, NO_BOX, NO_ID, Plain, Seal, node_place, pack_facts, run_fields, run_owner, totals
 from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
@@ -324,7 +324,7 @@ def whole_number(name: str, value: object, least: int) -> int:
 def _totals(above: bytes | None) -> tuple[int, int, int, int, int]:
     """Turns, tokens in and out, cost and gaps, as the facts of the node above have them. Tampered."""
     try:
-        return (0, 0, 0, 0, 0) if above is None else facts(above)[3:]
+        return (0, 0, 0, 0, 0) if above is None else totals(above)
     except MISTYPED:
         raise Tampered("a node", "what its row says of it cannot be read") from None
 

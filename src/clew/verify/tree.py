@@ -11,7 +11,7 @@ import msgspec
 
 from clew import codec, ids
 from clew.backends import BODY, FACTS, ID, MAX_SEQ, POS, SEQ_BITS, QuarantineRow, RunRow
-from clew.envelope import MISTYPED, NO_ID, facts, kept_context, kept_parts, node_place, run_fields
+from clew.envelope import MISTYPED, NO_ID, facts, kept_context, kept_parts, node_place, run_fields, totals
 from clew.errors import ClewError
 from clew.model import ROLES, Message, Said
 from clew.verify.findings import BROKEN, FORGOTTEN, NODES, QUARANTINE, RUNS, TREES, Findings, place
@@ -182,7 +182,7 @@ def _quarantine_problem(found: Findings, row: QuarantineRow) -> str | None:
     return None if kept_parts(payload)[0] == node._context() else "the row of its message is not as it was then"
 
 
-_Totals = tuple[int, ...]
+_Totals = tuple[int, int, int, int, int]
 """Turns, tokens in and out, cost, gaps."""
 
 
@@ -215,7 +215,7 @@ def _ground(found: Findings, run: RunRow) -> _Above | None:
 def _totals(stored: bytes) -> _Totals | None:
     """The totals in a node's facts; None if they cannot be read, which is told where that node is checked."""
     try:
-        return facts(stored)[3:]
+        return totals(stored)
     except MISTYPED:
         return None
 
@@ -223,7 +223,7 @@ def _totals(stored: bytes) -> _Totals | None:
 def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> _Above:
     """Notes what is wrong with a node, and returns what the next one has to know of it."""
     problems: list[str] = []
-    totals: _Totals | None = None
+    counted: _Totals | None = None
     if row[BODY] == b"" and found.tx.quarantined(row[POS]) is not None:
         return _Above(row[ID], row[_ORD], None)
     try:
@@ -240,8 +240,8 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -
             if kind != payload[0] or role != ROLES.index(message.role):
                 problems.append("its row does not say what its body is")
             if above is not None:
-                totals = _totals(row[FACTS])
-                if above.totals is not None and totals != _add(above.totals, message):
+                counted = _totals(row[FACTS])
+                if above.totals is not None and counted != _add(above.totals, message):
                     problems.append("its totals do not follow from those above it")
             problems += _unshown(found, run, row, said)
     except ODD as error:
@@ -252,7 +252,7 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -
         problems += _lost(found, row)
     for problem in problems:
         found.add("node", f"node {ids.text(row[ID])}", problem, pos=row[POS])
-    return _Above(row[ID], row[_ORD], totals)
+    return _Above(row[ID], row[_ORD], counted)
 
 
 def _open(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> bytes | None:
