@@ -132,7 +132,7 @@ class Index:
         try:
             conn = self.open()
             conn.execute("PRAGMA busy_timeout = 100")
-            conn.execute("PRAGMA secure_delete = OFF")  # VACUUM leaves no page of it: overwriting all took 0.4 s for 70 MB
+            conn.execute("PRAGMA secure_delete = OFF")  # VACUUM leaves no page of it; overwriting 70 MB takes 0.4 s
             conn.execute("PRAGMA synchronous = FULL")  # what is gone must not be back after a power cut
             try:
                 self._create(conn, self._path)
