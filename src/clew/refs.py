@@ -275,10 +275,10 @@ def expiry(row: RefRow) -> int | None:
 
 def _standing(tip: Tip, move: Move, last: Node) -> Tip:
     """Where a ref stands after a move to a node that nothing follows yet."""
-    pos, _, _, _, turns, tokens_in, tokens_out, cost, gaps, id, _ = last._row
+    pos, facts, id, _ = last._row
     tree, depth, carried, wrapped, _ = last._stretch
     _, _, version, active_at, rank, mac = move
     return Tip(
         tip.epoch, tip.key, version, active_at, rank, None, mac, id, tip.ref_key, rank,
-        tree, pos, id, depth, carried, turns, tokens_in, tokens_out, cost, gaps, 1, wrapped,
+        tree, pos, id, depth, carried, facts, 1, wrapped,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from clew import ids, keys
-from clew.backends import BODY, POS, SEQ_BITS, BlobRow, Place, RefRow, RunRow, Tx
+from clew.backends import BODY, POS, SEQ_BITS, BlobRow, Place, RefRow, Tx
 from clew.engine import Engine
 from clew.envelope import (
     MISTYPED,
@@ -26,8 +26,8 @@ from clew.envelope import (
     ref_context,
     ref_fields,
     ref_owner,
-    run_fields,
     run_owner,
+    run_shape,
 )
 from clew.errors import Conflict, Invalid, Sealed, Tampered
 from clew.keys import SIZE, Key, key_id
@@ -203,19 +203,9 @@ def _check(engine: Engine, tx: Tx) -> None:
     mark = _mark(tx)
     if mark is None or mark.stage < len(_STAGES[mark.kind]):
         return
-    seal = _seal(engine)
-
-    def runs_after(run: int, limit: int) -> list[RunRow]:
-        return [run for run, _ in tx.runs_after(run, limit)]
-
-    for rows_after in (runs_after, tx.refs_after, tx.blobs_after):
-        at = -1
-        while rows := rows_after(at, 1000):
-            at = rows[-1][0]
-            for row in rows:
-                kept = row.wrapped_key
-                if kept is not None if mark.kind == "unseal" else kept is None or not seal.current(kept):
-                    raise Tampered(engine.backend.path, "a data key in it is not kept the new way")
+    head, size = _seal(engine).current_head()
+    if tx.keys_otherwise(None if mark.kind == "unseal" else head, size):
+        raise Tampered(engine.backend.path, "a data key in it is not kept the new way")
 
 
 def _put(engine: Engine, tx: Tx, secrets: Secrets, state: str) -> None:
@@ -289,9 +279,9 @@ def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how:
     for run, tip in rows:
         wrapped = _exchanged(seal, run.wrapped_key, run_owner(run.tree, run.run), how)
         if wrapped != run.wrapped_key:
-            _signed(seal, run.mac, run_fields(run, tip), run.wrapped_key, f"run {run.run}")
-            other = run._replace(wrapped_key=wrapped)
-            changed.append(other._replace(mac=seal.sign(run_fields(other, tip), wrapped)))
+            shape = run_shape(run, tip)
+            _signed(seal, run.mac, shape + (run.wrapped_key or b""), run.wrapped_key, f"run {run.run}")
+            changed.append((wrapped, seal.sign(shape + (wrapped or b""), wrapped), run.run))
     tx.rekey_runs(changed)
     return len(rows), rows[-1][0].run if rows else after
 

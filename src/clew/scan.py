@@ -72,7 +72,7 @@ def scan(store: Store, rules: Rules, *, progress: Progress | None = None) -> Sca
 
 
 def _messages(store: Store, rules: Rules, found: Scan, progress: Progress | None) -> None:
-    total, cursor = store._engine.read(lambda tx: tx.last_ord()), None
+    total, cursor = store._engine.read(lambda tx: tx.growth(0).last), None
     while True:
         page = store.nodes.list(limit=PAGE, cursor=cursor, ascending=True)
         for node in page.items:

@@ -67,7 +67,7 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     words = {"message": crashed.node, "title": "Other", "words": "lint", "path": str(work / "copy.db")}
     words["folder"] = str(tree(work.parent / "tree"))
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
-    other |= dict.fromkeys(("snapshot show", "snapshot restore", "snapshot rm"), crashed.snapshot)
+    other |= dict.fromkeys(("snapshot show", "snapshot restore", "snapshot convert", "snapshot rm"), crashed.snapshot)
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
         for param in command.params

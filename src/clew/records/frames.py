@@ -8,7 +8,6 @@ from typing import Any, Literal
 import msgspec
 
 from clew import ids
-from clew.backends import CREATED_AT
 from clew.engine import Draft, Engine
 from clew.errors import Invalid, Tampered
 from clew.exporting import RECORD
@@ -122,7 +121,7 @@ def frames(nodes: Iterable[Node]) -> Iterator[MessageFrame]:
             sequence=last,
             role=role,
             content=node.text,
-            created_at=time_text(node._row[CREATED_AT]),
+            created_at=time_text(node._facts.created_at),
             attachments=said.attachments,
             privacy=_privacy(node, said.privacy),
             audio=said.audio,

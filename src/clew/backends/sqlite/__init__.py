@@ -133,8 +133,10 @@ class SQLiteBackend:
         if tx is not None:
             job = Job(work, settle)
             self._local.jobs.append(job)
-            with self._told():
+            try:
                 self._writer.savepoint(tx, job)
+            except sqlite3.Error as error:
+                raise translate(error, self.path) from error
             return job.outcome()  # type: ignore[no-any-return]
         self._not_again()
         if not self._committer.take_lead():

@@ -10,6 +10,7 @@ from clew.backends import (
     SEQ_BITS,
     BlobRow,
     Ground,
+    Growth,
     LogRow,
     Move,
     NodeRow,
@@ -25,6 +26,7 @@ from clew.errors import Conflict, Tampered
 
 SQL = queries()
 _TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
+_NODES_AT = SQL["node_at"].removesuffix("= ?") + "IN (%s?)"
 REMEMBERED = 100_000
 """Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
 TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine")
@@ -90,8 +92,8 @@ class SQLiteTx:
     def empty(self) -> bool:
         return bool(self._run(SQL["empty"]).fetchone()[0])
 
-    def last_ord(self) -> int:
-        return int(self._run(SQL["last_ord"]).fetchone()[0])
+    def growth(self, ord: int) -> Growth:
+        return Growth._make(self._run(SQL["growth"], (ord,)).fetchone())
 
     def ord_id(self, ord: int) -> bytes | None:
         row = self._run(SQL["ord_id"], (ord,)).fetchone()
@@ -111,8 +113,7 @@ class SQLiteTx:
         found: dict[int, Place] = {}
         for start in range(0, len(positions), 500):
             some = positions[start : start + 500]
-            sql = SQL["node_at"].removesuffix("= ?") + f"IN ({', '.join('?' * len(some))})"
-            for row in self._run(sql, some):
+            for row in self._run(_NODES_AT % ("?, " * (len(some) - 1)), some).fetchall():
                 found[row[5]] = Place(row[0], row[1], row[2], row[3], row[4], row[5:])
         return found
 
@@ -194,10 +195,6 @@ class SQLiteTx:
     def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
         return self._run(SQL["forgotten"], (after, limit)).fetchall()
 
-    def forgotten_span(self) -> tuple[int, int]:
-        first, last = self._run(SQL["forgotten_span"]).fetchone()
-        return first, last
-
     def delete_run(self, run: int) -> None:
         self._run(SQL["delete_run"], (run,))
 
@@ -217,8 +214,12 @@ class SQLiteTx:
     def runs_after(self, run: int, limit: int) -> list[tuple[RunRow, bytes | None]]:
         return [(RunRow._make(row[1:]), row[0]) for row in self._run(SQL["runs_after"], (run, limit))]
 
-    def rekey_runs(self, rows: Sequence[RunRow]) -> None:
-        self.conn.executemany(SQL["rekey_run"], [(row.wrapped_key, row.mac, row.run) for row in rows])
+    def rekey_runs(self, keys: Sequence[tuple[bytes | None, bytes, int]]) -> None:
+        self.conn.executemany(SQL["rekey_run"], keys)
+
+    def keys_otherwise(self, head: bytes | None, size: int) -> bool:
+        length = 0 if head is None else len(head)
+        return bool(self._run(SQL["keys_otherwise"], (length, head, size) * 3).fetchone()[0])
 
     def places_after(self, pos: int, limit: int) -> list[Place]:
         rows = self._run(SQL["places_after"], (pos, limit))

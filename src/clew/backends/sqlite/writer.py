@@ -143,17 +143,17 @@ class Writer:
     def savepoint(self, tx: SQLiteTx, job: Job) -> None:
         """Runs one job so that its failure leaves nothing behind and its neighbours alone."""
         self.still(tx)
-        tx.conn.execute("SAVEPOINT job")
+        tx.run_sql("SAVEPOINT job")
         try:
             job.finish(job.work(tx))
         except BaseException as error:
             if not tx.conn.in_transaction:
                 raise  # the driver has undone everything: disk full, I/O error
-            tx.conn.execute("ROLLBACK TO job")
+            tx.run_sql("ROLLBACK TO job")
             if not isinstance(error, Exception):
                 raise
             job.error = translate(error, self.path) if isinstance(error, ANY) else error
-        tx.conn.execute("RELEASE job")
+        tx.run_sql("RELEASE job")
 
     @contextmanager
     def nested(self, tx: SQLiteTx) -> Iterator[None]:
