@@ -12,11 +12,12 @@ SOURCE = Path(clew.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"ids", "files"},
+    {"ids", "files", "events"},
     {"keys"},
     {"model"},
     {"providers"},
     {"codec"},
+    {"redaction"},
     {"backends"},
     {"backends.sql"},
     {"backends.sqlite"},
@@ -28,7 +29,11 @@ LAYERS: list[set[str]] = [
     {"deletion"},
     {"trash"},
     {"nodes", "blobs", "log", "rekey", "bodies"},
+    {"audit"},
     {"session_data"},
+    {"exporting"},
+    {"policy"},
+    {"due"},
     {"session"},
     {"sessions"},
     {"beside"},
@@ -38,8 +43,11 @@ LAYERS: list[set[str]] = [
     {"quarantine", "snapshots"},
     {"convert"},
     {"store"},
+    {"retention", "scan"},
+    {"records", "otel", "agents"},
     {""},  # the public door, `import clew`
-    {"aio", "testing", "snapshot_contract", "chat"},
+    {"aio", "testing", "chat"},
+    {"records.aio"},
     {"cli"},
     {"__main__"},
 ]

@@ -10,6 +10,7 @@
     │   ├── NotAStore   the file is not a clew store
     │   ├── InvalidSnapshotID  not the canonical text of a UUID; nothing was touched
     │   └── InvalidBaseURL  an address that no token may be sent to
+    ├── Implausible     a sweep would remove more than is likely to be meant; nothing was removed
     ├── Sealed          the store is sealed and no key was given
     │   └── WrongKey    the key is not the store's; nothing was changed
     ├── Tampered        stored bytes are not what was written; says where
@@ -17,6 +18,7 @@
     │   ├── StorageFull no space left; free some and ask again
     │   └── ReadOnly    the file or its folder cannot be written
     ├── ProviderError   a language model's provider refused, failed, or broke off
+    ├── Unfinished      something ended before everything was done; names what was not
     ├── SchemaTooNew    written by a newer clew; refused unchanged
     └── Closed          the store was closed, or belongs to the process before a fork
 
@@ -78,6 +80,18 @@ class NotAStore(Invalid):
         super().__init__(f"{path} is not a clew store: {why}")
 
 
+class Implausible(ClewError):
+    """A sweep would remove more than is likely to be meant: a wrong clock, or a wrong policy. Nothing was removed."""
+
+    hint = "Check the clock and the policy, and preview what would go; force removes it."
+
+    def __init__(self, going: int, total: int, doubts: Sequence[str]) -> None:
+        self.going = going
+        self.total = total
+        self.doubts = tuple(doubts)
+        super().__init__(f"a sweep would remove {going} of {total} sessions: {'; '.join(doubts)}")
+
+
 class InvalidSnapshotID(Invalid):
     """The id of a snapshot is not a UUID in canonical form. No file and no row was touched."""
 
@@ -105,12 +119,14 @@ class Sealed(ClewError):
 
     hint = "Open the store again with its key."
 
-    def __init__(self, path: str, expected: Sequence[bytes], *, passphrase: bool = False, but: str = "") -> None:
+    def __init__(
+        self, path: str, expected: Sequence[bytes], *, passphrase: bool = False, but: str = "", hint: str = ""
+    ) -> None:
         self.path = path
         self.expected = tuple(expected)
         self.passphrase = passphrase
         wanted = " or ".join(id.hex() for id in expected)
-        super().__init__(f"{path} is sealed{' with key ' if wanted else ''}{wanted}{but}")
+        super().__init__(f"{path} is sealed{' with key ' if wanted else ''}{wanted}{but}", hint=hint)
 
 
 class WrongKey(Sealed):
@@ -118,10 +134,10 @@ class WrongKey(Sealed):
 
     hint = "Open the store with the key it was sealed with; clew.keys.key_id tells which key is which."
 
-    def __init__(self, path: str, expected: Sequence[bytes], given: bytes) -> None:
+    def __init__(self, path: str, expected: Sequence[bytes], given: bytes, *, hint: str = "") -> None:
         self.given = given
         other = f", not with key {given.hex()}" if expected else f" and does not open with key {given.hex()}"
-        super().__init__(path, expected, but=other)
+        super().__init__(path, expected, but=other, hint=hint)
 
 
 class Tampered(ClewError):
@@ -162,6 +178,14 @@ class ProviderError(ClewError):
         self.provider = provider
         self.status = status
         super().__init__(f"{provider}: {why}", hint=hint)
+
+
+class Unfinished(ClewError):
+    """Something ended before everything was done: `failures` has an error for each thing that was not."""
+
+    def __init__(self, message: str, failures: Sequence[Exception]) -> None:
+        self.failures = tuple(failures)
+        super().__init__(f"{message}: {'; '.join(str(failure) for failure in failures)}")
 
 
 class SchemaTooNew(ClewError):

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 import clew
 from clew import files
 from clew.errors import Invalid, NotFound, ReadOnly, SchemaTooNew, Sealed, StorageFull, Tampered, Unavailable, WrongKey
-from clew.snapshot_contract import ODD, sample
 from clew.snapshots import FileStore, Snapshot, generate_key, new_snapshot
 from clew.snapshots.forms import HEAD
 from clew.snapshots.fs import LocalFiles, MemoryFiles
+from clew.testing.snapshots import ODD, sample
 
 KEY = bytes(range(32))
 ID = "7d444840-9dc0-41d1-b245-5ffdce74fad2"

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from clew.snapshot_contract import SnapshotConformance
 from clew.snapshots import FileStore, SnapshotStore
 from clew.snapshots.fs import MemoryFiles
+from clew.testing.snapshots import SnapshotConformance
 
 KEY = bytes(range(32))
 

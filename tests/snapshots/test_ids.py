@@ -9,9 +9,9 @@ import pytest
 
 import clew
 from clew.errors import Invalid, InvalidSnapshotID
-from clew.snapshot_contract import NO_IDS, sample
 from clew.snapshots import FileStore, validate_snapshot_id
 from clew.snapshots.fs import MemoryFiles
+from clew.testing.snapshots import NO_IDS, sample
 
 CANONICAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

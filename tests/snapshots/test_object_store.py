@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from clew.errors import Conflict, Invalid, NotFound, Tampered, Unavailable, WrongKey
-from clew.snapshot_contract import SnapshotConformance, sample
 from clew.snapshots import FileStore, ObjectStore, SnapshotStore, new_snapshot
 from clew.snapshots.forms import HEAD
+from clew.testing.snapshots import SnapshotConformance, sample
 from tests.snapshots.bucket import Bucket, served
 
 KEY = bytes(range(32))

@@ -9,9 +9,9 @@ import pytest
 
 import clew
 from clew.errors import Invalid, NotFound, Tampered, WrongKey
-from clew.snapshot_contract import sample
 from clew.snapshots import FileStore, Snapshot, ToolSnapshot, generate_key, new_snapshot
 from clew.snapshots.fs import MemoryFiles
+from clew.testing.snapshots import sample
 
 MESSAGES = b'[{"role":"user","content":"Hello"},{"role":"assistant","content":"Hi"}]'
 

@@ -9,8 +9,8 @@ import pytest
 
 import clew
 from clew.errors import Conflict, Invalid, NotFound, Tampered
-from clew.snapshot_contract import sample
 from clew.snapshots import Messages, Snapshot, new_snapshot
+from clew.testing.snapshots import sample
 
 
 @pytest.fixture

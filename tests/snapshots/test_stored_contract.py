@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.snapshot_contract import SnapshotConformance
 from clew.snapshots import SnapshotStore
+from clew.testing.snapshots import SnapshotConformance
 
 
 class _OnAStore(SnapshotConformance):

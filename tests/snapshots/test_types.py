@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from clew.errors import Invalid, SchemaTooNew
-from clew.snapshot_contract import ODD, sample
 from clew.snapshots import Messages, Snapshot, ToolSnapshot, new_snapshot
 from clew.snapshots.content import LARGE, TOKENS_OF_MEDIA, count_tokens, cut_media, put_back
 from clew.snapshots.frames import frame, join
 from clew.snapshots.raw import elements, members
 from clew.snapshots.types import Document
+from clew.testing.snapshots import ODD, sample
 
 FIELDS = {
     "id": "7d444840-9dc0-41d1-b245-5ffdce74fad2",

@@ -7,6 +7,7 @@ import msgspec
 
 from clew.cli.forms import Form, json_options, out_value
 from clew.cli.place import existing, store_option
+from clew.cli.places import place_option, place_or, resolve
 from clew.cli.text import out, warn
 from clew.convert import ConvertedSnapshot, Report
 from clew.convert import convert as converted
@@ -15,25 +16,27 @@ from clew.convert.tongues import PROVIDERS
 
 @click.command(
     short_help="Make a snapshot for another provider.",
-    epilog="\b\nExamples:\n  clew snapshot convert 7d444840-9dc0-41d1-b245-5ffdce74fad2 --to openai\n"
-    "  clew snapshot convert 7d444840-9dc0-41d1-b245-5ffdce74fad2 --to gemini --dry-run",
+    epilog="\b\nExamples:\n  clew snapshot convert 7d444840 --to openai\n"
+    "  clew snapshot convert 7d444840 --to gemini --dry-run",
 )
 @click.argument("id")
 @click.option("--to", required=True, type=click.Choice(PROVIDERS), help="The provider to go on with.")
 @click.option("--model", default="", help="The model to note in the new snapshot.")
 @click.option("--drop-thinking", is_flag=True, help="Leave reasoning out.  [default: it becomes text]")
 @click.option("--dry-run", is_flag=True, help="Only say what would be lost.")
+@place_option
 @json_options
 @store_option
-def convert(id: str, to: str, model: str, drop_thinking: bool, dry_run: bool, form: Form) -> None:
+def convert(id: str, to: str, model: str, drop_thinking: bool, dry_run: bool, at: str | None, form: Form) -> None:
     """Makes a new snapshot of snapshot ID for another provider, and prints its id. The old one stays as it is.
 
     What could not be carried over is told on stderr, by its place and kind, without its content.
     """
-    with existing() as store:
-        found = converted(store.snapshots.load(id), to, model=model, thinking="drop" if drop_thinking else "text")
+    with place_or(existing, at) as store:
+        before = store.load(resolve(store, id))
+        found = converted(before, to, model=model, thinking="drop" if drop_thinking else "text")
         if not dry_run:
-            store.snapshots.save(found.snapshot)
+            store.save(found.snapshot)
     if form != "text":
         out_value(_json(found, dry_run), form)
         return

@@ -1,39 +1,32 @@
-"""`clew snapshot ls | show | save | restore | rm`: conversations saved whole, in the store, a folder or a bucket."""
+"""`clew snapshot ls | show | save | restore | convert | rm`: conversations saved whole, in the store or elsewhere."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
 import clew
 from clew import codec
-from clew.cli.exits import PARTIAL, NoKey, code_of, say, show_help
+from clew.cli.convert import convert
+from clew.cli.exits import PARTIAL, code_of, say, show_help
 from clew.cli.forms import Form, iso, json_options, out_lines, out_value, session_json
 from clew.cli.moments import ago, local
-from clew.cli.place import existing, given, reading, store_option, writing
+from clew.cli.place import existing, reading, store_option, writing
+from clew.cli.places import place, place_option, place_or, resolve
 from clew.cli.show import said_lines
 from clew.cli.text import bold, dim, out, out_json, out_jsonl, plain, role_style, style, warn
 
 if TYPE_CHECKING:
     from clew.snapshots import Snapshot, SnapshotStore, SnapshotSummary
 
-F = TypeVar("F", bound=Callable[..., object])
 NEUTRAL = "clew"
 """The provider of a snapshot in clew's own form."""
 _SHORT = 8
 """Digits of an id that a list shows at least."""
-
-
-def place_option(command: F) -> F:
-    """Adds `--at` to a command."""
-    text = "A folder, or the URL of a bucket (s3://…, gs://…, az://…), in place of the store."
-    return click.option("--at", metavar="PLACE", help=text)(command)
 
 
 @click.group(
@@ -62,7 +55,7 @@ def snapshot(ctx: click.Context) -> None:
 @store_option
 def ls(at: str | None, form: Form) -> None:
     """Lists snapshots, newest first: id, when, messages, tokens (about), provider, model."""
-    with _place_or(reading, at) as store:
+    with place_or(reading, at) as store:
         found = store.list()
     if form == "json":
         out_json([_json(one) for one in found])
@@ -84,8 +77,8 @@ def ls(at: str | None, form: Form) -> None:
 @store_option
 def show(id: str, at: str | None, form: Form) -> None:
     """Shows a snapshot as text; with --json its document, which 'clew snapshot save --file' reads."""
-    with _place_or(reading, at) as store:
-        found = store.load(_resolve(store, id))
+    with place_or(reading, at) as store:
+        found = store.load(resolve(store, id))
         if form == "text":
             out_lines(_text(found))
         else:
@@ -116,15 +109,15 @@ def save(session: str | None, file: IO[bytes] | None, system_prompt: str, at: st
             if at is not None:
                 store.snapshots.delete(made.id)
         if at is not None:
-            _place(at).save(made)
+            place(at).save(made)
         _tell(made, form)
         return
     from clew.snapshots import Snapshot
 
     assert file is not None
     made = Snapshot.from_json(file.read())
-    with _place_or(writing, at) as place:
-        place.save(made)
+    with place_or(writing, at) as where:
+        where.save(made)
         _tell(made, form)
 
 
@@ -144,10 +137,10 @@ def restore(id: str, title: str | None, at: str | None, form: Form) -> None:
 
     with existing() if at is None else writing() as store:
         if at is None:
-            session = store.snapshots.resume(_resolve(store.snapshots, id), title=title)
+            session = store.snapshots.resume(resolve(store.snapshots, id), title=title)
         else:
-            place = _place(at)
-            found = place.load(_resolve(place, id))
+            elsewhere = place(at)
+            found = elsewhere.load(resolve(elsewhere, id))
             with store.transaction():
                 passing = found.replace(id=new_snapshot(provider=found.provider).id)
                 store.snapshots.save(passing)
@@ -172,7 +165,7 @@ def restore(id: str, title: str | None, at: str | None, form: Form) -> None:
 @click.pass_context
 def rm(ctx: click.Context, ids: tuple[str, ...], dry_run: bool, at: str | None, form: Form) -> None:
     """Deletes each snapshot, and what only it needed. What sessions share stays. Exit code 8 if only some could go."""
-    with _place_or(existing, at) as store:
+    with place_or(existing, at) as store:
         outcomes = [_removed(store, asked, dry_run) for asked in dict.fromkeys(ids)]
     if form == "json":
         out_json([one.json() for one in outcomes])
@@ -185,6 +178,9 @@ def rm(ctx: click.Context, ids: tuple[str, ...], dry_run: bool, at: str | None, 
                 warn(f"snapshot {one.id} {'would go' if dry_run else 'is deleted'}")
     codes = [one.code for one in outcomes]
     ctx.exit(PARTIAL if 0 in codes and any(codes) else codes[0])
+
+
+snapshot.add_command(convert)
 
 
 class Removed(NamedTuple):
@@ -209,7 +205,7 @@ class Removed(NamedTuple):
 
 def _removed(store: SnapshotStore, asked: str, dry_run: bool) -> Removed:
     try:
-        id = _resolve(store, asked)
+        id = resolve(store, asked)
         if dry_run:
             store.load(id)
         else:
@@ -218,48 +214,6 @@ def _removed(store: SnapshotStore, asked: str, dry_run: bool) -> Removed:
         say(error.message, error.hint, code_of(error))
         return Removed(asked, None, error)
     return Removed(asked, id)
-
-
-# -- places
-
-
-@contextmanager
-def _place_or(opened: Callable[[], clew.Store], at: str | None) -> Iterator[SnapshotStore]:
-    """The place that was named, or else the snapshots of the store."""
-    if at is not None:
-        yield _place(at)
-    else:
-        with opened() as store:
-            yield store.snapshots
-
-
-def _place(at: str) -> SnapshotStore:
-    """The folder or the bucket of that name, with the key that was given."""
-    from clew.snapshots import FileStore, ObjectStore
-
-    source = given()
-    key = None if source is None else source.key()
-    if key is not None and not isinstance(key, bytes):
-        hint = "Give a key of 32 bytes: --key-file, CLEW_KEY or CLEW_KEYRING."
-        raise NoKey("a folder or a bucket has no passphrase", hint=hint)
-    if "://" in at:
-        return ObjectStore(at, key)
-    return FileStore(os.path.expanduser(at), key)
-
-
-def _resolve(store: SnapshotStore, typed: str) -> str:
-    """The id that is meant: itself, or the one that begins so. NotFound, Ambiguous."""
-    from clew.snapshots import InvalidSnapshotID, validate_snapshot_id
-
-    try:
-        return validate_snapshot_id(typed)
-    except InvalidSnapshotID:
-        found = [one.id for one in store.list() if typed and one.id.startswith(typed.lower())]
-    if not found:
-        raise clew.NotFound("snapshot", typed, hint="'clew snapshot ls' lists them.")
-    if len(found) > 1:
-        raise clew.Ambiguous("snapshot", typed, found)
-    return found[0]
 
 
 # -- telling
