@@ -14,9 +14,10 @@ import pytest
 
 import clew
 import clew.aio
-from clew import beside, blobs, log, nodes, quarantine, session, sessions, store
+from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio import faces
 from clew.backends.sqlite import SQLiteBackend
+from tests.reliability.tools import DEAR
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parent.parent
@@ -31,7 +32,8 @@ def anyio_backend(request):
     ("sync", "awaited"),
     [(store.Store, faces.Store), (sessions.Sessions, faces.Sessions), (session.Session, faces.Session),
      (nodes.Nodes, faces.Nodes), (quarantine.Quarantine, faces.Quarantine), (beside.StoreBlobs, faces.StoreBlobs),
-     (beside.StoreLog, faces.StoreLog), (blobs.Blobs, faces.Blobs), (log.Log, faces.Log)],
+     (beside.StoreLog, faces.StoreLog), (blobs.Blobs, faces.Blobs), (log.Log, faces.Log),
+     (audit.Audit, faces.Audit)],
 )  # fmt: skip
 def test_both_faces_have_the_same_names(sync, awaited):
     """Every public name of the sync class is there, with the same arguments and the same words about it."""
@@ -293,7 +295,7 @@ async def test_quarantine(tmp_path):
     async with clew.aio.open(path) as opened:
         node = await (await opened.sessions.create()).append(clew.user("a"))
     conn = sqlite3.connect(path)
-    conn.execute("UPDATE nodes SET cost = cost + 1")
+    conn.execute(f"UPDATE nodes SET {DEAR}")
     conn.commit()
     conn.close()
     async with clew.aio.open(path) as opened:

@@ -12,8 +12,17 @@ from types import ModuleType
 import pytest
 
 import clew
+import clew.agents
 import clew.aio
+import clew.aio.agents
+import clew.chat
+import clew.chat.aio
+import clew.convert
+import clew.events
+import clew.records
 import clew.testing
+import clew.testing.providers
+from clew.audit import Audit
 from clew.blobs import Blobs
 from clew.log import Log
 from clew.nodes import Nodes
@@ -22,25 +31,51 @@ from clew.sessions import Sessions
 
 NAMES: dict[object, str] = {
     clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage Save Counters "
-    "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Invalid NotAStore Sealed "
-    "WrongKey Tampered Unavailable StorageFull ReadOnly SchemaTooNew Closed keys __version__",
-    clew.Store: "sessions nodes quarantine search verify backup transaction close path __enter__ __exit__",
-    clew.Node: "id handle parent_id created_at message native role text depth counters",
+    "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Implausible Invalid "
+    "NotAStore Sealed WrongKey Tampered Unavailable StorageFull ReadOnly Unfinished SchemaTooNew Closed keys "
+    "redaction retention __version__",
+    clew.Store: "sessions nodes audit quarantine search verify backup transaction close path __enter__ __exit__",
+    clew.Node: "id handle parent_id created_at message native role text depth counters redactions",
     clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
-    "hold release held hold_reason trash trashed_at "
+    "hold release held hold_reason retain expires_at trash trashed_at "
     "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
-    "forked_from forked_at __enter__ __exit__",
-    Sessions: "create get latest list fork rename label delete hold release trash trashed restore",
+    "forked_from forked_at owner_id __enter__ __exit__",
+    Sessions: "create get latest list fork rename label delete hold release retain trash trashed restore purge",
     Quarantine: "sweep list restore purge on_event",
     Nodes: "save save_dialog get list path children subtree delete resolve handles",
     Blobs: "put get open stat",
     Log: "append read",
     clew.keys: "Key Passphrase generate check from_file from_env from_keyring from_passphrase key_id key_id_text "
     "recovery from_recovery",
+    clew.redaction: "Rule Rules builtin redact Redacted Finding Annotation annotation NOTE",
     clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed WrongKey Tampered Unavailable "
-    "StorageFull SchemaTooNew",
-    clew.aio: "open",
+    "StorageFull SchemaTooNew Implausible",
+    clew.retention: "Policy preview sweep hold release set_policy get_policy Plan Swept Due Spared Sweeper",
+    Audit: "record read jsonl",
+    clew.aio: "open Sweeper",
+    clew.records: "RecordService Pending Policy CircuitOpen ConversationRecord ConversationRecordInput "
+    "ConversationRecordMutation ConversationRecordSummary MessageFrame RecoverySnapshot PurgeReport to_json "
+    "validate_record validate_input validate_mutation validate_frame validate_snapshot",
+    clew.records.RecordService: "initialize dispose is_initialized create update get list delete purge_all "
+    "commit_snapshot get_snapshot commit_conversation recoverable attach open_attachment export set_privacy "
+    "set_policy policy sweep sweeper events pending",
+    clew.events: "Events Event ConversationStored ConversationDeleted PurgeCompleted CapacityWarning "
+    "CorruptionDetected RetentionInDoubt SlowWrites CircuitChanged OperationFinished",
+    clew.agents: "open SessionStore Session SessionMetadata Options Transcript Event Mirror Rebuilt CheckpointFiles "
+    "Memory Cleaned import_tree Imported ImportedSession Skipped project_hash",
+    clew.agents.SessionStore: "create start load load_latest resume fork list delete cleanup append_message "
+    "append_event load_messages load_messages_up_to transcript transcript_path memory mirror rebuild_mirror flush "
+    "close",
+    clew.agents.Session: "id metadata messages last add save append_and_save append_event transcript "
+    "conversation refresh",
+    clew.aio.agents: "open over import_tree SessionStore Session Transcript Memory",
+    clew.convert: "convert convert_messages convert_session repair_messages Converted ConvertedSession "
+    "ConvertedSnapshot Loss Report",
     clew.testing: "BackendConformance FakeClock SequentialIds",
+    clew.chat: "ChatClient StreamingChatClient PersistentChatClient connect validate_base_url InvalidBaseURL "
+    "MAX_BASE_URL_LENGTH Client ClaudeLocal Tool Reply UsageTotal ProviderError",
+    clew.chat.aio: "connect AsyncClient Stream",
+    clew.testing.providers: "ProviderServer Request Say Fail Send ToolUse self_signed",
 }
 
 
@@ -75,8 +110,15 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 @pytest.mark.parametrize(
     "module",
     (
-        "clew errors ids files keys model node nodes blobs log session sessions search verify backup quarantine store "
-        "aio testing"
+        "clew errors ids files keys model redaction node nodes blobs log session sessions search verify backup "
+        "quarantine store scan audit policy due retention aio aio.retention testing testing.control testing.contract "
+        "testing.backend "
+        "events exporting otel records records.shapes records.service records.deferred records.aio "
+        "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importing "
+        "agents.options agents.metadata aio.agents "
+        "convert convert.report convert.core convert.stored testing.snapshots "
+        "chat.aio chat.base_url chat.client chat.connecting chat.conversation chat.events chat.local "
+        "chat.protocols chat.tools testing.providers.answers testing.providers.server"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

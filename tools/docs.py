@@ -26,12 +26,20 @@ WRITTEN = "<!-- Written by tools/docs.py. Change the source, then run it. -->\n\
 
 AIO = """\
 The classes of `clew.aio` have the methods above, awaited. What is iterated over is iterated with `async for`, and the
-properties `session.handle` and `session.counters` are awaited too."""
+properties `session.handle` and `session.counters` are awaited too. `clew.aio.retention` has `preview`, `sweep`,
+`set_policy` and `get_policy`, awaited."""
 API = """\
 Every public name, as its source has it. What a call raises is told by its docstring; the errors themselves are on
 [their own page](errors.md)."""
 KEYS = """
 generate from_file from_env from_keyring from_passphrase Passphrase check key_id key_id_text recovery from_recovery"""
+RECORDS = """
+ConversationRecord ConversationRecordInput ConversationRecordMutation ConversationRecordSummary ListResult MessageFrame
+FramePrivacy AttachmentRef AudioArtifactRef ParticipantRef ConversationSummary ConversationMetrics PartialMetrics
+RetentionInfo PartialRetention PrivacyEnvelope StorageEnvelope RecoverySnapshot PurgeReport PurgeFailure to_json"""
+EVENTS = """
+Events ConversationStored ConversationDeleted ConversationExported PurgeCompleted RetentionInDoubt CapacityWarning
+CorruptionDetected SlowWrites CircuitChanged OperationFinished"""
 
 # Each part of the API page: its title, what to know first, and the names in it as module:name.
 PARTS: list[tuple[str, str, list[str]]] = [
@@ -80,11 +88,114 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [f"keys:{name}" for name in KEYS.split()],
     ),
     (
+        "clew.retention",
+        "How long sessions are kept, what would go, and what purges it.",
+        [
+            "policy:Policy",
+            *(f"retention:{name}" for name in ("preview", "Plan", "sweep", "Swept", "set_policy", "get_policy")),
+            "due:Due",
+            "due:Spared",
+            *(f"retention:{name}" for name in ("hold", "release", "Sweeper")),
+        ],
+    ),
+    ("Audit", "Reached as `store.audit`.", ["audit:Audit", "audit:Deed"]),
+    (
+        "clew.redaction",
+        "What must not be stored. Rules are given to `clew.open`, and work on everything that comes in.",
+        ["redaction/rules:Rule", "redaction/rules:Rules", "redaction/secrets:builtin"]
+        + [f"redaction/__init__:{name}" for name in ("redact", "Redacted", "Finding", "annotation", "Annotation")],
+    ),
+    ("clew.scan", "", ["scan:scan", "scan:Scan", "scan:Spot"]),
+    (
+        "clew.records",
+        "Conversations kept by policy. Shapes have the names of their fields in camelCase when they are JSON.",
+        ["records/service:RecordService", "records/deferred:Pending", "records/breaker:CircuitOpen"]
+        + [f"records/shapes:{name}" for name in RECORDS.split()],
+    ),
+    (
+        "clew.events",
+        "What the record service tells: `service.events.subscribe`.",
+        [f"events:{name}" for name in EVENTS.split()],
+    ),
+    ("clew.otel", "", ["otel:instrument"]),
+    (
+        "clew.agents",
+        "Sessions for agent runtimes. `Sayable` is a message: clew's own, an SDK's object, or its JSON.",
+        [
+            "agents/store:open",
+            "agents/store:SessionStore",
+            "agents/session:Session",
+            "agents/metadata:SessionMetadata",
+            "agents/metadata:project_hash",
+            "agents/options:Options",
+            "agents/transcript:Transcript",
+            "agents/transcript:Event",
+            "agents/memory:Memory",
+            "agents/mirror:Mirror",
+            "agents/mirror:Rebuilt",
+            "agents/checkpoint_files:CheckpointFiles",
+            "agents/store:Cleaned",
+            "agents/importing:import_tree",
+            "agents/importing:Imported",
+            "agents/importing:ImportedSession",
+            "agents/importing:Skipped",
+        ],
+    ),
+    (
+        "clew.snapshots",
+        "Conversations saved whole. `store.snapshots` keeps them in the store, and has the same names.",
+        [f"snapshots/types:{name}" for name in ("Snapshot", "ToolSnapshot", "SnapshotSummary", "SnapshotStore")]
+        + [f"snapshots/types:{name}" for name in ("Messages", "new_snapshot", "validate_snapshot_id", "generate_key")]
+        + ["snapshots/file_store:FileStore", "snapshots/object_store:ObjectStore", "snapshots/stored:Snapshots"]
+        + ["snapshots/autosave:autosave"],
+    ),
+    (
+        "clew.chat",
+        "Conversations with models. `clew.chat.aio` has the same names, awaited where they wait for a model.",
+        [
+            "chat/connecting:connect",
+            "chat/base_url:validate_base_url",
+            *(f"chat/protocols:{name}" for name in ("ChatClient", "StreamingChatClient", "PersistentChatClient")),
+            "chat/client:Client",
+            "chat/conversation:Conversation",
+            "chat/local:ClaudeLocal",
+            "chat/tools:Tool",
+            "chat/events:Reply",
+            "chat/events:UsageTotal",
+            "chat/aio:connect",
+            "chat/aio:AsyncClient",
+            "chat/aio:Stream",
+        ],
+    ),
+    (
+        "clew.testing.providers",
+        "A provider on this machine, for tests.",
+        [
+            "testing/providers/server:ProviderServer",
+            "testing/providers/server:Request",
+            "testing/providers/server:self_signed",
+            *(f"testing/providers/answers:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
+        ],
+    ),
+    (
+        "clew.convert",
+        "Continuing with another provider. Nothing that is converted is changed.",
+        [
+            *(f"convert/core:{name}" for name in ("convert_messages", "repair_messages", "Converted")),
+            *(f"convert/stored:{name}" for name in ("convert", "ConvertedSnapshot", "convert_session")),
+            *("convert/stored:ConvertedSession", "convert/report:Report", "convert/report:Loss"),
+        ],
+    ),
+    (
         "clew.aio",
         AIO,
-        ["aio/__init__:open", "aio/__init__:Opening"],
+        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper"],
     ),
-    ("clew.testing", "", ["testing:FakeClock", "testing:SequentialIds", "testing:BackendConformance"]),
+    (
+        "clew.testing",
+        "",
+        ["testing/control:FakeClock", "testing/control:SequentialIds", "testing/backend/__init__:BackendConformance"],
+    ),
 ]
 SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]", "QuarantinedList": "list[Quarantined]"}
 """Names that the source needs where `list` is a method, and that say less than what they stand for."""
@@ -100,7 +211,7 @@ TYPES = """\
 | `Source` | bytes, a binary file, or pieces of bytes |
 | `Progress` | a function that is called with what is done and what there is to do |
 | `…` as a default | not given, which is another thing than None |"""
-ELSEWHERE = {"errors", "keys"}
+ELSEWHERE = {"errors", "keys", "redaction", "retention"}
 """Public names of `clew` that are modules: they have a page, or a part of one."""
 
 
@@ -285,8 +396,12 @@ def entry(module: str, name: str) -> Iterator[str]:
     """A class or function with everything public in it."""
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
-    package = module.partition("/")[0]
-    prefix = f"clew.{package}." if package in ("aio", "keys", "testing") else "clew."
+    package = {"policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
+    known = (
+        "agents", "aio", "convert", "events", "keys", "otel", "records", "redaction", "retention", "scan", "snapshots",
+        "testing",
+    )  # fmt: skip
+    prefix = f"clew.{package}." if package in known else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"
     yield ""

@@ -16,15 +16,20 @@ from clew.errors import (
     ClewError,
     Closed,
     Conflict,
+    Implausible,
     Invalid,
+    InvalidBaseURL,
+    InvalidSnapshotID,
     NotAStore,
     NotFound,
+    ProviderError,
     ReadOnly,
     SchemaTooNew,
     Sealed,
     StorageFull,
     Tampered,
     Unavailable,
+    Unfinished,
     WrongKey,
 )
 from clew.model import (
@@ -49,16 +54,16 @@ from clew.session import Branch, Session
 from clew.store import Store, open
 
 if TYPE_CHECKING:
-    from clew import keys
+    from clew import keys, redaction, retention
 else:
 
     def __getattr__(name: str) -> object:
-        """`clew.keys` is loaded when it is first asked for."""
-        if name != "keys":
+        """Parts that are loaded when they are first asked for."""
+        if name not in ("keys", "redaction", "retention"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        import clew.keys
+        from importlib import import_module
 
-        return clew.keys
+        return import_module(f"clew.{name}")
 
 
 __version__ = "0.1.0"
@@ -70,7 +75,10 @@ __all__ = [
     "Closed",
     "Conflict",
     "Counters",
+    "Implausible",
     "Invalid",
+    "InvalidBaseURL",
+    "InvalidSnapshotID",
     "Media",
     "Message",
     "Native",
@@ -78,6 +86,7 @@ __all__ = [
     "NotAStore",
     "NotFound",
     "Opaque",
+    "ProviderError",
     "ReadOnly",
     "Save",
     "SchemaTooNew",
@@ -91,6 +100,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "Unavailable",
+    "Unfinished",
     "Usage",
     "WrongKey",
     "assistant",
@@ -98,6 +108,8 @@ __all__ = [
     "keys",
     "native",
     "open",
+    "redaction",
+    "retention",
     "system",
     "tool",
     "user",

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
-from clew.envelope import MISTYPED, NO_BOX, NO_ID, Plain, Seal, node_context, run_fields, run_owner
-from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, clip
+from clew.envelope import MISTYPED, NO_BOX, NO_ID, Plain, Seal, node_place, pack_facts, run_fields, run_owner, totals
+from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, WrongKey, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
 from clew.node import Node, Stretch
 
 if TYPE_CHECKING:
     from clew.keys import Key
+    from clew.redaction import Rules
     from clew.sealed import SealedSeal
 
 Clock = Callable[[], int]
@@ -27,6 +28,7 @@ Clock = Callable[[], int]
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of one message at most, unless the store is opened with another limit. Larger things are blobs."""
 
+_EXCHANGED = "The key was exchanged since the store was opened; nothing is lost. Open it again, with the new key."
 AGAIN = 1.0
 """Seconds between two tries to finish what a reader was in the way of."""
 T = TypeVar("T")
@@ -65,6 +67,7 @@ class Engine:
         new_id: IdSource = ids.new_id,
         max_body: int = MAX_BODY,
         key: Key | None = None,
+        redact: Rules | None = None,
     ) -> None:
         self.backend = backend
         self.read = backend.read
@@ -79,7 +82,13 @@ class Engine:
         self._sealed: SealedSeal | None = None
         self.key = key
         """What opens the store, if it is sealed."""
+        self.rules = redact
+        """By which everything is redacted before it is stored."""
         self._lookup_key = b""
+        self.audits = False
+        """True if the audit has all that is done, not only what takes away or touches keys: see `clew.audit`."""
+        self.actor: str | None = None
+        """Who the audit says it was."""
         self.unclean = False
         """True if traces of something deleted may be left: see `clew.purge`."""
         self.owes = False
@@ -107,7 +116,11 @@ class Engine:
             from clew import sealed  # 20 ms at import, and most stores are plain
 
             known = [] if self._sealed is None else self._sealed.secrets.keys
-            secrets = sealed.unlock(tx, self.store_id, self.key, known, self.backend.path)
+            try:
+                secrets = sealed.unlock(tx, self.store_id, self.key, known, self.backend.path)
+            except WrongKey as wrong:
+                hint = "" if self._sealed is None else _EXCHANGED
+                raise WrongKey(wrong.path, wrong.expected, wrong.given, hint=hint) from None
             lookup_key = secrets.lookup
             if self._sealed is None:
                 self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)
@@ -170,15 +183,37 @@ class Engine:
 
     # -- drafting: everything that can fail fails before the transaction
 
-    def draft(self, said: Said, id: str | None = None, created_at: int | None = None) -> Draft:
-        """Encodes a message under the id it will have. Invalid if it cannot be stored."""
+    def draft(self, said: Said, id: str | None = None, created_at: int | None = None, *, stored: bool = False) -> Draft:
+        """Encodes a message, redacted, under the id it will have. Invalid if it cannot be stored.
+
+        `stored` says that it came out of this store, and only has to be compared with what is there.
+        """
         encoded = codec.encode(said)
+        if self.rules is not None and not stored:
+            from clew import redaction
+
+            redacted = redaction.redact(said, self.rules, token=self.token).said
+            if redacted is not said:
+                encoded = codec.encode(redacted)
         if len(encoded.payload) > self.max_body:
             raise Invalid(
                 f"the message has {len(encoded.payload):,} bytes, the limit is {self.max_body:,}",
                 hint="Keep large content as a blob, or open the store with a larger max_body.",
             )
         return Draft(self.fresh_id(id), encoded, self.clock() if created_at is None else created_at)
+
+    def redacted(self, data: bytes, *, own: bool = False) -> bytes:
+        """`data`, JSON or text, without what the rules find; `own` if it is JSON of clew's."""
+        if self.rules is None:
+            return data
+        from clew import redaction
+
+        return redaction.redact_bytes(data, self.rules, own=own)
+
+    def token(self, rule: str, value: str) -> str:
+        """What tells that a rule found the same again, and tells nothing else."""
+        found = b"\0".join((rule.encode(), value.encode(errors="surrogatepass")))
+        return f"{rule}:{self.look('redaction', found).hex()}"
 
     # -- growing
 
@@ -188,15 +223,14 @@ class Engine:
         The chain goes on in the node's run where it can; else it begins a new run. A root that is `derived` from the
         node at that position carries its totals forward: they are the ground's.
         """
-        tree, pos, parent, run_depth, carried, turns, tokens_in, tokens_out, cost, gaps, extends, wrapped = ground
-        if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ and (wrapped is not None) == self.seal.keyed:
+        tree, pos, parent, run_depth, carried, above, extends, wrapped = ground
+        if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ and self.kept_so(wrapped):
             box = self.seal.box(wrapped, run_owner(tree, pos >> SEQ_BITS))
             stretch = Stretch(tree, run_depth or 0, carried or 0, wrapped, box)
             pos += 1
         else:
             pos, stretch = self._new_run(tx, ground, derived)
-        turns, tokens_in, tokens_out = turns or 0, tokens_in or 0, tokens_out or 0
-        cost, gaps = cost or 0, gaps or 0
+        turns, tokens_in, tokens_out, cost, gaps = _totals(above)
         rows: list[NodeRow] = []
         nodes: list[Node] = []
         shown: list[tuple[Node, frozenset[str]]] = []
@@ -211,14 +245,9 @@ class Engine:
             id, created_at = draft.id, draft.created_at
             if tokens_in | tokens_out | cost >= 1 << 62:
                 raise Invalid("the totals of this path are beyond reason")
-            context = node_context(
-                tree, id, parent or NO_ID, stretch.depth + (pos & MAX_SEQ), created_at, role, kind,
-                turns, tokens_in, tokens_out, cost, gaps,
-            )  # fmt: skip
-            row = (
-                pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id,
-                stretch.box.close(payload, context),
-            )  # fmt: skip
+            above = pack_facts(created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps)
+            context = node_place(tree, id, parent or NO_ID, stretch.depth + (pos & MAX_SEQ)) + above
+            row = (pos, above, id, stretch.box.close(payload, context))
             rows.append(row)
             nodes.append(Node(self, stretch, parent, row))
             parent = id
@@ -234,6 +263,10 @@ class Engine:
         for node, blobs in shown:
             self._use_blobs(tx, tree, node, blobs)
         return nodes
+
+    def kept_so(self, wrapped: bytes | None) -> bool:
+        """True if a run with this data key is kept as new ones are; False on the way to or from a sealed store."""
+        return (wrapped is not None) == self.seal.keyed
 
     def known(self, tx: Tx, drafts: Sequence[Draft], tree: int | None) -> list[Node] | None:
         """The nodes that `drafts` became when they were stored before; None if none of them is known.
@@ -325,6 +358,14 @@ def whole_number(name: str, value: object, least: int) -> int:
     if not isinstance(value, int) or not least <= value <= 1 << 60:
         raise Invalid(f"{name} is a whole number from {least} on, not {clip(str(value))}")
     return value
+
+
+def _totals(above: bytes | None) -> tuple[int, int, int, int, int]:
+    """Turns, tokens in and out, cost and gaps, as the facts of the node above have them. Tampered."""
+    try:
+        return (0, 0, 0, 0, 0) if above is None else totals(above)
+    except MISTYPED:
+        raise Tampered("a node", "what its row says of it cannot be read") from None
 
 
 def handle_beside(id: bytes, beside: Iterable[bytes]) -> str:

@@ -47,6 +47,7 @@ class Log:
                 raise Invalid(f"a log entry is bytes, not {type(one).__name__}")
             if len(one) > self._engine.max_body:
                 raise Invalid(f"the entry has {len(one):,} bytes, the limit is {self._engine.max_body:,}")
+        many = [self._engine.redacted(one) for one in many]
         fresh = [self._engine.fresh_id(name) for name in names]
         ref = self._ref()
         return self._engine.write(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -82,7 +82,7 @@ class Nodes:
                 raise Conflict(f"node {step.id} does not follow the message before it in the dialog")
             saves.append(Save(step.said, before, step.id, step.created_at))
             before = step.id
-        items = self._items(saves, None)
+        items = self._items(saves, None, {step.id for step in dialog if isinstance(step, Node)})
         given = [ids.parse(step.id) for step in dialog if isinstance(step, Node)]
 
         def work(tx: Tx) -> NodeList:
@@ -168,7 +168,9 @@ class Nodes:
 
     # -- saving
 
-    def _items(self, messages: Said | Save | Sequence[Said | Save], parent: str | None) -> Sequence[_Item]:
+    def _items(
+        self, messages: Said | Save | Sequence[Said | Save], parent: str | None, stored: Collection[str] = ()
+    ) -> Sequence[_Item]:
         many: Any = [messages] if isinstance(messages, Message | Native | Save) else messages
         if not isinstance(many, Sequence) or isinstance(many, str | bytes):
             raise Invalid(f"save takes a message or a list of messages, not {type(many).__name__}")
@@ -177,7 +179,7 @@ class Nodes:
         for one in many:
             save = one if isinstance(one, Save) else Save(one)
             at = None if save.created_at is None else microseconds(save.created_at)
-            draft = self._engine.draft(save.message, save.id, at)
+            draft = self._engine.draft(save.message, save.id, at, stored=save.id in stored)
             if save.parent != CHAIN:
                 before = None if save.parent is None else self._engine.resolve_node(save.parent)
             items.append(_Item(draft, before))

@@ -17,14 +17,14 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from clew import deletion, ids, paths
+from clew import audit, deletion, ids
 from clew.backends import RefRow, Tx
 from clew.engine import Engine
-from clew.errors import ClewError, Invalid, StorageFull
+from clew.errors import ClewError, Invalid, NotFound, StorageFull, Tampered
 from clew.indexing import Index
 from clew.log import Log
 from clew.node import moment
-from clew.refs import Refs
+from clew.refs import OWN, Refs
 
 Reason = Literal[
     "user-requested", "retention-expired", "privacy-policy-change", "workspace-reset", "corruption-detected",
@@ -32,15 +32,17 @@ Reason = Literal[
 ]  # fmt: skip
 """Why something is purged."""
 
+DAMAGED: Reason = "corruption-detected"
+"""With this reason a session goes even if its own row is damaged; but not if it was held."""
+_OLD_KEY = "its data key stays, because messages that it shares with others are damaged"
 RECEIPTS = "receipts"
 """Kind of the one ref whose log holds the receipts."""
-_KEY = bytes(16)
 _UNCLEAN = "unclean"
 """Name of the header that is there while traces of something deleted may be left."""
 
 
 class Failure(NamedTuple):
-    """A session that was not purged, and why."""
+    """A session that was not purged, or of which something stays, and why."""
 
     session: str
     error: str
@@ -87,7 +89,7 @@ class Loss(NamedTuple):
 
 
 class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A receipt as its log keeps it; a later entry with the same id stands for the earlier ones."""
+    """A part of a receipt as its log keeps it: those with the same id add up, and the last says what is pending."""
 
     id: str
     reason: str
@@ -102,6 +104,9 @@ class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     pending: tuple[str, ...] = ()
 
 
+Check = Callable[[Tx, RefRow], object]
+
+
 class _Undo(Exception):
     """Takes back what a dry run did."""
 
@@ -114,22 +119,26 @@ class Purger:
         self._refs = refs
         self._index = index
 
-    def purge(self, targets: Sequence[RefRow], *, reason: Reason, dry_run: bool = False) -> Receipt:
+    def purge(
+        self, targets: Sequence[RefRow], *, reason: Reason, dry_run: bool = False, check: Check | None = None
+    ) -> Receipt:
         """Deletes sessions, in the trash or not, with all that goes with them, and clears every trace.
 
         One that cannot go (it is held, say) is a failure in the receipt, and the others go. With `dry_run` nothing is
-        changed, and the receipt says what would be.
+        changed, and the receipt says what would be. `check` is asked in the transaction in which one goes, and may
+        raise.
         """
         entry = self._begun(reason)
         if dry_run:
             with suppress(_Undo), self._engine.transaction():
-                entry = self._delete(entry, targets)
+                entry = self._delete(entry, targets, check)
                 raise _Undo
             return _receipt(msgspec.structs.replace(entry, pending=()))
-        entry = self._delete(entry, targets)
+        entry = self._delete(entry, targets, check)
         if not entry.sessions:
             return _receipt(_cleared(entry, (), self._engine))
-        (entry,) = self._clear([entry])
+        unnoted = tuple(failure for failure in entry.failures if failure.session not in entry.sessions)
+        (entry,) = self._clear([entry], unnoted)
         return _receipt(entry)
 
     def destroy(self, work: Callable[[Tx], Loss], *, reason: Reason, dry_run: bool = False) -> Receipt:
@@ -144,6 +153,7 @@ class Purger:
             if done.messages:
                 self._note(tx, [done])
                 soil(tx)
+                audit.note(self._engine, self._refs, tx, "purge", done.id, reason=reason, amount=done.messages)
             return done
 
         done = entry
@@ -175,11 +185,11 @@ class Purger:
             raise Invalid("a purge cannot be part of a transaction", hint="It clears the files, which nothing undoes.")
         return _Entry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
 
-    def _delete(self, entry: _Entry, targets: Sequence[RefRow]) -> _Entry:
+    def _delete(self, entry: _Entry, targets: Sequence[RefRow], check: Check | None) -> _Entry:
         for row in targets:
             name = ids.text(row.key)
             try:
-                entry = self._write(partial(self._go, entry=entry, row=row))
+                entry = self._write(partial(self._go, entry=entry, row=row, check=check))
             except ClewError as error:
                 failure = Failure(name, error.message)
                 entry = msgspec.structs.replace(entry, failures=(*entry.failures, failure))
@@ -193,44 +203,56 @@ class Purger:
             self._engine.backend.clean()
             return self._engine.write(work)
 
-    def _go(self, tx: Tx, entry: _Entry, row: RefRow) -> _Entry:
+    def _go(self, tx: Tx, entry: _Entry, row: RefRow, check: Check | None) -> _Entry:
         """One session and the note of it, in one transaction."""
-        row = self._refs.get(tx, row.kind, row.key, trashed=True)
+        damaged = entry.reason == DAMAGED
+        now = tx.ref(self._engine.workspace, row.kind, row.key)
+        if now is None:
+            raise NotFound(row.kind, ids.text(row.key))
+        row = now if damaged else self._refs.checked(now)
+        if check is not None:
+            check(tx, row)
         blobs = tx.sizes()["blobs"]
-        path = [] if row.head is None else paths.lineage(tx, row.head)
-        gone = deletion.delete_ref(self._engine, tx, row, shred=True)
+        path = [] if row.head is None else tx.lineage(row.head)
+        gone = deletion.delete_ref(self._engine, tx, row, shred=True, damaged=damaged)
         name = ids.text(row.key)
         stay = sum(min(upto, tx.last_seq(run.run)) + 1 for run, upto in path)
-        kept = entry.kept
+        kept: tuple[Kept, ...] = ()
         if stay and row.tree is not None:
             left = tx.refs_in_tree(row.tree, 0, 1 << 62)
-            kept += (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in deletion.TALKS)),)
-        entry = msgspec.structs.replace(
-            entry, sessions=(*entry.sessions, name), messages=entry.messages + gone.messages,
-            blobs=entry.blobs + blobs - tx.sizes()["blobs"], bytes=entry.bytes + gone.bytes, kept=kept,
+            kept = (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in deletion.TALKS)),)
+        part = _Entry(
+            entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,
+            blobs=blobs - tx.sizes()["blobs"], bytes=gone.bytes, kept=kept, pending=entry.pending,
+            failures=(Failure(name, _OLD_KEY),) * bool(gone.old_keys),
         )  # fmt: skip
-        self._note(tx, [entry])
+        self._note(tx, [part])
         soil(tx)
-        return entry
+        audit.note(self._engine, self._refs, tx, "purge", name, reason=entry.reason, amount=gone.messages)
+        return _sum(entry, part)
 
     # -- traces
 
-    def _clear(self, entries: Sequence[_Entry]) -> Sequence[_Entry]:
-        """Clears what may hold a trace, and notes what became of these entries."""
+    def _clear(self, entries: Sequence[_Entry], failures: tuple[Failure, ...] = ()) -> Sequence[_Entry]:
+        """Clears what may hold a trace, and notes what became of these entries, with failures not noted yet."""
         mark = self._engine.read(unclean)
         pending = () if mark is None else self._wipe()
         cleared = [_cleared(entry, pending, self._engine) for entry in entries]
+        notes = [msgspec.structs.replace(_ending(entry), failures=failures) for entry in cleared]
+        others = [] if pending else self._others()
 
         def work(tx: Tx) -> None:
-            self._note(tx, cleared)
+            self._note(tx, notes)
             if unclean(tx) == mark:  # else something was deleted since, and whoever did it clears it
                 tx.set_header(_UNCLEAN, None)
+                for row, left in others:
+                    self._write_down(tx, row, [_ending(_cleared(entry, (), self._engine)) for entry in left])
 
         try:
             if not pending and (cleared or mark is not None):
                 self._engine.write(work)
             elif any(entry.pending != pending for entry in entries):
-                self._engine.write(lambda tx: self._note(tx, cleared))
+                self._engine.write(lambda tx: self._note(tx, notes))
         except ClewError:  # the rows are gone all the same, and the note that went with them stands
             cleared = list(entries)
             pending = pending or ("note",)
@@ -250,20 +272,32 @@ class Purger:
         """Writes entries into the log of the receipts."""
         if not entries:
             return
-        row = tx.ref(self._engine.workspace, RECEIPTS, _KEY)
-        if row is None:
-            row = self._refs.add(tx, RECEIPTS, _KEY, b"\x01{}", tree=None, at=None)
+        self._write_down(tx, self._refs.add_own(tx, RECEIPTS), entries)
+
+    def _write_down(self, tx: Tx, row: RefRow, entries: Sequence[_Entry]) -> None:
         new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
         Log(self._engine, lambda: row)._append(tx, row, new)
 
+    def _others(self) -> list[tuple[RefRow, list[_Entry]]]:
+        """What is pending in the receipts of other workspaces: who clears the files clears them for all."""
+        found = []
+        for row in self._engine.read(lambda tx: tx.refs_named(RECEIPTS, OWN)):
+            with suppress(Tampered):  # those whose they are are told
+                left = [entry for entry in self._read(row) if entry.pending]
+                if left and row.workspace != self._engine.workspace:
+                    found.append((row, left))
+        return found
+
     def _entries(self) -> list[_Entry]:
-        row = self._engine.read(lambda tx: tx.ref(self._engine.workspace, RECEIPTS, _KEY))
-        if row is None:
-            return []
+        row = self._engine.read(lambda tx: self._refs.own(tx, RECEIPTS))
+        return [] if row is None else self._read(row)
+
+    def _read(self, row: RefRow) -> list[_Entry]:
+        """The receipts in a log, oldest first, each the sum of its parts."""
         found: dict[str, _Entry] = {}
         for stored in Log(self._engine, lambda: row).read():
             entry = msgspec.json.decode(stored.data, type=_Entry)
-            found[entry.id] = entry
+            found[entry.id] = _sum(found[entry.id], entry) if entry.id in found else entry
         return list(found.values())
 
 
@@ -280,6 +314,20 @@ def soil(tx: Tx) -> None:
 def _cleared(entry: _Entry, pending: tuple[str, ...], engine: Engine) -> _Entry:
     finished = None if pending else engine.clock()
     return msgspec.structs.replace(entry, pending=pending, finished=finished)
+
+
+def _ending(entry: _Entry) -> _Entry:
+    """The part that says how it ended, and nothing of what went."""
+    return _Entry(entry.id, entry.reason, entry.started, entry.finished, pending=entry.pending)
+
+
+def _sum(entry: _Entry, part: _Entry) -> _Entry:
+    """Two parts of a receipt as one."""
+    added = {
+        name: getattr(entry, name) + getattr(part, name)
+        for name in ("sessions", "messages", "blobs", "bytes", "failures", "kept")
+    }
+    return msgspec.structs.replace(part, **added)
 
 
 def _receipt(entry: _Entry) -> Receipt:

@@ -15,6 +15,8 @@ from clew.node import Node
 BRANCH = "branch"
 REMEMBERED = 1024
 """Refs whose place is remembered, so that appending to them needs no look before."""
+OWN = bytes(16)
+"""Key of a ref that the store keeps for itself: there is one of its kind."""
 ALIKE = 200
 """Refs that are looked at when a handle is typed; to tell more apart, type more letters."""
 
@@ -112,6 +114,10 @@ class Refs:
 
         return pick(kind, typed, lambda low, high: self._engine.read(lambda tx: keys(tx, low, high)))
 
+    def own(self, tx: Tx, kind: str) -> RefRow | None:
+        """The one ref of a kind that the store keeps for itself, if there is one."""
+        return tx.ref(self._engine.workspace, kind, OWN)
+
     def handle(self, row: RefRow) -> str:
         """The shortest handle that means this ref alone among its kind."""
         return handle_beside(row.key, self._engine.read(lambda tx: tx.key_beside(row.workspace, row.kind, row.key)))
@@ -143,6 +149,10 @@ class Refs:
         data = box.close(payload, ref_context(row))
         row = row._replace(mac=engine.seal.sign(ref_fields(row), wrapped), data=data)
         return row._replace(ref=tx.add_ref(row))
+
+    def add_own(self, tx: Tx, kind: str) -> RefRow:
+        """`own`, made if it is not there."""
+        return self.own(tx, kind) or self.add(tx, kind, OWN, b"\x01{}", tree=None, at=None)
 
     def move(self, tx: Tx, ref: int, tip: Tip, head: int | None, head_id: bytes | None) -> Move:
         """Points the ref elsewhere, signed and stored; it goes to the top of its kind. Conflict if it was changed."""
@@ -226,9 +236,9 @@ class Refs:
     def _ahead(self, tx: Tx, row: RefRow, seen: Tip, drafts: Sequence[Draft]) -> Appended | None:
         """The append for a ref that still stands where it was left; None, and nothing is done, if it does not."""
         assert seen.pos is not None
-        if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ:
-            return None
         engine, top = self._engine, self._tops[row.kind]
+        if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ or not engine.kept_so(seen.wrapped_key):
+            return None
         pos, id, version, now = seen.pos + len(drafts), drafts[-1].id, seen.version + 1, engine.clock()
         rank = seen.rank if seen.rank == top else max(now, top + 1)
         mac = engine.seal.sign(move_fields(seen.key, seen.tree, pos, id, version, now, rank), seen.ref_key)
@@ -255,12 +265,20 @@ class Refs:
         return Appended(nodes, None)
 
 
+def expiry(row: RefRow) -> int | None:
+    """When a ref expires by a retention of its own; None if it has none. It may count from the last activity."""
+    at = row.expires_at
+    if not isinstance(at, int) or at >= 0:
+        return at if isinstance(at, int) else None  # a damaged one is listed: reading it tells
+    return row.active_at - at
+
+
 def _standing(tip: Tip, move: Move, last: Node) -> Tip:
     """Where a ref stands after a move to a node that nothing follows yet."""
-    pos, _, _, _, turns, tokens_in, tokens_out, cost, gaps, id, _ = last._row
+    pos, facts, id, _ = last._row
     tree, depth, carried, wrapped, _ = last._stretch
     _, _, version, active_at, rank, mac = move
     return Tip(
         tip.epoch, tip.key, version, active_at, rank, None, mac, id, tip.ref_key, rank,
-        tree, pos, id, depth, carried, turns, tokens_in, tokens_out, cost, gaps, 1, wrapped,
+        tree, pos, id, depth, carried, facts, 1, wrapped,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, o
 
 import msgspec
 
-from clew import deletion, ids, paths, trash
+from clew import audit, deletion, ids, paths, trash
 from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx
 from clew.blobs import Blob, Blobs
 from clew.engine import Draft, Engine, whole_number
@@ -16,8 +16,8 @@ from clew.errors import Invalid, NotFound, Tampered
 from clew.log import Log
 from clew.model import Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
-from clew.refs import BRANCH, Refs
-from clew.session_data import SessionData, directory, label_set, unpack
+from clew.refs import BRANCH, Refs, expiry
+from clew.session_data import SessionData, directory, label_set, retention_days, unpack
 
 if TYPE_CHECKING:
     from clew.sessions import Sessions
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _UNSET: Any = object()
+_DAY = 86_400_000_000
 _ONE = (Message, Native)
 
 
@@ -99,6 +100,13 @@ class Session:
         return self._row.kind != "session"
 
     @property
+    def owner_id(self) -> str | None:
+        """The id of the session that it goes with, if it is a subagent's; None if it stands alone."""
+        number = self._bound.owner
+        owner = None if number is None else self._engine.read(lambda tx: tx.ref_at(number), single=True)
+        return None if owner is None else ids.text(owner.key)
+
+    @property
     def forked_from(self) -> str | None:
         """The id of the session it was forked from."""
         return self.data.forked_from
@@ -143,6 +151,12 @@ class Session:
     def hold_reason(self) -> str | None:
         """Why it is held."""
         return self.data.hold_reason
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When its own retention ends: see `retain`. None if it has none of its own. Tampered as in `held`."""
+        at = expiry(self._refs.checked(self._row)) if self.data is not None else None
+        return None if at is None else moment(at)
 
     @property
     def trashed_at(self) -> datetime | None:
@@ -354,12 +368,29 @@ class Session:
         may still be talked in, renamed and labelled.
         """
         return self._change(
-            lambda data: data if reason is None else msgspec.structs.replace(data, hold_reason=reason), hold=1
+            lambda data: data if reason is None else msgspec.structs.replace(data, hold_reason=reason), "hold", hold=1
         )
 
     def release(self) -> Session:
         """Ends its hold."""
-        return self._change(lambda data: msgspec.structs.replace(data, hold_reason=None), hold=0)
+        return self._change(lambda data: msgspec.structs.replace(data, hold_reason=None), "release", hold=0)
+
+    def retain(self, *, days: int | None = None, until: datetime | None = None) -> Session:
+        """Gives it a retention of its own: `days` (7 to 180) after its last activity, or `until` a moment.
+
+        With neither, the store's policy counts again. Once it has expired it is not listed or picked by `latest`, and
+        the next sweep purges it, unless it is held. Invalid for a trace that goes with its owner.
+        """
+        if days is not None and until is not None:
+            raise Invalid("a retention is a number of days or a moment", hint="Give one.")
+        if self._row.owner is not None:
+            raise Invalid("a trace goes with the session that owns it", hint="Give that one a retention.")
+        at = None
+        if days is not None:
+            at = -retention_days(days) * _DAY
+        elif until is not None:
+            at = max(0, microseconds(until))
+        return self._change(lambda data: data, "retain", expires_at=at)
 
     def trash(self) -> Session:
         """Puts it in the trash with its branches and subagents: not found, listed or searched until it is restored.
@@ -370,7 +401,10 @@ class Session:
 
         def work(tx: Tx) -> RefRow:
             now = self._refs.get(tx, row.kind, row.key, trashed=True)
-            return trash.put(self._engine, self._refs, tx, now) if now.trashed_at is None else now
+            if now.trashed_at is not None:
+                return now
+            audit.may_note(self._engine, self._refs, tx, "trash", self.id)
+            return trash.put(self._engine, self._refs, tx, now)
 
         return self._saw(self._engine.write(work))
 
@@ -380,8 +414,13 @@ class Session:
         Conflict if it, its owner or a subagent's trace is held.
         """
         row = self._row
-        engine, refs = self._engine, self._refs
-        return engine.write(lambda tx: deletion.delete_ref(engine, tx, refs.get(tx, row.kind, row.key)).messages)
+
+        def work(tx: Tx) -> int:
+            gone = deletion.delete_ref(self._engine, tx, self._refs.get(tx, row.kind, row.key))
+            audit.may_note(self._engine, self._refs, tx, "delete", self.id, amount=gone.messages)
+            return gone.messages
+
+        return self._engine.write(work)
 
     def __enter__(self) -> Self:
         return self
@@ -466,13 +505,17 @@ class Session:
             raise NotFound("node", ids.text(id), hint=f"It is not among the messages of session {self.id}.")
         return ground
 
-    def _change(self, change: Callable[[SessionData], SessionData], **columns: int) -> Session:
+    def _change(
+        self, change: Callable[[SessionData], SessionData], deed: str | None = None, **columns: int | None
+    ) -> Session:
         def work(tx: Tx) -> RefRow:
             row = self._refs.get(tx, self._row.kind, self._row.key)
             data = change(Session(self._sessions, row).data)
-            payload, look = self._sessions._pack(data)
+            payload, look, labelled = self._sessions._pack(data)
             row = self._refs.change(tx, row, payload, look=look, **columns)
-            tx.set_labels(row.ref, self._sessions._label_looks(data.labels))
+            tx.set_labels(row.ref, labelled)
+            if deed is not None:
+                audit.note(self._engine, self._refs, tx, deed, self.id)
             return row
 
         return self._saw(self._engine.write(work))

@@ -9,7 +9,10 @@ from typing import Any
 import msgspec
 
 from clew import codec
-from clew.errors import Invalid, Tampered
+from clew.errors import Invalid, Tampered, clip
+
+SHORTEST, LONGEST = 7, 180
+"""Days that a session may be kept after its last activity."""
 
 
 class SessionData(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,6 +53,13 @@ def label_set(labels: Iterable[str]) -> tuple[str, ...]:
     if not all(isinstance(label, str) for label in found):
         raise Invalid("labels are a list of texts")
     return tuple(sorted({*found}))
+
+
+def retention_days(days: object) -> int:
+    """`days`, if a session may be kept so long. Invalid."""
+    if not isinstance(days, int) or not SHORTEST <= days <= LONGEST:
+        raise Invalid(f"a retention is from {SHORTEST} to {LONGEST} days, not {clip(str(days))}")
+    return days
 
 
 def pack(data: SessionData) -> bytes:

@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clew import ids, trash
+import msgspec
+
+from clew import audit, ids, trash
 from clew.backends import RefRow, Tx
 from clew.engine import Engine, whole_number
 from clew.errors import Ambiguous, Conflict, Invalid, NotFound
 from clew.node import microseconds
-from clew.refs import Refs
+from clew.refs import Refs, expiry
 from clew.session import Session
-from clew.session_data import SessionData, directory, label_set, pack
+from clew.session_data import SessionData, directory, label_set, pack, unpack
 
 if TYPE_CHECKING:
     from clew.purge import Purger, Reason, Receipt, Receipts
@@ -69,7 +71,7 @@ class Sessions:
         if owner is not None and not isinstance(owner, Session):
             raise Invalid(f"an owner is a Session, not {type(owner).__name__}")
         data = SessionData(title, directory(cwd), model, label_set(labels), agent, extra=extra)
-        payload, look = self._pack(data)
+        payload, look, labelled = self._pack(data)
         key, engine = self._engine.fresh_id(id), self._engine
         target = None if at is None else engine.resolve_node(at)
 
@@ -82,7 +84,8 @@ class Sessions:
             tree = tx.add_tree(engine.workspace, engine.clock()) if ground is None else ground.tree
             kind = SESSION if agent is None else SUBAGENT
             row = self._refs.add(tx, kind, key, payload, tree=tree, at=ground, owner=above, look=look)
-            tx.set_labels(row.ref, self._label_looks(data.labels))
+            tx.set_labels(row.ref, labelled)
+            audit.may_note(engine, self._refs, tx, "create", ids.text(key))
             return row
 
         return Session(self, engine.write(work))
@@ -171,10 +174,11 @@ class Sessions:
                 old.title if title is None else title, old.cwd, old.model, old.labels, None,
                 ids.text(row.key), None if wanted is None else ids.text(wanted), old.extra,
             )  # fmt: skip
-            payload, look = self._pack(data)
+            payload, look, labelled = self._pack(data)
             self._vacant(tx, key)
             made = self._refs.add(tx, SESSION, key, payload, tree=row.tree, at=ground, look=look)
-            tx.set_labels(made.ref, self._label_looks(data.labels))
+            tx.set_labels(made.ref, labelled)
+            audit.may_note(self._engine, self._refs, tx, "create", ids.text(key))
             return made
 
         return Session(self, self._engine.write(work))
@@ -198,6 +202,10 @@ class Sessions:
     def release(self, key: str) -> Session:
         """Ends a session's hold."""
         return self.get(key).release()
+
+    def retain(self, key: str, *, days: int | None = None, until: datetime | None = None) -> Session:
+        """Gives a session a retention of its own: `days` after its last activity, or `until` a moment; or none."""
+        return self.get(key).retain(days=days, until=until)
 
     # -- the trash
 
@@ -232,6 +240,7 @@ class Sessions:
             now = self._refs.get(tx, row.kind, row.key, trashed=True)
             if now.trashed_at is None:
                 raise NotFound(_TRASHED, key)
+            audit.may_note(self._engine, self._refs, tx, "restore", ids.text(now.key))
             return trash.take_back(self._refs, tx, now)
 
         return Session(self, self._engine.write(work))
@@ -252,7 +261,8 @@ class Sessions:
 
         Those with these ids or handles; or with `trashed` all that are in the trash, with `everything` all there are,
         of either only those that were last active, or put in the trash, `before` a moment. What other sessions share
-        stays. One that is held is a failure in the receipt, and the others go. The receipt is kept in the store; with
+        stays. One that is held is a failure in the receipt, and the others go; so is one whose own row is damaged,
+        unless ``reason="corruption-detected"`` says that this is known. The receipt is kept in the store; with
         `dry_run` it only says what would be. NotFound, and nothing is purged, if there is no such session.
         """
         if (keys is not None) + bool(trashed) + bool(everything) != 1:
@@ -264,7 +274,7 @@ class Sessions:
             rows = list({row.ref: row for row in (self._anywhere(name)._row for name in names)}.values())
         else:
             edge = None if before is None else microseconds(before)
-            rows = self._engine.read(lambda tx: self._all(tx, everything, edge))
+            rows = self._engine.read(lambda tx: self._all(tx, live=everything, before=edge))
         return self._purger().purge(rows, reason=reason, dry_run=dry_run)
 
     def receipts(self) -> Receipts:
@@ -283,8 +293,8 @@ class Sessions:
             except NotFound:
                 raise missing from None
 
-    def _all(self, tx: Tx, live: bool, before: int | None) -> Rows:
-        """Every session that stands alone: those in the trash, and with `live` the others."""
+    def _all(self, tx: Tx, *, live: bool, before: int | None) -> Rows:
+        """Those in the trash that did not go there with an owner; with `live` all that have none, there or not."""
         found: Rows = []
         at = 0
         while rows := tx.refs_after(at, SCAN):
@@ -294,11 +304,20 @@ class Sessions:
                 for row in rows
                 if row.kind in (SESSION, SUBAGENT)
                 and row.workspace == self._engine.workspace
-                and row.owner is None
-                and (live or row.trashed_at is not None)
+                and (row.owner is None if live else self._in_trash(tx, row))
                 and (before is None or (row.trashed_at or row.active_at) < before)
             ]
         return found
+
+    def _in_trash(self, tx: Tx, row: RefRow) -> bool:
+        """True for a session in the trash that did not go there with its owner."""
+        owner = None if row.owner is None else tx.ref_at(row.owner)
+        return row.trashed_at is not None and (owner is None or owner.trashed_at is None)
+
+    def _standing(self, tx: Tx) -> Rows:
+        """Every session that goes by itself, in the trash or not; traces before their owners."""
+        traces = [row for row in self._all(tx, live=False, before=None) if row.owner is not None]
+        return traces + self._all(tx, live=True, before=None)
 
     def _recent(
         self, kind: str, before: Edge | None, look: bytes | None, label: bytes | None, limit: int
@@ -336,8 +355,15 @@ class Sessions:
         workspace = self._engine.workspace
         return self._engine.read(lambda tx: tx.ref(workspace, kind, key), single=True)
 
-    def _pack(self, data: SessionData) -> tuple[bytes, bytes | None]:
-        return pack(data), self._look(data.cwd)
+    def _pack(self, data: SessionData) -> tuple[bytes, bytes | None, Sequence[bytes]]:
+        """A session's data as it is stored, redacted; and the keyed hashes of its directory and of its labels."""
+        payload = pack(data)
+        redacted = self._engine.redacted(payload[1:], own=True)
+        if redacted != payload[1:]:
+            data = unpack(payload[:1] + redacted)
+            data = msgspec.structs.replace(data, labels=label_set(data.labels))
+            payload = pack(data)
+        return payload, self._look(data.cwd), self._label_looks(data.labels)
 
     def _look(self, cwd: str | None) -> bytes | None:
         if cwd is None:
@@ -347,7 +373,7 @@ class Sessions:
         except UnicodeEncodeError:
             raise Invalid("the directory's name is not valid Unicode") from None
 
-    def _label_looks(self, labels: Iterable[str]) -> Iterable[bytes]:
+    def _label_looks(self, labels: Iterable[str]) -> Sequence[bytes]:
         return [self._label_look(label) for label in labels]
 
     def _label_look(self, label: str) -> bytes:
@@ -390,5 +416,5 @@ class Sessions:
 
 
 def _expired(row: RefRow, now: int) -> bool:
-    at = row.expires_at
-    return not row.hold and isinstance(at, int) and at <= now  # a damaged one is listed: reading it tells
+    at = expiry(row)
+    return not row.hold and at is not None and at <= now

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
+from clew.audit import Audit, actor_name
 from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import Durability
 from clew.beside import StoreBlobs, StoreLog
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from clew.keys import Key
     from clew.purge import Purger
     from clew.quarantine import Quarantine
+    from clew.redaction import Rules
     from clew.rekey import Kind, Status
     from clew.search import Hit, Search
+    from clew.snapshots.stored import Snapshots
     from clew.verify import Report
 
 
@@ -40,7 +43,10 @@ def open(
     create: bool = True,
     network: bool = False,
     workspace: str = "",
+    audit: bool = False,
+    actor: str | None = None,
     max_body: int = MAX_BODY,
+    redact: Rules | None = None,
     tidy: bool = True,
     clock: Clock = wall_clock,
     ids: IdSource = new_id,
@@ -51,9 +57,11 @@ def open(
     store opens with its key alone; WrongKey, and nothing is changed, with any other.
     `durability="relaxed"` is faster and may lose the last seconds in a power cut, never in a crash of the program.
     `timeout` is how long a write may wait for other writers. `network=True` allows a network file system. `workspace`
-    keeps the sessions of several tenants apart. `max_body` limits one message. What a purge had to leave, because
-    someone was reading, is cleared after a write or at the close; not with `tidy=False`, for who only looks. `clock`
-    (microseconds since 1970) and `ids` are for tests.
+    keeps the sessions of several tenants apart. With `audit` the audit has all that is done to sessions, and not only
+    what takes away, holds or touches keys; `actor` is who it says it was. `max_body` limits one message. `redact` are
+    the rules of `clew.redaction` by which everything is redacted before it is stored. What a purge had to leave,
+    because someone was reading, is cleared after a write or at the close; not with `tidy=False`, for who only looks.
+    `clock` (microseconds since 1970) and `ids` are for tests.
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
@@ -66,6 +74,7 @@ def open(
         os.fsencode(name)
     except UnicodeEncodeError:
         raise Invalid("the path or the workspace is not valid Unicode") from None
+    actor_name(actor)
     if not isinstance(timeout, int | float) or not timeout >= 0:
         raise Invalid("a timeout is a number of seconds")
     if key is not None:
@@ -75,10 +84,23 @@ def open(
             check(key)
     if "://" in name:
         raise Invalid(f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file.")
+    if redact is not None:
+        from clew.redaction import Rules
+
+        if not isinstance(redact, Rules):
+            raise Invalid(
+                f"redact takes redaction.Rules, not {type(redact).__name__}", hint="Put the rules in Rules([…])."
+            )
     backend = SQLiteBackend(name, durability=durability, timeout=timeout, create=create, network=network)
     try:
-        engine = Engine(backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body, key=key)
-        return Store(engine, tidy=tidy)
+        engine = Engine(
+            backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body, key=key, redact=redact
+        )
+        engine.audits, engine.actor = audit, actor
+        store = Store(engine, tidy=tidy)
+        if audit and engine.keyed:
+            store.audit.record("open", store._key_id())
+        return store
     except BaseException:
         backend.close()
         raise
@@ -119,11 +141,23 @@ class Store:
         return StoreLog(self.sessions)
 
     @cached_property
+    def snapshots(self) -> Snapshots:
+        """Conversations with a provider, saved whole, to be restored elsewhere."""
+        from clew.snapshots.stored import Snapshots
+
+        return Snapshots(self._engine, self._refs, self.sessions)
+
+    @cached_property
     def quarantine(self) -> Quarantine:
         """What was taken out because it is damaged."""
         from clew.quarantine import Quarantine
 
         return Quarantine(self._engine, self._search, lambda: self._purger)
+
+    @cached_property
+    def audit(self) -> Audit:
+        """Who did what and when, without a word of what was said."""
+        return Audit(self._engine, self._refs)
 
     @cached_property
     def _search(self) -> Search:
@@ -166,7 +200,10 @@ class Store:
         """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""
         from clew.backup import backup
 
-        return backup(self._engine, path, progress=progress)
+        made = backup(self._engine, path, progress=progress)
+        if self._engine.audits:
+            self.audit.record("export", "store", reason="backup")
+        return made
 
     # -- keys
 
@@ -206,6 +243,7 @@ class Store:
         from clew import rekey
         from clew.purge import soil
 
+        before = self._key_id()
         rekey.begin(self._engine, kind, key)
         self._search.remove()  # words in clear text, of a store that is to have none
         self._engine.write(soil)
@@ -214,9 +252,14 @@ class Store:
         if damage:
             raise Tampered(self.path, f"{len(damage)} things in it are, so nothing that opens it is given up yet")
         rekey.finish(self._engine)
+        self.audit.record("rotate" if kind == "deep" else kind, before if kind == "unseal" else self._key_id())
         self._search.remove()
         if not self._finish():
             self._engine.owe(self._finish)
+
+    def _key_id(self) -> str:
+        """Which key the store is kept with; ``none`` while it is plain."""
+        return (self._engine.read(lambda tx: tx.state()).key_id or b"").hex() or "none"
 
     def _finish(self) -> bool:
         """Clears traces that were left; True if none are."""

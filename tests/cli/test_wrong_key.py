@@ -36,7 +36,8 @@ gone.trash()
 spoiled = store.sessions.create(title="Damaged").append(clew.user("spoiled"))
 store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
 store.quarantine.sweep(force=True)
-print(session.id, node.id, gone.id, spoiled.id, flush=True)
+frozen = store.snapshots.take(session).id
+print(session.id, node.id, gone.id, spoiled.id, frozen, flush=True)
 time.sleep(60)
 """
 
@@ -48,7 +49,7 @@ class Crashed:
         self.path = folder / "chats.db"
         writer = python(WRITE, self.path)
         assert writer.stdout is not None
-        self.session, self.node, self.trashed, self.spoiled = writer.stdout.readline().split()
+        self.session, self.node, self.trashed, self.spoiled, self.snapshot = writer.stdout.readline().split()
         os.kill(writer.pid, signal.SIGKILL)
         writer.communicate()
         assert (folder / "chats.db-wal").stat().st_size > 0
@@ -68,7 +69,9 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Crashed:
 def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -> list[str]:
     """A command line that the command would carry out: what it requires, and what it needs beside that."""
     words = {"message": crashed.node, "title": "Other", "words": "lint", "path": str(work / "copy.db")}
+    words["folder"] = str(tree(work.parent / "tree"))
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
+    other |= dict.fromkeys(("snapshot show", "snapshot restore", "snapshot convert", "snapshot rm"), crashed.snapshot)
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
         for param in command.params
@@ -84,12 +87,25 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
         "checkpoint diff": [crashed.node, *root],
         "hook install": ["--dry-run"],
         "purge": ["--yes"],
+        "redact": ["--scan"],
+        "snapshot convert": ["--to", "openai"],
+        "retention set": ["--days", "14"],
+        "retention sweep": ["--days", "14"],
         "quarantine purge": ["--all"],
         "key rotate": ["--new-key-file", str(work / "new.key")],
         "key generate": ["--out", str(work / "made.key")],
         "key from-recovery": ["--out", str(work / "made.key")],
     }
     return [*name.split(), *given, *flags.get(name, [])]
+
+
+def tree(folder: Path) -> Path:
+    """A session kept as files, to be imported."""
+    place = folder / "sessions" / "01890a5d-ac96-774b-bcce-b302099a8057"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "metadata.json").write_text(f'{{"id": "{place.name}"}}')
+    (place / "messages.jsonl").write_text('{"role": "user", "content": "lint"}\n')
+    return folder
 
 
 def stdin(name: str) -> str:
@@ -178,7 +194,7 @@ def test_with_the_right_key_it_is_done(name: str, clew_cli: Run, crashed: Crashe
     right = key_file(work / "right.key", KEY)
     args = arguments(name, LEAVES[name], crashed, work)
     done: Done = clew_cli(*args, "--key-file", right, input=stdin(name), env={"CLEW_DB": str(path)})
-    damaged = name in ("tree", "quarantine restore")  # they come across the message in quarantine
+    damaged = name in ("redact", "tree", "quarantine restore")  # they come across the message in quarantine
     assert done.code == (7 if damaged else 0), done.err
     if name in ("append", "rename", "purge", "key unseal", "key rotate"):
         assert state(path.parent) != before  # the hashes would show it

@@ -21,9 +21,24 @@ except ImportError as error:  # the core does without it
 
 from clew import store as sync
 from clew.aio.face import Threads
-from clew.aio.faces import Blobs, Hit, Log, Nodes, Page, Quarantine, Session, Sessions, Store, StoreBlobs, StoreLog
+from clew.aio.faces import (
+    Audit,
+    Blobs,
+    Hit,
+    Log,
+    Nodes,
+    Page,
+    Quarantine,
+    Session,
+    Sessions,
+    Store,
+    StoreBlobs,
+    StoreLog,
+)  # fmt: skip
+from clew.aio.retention import Sweeper
 
 __all__ = [
+    "Audit",
     "Blobs",
     "Hit",
     "Log",
@@ -36,6 +51,7 @@ __all__ = [
     "Store",
     "StoreBlobs",
     "StoreLog",
+    "Sweeper",
     "open",
 ]
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from clew import beside, blobs, log, nodes, quarantine, session, sessions, store
+from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio.face import Threads
+from clew.audit import Deed
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress
 from clew.log import Entry
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from clew.keys import Key
     from clew.purge import Reason, Receipt, Receipts
     from clew.rekey import Status
+    from clew.snapshots import Snapshot, ToolSnapshot, stored
+    from clew.snapshots.stored import Summaries
     from clew.verify import Report
 
 
@@ -189,6 +192,11 @@ class Session(_Face):
         return self._sync.is_subagent
 
     @property
+    def owner_id(self) -> Awaitable[str | None]:
+        """The id of the session that it goes with, if it is a subagent's; None if it stands alone."""
+        return self._threads.run(lambda: self._sync.owner_id)
+
+    @property
     def forked_from(self) -> str | None:
         """The id of the session it was forked from."""
         return self._sync.forked_from
@@ -232,6 +240,11 @@ class Session(_Face):
     def hold_reason(self) -> str | None:
         """Why it is held."""
         return self._sync.hold_reason
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When its own retention ends: see `retain`. None if it has none of its own. Tampered as in `held`."""
+        return self._sync.expires_at
 
     @property
     def trashed_at(self) -> datetime | None:
@@ -370,6 +383,14 @@ class Session(_Face):
         """Ends its hold."""
         return cast("Session", self._wrap(await self._threads.run(self._sync.release)))
 
+    async def retain(self, *, days: int | None = None, until: datetime | None = None) -> Session:
+        """Gives it a retention of its own: `days` (7 to 180) after its last activity, or `until` a moment.
+
+        With neither, the store's policy counts again. Once it has expired it is not listed or picked by `latest`, and
+        the next sweep purges it, unless it is held. Invalid for a trace that goes with its owner.
+        """
+        return cast("Session", self._wrap(await self._threads.run(self._sync.retain, days=days, until=until)))
+
     async def trash(self) -> Session:
         """Puts it in the trash with its branches and subagents: not found, listed or searched until it is restored.
 
@@ -498,6 +519,10 @@ class Sessions(_Face):
         """Ends a session's hold."""
         return cast("Session", self._wrap(await self._threads.run(self._sync.release, key)))
 
+    async def retain(self, key: str, *, days: int | None = None, until: datetime | None = None) -> Session:
+        """Gives a session a retention of its own: `days` after its last activity, or `until` a moment; or none."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.retain, key, days=days, until=until)))
+
     async def trash(self, key: str) -> Session:
         """Puts a session in the trash, with all it owns; one that is there already stays there. Conflict if it is held.
 
@@ -533,7 +558,8 @@ class Sessions(_Face):
 
         Those with these ids or handles; or with `trashed` all that are in the trash, with `everything` all there are,
         of either only those that were last active, or put in the trash, `before` a moment. What other sessions share
-        stays. One that is held is a failure in the receipt, and the others go. The receipt is kept in the store; with
+        stays. One that is held is a failure in the receipt, and the others go; so is one whose own row is damaged,
+        unless ``reason="corruption-detected"`` says that this is known. The receipt is kept in the store; with
         `dry_run` it only says what would be. NotFound, and nothing is purged, if there is no such session.
         """
         return await self._threads.run(
@@ -699,6 +725,80 @@ class StoreLog(_Face):
         return await self._threads.run(self._sync.count, _bare(owner))
 
 
+class Audit(_Face):
+    """The audit of a store."""
+
+    _sync: audit.Audit
+
+    async def record(
+        self, kind: str, subject: str, actor: str | None = None, *, reason: str | None = None, amount: int = 1
+    ) -> None:
+        """Notes a deed of your own, durable when this returns. Invalid if it does not look free of content.
+
+        `kind` and `reason` are words of small letters, `subject` an id or a name without blanks; `actor` is the one the
+        store was opened for, unless another is named.
+        """
+        return await self._threads.run(self._sync.record, kind, subject, actor, reason=reason, amount=amount)
+
+    def read(
+        self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
+    ) -> AsyncIterator[Deed]:
+        """What was done, oldest first: from `since` up to and without `until`, of one kind or of all."""
+        return self._threads.stream(self._sync.read, since=since, until=until, kind=kind)
+
+    def jsonl(
+        self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
+    ) -> AsyncIterator[str]:
+        """What `read` gives, each as one line of JSON, to be kept elsewhere."""
+        return self._threads.stream(self._sync.jsonl, since=since, until=until, kind=kind)
+
+
+class Snapshots(_Face):
+    """The snapshots of a store. A `SnapshotStore`; what snapshots, and sessions, have in common is stored once."""
+
+    _sync: stored.Snapshots
+
+    async def save(self, snapshot: Snapshot) -> None:
+        """Keeps a snapshot, in place of the one with the same id if there is one. Durable when it returns.
+
+        Of a client's messages only those are stored that came since the last time.
+        """
+        return await self._threads.run(self._sync.save, snapshot)
+
+    async def load(self, id: str) -> Snapshot:
+        """The snapshot. Its messages are read when they are first asked for. NotFound; Tampered."""
+        return await self._threads.run(self._sync.load, id)
+
+    async def list(self) -> Summaries:
+        """All there are, newest first. Tampered if one is not what was saved."""
+        return await self._threads.run(self._sync.list)
+
+    async def delete(self, id: str) -> None:
+        """Deletes a snapshot, and each message that nothing else needs. NotFound."""
+        return await self._threads.run(self._sync.delete, id)
+
+    async def take(
+        self,
+        session: Session | str,
+        *,
+        model: str | None = None,
+        system_prompt: str = "",
+        tools: Iterable[ToolSnapshot] = (),
+        metadata: Mapping[str, str] | None = None,
+    ) -> Snapshot:
+        """A snapshot of a session as it is now; nothing is copied. Its provider is that of the session's messages.
+
+        Messages in neutral form make a snapshot of the provider ``clew``. Invalid if they are of several providers.
+        """
+        return await self._threads.run(
+            self._sync.take, _bare(session), model=model, system_prompt=system_prompt, tools=tools, metadata=metadata
+        )
+
+    async def resume(self, id: str, *, title: str | None = None) -> Session:
+        """A new session that goes on from a snapshot; nothing is copied. NotFound."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.resume, id, title=title)))
+
+
 class Store(_Face):
     """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
 
@@ -730,9 +830,19 @@ class Store(_Face):
         return StoreLog(self._threads, self._sync.log)
 
     @property
+    def snapshots(self) -> Snapshots:
+        """Conversations with a provider, saved whole, to be restored elsewhere."""
+        return Snapshots(self._threads, self._sync.snapshots)
+
+    @property
     def quarantine(self) -> Quarantine:
         """What was taken out because it is damaged."""
         return Quarantine(self._threads, self._sync.quarantine)
+
+    @property
+    def audit(self) -> Audit:
+        """Who did what and when, without a word of what was said."""
+        return Audit(self._threads, self._sync.audit)
 
     async def search(
         self,

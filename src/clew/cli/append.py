@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import msgspec
 
 import clew
 from clew.cli.place import store_option, writing
+from clew.cli.redact import also_option, rules
 from clew.cli.text import warn
 from clew.model import ROLES, Block, Message, Role, Said
 
@@ -68,18 +70,31 @@ _decode = msgspec.json.Decoder(Line).decode
 @click.option("--cwd", metavar="DIR", help="Directory of the new session.  [default: here]")
 @click.option("--label", "labels", multiple=True, help="Label of the new session; may be repeated.")
 @click.option("--role", type=click.Choice(ROLES), default="user", help="Role of lines that name none.  [default: user]")
+@click.option("--redact", is_flag=True, help="Take secrets out before anything is stored.")
+@also_option
 @store_option
-def append(session: str | None, title: str | None, cwd: str | None, labels: tuple[str, ...], role: Role) -> None:
+def append(
+    session: str | None,
+    title: str | None,
+    cwd: str | None,
+    labels: tuple[str, ...],
+    role: Role,
+    redact: bool,
+    also: tuple[str, ...],
+) -> None:
     """Reads messages from stdin, one JSON object per line, and appends each to SESSION as it comes.
 
     Prints {"id": "…"} for a message once it is durable, and not before. Without SESSION the first message begins a new
-    session, whose id goes to stderr. A line that cannot be stored ends it; the lines before it stay stored.
+    session, whose id goes to stderr. A line that cannot be stored ends it; the lines before it stay stored. With
+    --redact, a message in which something was found says by which rules: {"id": "…", "redacted": ["github-token"]}.
     """
+    if also and not redact:
+        raise click.UsageError("--also says what --redact is to find beside secrets: give both")
     if session is not None and (title is not None or cwd is not None or labels):
         raise click.UsageError("--title, --cwd and --label describe a new session: leave out SESSION, or them")
     if sys.stdin.isatty():
         warn("Type one JSON object per line; Ctrl-D ends.")
-    with writing() as store:
+    with writing(redact=rules(also) if redact else None) as store:
         into = None if session is None else store.sessions.get(session)
         for given in lines(sys.stdin.buffer, role):
             try:
@@ -94,7 +109,9 @@ def append(session: str | None, title: str | None, cwd: str | None, labels: tupl
             except clew.ClewError as error:
                 error.message = f"line {given.number}: {error.message}"
                 raise
-            sys.stdout.write(f'{{"id": "{node.id}"}}\n')
+            found = node.redactions if redact else ()
+            redacted = f', "redacted": {json.dumps(found)}' if found else ""
+            sys.stdout.write(f'{{"id": "{node.id}"{redacted}}}\n')
             sys.stdout.flush()
 
 

@@ -79,6 +79,7 @@ def session_json(session: clew.Session) -> dict[str, Any]:
         "version": session.version,
         "held": session.held,
         "hold_reason": session.hold_reason,
+        "expires_at": None if session.expires_at is None else iso(session.expires_at),
         "trashed_at": None if session.trashed_at is None else iso(session.trashed_at),
         "extra": session.extra,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,6 +19,7 @@ from clew.errors import NotFound
 
 if TYPE_CHECKING:
     from clew.keys import Key
+    from clew.redaction import Rules
 
 F = TypeVar("F", bound=Callable[..., object])
 _DB, _KEY_FILE = "clew.db", "clew.key_file"
@@ -43,7 +44,7 @@ def store_option(command: F) -> F:
     return option("--db", _DB, "The store.  [default: CLEW_DB, or your data folder]")(key_file(command))
 
 
-def writing(*, timeout: float | None = None) -> clew.Store:
+def writing(*, redact: Rules | None = None, timeout: float | None = None) -> clew.Store:
     """The store, made if it is not there: sealed if there is a key. A default folder is for its owner alone.
 
     `timeout` is how long to wait for other writers, if nothing else was asked for.
@@ -53,7 +54,7 @@ def writing(*, timeout: float | None = None) -> clew.Store:
         folder = os.path.dirname(path)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         keep_from_sync(folder)
-    return _open(path, create=True, timeout=timeout)[0]
+    return _open(path, create=True, redact=redact, timeout=timeout)[0]
 
 
 def existing(*, tidy: bool = True) -> clew.Store:
@@ -73,14 +74,14 @@ def as_it_is() -> tuple[clew.Store, Key | None]:
     """`existing`, and the key that opened it; a plain store opens whatever key is given, and None did it."""
     path = _existing()
     try:
-        return clew.open(path, timeout=_timeout(), create=False), None
+        return _connect(path), None
     except clew.Sealed:
         return _open(path, create=False)
 
 
 def with_key(key: Key) -> clew.Store:
     """`existing`, with this key."""
-    return clew.open(_existing(), key=key, timeout=_timeout(), create=False)
+    return _connect(_existing(), key=key)
 
 
 def given() -> Source | None:
@@ -88,13 +89,13 @@ def given() -> Source | None:
     return sources.find(flags={"KEY_FILE:--key-file": click.get_current_context().meta.get(_KEY_FILE)})
 
 
-def _open(path: str, *, create: bool, tidy: bool = True, timeout: float | None = None) -> tuple[clew.Store, Key | None]:
+def _open(path: str, **settings: Any) -> tuple[clew.Store, Key | None]:
     """The store, and the key it was opened with. Sealed, WrongKey; on a terminal a passphrase is asked for."""
     source = given()
     key, tries = None if source is None else source.key(), 0
     while True:
         try:
-            return clew.open(path, key=key, timeout=_timeout(timeout), create=create, tidy=tidy), key
+            return _connect(path, key=key, **settings), key
         except clew.WrongKey as error:
             if not 0 < tries < TRIES:
                 error.hint = _WRONG
@@ -105,6 +106,19 @@ def _open(path: str, *, create: bool, tidy: bool = True, timeout: float | None =
                 error.hint = _GIVE
                 raise
         key, tries = _typed(path), tries + 1
+
+
+def _connect(
+    path: str,
+    *,
+    key: Key | None = None,
+    create: bool = False,
+    tidy: bool = True,
+    redact: Rules | None = None,
+    timeout: float | None = None,
+) -> clew.Store:
+    seconds = _timeout(timeout)
+    return clew.open(path, key=key, timeout=seconds, create=create, tidy=tidy, redact=redact, actor=_actor())
 
 
 def _typed(path: str) -> Key:
@@ -126,6 +140,17 @@ def _location() -> tuple[str, bool]:
     from platformdirs import user_data_dir
 
     return os.path.join(user_data_dir("clew", appauthor=False), "clew.db"), False
+
+
+def _actor() -> str | None:
+    """Who the audit says it was: the user of this system."""
+    from getpass import getuser
+
+    try:
+        name = getuser()
+    except (KeyError, OSError, ImportError):  # a process may run as a user without a name
+        return None
+    return name if name.isprintable() and len(name) <= 128 else None
 
 
 def _timeout(default: float | None = None) -> float:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -33,9 +34,14 @@ COMMANDS = {
     "release": ("trash", "Let held sessions be deleted again."),
     "purge": ("purge", "Delete sessions for good, with every trace."),
     "receipts": ("purge", "List what was purged, and when."),
+    "snapshot": ("snapshot", "Save conversations whole, and restore them."),
     "key": ("key", "Make, exchange and print the key of a sealed store."),
+    "retention": ("retention", "Purge what was not used for long: preview, sweep, set."),
+    "audit": ("audit", "Show who did what, and when."),
+    "redact": ("redact", "Find secrets that are stored."),
     "verify": ("upkeep", "Read everything and name what is damaged."),
     "quarantine": ("quarantine", "Deal with damaged messages."),
+    "import": ("importing", "Read session files into the store."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
     "tour": ("tour", "See it all happen in a temporary store."),
 }
@@ -51,7 +57,8 @@ class Root(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(f"clew.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command = getattr(import_module(f"clew.cli.{COMMANDS[cmd_name][0]}"), name)
         assert isinstance(command, click.Command)
         return command
 

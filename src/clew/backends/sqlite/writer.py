@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
 from clew.backends import Job, Renewed
-from clew.backends.sqlite.connection import translate
+from clew.backends.sqlite.connection import ANY, ODD, translate
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.scrubbing import clean as scrub
 from clew.backends.sqlite.turnstile import Turnstile
@@ -88,7 +88,9 @@ class Writer:
     def give_up(self, tx: SQLiteTx, error: BaseException) -> None:
         """`undo` after an error. Renewed if a new epoch has begun: seen in the old way, sound things look damaged."""
         try:
-            outdated = isinstance(error, ClewError) and tx.conn.in_transaction and tx.current_epoch() != self._began
+            outdated = (
+                isinstance(error, (ClewError, *ODD)) and tx.conn.in_transaction and tx.current_epoch() != self._began
+            )
         finally:
             self.undo(tx)
         if outdated:
@@ -141,17 +143,17 @@ class Writer:
     def savepoint(self, tx: SQLiteTx, job: Job) -> None:
         """Runs one job so that its failure leaves nothing behind and its neighbours alone."""
         self.still(tx)
-        tx.conn.execute("SAVEPOINT job")
+        tx.run_sql("SAVEPOINT job")
         try:
             job.finish(job.work(tx))
         except BaseException as error:
             if not tx.conn.in_transaction:
                 raise  # the driver has undone everything: disk full, I/O error
-            tx.conn.execute("ROLLBACK TO job")
+            tx.run_sql("ROLLBACK TO job")
             if not isinstance(error, Exception):
                 raise
-            job.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
-        tx.conn.execute("RELEASE job")
+            job.error = translate(error, self.path) if isinstance(error, ANY) else error
+        tx.run_sql("RELEASE job")
 
     @contextmanager
     def nested(self, tx: SQLiteTx) -> Iterator[None]:

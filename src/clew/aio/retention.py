@@ -1,0 +1,130 @@
+"""`clew.retention`, awaited, and a sweeper that is a task."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from clew import retention as sync
+from clew.aio.faces import Session, Store, _bare
+from clew.retention import EVERY, QUIET, Plan, Policy, Round, Swept
+
+Open = Iterable[Session | str]
+
+
+async def preview(
+    store: Store,
+    policy: Policy | None = None,
+    *,
+    now: datetime | None = None,
+    open_sessions: Open = (),
+    quiet: timedelta = QUIET,
+) -> Plan:
+    """What a sweep would do now: what goes and why, what stays and by what. Nothing is changed, also in doubt."""
+    opened = [_bare(one) for one in open_sessions]
+    return await store._threads.run(sync.preview, store._sync, policy, now=now, open_sessions=opened, quiet=quiet)
+
+
+async def sweep(
+    store: Store,
+    policy: Policy | None = None,
+    *,
+    now: datetime | None = None,
+    open_sessions: Open = (),
+    quiet: timedelta = QUIET,
+    force: bool = False,
+) -> Swept:
+    """Purges what is due by `policy`, or by the one that the store keeps: see `clew.retention.sweep`."""
+    opened = [_bare(one) for one in open_sessions]
+    return await store._threads.run(
+        sync.sweep, store._sync, policy, now=now, open_sessions=opened, quiet=quiet, force=force
+    )
+
+
+async def set_policy(store: Store, policy: Policy) -> None:
+    """Keeps a policy in the store, for its workspace: sweeps go by it if they are given no other."""
+    await store._threads.run(sync.set_policy, store._sync, policy)
+
+
+async def get_policy(store: Store) -> Policy | None:
+    """The policy that the store keeps for its workspace, or else for the one without a name; None if for neither."""
+    return await store._threads.run(sync.get_policy, store._sync)
+
+
+async def _wait(event: anyio.Event, seconds: float) -> None:
+    with anyio.move_on_after(seconds):
+        await event.wait()
+
+
+class Sweeper:
+    """`clew.retention.Sweeper` as a task: ``async with Sweeper(store, policy): …``, or `run` in a group of yours.
+
+    What it is given is called on the event loop; the sweep itself, or the function in place of the store, on a thread.
+    """
+
+    def __init__(
+        self,
+        store: Store | Callable[[], Swept],
+        policy: Policy | None = None,
+        *,
+        every: timedelta = EVERY,
+        open_sessions: Callable[[], Open] | None = None,
+        on_swept: Callable[[Swept], object] | None = None,
+        on_error: Callable[[Exception], object] | None = None,
+        wait: Callable[[anyio.Event, float], Awaitable[object]] = _wait,
+    ) -> None:
+        self._round = Round(policy, every, on_swept, on_error)
+        self._open = open_sessions or (lambda: ())
+        self._store = store
+        self._wait = wait
+        self._wake: anyio.Event | None = None
+        self._stopping = False
+        self._tasks: TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Sweeps now, and again and again, until it is stopped or cancelled."""
+        while not self._stopping:
+            self._wake = anyio.Event()
+            if not self._round.tell(await self._sweep()):
+                return
+            await self._wait(self._wake, self._round.seconds)
+
+    def change(self, policy: Policy | None) -> None:
+        """Goes by another policy from now on, and sweeps at once."""
+        self._round.policy = policy
+        self._rouse()
+
+    def stop(self) -> None:
+        """Ends it, after the sweep that it is in. Idempotent."""
+        self._stopping = True
+        self._rouse()
+
+    def _rouse(self) -> None:
+        if self._wake is not None:
+            self._wake.set()
+
+    async def _sweep(self) -> Swept | Exception:
+        try:
+            if isinstance(self._store, Store):
+                return await sweep(self._store, self._round.policy, open_sessions=self._open())
+            return await anyio.to_thread.run_sync(self._store)
+        except Exception as error:  # noqa: BLE001 - it is told, and the next sweep may do better
+            return error
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self.run, name="clew-sweeper")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self.stop()
+        assert self._tasks is not None
+        return await self._tasks.__aexit__(kind, error, trace)

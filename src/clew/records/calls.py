@@ -1,0 +1,70 @@
+"""The calls of a service: none before it is ready, none after it was disposed of, and each told when it is over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from clew.errors import Closed
+from clew.events import Events, OperationFinished
+
+
+class Calls:
+    """Counts the calls that are going on."""
+
+    def __init__(self, bus: Events) -> None:
+        self._bus = bus
+        self._change = threading.Condition()
+        self._running = 0
+        self._over = False
+        self.ready = False
+
+    def begin(self) -> bool:
+        """Lets calls in; False if they were. Closed after the end."""
+        with self._change:
+            if self._over:
+                raise Closed("the record service was disposed of", hint="Make a new one.")
+            was, self.ready = self.ready, True
+            return not was
+
+    def end(self, seconds: float) -> int | None:
+        """Lets no more calls in, and waits for those that are; how many still run after that. None if there was an end.
+
+        One that has never begun ends as well.
+        """
+        with self._change:
+            was, self.ready, self._over = self.ready, False, True
+            if not was:
+                return None
+            self._change.wait_for(lambda: not self._running, seconds)
+            return self._running
+
+    @contextmanager
+    def call(self, operation: str, session_id: str | None) -> Iterator[None]:
+        """Around a call. Closed."""
+        with self._change:
+            if not self.ready:
+                why, hint = (
+                    ("was disposed of", "Make a new one.") if self._over else ("is not initialized", "Initialize it.")
+                )
+                raise Closed(f"the record service {why}", hint=hint)
+            self._running += 1
+        started, began = time.time_ns(), time.monotonic_ns()
+        failed: str | None = None
+        try:
+            yield
+        except BaseException as error:
+            failed = type(error).__name__
+            raise
+        finally:
+            with self._change:
+                self._running -= 1
+                self._change.notify_all()
+            took = time.monotonic_ns() - began
+            self._bus.emit(
+                OperationFinished(
+                    operation=operation, session_id=session_id, started_at_ns=started, duration_ns=took, error=failed
+                )
+            )

@@ -1,0 +1,366 @@
+"""Records in a store: each call is one transaction, durable when it returns. No policy, no events, no retries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from clew import audit, ids, paths
+from clew.backends import ID, POS, SEQ_BITS, RefRow, Tx
+from clew.engine import Draft
+from clew.errors import Conflict, Invalid
+from clew.node import Node
+from clew.records import keeping
+from clew.records.frames import draft, foreign, frames, session_key
+from clew.records.kept import Found, Kept, kept
+from clew.records.marks import Marked, Marks
+from clew.records.shapes import (
+    ConversationRecordInput,
+    ConversationRecordMutation,
+    MessageFrame,
+    PartialRetention,
+    RecoverySnapshot,
+    time_micros,
+    time_text,
+)
+from clew.session_data import SessionData, unpack
+from clew.sessions import SCAN, SESSION
+from clew.store import Store
+
+
+class Whole(NamedTuple):
+    """A session with its messages, of one moment."""
+
+    found: Found
+    nodes: list[Node]
+    size: int
+    """Bytes of their bodies, as they are stored."""
+
+
+class Change(NamedTuple):
+    """A mutation, encoded and checked, before it has a place."""
+
+    mutation: ConversationRecordMutation
+    drafts: Sequence[Draft]
+    frames: Sequence[MessageFrame]
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that are set, as opposed to messages, which are added."""
+        named = ("title", "summary", "retention", "metrics")
+        return [name for name in named if getattr(self.mutation, name) is not None]
+
+
+class Repository:
+    """The records of a store."""
+
+    def __init__(self, store: Store, max_payload: int, exportable: bool) -> None:
+        self._store = store
+        self._engine = store._engine
+        self._refs = store._refs
+        self._marks = Marks(store._engine, store._refs)
+        self._max_payload = max_payload
+        self._exportable = exportable
+
+    def key(self, conversation_id: str) -> bytes:
+        """The key of a conversation's session. Invalid if the id cannot be one."""
+        if not isinstance(conversation_id, str) or not conversation_id or len(conversation_id) > 512:
+            raise Invalid("a conversation's id is text, of up to 512 characters")
+        return session_key(self._engine, conversation_id)
+
+    # -- reading
+
+    def found(self, row: RefRow) -> Found:
+        """What a row says, checked. Tampered."""
+        data = unpack(self._refs.data(self._refs.checked(row)))
+        return Found(row, data, kept(data, f"session {ids.text(row.key)}"))
+
+    def find(self, key: bytes) -> Found | None:
+        """A session; None if it is not there, or in the trash."""
+        row = self._engine.read(lambda tx: self._row(tx, key), single=True)
+        return None if row is None else self.found(row)
+
+    def whole(self, key: bytes) -> Whole | None:
+        """A session with its messages; None if it is not there, or in the trash."""
+        return self._engine.read(lambda tx: self._whole(tx, key))
+
+    def _whole(self, tx: Tx, key: bytes) -> Whole | None:
+        row = self._row(tx, key)
+        if row is None:
+            return None
+        found = self.found(row)
+        nodes = [] if row.head is None else paths.whole(self._engine, tx, row.head)
+        return Whole(found, nodes, self._size(tx, row.head))
+
+    def _row(self, tx: Tx, key: bytes) -> RefRow | None:
+        row = tx.ref(self._engine.workspace, SESSION, key)
+        return None if row is None or row.trashed_at is not None else row
+
+    def _size(self, tx: Tx, head: int | None) -> int:
+        if head is None:
+            return 0
+        spans = ((run.run << SEQ_BITS, run.run << SEQ_BITS | upto) for run, upto in paths.lineage(tx, head))
+        return sum(tx.body_bytes(low, high) for low, high in spans)
+
+    # -- writing
+
+    def drafts(self, conversation_id: str, messages: Sequence[MessageFrame]) -> list[Draft]:
+        """The messages of frames, encoded. Invalid."""
+        key = self.key(conversation_id)
+        return [draft(self._engine, key, frame) for frame in messages]
+
+    def create(self, record: ConversationRecordInput, drafts: Sequence[Draft]) -> Found:
+        """A new record. Conflict if there is one; a conversation that only has snapshots becomes one."""
+        key = self.key(record.conversation_id)
+
+        def work(tx: Tx) -> Found:
+            row = tx.ref(self._engine.workspace, SESSION, key)
+            if row is not None and (row.trashed_at is not None or not self.found(row).kept.begun):
+                raise Conflict("a record with this id is already stored", hint="Update it, or choose another id.")
+            found = self._begin(tx, key, record.conversation_id) if row is None else self.found(row)
+            said = msgspec.structs.replace(
+                found.kept, created_at=record.created_at, participants=record.participants,
+                summary=record.summary or found.kept.summary, begun=False,
+            )  # fmt: skip
+            data = msgspec.structs.replace(found.data, title=record.title)
+            found = self._append(tx, Found(found.row, data, said), drafts, record.messages)
+            return self._save(tx, found._replace(kept=found.kept.measure(record.metrics)))
+
+        return self._write(work)
+
+    def change(self, key: bytes, change: Change, expected_version: int | None, *, committed: bool = False) -> Found:
+        """Adds the messages after whatever is last now, and sets the fields that were given. NotFound.
+
+        With `expected_version`, a field that someone else has set since is a Conflict, and nothing is changed. With
+        `committed` nothing of the record is uncommitted any more.
+        """
+
+        def work(tx: Tx) -> Found:
+            found = self.found(self._refs.get(tx, SESSION, key))
+            _refuse_stale(found, change.fields, expected_version)
+            mutation = change.mutation
+            added = self._append(tx, found, change.drafts, change.frames)
+            said = added.kept
+            if committed:
+                said = _committed(said, self._marks.take(tx, key))
+            said = said.measure(mutation.metrics)
+            if mutation.summary is not None:
+                said = msgspec.structs.replace(said, summary=mutation.summary)
+            data = added.data if mutation.title is None else msgspec.structs.replace(added.data, title=mutation.title)
+            columns = {} if mutation.retention is None else _columns(added.row, mutation.retention)
+            version = added.row.version + 1
+            said = msgspec.structs.replace(
+                said,
+                changed=said.changed | dict.fromkeys(change.fields, version),
+                changed_at=time_text(self._engine.clock()),
+            )
+            return self._save(tx, Found(added.row, data, said), **columns)
+
+        return self._write(work)
+
+    def set_privacy(self, key: bytes, exportable: bool | None, consent_capture: str | None) -> Found:
+        """Says whether a record may leave the store, and how the person agreed. NotFound."""
+
+        def work(tx: Tx) -> Found:
+            found = self.found(self._refs.get(tx, SESSION, key))
+            said = found.kept
+            if exportable is not None:
+                said = msgspec.structs.replace(said, exportable=exportable)
+            if consent_capture is not None:
+                said = msgspec.structs.replace(said, consent_capture=consent_capture)
+            return self._save(tx, found._replace(kept=said))
+
+        return self._write(work)
+
+    def _write(self, work: Callable[[Tx], Found]) -> Found:
+        """Runs `work`. If the commit fails, it was kept if the session is as it left it."""
+        left: list[Found] = []
+
+        def step(tx: Tx) -> Found:
+            left.clear()
+            left.append(work(tx))
+            return left[0]
+
+        def settle(tx: Tx) -> Found | None:
+            for found in left:
+                row = tx.ref(found.row.workspace, SESSION, found.row.key)
+                if row is not None and (row.mac, row.data) == (found.row.mac, found.row.data):
+                    return found
+            return None
+
+        return self._engine.write(step, settle)
+
+    def _begin(self, tx: Tx, key: bytes, conversation_id: str) -> Found:
+        """A new session, without anything in it."""
+        said = Kept(
+            conversation_id=foreign(conversation_id, key),
+            exportable=False if not self._exportable else None,
+            begun=True,
+        )
+        self._store.sessions._vacant(tx, key)
+        tree = tx.add_tree(self._engine.workspace, self._engine.clock())
+        payload, look, _ = self._store.sessions._pack(said.into(SessionData()))
+        row = self._refs.add(tx, SESSION, key, payload, tree=tree, at=None, look=look)
+        audit.may_note(self._engine, self._refs, tx, "create", ids.text(key))
+        return Found(row, unpack(payload), said)
+
+    def _append(self, tx: Tx, found: Found, drafts: Sequence[Draft], said: Sequence[MessageFrame]) -> Found:
+        """Adds the messages that are not there yet. Conflict, Invalid if it becomes too much."""
+        row = found.row
+        new = [n for n, one in enumerate(drafts) if not self._stored(tx, row, one)]
+        size = self._size(tx, row.head) + sum(len(drafts[n].encoded.payload) for n in new)
+        if size > self._max_payload:
+            raise Invalid(
+                f"the record would have {size:,} bytes, the limit is {self._max_payload:,}",
+                hint="Keep large content as an attachment, or begin another conversation.",
+            )
+        if not new:
+            return found
+        for n in new:
+            self._check_attachments(tx, row, said[n])
+        tip = self._refs.tip(tx, row)
+        last = self._engine.grow(tx, tip.ground, [drafts[n] for n in new])[-1]._row
+        move = self._refs.move(tx, row.ref, tip, last[POS], last[ID])
+        counted = found.kept.count([said[n] for n in new])
+        return found._replace(row=row._replace(**move._asdict()), kept=counted)
+
+    def _stored(self, tx: Tx, row: RefRow, one: Draft) -> bool:
+        """True if the message is there already. Conflict if its id is taken by another, or it is elsewhere."""
+        if tx.node(one.id) is None:
+            return False
+        for node in self._engine.known(tx, [one], row.tree) or ():
+            if row.head is None or not paths.on_path(tx, row.head, node._row[POS]):
+                raise Conflict(f"message {node.id} is on a branch that the conversation has left")
+        return True
+
+    def _check_attachments(self, tx: Tx, row: RefRow, frame: MessageFrame) -> None:
+        for one in frame.attachments or ():
+            blob = tx.blob(row.tree or 0, self._engine.blob_look(row.tree or 0, one.checksum))
+            if blob is not None and blob.size != one.byte_length:
+                raise Invalid("an attachment does not have the length it says", hint="Pass it on as attach made it.")
+
+    def _save(self, tx: Tx, found: Found, **columns: int | None) -> Found:
+        """Stores what the session says of itself."""
+        data = found.kept.into(found.data)
+        if "hold" in columns and not columns["hold"]:
+            data = msgspec.structs.replace(data, hold_reason=None)
+        payload, look, _ = self._store.sessions._pack(data)
+        row = self._refs.change(tx, found.row, payload, look=look, **columns)
+        for deed in _deeds(found.row, columns):
+            audit.note(self._engine, self._refs, tx, deed, ids.text(row.key))
+        return self.found(row)
+
+    # -- snapshots
+
+    def mark(self, snapshot: RecoverySnapshot, drafts: Sequence[Draft]) -> Found:
+        """Stores what is pending, and where that begins; a conversation that is not there is begun."""
+        key = self.key(snapshot.conversation_id)
+        said = Marked(
+            session_id=snapshot.session_id, last_interaction_at=snapshot.last_interaction_at,
+            updated_at=snapshot.updated_at, summary=snapshot.summary, metrics=snapshot.metrics,
+        )  # fmt: skip
+
+        def work(tx: Tx) -> Found:
+            row = self._row(tx, key)
+            before = self._begin(tx, key, snapshot.conversation_id) if row is None else self.found(row)
+            self._marks.set(tx, before.row, said)
+            after = self._append(tx, before, drafts, snapshot.pending_messages)
+            return before if after is before else self._save(tx, after)
+
+        return self._write(work)
+
+    def marked(self, key: bytes) -> RecoverySnapshot | None:
+        """What was pending; None if nothing was marked. Tampered if the mark is not what was written."""
+
+        def work(tx: Tx) -> RecoverySnapshot | None:
+            whole, mark = self._whole(tx, key), self._marks.row(tx, key)
+            if whole is None or mark is None:
+                return None
+            said = self._marks.said(mark)
+            return RecoverySnapshot(
+                conversation_id=whole.found.conversation_id, session_id=said.session_id,
+                last_interaction_at=said.last_interaction_at, pending_messages=_after(whole.nodes, mark.head_id),
+                updated_at=said.updated_at, summary=said.summary, metrics=said.metrics,
+            )  # fmt: skip
+
+        return self._engine.read(work)
+
+    def mark_anew(self, key: bytes) -> None:
+        """Replaces a mark that cannot be read: nothing is known to be committed, so everything is pending."""
+
+        def work(tx: Tx) -> None:
+            row, mark = self._refs.get(tx, SESSION, key), self._marks.row(tx, key)
+            if mark is None or self._marks.sound(mark):
+                return  # someone else was first
+            at, now = time_text(row.active_at), time_text(self._engine.clock())
+            said = Marked(session_id=ids.text(key), last_interaction_at=at, updated_at=now)
+            self._marks.set(tx, row._replace(head_id=None), said)
+
+        self._engine.write(work)
+
+    def pending(self) -> list[Found]:
+        """The sessions that have something pending, last begun first."""
+        found: list[Found] = []
+        edge: tuple[int, int] | None = None
+        while True:
+            marks, rows = self._engine.read(lambda tx, edge=edge: self._marks.sessions(tx, edge, SCAN))  # type: ignore[misc]
+            found += [self.found(row) for row in rows]
+            if len(marks) < SCAN:
+                return found
+            edge = marks[-1].rank, marks[-1].ref
+
+
+def _committed(kept: Kept, marked: Marked | None) -> Kept:
+    """Once nothing is pending: what was said with it holds, where nothing newer is said."""
+    kept = msgspec.structs.replace(kept, begun=False)
+    if marked is None:
+        return kept
+    return msgspec.structs.replace(kept.measure(marked.metrics), summary=marked.summary or kept.summary)
+
+
+def _after(nodes: Sequence[Node], base: bytes | None) -> tuple[MessageFrame, ...]:
+    """The frames after the message `base`, or all if it is not among them; their numbers depend on those before."""
+    at = next((n for n, node in enumerate(nodes) if node._row[ID] == base), -1)
+    before = sum(node.role in ("user", "assistant") for node in nodes[: at + 1])
+    return tuple(frames(nodes))[before:]
+
+
+def _refuse_stale(found: Found, fields: Sequence[str], expected: int | None) -> None:
+    version = found.row.version
+    if expected is None or expected == version:
+        return
+    if expected > version:
+        raise Conflict(f"the record has version {version}, and never had {expected}", hint="Read it, then try again.")
+    late = [name for name in fields if found.kept.changed.get(name, 0) > expected]
+    if late:
+        raise Conflict(
+            f"someone else has set {' and '.join(late)} since version {expected}",
+            hint="Read the record, then try again.",
+        )
+
+
+def _columns(row: RefRow, retention: PartialRetention) -> dict[str, int | None]:
+    """What of a row a retention changes."""
+    columns: dict[str, int | None] = {}
+    if retention.manual_hold is not None:
+        columns["hold"] = int(retention.manual_hold)
+    expires, policy = retention.retention_expires_at, retention.retention_policy
+    if policy == "workspace-default":
+        if expires is not None:
+            raise Invalid("the workspace's policy says when a record expires", hint="Leave out retentionExpiresAt.")
+        columns["expires_at"] = None
+    elif expires is not None:
+        columns["expires_at"] = keeping.until(row, time_micros(expires))
+    elif policy == "custom" and row.expires_at is None:
+        raise Invalid("a custom retention needs to know when", hint="Give retentionExpiresAt.")
+    return columns
+
+
+def _deeds(row: RefRow, columns: dict[str, int | None]) -> Iterator[str]:
+    """What the audit says of a change."""
+    if "hold" in columns and bool(columns["hold"]) != bool(row.hold):
+        yield "hold" if columns["hold"] else "release"
+    if "expires_at" in columns and columns["expires_at"] != row.expires_at:
+        yield "retain"

@@ -1,0 +1,536 @@
+"""The record service: conversations kept by policy. A thin layer over a store; what it keeps, the store keeps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import IO, Self, TypeVar
+
+from clew import events, exporting, ids
+from clew.backends import RefRow
+from clew.blobs import Blobs
+from clew.engine import Clock, whole_number
+from clew.errors import ClewError, Conflict, Implausible, Invalid, NotFound, Tampered, Unavailable, Unfinished, clip
+from clew.events import Events
+from clew.node import microseconds, moment
+from clew.policy import Policy
+from clew.purge import Receipt
+from clew.records import keeping, shapes
+from clew.records.calls import Calls
+from clew.records.deferred import MOST, MOST_BYTES, Pending
+from clew.records.frames import Type, attachment
+from clew.records.kept import Found
+from clew.records.latency import LIMIT_MS
+from clew.records.repository import Change, Repository
+from clew.records.shapes import (
+    AttachmentRef,
+    ConversationRecord,
+    ConversationRecordInput,
+    ConversationRecordMutation,
+    ConversationSummary,
+    Given,
+    ListResult,
+    PurgeFailure,
+    PurgeReason,
+    PurgeReport,
+    RecoverySnapshot,
+    time_text,
+)
+from clew.records.writes import Limits, Writes
+from clew.retention import EVERY, QUIET, Look, Sweeper, Swept
+from clew.sessions import SCAN, SESSION
+from clew.store import Store
+
+MAX_PAYLOAD = 10 * 1024 * 1024
+"""Bytes of one record's messages at most, unless the service is given another limit. Attachments do not count."""
+GRACE = 2.0
+"""Seconds in which `dispose` finishes what is going on."""
+RETRY = 1.0
+"""Seconds between two tries to store what waits for space."""
+
+Summarise = Callable[[ConversationRecord], ConversationSummary | None]
+T = TypeVar("T")
+
+
+class RecordService:
+    """Keeps conversations by policy. Threads may share it; several services may share a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy: Policy = Policy(),  # noqa: B008 - frozen
+        strict: bool = False,
+        exportable: bool = False,
+        summarise: Summarise | None = None,
+        max_payload: int = MAX_PAYLOAD,
+        max_pending: int = MOST,
+        max_pending_bytes: int = MOST_BYTES,
+        slow_ms: float = LIMIT_MS,
+        retry_every: float = RETRY,
+        failures: int = 5,
+        cool_down: float = 30.0,
+        clock: Clock | None = None,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """A service on an open store, which stays its opener's to close. Call `initialize` before anything else.
+
+        `policy` says how long records are kept. `strict` purges a record that turns out to be damaged; without it the
+        bytes are kept. `exportable` is what new records say of themselves. `summarise` is called for a record after it
+        was first stored, on another thread. `max_payload` limits the messages of one record; `max_pending` and
+        `max_pending_bytes` what waits in memory for space, tried again every `retry_every` seconds. Writing that takes
+        longer than `slow_ms` one time in twenty is told as an event. After so many `failures` in a row nothing is
+        written for `cool_down` seconds. `clock` (microseconds since 1970) and `timer` (seconds) are for tests.
+        """
+        _check(policy)
+        whole_number("max_payload", max_payload, 1)
+        self._events = Events()
+        self._store = store
+        self._policy = policy
+        self._strict = strict
+        self._summarise = summarise
+        self._clock = store._engine.clock if clock is None else clock
+        self._records = Repository(store, max_payload, exportable)
+        self._calls = Calls(self._events)
+        limits = Limits(max_pending, max_pending_bytes, slow_ms, retry_every, failures, cool_down)
+        self._writes = Writes(self._events, limits, timer)
+
+    # -- beginning and end
+
+    @property
+    def events(self) -> Events:
+        """Where to subscribe to what happens."""
+        return self._events
+
+    @property
+    def is_initialized(self) -> bool:
+        """True between `initialize` and `dispose`."""
+        return self._calls.ready
+
+    @property
+    def pending(self) -> int:
+        """How many writes wait in memory for space."""
+        return self._writes.pending
+
+    @property
+    def policy(self) -> Policy:
+        """How long records are kept."""
+        return self._policy
+
+    def initialize(self) -> PurgeReport | None:
+        """Makes the service ready, and sweeps: what has expired is purged. Idempotent: None if it was ready.
+
+        A sweep that would remove more than is likely to be meant removes nothing: `RetentionInDoubt` is told, and the
+        report counts none. Closed if it was disposed of. What else the sweep raises is raised here; the service is
+        ready all the same.
+        """
+        if not self._calls.begin():
+            return None
+        try:
+            return self.sweep()
+        except Implausible:
+            return self._report(self._clock())
+
+    def dispose(self, grace: float = GRACE) -> None:
+        """Finishes what is going on, within `grace` seconds, and refuses everything else. Idempotent.
+
+        Unfinished names each call that was not finished, each write for which there was no space, and whatever failed
+        in the background. The store stays open.
+        """
+        deadline = time.monotonic() + grace
+        running = self._calls.end(grace)
+        if running is None:
+            return
+        failures = self._writes.close(deadline)
+        if running:
+            failures.append(Unavailable(f"{running} calls were still running after {grace:g} s"))
+        if failures:
+            raise Unfinished("the record service was disposed of before everything was done", failures)
+
+    def __enter__(self) -> Self:
+        self.initialize()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.dispose()
+
+    # -- records
+
+    def create(self, record: ConversationRecordInput | Given) -> ConversationRecord | Pending[ConversationRecord]:
+        """Stores a new record. Conflict if there is one with its id; Invalid.
+
+        Pending if there is no space: it is not stored yet.
+        """
+        given = shapes.validate_input(record)
+        with self._operation("create", given.conversation_id):
+            drafts = self._records.drafts(given.conversation_id, given.messages)
+            return self._writes.now_or_later(
+                "create", given.conversation_id, len(shapes.to_json(given)),
+                lambda: self._records.create(given, drafts), lambda found: self._stored(found, summarise=True),
+            )  # fmt: skip
+
+    def update(
+        self, conversation_id: str, mutation: ConversationRecordMutation | Given, *, expected_version: int | None = None
+    ) -> ConversationRecord | Pending[ConversationRecord]:
+        """Changes a record: messages are added after whatever is last now, fields that are given are replaced.
+
+        A message that is there already, by its frameId, is not added again. `expected_version` is the
+        `storage.blobVersion` of the record that the change was made for: if the record has changed since, the messages
+        are added all the same, but a field that someone else has set meanwhile is a Conflict, and nothing is changed.
+        NotFound; Invalid if it becomes too large. Pending if there is no space: it is not stored yet. Tampered if it is
+        stored, and something else of the record is damaged.
+        """
+        with self._operation("update", conversation_id):
+            return self._change("update", conversation_id, mutation, expected_version, committed=False)
+
+    def get(self, conversation_id: str) -> ConversationRecord | None:
+        """The record; None if there is none. Tampered if something of it is not what was written."""
+        with self._operation("get", conversation_id):
+            return self._read(conversation_id, self._records.key(conversation_id))
+
+    def list(self, *, limit: int = 50, cursor: str | None = None, include_expired: bool = False) -> ListResult:
+        """Records without their messages, last interaction first. Invalid if the cursor is not one.
+
+        `cursor` is the `nextCursor` of the page before; it stays good when records change.
+        """
+        with self._operation("list", None):
+            whole_number("limit", limit, 1)
+            sessions, now, policy = self._store.sessions, self._clock(), self._policy
+            edge = None if cursor is None else sessions._read_cursor(cursor)
+            rows: list[RefRow] = []
+            while len(rows) <= limit and (page := sessions._recent(SESSION, edge, None, None, min(SCAN, limit + 1))):
+                rows += [row for row in page if include_expired or not keeping.expired(policy, row, now)]
+                edge = page[-1].rank, page[-1].ref
+            shown = [self._records.found(row).summary(policy) for row in rows[:limit]]
+            last = rows[limit - 1] if len(rows) > limit else None
+            return ListResult(
+                items=tuple(shown),
+                next_cursor=None if last is None else sessions._cursor(last.rank, last.ref),
+                total_count=self._count(include_expired, now),
+            )
+
+    def delete(self, conversation_id: str, reason: PurgeReason) -> None:
+        """Purges a record with all that belongs to it, also from the trash. NotFound; Conflict if it is held.
+
+        Unavailable if it cannot go for another reason; it is all there then.
+        """
+        with self._operation("delete", conversation_id):
+            session = ids.text(self._records.key(conversation_id))
+            with self._writes.paused():
+                try:
+                    receipt = self._store.sessions.purge([session], reason=reason)
+                except NotFound:
+                    raise NotFound("record", conversation_id) from None
+                if not receipt.failures:
+                    self._writes.drop(conversation_id)
+            self._purged(receipt, reason, {session: conversation_id})
+            if receipt.failures:
+                raise self._kept(conversation_id, receipt.failures[0].error)
+
+    def purge_all(self, reason: PurgeReason) -> PurgeReport:
+        """Purges every record, also from the trash. What is held stays, and is a failure in the report."""
+        with self._operation("purge_all", None):
+            names = self._names()
+            with self._writes.paused():
+                receipt = self._store.sessions.purge(everything=True, reason=reason)
+                self._writes.drop()
+            return self._purged(receipt, reason, names)
+
+    # -- recovery
+
+    def commit_snapshot(self, snapshot: RecoverySnapshot | Given) -> Pending[None] | None:
+        """Stores what is pending of a conversation that goes on; durable when this returns. It may be called again.
+
+        The messages are the record's own from then on; only that they were not committed is remembered. A conversation
+        that is not there is begun. Pending if there is no space.
+        """
+        given = shapes.validate_snapshot(snapshot)
+        with self._operation("commit_snapshot", given.conversation_id):
+            drafts = self._records.drafts(given.conversation_id, given.pending_messages)
+            return self._writes.now_or_later(
+                "commit_snapshot", given.conversation_id, len(shapes.to_json(given)),
+                lambda: self._records.mark(given, drafts), lambda found: None,
+            )  # fmt: skip
+
+    def get_snapshot(self, conversation_id: str) -> RecoverySnapshot | None:
+        """What was pending of a conversation when it was last heard of; None if nothing was.
+
+        A snapshot that cannot be read is read once more, then made anew: everything is pending then, and nothing lost.
+        """
+        with self._operation("get_snapshot", conversation_id):
+            key = self._records.key(conversation_id)
+            for _ in range(2):
+                try:
+                    return self._records.marked(key)
+                except Tampered as error:
+                    damage = error
+            self._corrupt(conversation_id, damage, purged=False)
+            self._records.mark_anew(key)
+            return self._records.marked(key)
+
+    def commit_conversation(
+        self,
+        conversation_id: str,
+        mutation: ConversationRecordMutation | Given | None = None,
+        *,
+        expected_version: int | None = None,
+    ) -> ConversationRecord | Pending[ConversationRecord]:
+        """Ends a conversation: `update`, and nothing of it is pending any more. NotFound.
+
+        Where the mutation says nothing, the summary and metrics of the last snapshot hold.
+        """
+        with self._operation("commit_conversation", conversation_id):
+            given = ConversationRecordMutation() if mutation is None else mutation
+            return self._change("commit_conversation", conversation_id, given, expected_version, committed=True)
+
+    def recoverable(self) -> tuple[str, ...]:
+        """The ids of conversations with something pending, last begun first: after a crash, those to go on with."""
+        with self._operation("recoverable", None):
+            return tuple(found.conversation_id for found in self._records.pending())
+
+    # -- attachments
+
+    def attach(
+        self, conversation_id: str, source: bytes | IO[bytes], *, type: Type, attachment_id: str | None = None
+    ) -> AttachmentRef:
+        """Stores a file for a record, of any size and in pieces, and returns what a message shows it by. NotFound."""
+        with self._operation("attach", conversation_id):
+            blob = self._blobs(conversation_id).put(source)
+            id = attachment_id or ids.text(self._store._engine.new_id())
+            return attachment(id, type, blob.digest, blob.size)
+
+    def open_attachment(self, conversation_id: str, uri: str) -> Iterator[bytes]:
+        """The content of an attachment or a recording, in pieces. NotFound; Tampered where it is damaged."""
+        with self._operation("open_attachment", conversation_id):
+            digest = uri.removeprefix(shapes.BLOBS) if isinstance(uri, str) else uri
+            return self._blobs(conversation_id).open(digest)
+
+    # -- privacy and retention
+
+    def set_privacy(
+        self, conversation_id: str, *, exportable: bool | None = None, consent_capture: str | None = None
+    ) -> ConversationRecord:
+        """Says whether a record may be exported, and how the person agreed; what is left out stays. NotFound."""
+        with self._operation("set_privacy", conversation_id):
+            found = self._records.set_privacy(self._records.key(conversation_id), exportable, consent_capture)
+            return self._stored(found)
+
+    def export(self, conversation_id: str) -> bytes:
+        """The record as JSON, to leave the store. NotFound; Conflict if it is not to be exported."""
+        with self._operation("export", conversation_id):
+            key = self._records.key(conversation_id)
+            found = self._records.find(key)
+            if found is None:
+                raise NotFound("record", conversation_id)
+            exporting.refuse(ids.text(key), found.data)
+            record = self._read(conversation_id, key)
+            if record is None:
+                raise NotFound("record", conversation_id)
+            if self._store._engine.audits:
+                self._store.audit.record("export", ids.text(key))
+            self._events.emit(events.ConversationExported(conversation_id=conversation_id))
+            return shapes.to_json(record)
+
+    def set_policy(self, policy: Policy) -> PurgeReport:
+        """Keeps records for another time from now on, and sweeps at once: Implausible as for `sweep`."""
+        _check(policy)
+        self._policy = policy
+        return self.sweep()
+
+    def sweep(self, *, force: bool = False) -> PurgeReport:
+        """Purges what has expired, and nothing else.
+
+        Implausible, told as `RetentionInDoubt`, and nothing is removed, if more would go than `policy.share`, or the
+        clock is in doubt, unless `force` says that this is meant.
+        """
+        with self._operation("sweep", None):
+            started = self._clock()
+            _, report = self._sweep(started, force=force)
+            return report or self._report(started)
+
+    def sweeper(self, *, every: timedelta = EVERY, on_error: Callable[[Exception], object] | None = None) -> Sweeper:
+        """What sweeps again and again, on a thread of its own, once it is started: ``with service.sweeper(): …``.
+
+        `on_error` is told what goes wrong, Implausible too; without it that is logged.
+        """
+        return Sweeper(self._sweep_again, every=every, on_error=on_error)
+
+    def _sweep_again(self) -> Swept:
+        with self._operation("sweep", None):
+            return self._sweep(self._clock())[0]
+
+    def _sweep(self, now: int, *, force: bool = False) -> tuple[Swept, PurgeReport | None]:
+        found = Look(self._store, self._policy, moment(now), (), QUIET)
+        names = {ids.text(row.key): self._name(row) for row in found.rows}
+        try:
+            swept = found.purge(force=force)
+        except Implausible as error:
+            doubt = events.RetentionInDoubt(due_count=error.going, total_count=error.total, doubts=error.doubts)
+            self._events.emit(doubt)
+            raise
+        receipt = swept.receipt
+        return swept, None if receipt is None else self._purged(receipt, "retention-expired", names)
+
+    def _report(self, at: int) -> PurgeReport:
+        """Of a sweep that removed nothing."""
+        text = time_text(at)
+        return PurgeReport(reason="retention-expired", started_at=text, completed_at=text, purged_count=0, failures=())
+
+    # -- inside: reading
+
+    def _read(self, conversation_id: str, key: bytes) -> ConversationRecord | None:
+        try:
+            return self._whole(key)
+        except Tampered:
+            pass
+        try:  # once more: what was read beside a writer that failed is not damage
+            return self._whole(key)
+        except Tampered as error:
+            purged = self._strict and self._purge_damaged(conversation_id, key)
+            self._corrupt(conversation_id, error, purged=purged)
+            raise
+
+    def _whole(self, key: bytes) -> ConversationRecord | None:
+        whole = self._records.whole(key)
+        return None if whole is None else whole.found.record(self._policy, whole.nodes, whole.size)
+
+    def _count(self, include_expired: bool, now: int) -> int:
+        """How many there are; the policy's own verdict is not among what the store counts."""
+        total = self._store.sessions._count(SESSION, None, None, None, include_expired, now)
+        if include_expired:
+            return total
+        return total - sum(
+            1 for _ in keeping.overdue(self._store.sessions, self._policy, now, self._store._engine.workspace)
+        )
+
+    def _blobs(self, conversation_id: str) -> Blobs:
+        key = self._records.key(conversation_id)
+        found = self._records.find(key)
+        if found is None:
+            raise NotFound("record", conversation_id)
+        tree = found.row.tree or 0
+        return Blobs(self._store._engine, lambda: tree)
+
+    def _name(self, row: RefRow) -> str:
+        """A conversation's id, or if that cannot be read its session's."""
+        try:
+            return self._records.found(row).conversation_id
+        except Tampered:
+            return ids.text(row.key)
+
+    def _names(self) -> dict[str, str]:
+        sessions = self._store.sessions
+        rows = self._store._engine.read(lambda tx: sessions._all(tx, live=True, before=None))
+        return {ids.text(row.key): self._name(row) for row in rows}
+
+    # -- inside: writing
+
+    def _change(
+        self,
+        operation: str,
+        conversation_id: str,
+        mutation: ConversationRecordMutation | Given,
+        expected_version: int | None,
+        *,
+        committed: bool,
+    ) -> ConversationRecord | Pending[ConversationRecord]:
+        given = shapes.validate_mutation(mutation)
+        if expected_version is not None:
+            whole_number("expected_version", expected_version, 1)
+        key, said = self._records.key(conversation_id), given.append_messages or ()
+        change = Change(given, self._records.drafts(conversation_id, said), said)
+        return self._writes.now_or_later(
+            operation, conversation_id, len(shapes.to_json(given)),
+            lambda: self._records.change(key, change, expected_version, committed=committed),
+            lambda found: self._stored(found, summarise=committed),
+        )  # fmt: skip
+
+    def _stored(self, found: Found, *, summarise: bool = False) -> ConversationRecord:
+        """Tells that a record is stored, and returns it as it is now."""
+        self._events.emit(events.ConversationStored(summary=found.summary(self._policy)))
+        if summarise and self._summarise is not None and found.kept.summary is None:
+            self._writes.after(lambda: self._summarise_now(found.row.key))
+        record = self._read(found.conversation_id, found.row.key)
+        if record is None:
+            raise NotFound("record", found.conversation_id, hint="It was purged just after it was stored.")
+        return record
+
+    def _summarise_now(self, key: bytes) -> None:
+        assert self._summarise is not None
+        whole = self._records.whole(key)
+        if whole is None:
+            return
+        record = whole.found.record(self._policy, whole.nodes, whole.size)
+        summary = self._summarise(record)
+        if summary is None:
+            return
+        given = shapes.validate_mutation(ConversationRecordMutation(summary=shapes.validate_summary(summary)))
+        try:
+            found = self._writes.now(
+                lambda: self._records.change(key, Change(given, (), ()), record.storage.blob_version)
+            )
+        except Conflict:
+            return  # someone has written a summary meanwhile
+        self._events.emit(events.ConversationStored(summary=found.summary(self._policy)))
+
+    # -- inside: purging
+
+    def _purged(self, receipt: Receipt, reason: PurgeReason, names: dict[str, str]) -> PurgeReport:
+        """Tells what a purge did, and makes use of the space."""
+        for session in receipt.sessions:
+            gone = names.get(session, session)
+            self._events.emit(events.ConversationDeleted(conversation_id=gone, reason=reason))
+        started = microseconds(receipt.started_at)
+        completed = self._clock() if receipt.finished_at is None else microseconds(receipt.finished_at)
+        report = PurgeReport(
+            reason=reason, started_at=time_text(started), completed_at=time_text(completed),
+            purged_count=len(receipt.sessions),
+            failures=tuple(
+                PurgeFailure(conversation_id=names.get(one.session, one.session), error=one.error)
+                for one in receipt.failures
+            ),
+        )  # fmt: skip
+        self._events.emit(
+            events.PurgeCompleted(
+                reason=reason, purged_count=report.purged_count, failed_count=len(report.failures),
+                started_at=report.started_at, completed_at=report.completed_at,
+                duration_ms=(completed - started) / 1000,
+            )
+        )  # fmt: skip
+        if receipt.sessions:
+            self._writes.space()
+        return report
+
+    def _kept(self, conversation_id: str, why: str) -> ClewError:
+        """The error that says why a record was not purged."""
+        found = self._records.find(self._records.key(conversation_id))
+        if found is not None and found.row.hold:
+            return Conflict(f"record {clip(conversation_id)} is held", hint="Release it first.")
+        return Unavailable(f"record {clip(conversation_id)} was not purged: {why}", hint="Delete it again.")
+
+    def _purge_damaged(self, conversation_id: str, key: bytes) -> bool:
+        """Purges a record that cannot be read; False if even that is not possible."""
+        session = ids.text(key)
+        try:
+            receipt = self._store.sessions.purge([session], reason="corruption-detected")
+        except ClewError:
+            return False
+        return self._purged(receipt, "corruption-detected", {session: conversation_id}).purged_count > 0
+
+    def _corrupt(self, conversation_id: str, error: Tampered, *, purged: bool) -> None:
+        self._events.emit(events.CorruptionDetected(conversation_id=conversation_id, where=error.where, purged=purged))
+
+    def _operation(self, name: str, conversation_id: str | None) -> AbstractContextManager[None]:
+        """Around a call; the session's id is what telemetry may know of a conversation."""
+        try:
+            session = None if conversation_id is None else ids.text(self._records.key(conversation_id))
+        except ClewError:
+            session = None
+        return self._calls.call(name, session)
+
+
+def _check(policy: Policy) -> None:
+    if not isinstance(policy, Policy):
+        raise Invalid(f"a policy is a clew.retention.Policy, not {type(policy).__name__}")

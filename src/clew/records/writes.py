@@ -1,0 +1,121 @@
+"""How a service writes: through a circuit breaker, timed, and if there is no space, later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NamedTuple, TypeVar
+
+from clew.errors import StorageFull, Unavailable
+from clew.events import CapacityWarning, Circuit, CircuitChanged, Events, SlowWrites
+from clew.records.background import Background, Job
+from clew.records.breaker import Breaker
+from clew.records.deferred import Deferred, Pending
+from clew.records.latency import Latency
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Limits(NamedTuple):
+    """What a service may be told about its writing; see `RecordService`."""
+
+    pending: int
+    pending_bytes: int
+    slow_ms: float
+    retry_every: float
+    failures: int
+    cool_down: float
+
+
+class Writes:
+    """The writes of a service."""
+
+    def __init__(self, bus: Events, limits: Limits, timer: Callable[[], float]) -> None:
+        self._bus = bus
+        self._limits = limits
+        self._timer = timer
+        self._latency = Latency(limits.slow_ms)
+        self._breaker = Breaker(
+            failures=limits.failures, cool_down=limits.cool_down, clock=timer, changed=self._circuit_changed
+        )
+        self._deferred = Deferred(limits.pending, limits.pending_bytes)
+        self._background = Background(self._deferred.flush, limits.retry_every)
+
+    @property
+    def pending(self) -> int:
+        """How many wait for space."""
+        return len(self._deferred)
+
+    def now_or_later(
+        self, operation: str, conversation_id: str, size: int, write: Callable[[], S], then: Callable[[S], T]
+    ) -> T | Pending[T]:
+        """Writes, then makes a result of it; if there is no space, later. Never before what has waited longer."""
+
+        def call() -> T:
+            return then(self.now(write))
+
+        if len(self._deferred) and not self._deferred.flush():
+            return self._defer(Pending(operation, conversation_id, size, call))
+        try:
+            return call()
+        except StorageFull:
+            return self._defer(Pending(operation, conversation_id, size, call))
+
+    def now(self, write: Callable[[], S]) -> S:
+        """Writes. CircuitOpen if it is not even tried."""
+        with self._breaker.guard():
+            began = self._timer()
+            done = write()
+            slow = self._latency.note((self._timer() - began) * 1000)
+        if slow is not None:
+            p95, samples = slow
+            self._bus.emit(SlowWrites(p95_ms=p95, limit_ms=self._limits.slow_ms, samples=samples))
+        return done
+
+    def after(self, job: Job) -> None:
+        """Runs a job on another thread, when whoever asked has been answered."""
+        self._background.add(job)
+
+    def paused(self) -> AbstractContextManager[object]:
+        """While this is held nothing that waits is written: what is purged meanwhile cannot come back by it."""
+        return self._deferred.paused()
+
+    def drop(self, conversation_id: str | None = None) -> None:
+        """Gives up what waits for a conversation that is gone, or everything."""
+        self._deferred.drop(conversation_id)
+
+    def space(self) -> None:
+        """There may be space again: what waits is tried at once."""
+        self._deferred.flush()
+
+    def close(self, deadline: float) -> list[Exception]:
+        """Finishes what it can until then; an error for each thing that it could not."""
+        unfinished = self._background.stop(max(0.0, deadline - time.monotonic()))
+        failures = list(self._background.failures)
+        self._deferred.flush(deadline)
+        failures += [
+            StorageFull(f"{one.operation} of record {one.conversation_id} was not stored: there was no space")
+            for one in self._deferred.abandon()
+        ]
+        if unfinished:
+            failures.append(Unavailable(f"{unfinished} jobs in the background were not finished"))
+        return failures
+
+    def _defer(self, pending: Pending[T]) -> Pending[T]:
+        try:
+            self._deferred.add(pending)
+        except StorageFull as error:
+            self._warn(deferred=False, advice=error.hint)
+            raise
+        self._warn(deferred=True, advice=StorageFull.hint)
+        self._background.keep_ticking()
+        return pending
+
+    def _warn(self, *, deferred: bool, advice: str) -> None:
+        count, size = len(self._deferred), self._deferred.bytes
+        self._bus.emit(CapacityWarning(deferred=deferred, pending_count=count, pending_bytes=size, advice=advice))
+
+    def _circuit_changed(self, state: Circuit) -> None:
+        self._bus.emit(CircuitChanged(state=state))

@@ -1,0 +1,322 @@
+"""Rules, and how they find things in a text: in time that grows with the text alone, whatever the pattern.
+
+Patterns are RE2's: no look-around and no back-references, so no pattern can make a search explode. RE2 alone does not
+bound the search for *all* that is found, nor does it bound one search well enough if the pattern is large, so three
+limits do: a pattern may have `LARGEST` steps, a search sees `VIEW` bytes at a time, and a message has an `Allowance` of
+processor time; one that needs more is refused, never stored unredacted.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from clew.errors import Invalid, Unavailable, clip
+
+LARGEST = 1000
+"""Steps a pattern may compile to. The worst pattern of this size takes half a second for one view."""
+LONGEST = 4000
+"""Characters of a pattern at most."""
+VIEW = 64 * 1024
+"""Bytes that a rule sees at once."""
+OVERLAP = 16 * 1024
+"""Bytes that it sees again when it goes on: what it has to see whole to know it may be as long. It may find more."""
+SECONDS, SECONDS_PER_MB = 3.0, 2.0
+"""Processor time that a message has, and more for each megabyte: a hundred times what the built-in rules need."""
+
+PASSES = 64
+"""How often a text is looked at until nothing is found in it; a second time is rare."""
+KEPT = 100
+"""Patterns at hand that find the hints not yet seen."""
+
+_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_PROBES = (b"", b"a", b"0 a\n.", b"\n")
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """What to find, and what to put in its place.
+
+    `pattern` is a regular expression in RE2's syntax. If it has a group named ``value``, that part alone is replaced,
+    else all it finds. `flags` are letters: ``i`` ignores case, ``m`` lets ^ and $ match at lines, ``s`` lets a dot
+    match a newline; ``g`` and ``u`` are always on. `replacement` is put in as it is.
+    """
+
+    id: str
+    pattern: str
+    flags: str = ""
+    replacement: str = "***"
+    check: Literal["luhn"] | None = None
+    """``luhn``: only numbers whose check digit is right."""
+    personal: bool = False
+    """Personal data, not a secret."""
+    hints: tuple[str, ...] = ()
+    """Texts of which one is in every text where the rule finds something: others are not searched. Lower case if the
+    rule ignores case."""
+
+
+class Find(NamedTuple):
+    """What a rule found, as bytes of a text from `start` up to `end`."""
+
+    start: int
+    end: int
+    rule: Rule
+
+
+class _Search(NamedTuple):
+    rule: Rule
+    pattern: Any
+    group: int
+
+
+class Allowance:
+    """The processor time that one message may take."""
+
+    def __init__(self, size: int) -> None:
+        self._until = time.thread_time() + SECONDS + SECONDS_PER_MB * size / 1e6
+
+    def spend(self, rule: Rule) -> None:
+        """Invalid, naming the rule, if there is none left."""
+        if time.thread_time() > self._until:
+            raise Invalid(
+                f"redaction rule {rule.id} takes too long on this message",
+                hint="Nothing was stored. Give the rule a simpler pattern, or leave it out.",
+            )
+
+
+class Rules:
+    """A set of rules, checked when it is made: Invalid, naming the rule, if one cannot be used."""
+
+    def __init__(self, rules: Iterable[Rule | str]) -> None:
+        """Takes rules, and the ids of built-in ones."""
+        from clew.redaction.secrets import named
+
+        if isinstance(rules, str | Rule) or not isinstance(rules, Iterable):
+            raise Invalid("rules are a list of redaction.Rule and of the ids of built-in rules")
+        self._rules = tuple(named(rule) if isinstance(rule, str) else rule for rule in rules)
+        self._searches = [_search(rule) for rule in self._rules]
+        self._hints = _Hints(self._rules)
+        self.ids = frozenset(rule.id for rule in self._rules)
+        for n, rule in enumerate(self._rules):
+            if any(rule.id == other.id for other in self._rules[:n]):
+                raise Invalid(f"there are two redaction rules {rule.id}")
+        self._replacements = frozenset(rule.replacement.encode() for rule in self._rules)
+        for rule in self._rules:
+            for put in self._replacements:
+                if any(find.rule is rule for find in self._finds(put, Allowance(0))):
+                    raise Invalid(
+                        f"redaction rule {rule.id} finds something in the replacement {clip(put.decode())}",
+                        hint="Choose another replacement: what was redacted must not be redacted again.",
+                    )
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self._rules)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __repr__(self) -> str:
+        return f"<Rules {', '.join(sorted(self.ids))}>"
+
+    def finds(self, text: str, allowance: Allowance) -> bool:
+        """True if a rule finds something in a text."""
+        data = text.encode(errors="surrogatepass")
+        return any(True for _ in self._search(data, allowance)) or (
+            (softened := _softened(data)) != data and any(True for _ in self._search(softened, allowance))
+        )
+
+    def clean(self, text: str, allowance: Allowance, found: Callable[[Rule, str], None]) -> str:
+        """`text` with everything replaced that a rule finds; `found` is told each. The same text if that is nothing."""
+        data = text.encode(errors="surrogatepass")
+        passes = 0
+        while finds := self._finds(data, allowance):  # again, for what a replacement and its surroundings make together
+            for find in finds:
+                found(find.rule, data[find.start : find.end].decode(errors="surrogatepass"))
+            data = _replaced(data, finds)
+            passes += 1
+            if passes == PASSES:
+                raise Invalid(
+                    f"redaction rule {finds[0].rule.id} finds something again in what it has redacted",
+                    hint="Nothing was stored. Choose another replacement.",
+                )
+        return data.decode(errors="surrogatepass") if passes else text
+
+    def _finds(self, data: bytes, allowance: Allowance) -> list[Find]:
+        """What is found, in order; what one rule finds of the same thing twice is one find."""
+        finds = list(self._search(data, allowance))
+        if (softened := _softened(data)) != data:
+            finds = [_unescaped(data, find) for find in finds] + list(self._search(softened, allowance))
+        finds.sort(key=lambda find: (find.start, -find.end, find.rule.id))
+        merged: list[Find] = []
+        last: dict[str, int] = {}
+        for find in finds:
+            at = last.get(find.rule.id)
+            if at is not None and find.start < merged[at].end:
+                merged[at] = merged[at]._replace(end=max(merged[at].end, find.end))
+            else:
+                last[find.rule.id] = len(merged)
+                merged.append(find)
+        return merged
+
+    def _search(self, data: bytes, allowance: Allowance) -> Iterator[Find]:
+        for search in self._promising(data):
+            yield from self._found_by(search, data, allowance)
+
+    def _promising(self, data: bytes) -> Iterable[_Search]:
+        """The searches that may find something: those of whose hints one is there, and those that have none."""
+        seen = self._hints.seen(data)
+        return [search for search in self._searches if not search.rule.hints or not seen.isdisjoint(search.rule.hints)]
+
+    def _found_by(self, search: _Search, data: bytes, allowance: Allowance) -> Iterator[Find]:
+        rule, pattern, group = search
+        at, size, view = 0, len(data), VIEW
+        while at < size:
+            allowance.spend(rule)
+            stop = min(size, at + view)
+            match = pattern.search(data, at, stop)
+            if match is None:
+                at, view = (size if stop == size else stop - OVERLAP), VIEW
+            elif match.end() == stop < size:  # there may be more of it: look again, from where it begins
+                at, view = (match.start(), VIEW) if match.start() > at else (at, 2 * view)
+            else:
+                start, end = _whole(data, *(match.span() if match.start(group) < 0 else match.span(group)))
+                at, view = max(end, at + 1), VIEW
+                if start < end and data[start:end] not in self._replacements and _checked(rule, data[start:end]):
+                    yield Find(start, end, rule)
+
+
+def _engine() -> Any:
+    try:
+        import re2
+    except ImportError:
+        raise Unavailable("redaction needs the google-re2 package", hint="pip install 'clew[redaction]'") from None
+    return re2
+
+
+def _search(rule: Rule) -> _Search:
+    pattern = _compiled(rule)
+    return _Search(rule, pattern, pattern.groupindex.get(b"value", 0))
+
+
+class _Hints:
+    """Tells which of many hints are in a text, in one pass over it."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._all = frozenset((hint, "i" in rule.flags) for rule in rules for hint in rule.hints)
+        self._patterns: dict[frozenset[tuple[str, bool]], Any] = {}
+
+    def seen(self, data: bytes) -> set[str]:
+        """The hints that are in `data`."""
+        seen: set[str] = set()
+        left, at = self._all, 0
+        while left and (match := self._any(left).search(data, at)) is not None:
+            text = match[0].decode()
+            here = {hint for hint in left if hint[0] in (text.lower() if hint[1] else text)}
+            seen |= {hint for hint, _ in here}
+            left, at = left - here, match.start() + 1  # those that are still to be seen begin further on
+        return seen
+
+    def _any(self, hints: frozenset[tuple[str, bool]]) -> Any:
+        """Finds any of the hints, and where several begin the longest."""
+        pattern = self._patterns.get(hints)
+        if pattern is None:
+            re2 = _engine()
+            longest = sorted(hints, key=lambda hint: (-len(hint[0]), hint))
+            words = [f"(?i:{re2.escape(hint)})" if ignore else re2.escape(hint) for hint, ignore in longest]
+            if len(self._patterns) >= KEPT:
+                self._patterns.clear()
+            pattern = self._patterns[hints] = re2.compile("|".join(words).encode())
+        return pattern
+
+
+def _compiled(rule: Rule) -> Any:
+    """The pattern, ready to search. Invalid if the rule cannot be used."""
+    re2 = _engine()
+    if not isinstance(rule, Rule):
+        raise Invalid(f"a rule is a redaction.Rule or the id of a built-in one, not {type(rule).__name__}")
+    if not isinstance(rule.id, str) or not _ID.fullmatch(rule.id):
+        raise Invalid(
+            f"{clip(str(rule.id))} is no id for a redaction rule",
+            hint="Use up to 64 of a-z, 0-9, dot, dash, underscore.",
+        )
+    if not all(isinstance(text, str) for text in (rule.pattern, rule.flags, rule.replacement)) or not (
+        isinstance(rule.hints, tuple) and all(isinstance(hint, str) and hint for hint in rule.hints)
+    ):
+        raise Invalid(f"redaction rule {rule.id}: pattern, flags and replacement are text, hints a tuple of texts")
+    if rule.check not in (None, "luhn"):
+        raise Invalid(f"redaction rule {rule.id} has the unknown check {clip(str(rule.check))}")
+    unknown = set(rule.flags) - set("gimsu")
+    if unknown:
+        raise Invalid(f"redaction rule {rule.id} has the unknown flag {clip(min(unknown))}", hint="Flags are i, m, s.")
+    flags = "".join(sorted(set(rule.flags) & set("ims")))
+    if len(rule.pattern) > LONGEST:
+        raise Invalid(f"the pattern of redaction rule {rule.id} has more than {LONGEST:,} characters")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        pattern = re2.compile((f"(?{flags})" if flags else "").encode() + rule.pattern.encode(), options)
+        rule.replacement.encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"redaction rule {rule.id} has a lone surrogate") from None
+    except re2.error as error:
+        why = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
+        raise Invalid(
+            f"the pattern of redaction rule {rule.id} cannot be used: {why}",
+            hint="The syntax is RE2's: without look-around, back-references, or counts over 1000.",
+        ) from None
+    if max(pattern.programsize, pattern.reverseprogramsize) > LARGEST:
+        raise Invalid(
+            f"the pattern of redaction rule {rule.id} is too large",
+            hint="Use smaller counts: {20,} says as much as {20,500}.",
+        )
+    if any((match := pattern.search(probe)) and match.end() == match.start() for probe in _PROBES):
+        raise Invalid(f"the pattern of redaction rule {rule.id} matches where there is nothing")
+    return pattern
+
+
+def _replaced(data: bytes, finds: list[Find]) -> bytes:
+    """`data` with each find replaced; those that overlap are one, with the replacement of the first and longest."""
+    parts: list[bytes] = []
+    done = 0
+    for start, end, rule in finds:
+        if start >= done:
+            parts += (data[done:start], rule.replacement.encode())
+        done = max(done, end)
+    return b"".join([*parts, data[done:]])
+
+
+def _softened(data: bytes) -> bytes:
+    r"""The same with blanks for line breaks written as escapes: in ``\nsk-…`` no word begins with ``sk``."""
+    if b"\\" not in data:
+        return data
+    return data.replace(b"\\n", b"  ").replace(b"\\r", b"  ").replace(b"\\t", b"  ")
+
+
+def _unescaped(data: bytes, find: Find) -> Find:
+    """The find without the letter of an escape that stands before it."""
+    start = find.start
+    escaped = start > 0 and data[start - 1] == 0x5C and data[start] in b"nrt" and find.end - start > 1
+    return find._replace(start=start + 1) if escaped else find
+
+
+def _whole(data: bytes, start: int, end: int) -> tuple[int, int]:
+    r"""The span, widened to whole characters: the syntax has a \C that matches one byte of several."""
+    while start > 0 and start < len(data) and data[start] & 0xC0 == 0x80:
+        start -= 1
+    while end < len(data) and data[end] & 0xC0 == 0x80:
+        end += 1
+    return start, end
+
+
+def _checked(rule: Rule, value: bytes) -> bool:
+    return rule.check is None or luhn(value.decode(errors="replace"))
+
+
+def luhn(number: str) -> bool:
+    """True if the check digit of a number is right; what is not a digit is passed over."""
+    digits = [int(char) for char in number if char in "0123456789"]
+    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
+    return bool(digits) and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

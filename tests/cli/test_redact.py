@@ -1,0 +1,108 @@
+"""`clew redact --scan`, and `clew append --redact`."""
+
+import json
+import os
+
+import pytest
+
+import clew
+from clew.redaction import Rules, builtin
+
+from .test_upkeep import damage
+
+CANARY = "ghp_" + "a1B2" * 9
+OTHER = "AKIA" + "ABCD2345" * 2
+
+
+def test_what_is_stored_is_found(clew_cli, talk):
+    """Exit 1, counts by rule, session and message; the values are never shown."""
+    session = talk("hello", f"it is {CANARY}, and {CANARY}", f"and {OTHER} too", title=f"about {OTHER}")
+    done = clew_cli("redact", "--scan")
+    assert done.code == 1
+    lines = done.out.splitlines()
+    assert [line.split() for line in lines[:2]] == [["aws-access-key", "2"], ["github-token", "2"]]
+    handles = [node["handle"] for node in clew_cli("show", session, "--jsonl").lines]
+    assert any(line.startswith(f"message {handles[1]} in session ") and "github-token 2" in line for line in lines)
+    assert any(line.startswith(f"session {session}") and "aws-access-key 1" in line for line in lines)
+    assert lines[-1] == "looked through 3 messages, 1 sessions"
+    found = clew_cli("redact", "--scan", "--json")
+    assert found.code == 1
+    assert found.json["counts"] == {"aws-access-key": 2, "github-token": 2}
+    assert found.json["read"] == {"messages": 3, "sessions": 1, "log entries": 0}
+    assert found.json["found"][0]["session"] == session
+    assert found.json["found"][0]["findings"] == [{"rule": "github-token", "block": 0, "kind": "text", "count": 2}]
+    lines = clew_cli("redact", "--scan", "--jsonl")
+    assert (lines.code, lines.lines) == (1, found.json["found"])
+    for shown in (done, found, lines):
+        assert CANARY not in shown.out + shown.err
+        assert OTHER not in shown.out + shown.err
+
+
+def test_every_corner_is_looked_into(clew_cli, talk, db):
+    """Logs, branches, forks, subagents, the trash, and messages without a session; what is shared counts once."""
+    with clew.open(db) as store:
+        session = store.sessions.create()
+        first = session.append(clew.user(f"one {CANARY}"))
+        session.append(clew.user(f"two {CANARY}"))
+        session.rewind(first.id)
+        session.fork()
+        session.log.append([f"log {CANARY}".encode(), b"clean", b"\xff"])
+        store.sessions.create(agent="helper", owner=session).append(clew.native("x", json.dumps({"c": CANARY})))
+        store.nodes.save(clew.user(CANARY))
+        trashed = store.sessions.create(title=CANARY)
+        trashed.append(clew.user(CANARY))
+        trashed.trash()
+    found = clew_cli("redact", "--scan", "--json").json
+    assert found["counts"] == {"github-token": 7}
+    assert sorted(one["what"] for one in found["found"]) == ["log", *["message"] * 5, "session"]
+    assert found["read"] == {"messages": 5, "sessions": 4, "log entries": 3}
+    assert clew_cli("redact", "--scan").code == 1
+
+
+def test_a_clean_store(clew_cli, talk):
+    """Exit 0; personal data counts only if it is asked for."""
+    talk("write to ada@example.com")
+    done = clew_cli("redact", "--scan")
+    assert (done.code, done.out) == (0, "looked through 1 messages, 1 sessions\n")
+    assert clew_cli("redact", "--scan", "--also", "email", "--json").json["counts"] == {"email": 1}
+    assert clew_cli("redact", "--scan", "--also", "name").code == 2
+
+
+def test_what_cannot_be_read_is_told(clew_cli, talk, db):
+    """A damaged message may hold anything: exit 7, and it is named."""
+    talk("a", "a secret", "c")
+    damage(db)
+    done = clew_cli("redact", "--scan")
+    assert done.code == 7
+    assert "is damaged, and was not looked through" in done.err
+    assert len(clew_cli("redact", "--scan", "--json").json["unreadable"]) == 1
+
+
+def test_how_it_is_asked(clew_cli, db):
+    """Without --scan it is a usage error; a store that is not there is not made."""
+    assert clew_cli("redact").code == 2
+    assert clew_cli("redact", "--scan").code == 3
+    assert not os.path.exists(db)
+
+
+def test_append_with_redaction(clew_cli, db):
+    """What is found never reaches the store; each line says by which rules."""
+    lines = [{"text": "hello"}, {"text": f"{CANARY} ada@example.com"}]
+    given = "\n".join(json.dumps(line) for line in lines)
+    done = clew_cli("append", "--redact", "--also", "email", "--title", CANARY, input=given)
+    assert done.code == 0
+    assert [line.get("redacted") for line in done.lines] == [None, ["email", "github-token"]]
+    assert CANARY not in done.out + done.err
+    with open(db, "rb") as file:
+        assert CANARY.encode() not in file.read()
+    assert clew_cli("redact", "--scan", "--also", "email").code == 0
+    assert clew_cli("append", "--also", "email", input=given).code == 2
+
+
+@pytest.mark.parametrize("command", [["redact", "--help"], ["append", "--help"]])
+def test_help_names_every_kind(clew_cli, command):
+    """What can be asked for besides secrets is what there is."""
+    from clew.redaction import PERSONAL
+
+    assert f"[{'|'.join(PERSONAL)}]" in clew_cli(*command).out
+    assert set(PERSONAL) <= Rules(builtin(*PERSONAL)).ids

@@ -1,0 +1,1 @@
+"""The record service, on real stores."""

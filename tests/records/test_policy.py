@@ -1,0 +1,150 @@
+"""What the service shares with the store below it: sweeps that ask, the audit, and redaction."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew import events, redaction
+from clew.errors import Implausible
+from clew.records import Policy, RecordService
+from clew.records.aio import RecordService as AsyncService
+from clew.store import Store
+from clew.testing import FakeClock
+from tests.records.talk import frame, given, made, snapshot, stored, summary
+
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+
+
+def test_a_sweep_that_is_too_large_asks(sealed: Store, clock: FakeClock) -> None:
+    """A clock that is ahead removes nothing: the service starts, tells it, and goes on only if that is meant."""
+    with RecordService(sealed) as service:
+        for number in range(12):
+            made(service, f"talk-{number}")
+    clock.advance(timedelta(days=40))
+    service = RecordService(sealed)
+    heard: list[events.Event] = []
+    service.events.subscribe(heard.append, events.RetentionInDoubt)
+    report = service.initialize()
+    assert report is not None
+    assert report.purged_count == 0
+    assert service.list(include_expired=True).total_count == 12
+    with pytest.raises(Implausible):
+        service.sweep()
+    with pytest.raises(Implausible):
+        service.set_policy(Policy(7))
+    (doubt, *_) = heard
+    assert isinstance(doubt, events.RetentionInDoubt)
+    assert (doubt.due_count, doubt.total_count, len(heard)) == (12, 12, 3)
+    assert service.sweep(force=True).purged_count == 12
+    service.dispose()
+
+
+def test_a_workspace_may_have_its_own_days(path: Path, clock: FakeClock) -> None:
+    """The policy's days for the store's workspace hold for what is shown, listed and swept."""
+    policy = Policy(days=30, workspaces={"team": 7})
+    with clew.open(path, clock=clock, workspace="team") as store, RecordService(store, policy=policy) as service:
+        record = made(service, "talk")
+        assert record.retention.retention_expires_at.startswith("2025-10-28")
+        clock.advance(timedelta(days=8))
+        assert service.list().total_count == 0
+        assert service.sweep().purged_count == 1
+
+
+def test_a_session_with_days_of_its_own_is_a_record_like_others(sealed: Store, clock: FakeClock) -> None:
+    """Days that were given to the session by other means count from its last interaction."""
+    with RecordService(sealed) as service:
+        made(service, "talk")
+        sealed.sessions.latest().retain(days=7)
+        record = service.get("talk")
+        assert record is not None
+        assert record.retention.retention_policy == "custom"
+        assert record.retention.retention_expires_at.startswith("2025-10-28")
+        clock.advance(timedelta(days=8))
+        assert service.list().items == ()
+        assert service.sweep().purged_count == 1
+
+
+def test_a_sweeper_sweeps_for_the_service(path: Path, clock: FakeClock) -> None:
+    """What goes by the sweeper is told as what goes by a call is; a doubt goes to whoever asked for it."""
+    told: list[Exception] = []
+    again = threading.Event()
+    with clew.open(path, clock=clock) as store, RecordService(store) as service:
+        for number in range(12):
+            made(service, f"old-{number}")
+        heard: list[events.ConversationDeleted] = []
+        service.events.subscribe(heard.append, events.ConversationDeleted)
+        clock.advance(timedelta(days=31))
+        made(service, "new")
+
+        def failed(error: Exception) -> None:
+            told.append(error)
+            again.set()
+
+        with service.sweeper(on_error=failed):
+            assert again.wait(30)
+        assert isinstance(told[0], Implausible)
+        for number in range(12, 40):
+            made(service, f"new-{number}")
+        with service.sweeper():
+            for _ in range(3000):
+                if len(heard) == 12:
+                    break
+                threading.Event().wait(0.01)
+        assert sorted(one.conversation_id for one in heard) == sorted(f"old-{n}" for n in range(12))
+        assert service.list(include_expired=True).total_count == 29
+
+
+@pytest.mark.anyio
+async def test_a_sweeper_as_a_task(path: Path, clock: FakeClock) -> None:
+    """The async service has one, too."""
+    import anyio
+
+    import clew.aio
+
+    async with clew.aio.open(path, clock=clock) as store, AsyncService(store) as service:
+        await service.create(given("old"))
+        clock.advance(timedelta(days=31))
+        async with service.sweeper():
+            with anyio.fail_after(30):
+                while (await service.list(include_expired=True)).total_count:
+                    await anyio.sleep(0.01)
+
+
+def test_the_audit_has_what_is_done_to_records(path: Path) -> None:
+    """Creating, holding, keeping, exporting and purging are noted by the session's id, without content."""
+    with clew.open(path, audit=True, actor="service") as store, RecordService(store) as service:
+        made(service, "talk", frame(content=SECRET))
+        service.update("talk", {"retention": {"manualHold": True}})
+        service.update("talk", {"retention": {"manualHold": True}})
+        service.update("talk", {"retention": {"manualHold": False}})
+        until = stored(service.update("talk", {"title": "x"})).retention.retention_expires_at
+        service.update("talk", {"retention": {"retentionExpiresAt": until}})
+        service.set_privacy("talk", exportable=True)
+        service.export("talk")
+        (session,) = store.sessions.list().items
+        service.delete("talk", "user-requested")
+        deeds = list(store.audit.read())
+    assert [deed.kind for deed in deeds] == ["create", "hold", "release", "retain", "export", "purge"]
+    assert {deed.subject for deed in deeds} == {session.id}
+    assert {deed.actor for deed in deeds} == {"service"}
+
+
+def test_no_way_into_a_record_goes_around_redaction(path: Path) -> None:
+    """Messages, titles, summaries and snapshots are redacted; a frame says so, with tokens that tell nothing."""
+    rules = redaction.Rules(redaction.builtin())
+    with clew.open(path, redact=rules) as store, RecordService(store) as service:
+        record = made(service, "talk", frame(content=f"it is {SECRET}"), title=SECRET, summary=summary(SECRET))
+        privacy = record.messages[0].privacy
+        assert privacy.contains_secrets
+        assert privacy.redaction_rules_applied
+        assert privacy.pii_tokens is None or all(SECRET not in token for token in privacy.pii_tokens)
+        service.update("talk", {"title": f"t {SECRET}", "summary": summary(SECRET), "appendMessages": [frame(2)]})
+        service.commit_snapshot(snapshot("talk", frame(3, content=SECRET), summary=summary(SECRET)))
+        service.commit_conversation("talk")
+        assert SECRET not in repr(service.get("talk"))
+    assert not [one.name for one in path.parent.iterdir() if SECRET.encode() in one.read_bytes()]

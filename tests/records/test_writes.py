@@ -1,0 +1,231 @@
+"""How the service writes: the breaker, the watch on latency, and what runs in the background."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import clew
+from clew import events
+from clew.errors import Conflict, StorageFull, Unavailable
+from clew.records import CircuitOpen, RecordService
+from clew.records.background import Background
+from clew.records.breaker import Breaker
+from clew.records.latency import Latency
+from clew.store import Store
+from tests.records.talk import frame, given, made
+
+
+class Seconds:
+    """A clock of seconds that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def state(breaker: Breaker) -> str:
+    """As it is now: it changes without being assigned to."""
+    return breaker.state
+
+
+def fails(breaker: Breaker, error: type[Exception] = Unavailable) -> None:
+    """A call that fails."""
+    with pytest.raises(error), breaker.guard():
+        raise error("x")
+
+
+def test_c36_a_circuit_opens_after_repeated_failures_and_closes_again() -> None:
+    """Five failures in a row open it; nothing is tried until the cool-down is over; then one call decides."""
+    clock, told = Seconds(), list[str]()
+    breaker = Breaker(failures=5, cool_down=30, clock=clock, changed=told.append)
+    for _ in range(4):
+        fails(breaker)
+    with breaker.guard():
+        pass
+    for _ in range(5):
+        assert state(breaker) == "closed"
+        fails(breaker)
+    assert state(breaker) == "open"
+    clock.now += 29.9
+    fails(breaker, CircuitOpen)
+    clock.now += 0.2
+    fails(breaker)
+    assert state(breaker) == "open"
+    fails(breaker, CircuitOpen)
+    clock.now += 31
+    with breaker.guard():
+        assert state(breaker) == "half-open"
+        fails(breaker, CircuitOpen)  # only one may try
+    assert state(breaker) == "closed"
+    assert told == ["open", "half-open", "open", "half-open", "closed"]
+
+
+@pytest.mark.parametrize("error", [Conflict, StorageFull, KeyboardInterrupt])
+def test_c36_other_errors_show_that_the_store_works(error: type[BaseException]) -> None:
+    """A conflict, a full disk or an interrupt is no failure to write, and closes a half-open circuit."""
+    clock = Seconds()
+    breaker = Breaker(failures=1, cool_down=1, clock=clock)
+    fails(breaker)
+    clock.now += 2
+    with pytest.raises(error), breaker.guard():
+        raise error("x")
+    assert state(breaker) == "closed"
+    for _ in range(3):
+        with pytest.raises(error), breaker.guard():
+            raise error("x")
+    assert state(breaker) == "closed"
+
+
+def test_c36_a_service_stops_writing_to_a_broken_disk(sealed: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After repeated errors writes are refused without being tried, reads go on, and the events tell."""
+    clock, heard, tried = Seconds(), list[events.Event](), list[int]()
+    service = RecordService(sealed, failures=3, cool_down=10, timer=clock)
+    service.events.subscribe(heard.append, events.CircuitChanged)
+    service.initialize()
+    made(service, "talk")
+    real = service._records.change
+
+    def broken(*args: object, **kwargs: object) -> object:
+        tried.append(1)
+        raise Unavailable("an I/O error")
+
+    monkeypatch.setattr(service._records, "change", broken)
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="I/O"):
+            service.update("talk", {"title": "x"})
+    for _ in range(5):
+        with pytest.raises(CircuitOpen, match="10 s"):
+            service.update("talk", {"title": "x"})
+    assert len(tried) == 3
+    assert service.get("talk") is not None
+    assert service.pending == 0
+    monkeypatch.setattr(service._records, "change", real)
+    clock.now += 11
+    service.update("talk", {"title": "x"})
+    service.delete("talk", "user-requested")
+    states = [one.state for one in heard if isinstance(one, events.CircuitChanged)]
+    assert states == ["open", "half-open", "closed"]
+    service.dispose()
+
+
+# -- latency
+
+
+def test_c30_slow_writes_are_noticed_once() -> None:
+    """When one write in twenty is too slow it is said, once, and again only after it was better."""
+    latency = Latency(150)
+    assert [latency.note(200) for _ in range(19)] == [None] * 19
+    assert latency.note(200) == (200, 20)
+    assert latency.note(200) is None
+    assert all(latency.note(1) is None for _ in range(100))
+    assert [latency.note(300) for _ in range(5)] == [None] * 5
+    assert latency.note(300) == (300, 100)
+
+
+def test_c30_few_writes_are_too_few_to_tell() -> None:
+    """One slow write among twenty is not one in twenty too many."""
+    latency = Latency(150)
+    assert all(latency.note(took) is None for took in [1] * 19 + [1000])
+
+
+def test_c30_a_service_tells_of_slow_writes(sealed: Store) -> None:
+    """What takes longer than it should, by the service's clock, is told as an event."""
+    clock, heard = Seconds(), list[events.Event]()
+
+    def timer() -> float:
+        clock.now += 0.2
+        return clock.now
+
+    service = RecordService(sealed, timer=timer)
+    service.events.subscribe(heard.append, events.SlowWrites)
+    service.initialize()
+    made(service, "talk")
+    for n in range(2, 30):
+        service.update("talk", {"appendMessages": [frame(n)]})
+    (told,) = heard
+    assert isinstance(told, events.SlowWrites)
+    assert (round(told.p95_ms), told.limit_ms, told.samples) == (200, 150, 20)
+    service.dispose()
+
+
+# -- in the background
+
+
+def test_jobs_run_in_order_and_are_finished() -> None:
+    """Jobs run one after the other on another thread; stopping waits for them, and what they raised is kept."""
+    done: list[int] = []
+    background = Background(lambda: True, 60)
+    background.add(lambda: time.sleep(0.05))
+    for n in range(3):
+        background.add(lambda n=n: done.append(n))  # type: ignore[misc]
+    background.add(lambda: 1 / 0)
+    assert background.stop(5) == 0
+    assert done == [0, 1, 2]
+    assert [type(one) for one in background.failures] == [ZeroDivisionError]
+    assert background.stop(5) == 0
+
+
+def test_jobs_that_take_too_long_are_counted() -> None:
+    """Stopping does not wait for ever: it says how many jobs were not done, and those that wait are not begun."""
+    go_on, begun = threading.Event(), list[int]()
+    background = Background(lambda: True, 60)
+
+    def slow() -> None:
+        begun.append(1)
+        go_on.wait(5)
+
+    background.add(slow)
+    background.add(lambda: begun.append(2))
+    while not begun:
+        time.sleep(0.01)
+    assert background.stop(0.05) == 2
+    go_on.set()
+    time.sleep(0.05)
+    assert begun == [1]
+
+
+def test_ticks_until_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tick is repeated until it says that it is done, then the thread ends; a later job begins another."""
+    from clew.records import background as module
+
+    monkeypatch.setattr(module, "IDLE", 0.02)
+    left = [False, False, True]
+    ended = threading.Event()
+
+    def tick() -> bool:
+        done = left.pop(0)
+        if done:
+            ended.set()
+        return done
+
+    background = Background(tick, 0.01)
+    background.keep_ticking()
+    assert ended.wait(5)
+    for _ in range(200):
+        if background._thread is None:
+            break
+        time.sleep(0.01)
+    assert background._thread is None
+    assert left == []
+    again = threading.Event()
+    background.add(again.set)
+    assert again.wait(5)
+    background.stop(1)
+
+
+def test_a_deferred_write_that_is_broken_off_is_an_error_of_its_own(service: RecordService) -> None:
+    """A call that raises what no store raises is not swallowed by the queue: it fails where it is made again."""
+    from clew.records.deferred import Deferred, Pending
+
+    deferred = Deferred()
+    waiting: Pending[int] = Pending("update", "talk", 1, lambda: 1 // 0)
+    deferred.add(waiting)
+    assert deferred.flush()
+    with pytest.raises(ZeroDivisionError):
+        waiting.result()
+    assert isinstance(service.create(given()), clew.records.ConversationRecord)
