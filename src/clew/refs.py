@@ -226,9 +226,10 @@ class Refs:
     def _ahead(self, tx: Tx, row: RefRow, seen: Tip, drafts: Sequence[Draft]) -> Appended | None:
         """The append for a ref that still stands where it was left; None, and nothing is done, if it does not."""
         assert seen.pos is not None
-        if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ:
-            return None
         engine, top = self._engine, self._tops[row.kind]
+        # The chain must go on in its run: there is room, and the run is kept in the way that new things are.
+        if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ or (seen.wrapped_key is not None) != engine.seal.keyed:
+            return None
         pos, id, version, now = seen.pos + len(drafts), drafts[-1].id, seen.version + 1, engine.clock()
         rank = seen.rank if seen.rank == top else max(now, top + 1)
         mac = engine.seal.sign(move_fields(seen.key, seen.tree, pos, id, version, now, rank), seen.ref_key)
