@@ -149,7 +149,9 @@ def test_a_plain_store_is_sealed_and_unsealed(clew_cli: Run, db: str, filled: st
     assert (again.code, "is sealed already" in again.err) == (0, True)
     assert clew_cli("key", "seal", "--key-file", keys[1]).code == 6
     status = clew_cli("key", "status", "--key-file", keys[0], "--json").json
-    assert status == {"state": "sealed", "key_ids": [id_of(keys[0])], "passphrase": False, "done": 0, "total": 0}
+    assert status == {
+        "state": "sealed", "key_ids": [id_of(keys[0])], "passphrase": False, "done": 0, "total": 0, "unclean": False,
+    }  # fmt: skip
     assert clew_cli("key", "unseal", "--key-file", keys[0], "--json").json["state"] == "plain"
     assert LAST in clew_cli("show", filled, "--last", "1").out
     again = clew_cli("key", "unseal", "--key-file", keys[0])
