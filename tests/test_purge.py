@@ -183,6 +183,31 @@ def test_a_fork_at_the_end_keeps_all(store: Store) -> None:
     assert len(fork.path()) == 5
 
 
+def test_attachments_that_nothing_shows_go(store: Store, path: Path) -> None:
+    """An attachment that no message shows goes with a purge, even if a fork keeps the tree; what is shown stays."""
+    session = talk(store, words="harmless")
+    shown = session.attach(b"shown", mime_type="image/png")
+    session.append(clew.user("see", shown))
+    fork = session.fork()
+    session.blobs.put(SECRET.encode() * 40)
+    upload = iter([b"a" * 300_000, b"b"])
+    later = fork.blobs.put(piece for piece in upload)
+
+    def interrupted() -> Iterator[bytes]:
+        yield b"c" * 5_000_000
+        receipt = store.sessions.purge(session.id)
+        assert (receipt.blobs, receipt.messages) == (2, 0)
+        yield b"d"
+
+    whole = fork.blobs.put(interrupted())
+    assert fork.blobs.get(whole.digest)[-1:] == b"d"
+    assert fork.blobs.get(shown.blob or "") == b"shown"
+    with pytest.raises(NotFound):
+        fork.blobs.get(later.digest)
+    assert traces(path) == []
+    assert store.verify().ok
+
+
 def test_what_stays_of_a_run_gets_another_key(path: Path) -> None:
     """An older copy of the file has the purged end; the data key that opens it is nowhere in the store any more."""
     with clew.open(path, key=KEY) as store:

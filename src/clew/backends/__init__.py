@@ -403,6 +403,10 @@ class Tx(Protocol):
         """A tree's blobs whose keyed hash lies between two."""
         ...
 
+    def blobs_unused(self, tree: int) -> list[BlobRow]:
+        """A tree's blobs that nothing shows, complete or not."""
+        ...
+
     def add_blob(self, row: BlobRow) -> int:
         """A new blob; returns its number."""
         ...
