@@ -493,6 +493,12 @@ class Backend(Protocol):
         """
         ...
 
+    def make_room(self) -> None:
+        """Gives space to delete in, on a disk that is full: what was kept for that, and what is not needed. `clean`
+        must follow: what is deleted before it may be left where it was.
+        """
+        ...
+
     def close(self) -> None:
         """Idempotent. Later calls raise Closed."""
         ...
