@@ -183,6 +183,31 @@ def test_a_fork_at_the_end_keeps_all(store: Store) -> None:
     assert len(fork.path()) == 5
 
 
+def test_attachments_that_nothing_shows_go(store: Store, path: Path) -> None:
+    """An attachment that no message shows goes with a purge, even if a fork keeps the tree; what is shown stays."""
+    session = talk(store, words="harmless")
+    shown = session.attach(b"shown", mime_type="image/png")
+    session.append(clew.user("see", shown))
+    fork = session.fork()
+    session.blobs.put(SECRET.encode() * 40)
+    upload = iter([b"a" * 300_000, b"b"])
+    later = fork.blobs.put(piece for piece in upload)
+
+    def interrupted() -> Iterator[bytes]:
+        yield b"c" * 5_000_000
+        receipt = store.sessions.purge(session.id)
+        assert (receipt.blobs, receipt.messages) == (2, 0)
+        yield b"d"
+
+    whole = fork.blobs.put(interrupted())
+    assert fork.blobs.get(whole.digest)[-1:] == b"d"
+    assert fork.blobs.get(shown.blob or "") == b"shown"
+    with pytest.raises(NotFound):
+        fork.blobs.get(later.digest)
+    assert traces(path) == []
+    assert store.verify().ok
+
+
 def test_what_stays_of_a_run_gets_another_key(path: Path) -> None:
     """An older copy of the file has the purged end; the data key that opens it is nowhere in the store any more."""
     with clew.open(path, key=KEY) as store:
@@ -212,9 +237,15 @@ def spoil(path: Path, statement: str, *values: object) -> None:
         assert conn.execute(statement, values).rowcount > 0
 
 
+def one_row(path: Path, query: str) -> tuple[bytes]:
+    """The first row of an answer."""
+    with closing(sqlite3.connect(path)) as conn:
+        return conn.execute(query).fetchone()  # type: ignore[no-any-return]
+
+
 SHARED = {
     "a body": "UPDATE nodes SET body = x'00' WHERE pos & 16777215 = 1",
-    "a row": "UPDATE nodes SET turns = turns + 1 WHERE pos & 16777215 = 1",
+    "a row": "UPDATE nodes SET facts = CAST(x'00' || substr(facts, 2) AS BLOB) WHERE pos & 16777215 = 1",
     "a run": "UPDATE runs SET carried = carried + 1",
     "a missing message": "DELETE FROM nodes WHERE pos & 16777215 = 1",
     "the quarantine": "UPDATE quarantine SET why = 'other'",
@@ -232,6 +263,7 @@ def test_a_damaged_past_keeps_no_session_from_going(path: Path, key: bytes | Non
         if what == "the quarantine":
             spoil(path, "UPDATE nodes SET body = x'00' WHERE pos & 16777215 = 0")
             store.quarantine.sweep(force=True)
+        (facts,) = one_row(path, "SELECT facts FROM nodes WHERE pos & 16777215 = 1")
         spoil(path, SHARED[what])
         receipt = store.sessions.purge(session.id)
         assert (receipt.sessions, receipt.messages, receipt.pending) == ((session.id,), 2, ())
@@ -239,7 +271,7 @@ def test_a_damaged_past_keeps_no_session_from_going(path: Path, key: bytes | Non
         assert [one.session for one in receipt.failures] == [session.id] * kept_key
         assert not store.verify().ok
         if what == "a row":  # put right, it can be read again: nothing that the fork needs was given up
-            spoil(path, "UPDATE nodes SET turns = turns - 1 WHERE pos & 16777215 = 1")
+            spoil(path, "UPDATE nodes SET facts = ? WHERE pos & 16777215 = 1", facts)
             assert [node.text for node in fork.path()] == [f"{SECRET} {number}" for number in range(3)]
             assert store.verify().ok
         assert fork.path()[0].id == nodes[0].id if what not in ("a run", "a missing message") else True

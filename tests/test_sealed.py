@@ -781,7 +781,12 @@ def test_no_word_shows(told: Path) -> None:
                 word.encode().hex().encode(),
             ):
                 assert form.lower() not in low, place
-    assert {one.name for one in told.parent.iterdir()} == {"chats.db", "chats.db-lock", "chats.db-kept"}
+    assert {one.name for one in told.parent.iterdir()} == {
+        "chats.db",
+        "chats.db-lock",
+        "chats.db-reserve",
+        "chats.db-kept",
+    }
 
 
 def test_look_ups_are_no_plain_hashes(told: Path) -> None:

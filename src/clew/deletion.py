@@ -60,8 +60,16 @@ def delete_ref(engine: Engine, tx: Tx, ref: RefRow, *, shred: bool = False, dama
         if one.head is not None:
             _prune(engine, tx, one.head, gone)
     for tree in {one.tree for one in going if one.tree is not None}:  # a subagent has a tree of its own
-        tx.delete_tree_if_empty(tree)
+        if not tx.delete_tree_if_empty(tree) and shred:
+            _drop_unshown(tx, tree)
     return gone
+
+
+def _drop_unshown(tx: Tx, tree: int) -> None:
+    """Deletes the blobs of a tree that nothing shows, but for those in the making, which may be another's."""
+    for blob in tx.blobs_unused(tree):
+        if blob.mac:
+            tx.delete_blob(blob.blob)
 
 
 def with_owned(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) -> list[RefRow]:

@@ -200,7 +200,7 @@ class Purger:
             return self._engine.write(work)
         except StorageFull:
             self._index.remove()  # it can be made again, and what it held is space to delete with
-            self._engine.backend.clean()
+            self._engine.backend.make_room()
             return self._engine.write(work)
 
     def _go(self, tx: Tx, entry: _Entry, row: RefRow, check: Check | None) -> _Entry:

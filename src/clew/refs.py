@@ -237,6 +237,7 @@ class Refs:
         """The append for a ref that still stands where it was left; None, and nothing is done, if it does not."""
         assert seen.pos is not None
         engine, top = self._engine, self._tops[row.kind]
+        # The chain must go on in its run: there is room, and the run is kept in the way that new things are.
         if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ or not engine.kept_so(seen.wrapped_key):
             return None
         pos, id, version, now = seen.pos + len(drafts), drafts[-1].id, seen.version + 1, engine.clock()

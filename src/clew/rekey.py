@@ -93,6 +93,9 @@ class Status(NamedTuple):
     """Of a walk that is under way: rows behind it, …"""
     total: int
     """… and rows in all."""
+    unclean: bool
+    """True while the files may hold traces of how things were kept before, or of what was purged: somebody who reads is
+    in the way. Then a later write, the close, or whoever opens the store next clears them."""
 
 
 def status(engine: Engine) -> Status:
@@ -123,8 +126,8 @@ def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
 
 def go_on(engine: Engine, progress: Progress | None = None) -> None:
     """Walks to the end of what was begun. Tampered, and both keys stay good, if something cannot be read."""
-    *_, seen, rows_in_all = status(engine)
-    total = max(1, rows_in_all)
+    now = status(engine)
+    seen, total = now.done, max(1, now.total)
     while True:
         rows = engine.write(lambda tx: _step(engine, tx))
         if rows is None:
@@ -240,7 +243,7 @@ def _status(engine: Engine, tx: Tx) -> Status:
     names = () if state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
     total = 0 if mark is None else sum(sizes[stage.split()[0]] for stage in _STAGES[mark.kind])
     done = 0 if mark is None else min(mark.rows, total)
-    return Status(state, names, bool(tx.headers("kdf ")), done, total)
+    return Status(state, names, bool(tx.headers("kdf ")), done, total, engine.unclean)
 
 
 # -- walking

@@ -207,28 +207,30 @@ class Store:
 
     # -- keys
 
-    def seal(self, key: Key, *, progress: Progress | None = None) -> None:
+    def seal(self, key: Key, *, progress: Progress | None = None) -> Status:
         """Gives a plain store a key: everything in it is encrypted, in place, while others who have the key go on.
 
-        Cut short, it goes on where it was when it is asked again. Invalid if the store is sealed already.
+        Cut short, it goes on where it was when it is asked again. Invalid if the store is sealed already. What is
+        returned says `unclean` if readable traces are left in the files because somebody is reading: they are cleared
+        by a later write, by the close, or by whoever opens the store next.
         """
-        self._rekey("seal", key, progress)
+        return self._rekey("seal", key, progress)
 
-    def unseal(self, *, progress: Progress | None = None) -> None:
+    def unseal(self, *, progress: Progress | None = None) -> Status:
         """Makes a sealed store a plain one again. Cut short, it goes on where it was when it is asked again."""
-        self._rekey("unseal", None, progress)
+        return self._rekey("unseal", None, progress)
 
-    def rotate(self, key: Key, *, deep: bool = False, progress: Progress | None = None) -> None:
+    def rotate(self, key: Key, *, deep: bool = False, progress: Progress | None = None) -> Status:
         """Exchanges the store's key for another, while others go on; they keep the old one until they open it again.
 
         The data keys are wrapped anew, which is fast; with `deep` there are new ones, and everything is encrypted
         again. Cut short, it goes on where it was when it is asked again, with either key. The old key is retired when
         everything was read and found sound: if something is damaged, Tampered, and both keys stay good.
         """
-        self._rekey("deep" if deep else "rotate", key, progress)
+        return self._rekey("deep" if deep else "rotate", key, progress)
 
     def key_status(self) -> Status:
-        """How the store is kept, by which keys, and how far an exchange has come."""
+        """How the store is kept, by which keys, how far an exchange has come, and whether traces are left."""
         from clew.rekey import status
 
         return status(self._engine)
@@ -239,7 +241,7 @@ class Store:
 
         return recovery(self._engine)
 
-    def _rekey(self, kind: Kind, key: Key | None, progress: Progress | None) -> None:
+    def _rekey(self, kind: Kind, key: Key | None, progress: Progress | None) -> Status:
         from clew import rekey
         from clew.purge import soil
 
@@ -256,6 +258,7 @@ class Store:
         self._search.remove()
         if not self._finish():
             self._engine.owe(self._finish)
+        return self.key_status()
 
     def _key_id(self) -> str:
         """Which key the store is kept with; ``none`` while it is plain."""

@@ -610,10 +610,22 @@ class Nodes(_Face):
         return await self._threads.run(self._sync.handles, nodes)
 
     async def list(
-        self, *, limit: int = 50, cursor: str | None = None, offset: int = 0, ascending: bool = False
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        offset: int = 0,
+        ascending: bool = False,
+        trashed: bool = True,
     ) -> NodePage:
-        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`."""
-        return await self._threads.run(self._sync.list, limit=limit, cursor=cursor, offset=offset, ascending=ascending)
+        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`.
+
+        These are all that are stored. With ``trashed=False`` those that only sessions in the trash have are left out,
+        which takes a look at each tree.
+        """
+        return await self._threads.run(
+            self._sync.list, limit=limit, cursor=cursor, offset=offset, ascending=ascending, trashed=trashed
+        )
 
     async def path(self, id: str, *, last: int | None = None) -> NodeList:
         """From the root down to a node; with `last`, the last ones, still in order. Never what follows it. NotFound."""
@@ -890,18 +902,20 @@ class Store(_Face):
         """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""
         return await self._threads.run(self._sync.backup, path, progress=progress)
 
-    async def seal(self, key: Key, *, progress: Progress | None = None) -> None:
+    async def seal(self, key: Key, *, progress: Progress | None = None) -> Status:
         """Gives a plain store a key: everything in it is encrypted, in place, while others who have the key go on.
 
-        Cut short, it goes on where it was when it is asked again. Invalid if the store is sealed already.
+        Cut short, it goes on where it was when it is asked again. Invalid if the store is sealed already. What is
+        returned says `unclean` if readable traces are left in the files because somebody is reading: they are cleared
+        by a later write, by the close, or by whoever opens the store next.
         """
         return await self._threads.run(self._sync.seal, key, progress=progress)
 
-    async def unseal(self, *, progress: Progress | None = None) -> None:
+    async def unseal(self, *, progress: Progress | None = None) -> Status:
         """Makes a sealed store a plain one again. Cut short, it goes on where it was when it is asked again."""
         return await self._threads.run(self._sync.unseal, progress=progress)
 
-    async def rotate(self, key: Key, *, deep: bool = False, progress: Progress | None = None) -> None:
+    async def rotate(self, key: Key, *, deep: bool = False, progress: Progress | None = None) -> Status:
         """Exchanges the store's key for another, while others go on; they keep the old one until they open it again.
 
         The data keys are wrapped anew, which is fast; with `deep` there are new ones, and everything is encrypted
@@ -911,7 +925,7 @@ class Store(_Face):
         return await self._threads.run(self._sync.rotate, key, deep=deep, progress=progress)
 
     async def key_status(self) -> Status:
-        """How the store is kept, by which keys, and how far an exchange has come."""
+        """How the store is kept, by which keys, how far an exchange has come, and whether traces are left."""
         return await self._threads.run(self._sync.key_status)
 
     async def recovery_key(self) -> str:

@@ -393,6 +393,10 @@ class Tx(Protocol):
         """A tree's blobs whose keyed hash lies between two."""
         ...
 
+    def blobs_unused(self, tree: int) -> list[BlobRow]:
+        """A tree's blobs that nothing shows, complete or not."""
+        ...
+
     def add_blob(self, row: BlobRow) -> int:
         """A new blob; returns its number."""
         ...
@@ -476,6 +480,12 @@ class Backend(Protocol):
     def clean(self) -> tuple[str, ...]:
         """Sees to it that what was deleted is nowhere any more. What could not be done now: ``wal`` if a reader
         keeps the log from being emptied. Others drop what they hold in memory at the next commit.
+        """
+        ...
+
+    def make_room(self) -> None:
+        """Gives space to delete in, on a disk that is full: what was kept for that, and what is not needed. `clean`
+        must follow: what is deleted before it may be left where it was.
         """
         ...
 

@@ -337,6 +337,9 @@ SELECT {blob} FROM blobs b WHERE b.tree = ? AND b.look = ?
 -- name: blobs_between
 SELECT {blob} FROM blobs b WHERE b.tree = ? AND b.look BETWEEN ? AND ?
 
+-- name: blobs_unused
+SELECT {blob} FROM blobs b WHERE b.tree = ? AND NOT EXISTS (SELECT 1 FROM uses WHERE blob = b.blob)
+
 -- name: blobs_after
 SELECT {blob} FROM blobs b WHERE b.blob > ? ORDER BY b.blob LIMIT ?
 

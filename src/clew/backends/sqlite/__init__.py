@@ -23,10 +23,12 @@ from clew.backends.sqlite.connection import (
     as_found,
     check,
     connect,
+    is_full,
     on_network,
     translate,
 )
 from clew.backends.sqlite.migrate import migrate
+from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.errors import ClewError, Closed, Invalid, NotFound, SchemaTooNew, Tampered, Unavailable
@@ -244,6 +246,17 @@ class SQLiteBackend:
             self._local.frame = None
             self._committer.leave()
 
+    def make_room(self) -> None:
+        if self.memory or self._here() is not None:
+            return
+        self._not_again()
+        self._committer.enter()
+        try:
+            self._writer.make_room()
+        finally:
+            self._local.frame = None
+            self._committer.leave()
+
     # -- for the parts of clew that deal with the file itself
 
     @contextmanager
@@ -299,6 +312,8 @@ class SQLiteBackend:
             hot = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
             if hot and os.path.getsize(self.path) <= 4096:
                 return 0
+            if is_full(error) and self._writer.reserve.give(SLICE):
+                return self._look()
             raise
         self._readers.append(SQLiteTx(conn))
         return found
@@ -316,6 +331,7 @@ class SQLiteBackend:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             tx = self._writer.tx = SQLiteTx(self._connect("rw"))
             migrate(tx.conn, check(tx.conn, self.path))
+            self._writer.reserve.keep()
         finally:
             self._writer.turnstile.release()
 

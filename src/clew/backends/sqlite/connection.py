@@ -109,6 +109,12 @@ def on_network(path: str) -> str | None:
     return kind if kind in _NETWORK else None
 
 
+def is_full(error: BaseException) -> bool:
+    """True if the disk is full; the second if there is no space for the index of the write-ahead log."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE
+
+
 def translate(error: Exception, path: str) -> ClewError:
     """The error of clew's that tells what an error inside a transaction means: one of `ANY`."""
     if isinstance(error, UnicodeDecodeError):  # the driver stumbles over its own message about a damaged schema
@@ -118,10 +124,10 @@ def translate(error: Exception, path: str) -> ClewError:
     if "UTF-8" in str(error):  # a body that became text
         error.args = ("a text is not valid UTF-8",)  # the driver's own words have content in them
         return Tampered(path, "a value in it is not valid UTF-8")
+    if is_full(error):
+        return StorageFull(f"no space is left for {path}")
     code = getattr(error, "sqlite_errorcode", 0)
     match code & 0xFF:
-        case sqlite3.SQLITE_FULL:
-            return StorageFull(f"no space is left for {path}")
         case sqlite3.SQLITE_READONLY:
             return ReadOnly(f"{path} cannot be written")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:

@@ -412,6 +412,9 @@ class SQLiteTx:
     def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:
         return [BlobRow._make(row) for row in self._run(SQL["blobs_between"], (tree, low, high))]
 
+    def blobs_unused(self, tree: int) -> list[BlobRow]:
+        return [BlobRow._make(row) for row in self._run(SQL["blobs_unused"], (tree,))]
+
     def add_blob(self, row: BlobRow) -> int:
         return _number(self._run(SQL["add_blob"], row[1:]))
 

@@ -68,6 +68,30 @@ class Tree(Contract):
             assert store.nodes.list(limit=2, offset=1, ascending=True).items == nodes[1:3]
             assert store.nodes.list(offset=99).items == []
 
+    def test_nodes_out_of_sight(self, open_store: OpenStore) -> None:
+        """Nodes are listed whatever is in the trash; or without those that only the trash has, over all pages."""
+        with open_store() as store:
+            session = store.sessions.create()
+            nodes = session.append([user("a"), user("b"), user("c")])
+            fork = session.fork(at=nodes[0].id)
+            forked = fork.append([user(f"f{number}") for number in range(5)])
+            saved = store.nodes.save(user("s"), parent=nodes[1].id)
+            fork.trash()
+            everything = [*nodes, *forked, *saved]
+            assert store.nodes.list(ascending=True).items == everything
+            seen = [*nodes, *saved]
+            assert store.nodes.list(ascending=True, trashed=False).items == seen
+            assert store.nodes.list(trashed=False).items == seen[::-1]
+            assert store.nodes.list(trashed=False, ascending=True, offset=3).items == saved
+            page = store.nodes.list(trashed=False, limit=3)
+            assert page.items == seen[:0:-1]
+            assert store.nodes.list(trashed=False, cursor=page.next_cursor) == (nodes[:1], None)
+            session.trash()
+            assert store.nodes.list(trashed=False).items == [saved[0], nodes[1], nodes[0]]
+            store.sessions.restore(fork.id)
+            assert store.nodes.list(trashed=False, limit=100).items[-2:] == [nodes[1], nodes[0]]
+            assert len(store.nodes.list(trashed=False).items) == 8
+
     def test_nodes_delete(self, open_store: OpenStore) -> None:
         """Deleting is all or none; children hold their parent unless they go too; an unknown id is passed over."""
         with open_store() as store:
