@@ -571,7 +571,7 @@ def test_any_session_is_a_record(service: RecordService, sealed: Store) -> None:
     record = stored(service.update(session.id, {"appendMessages": [frame(1)]}))
     assert len(record.messages) == 4
     service.export(session.id)
-    assert sealed.sessions.get(session.id).extra["record"]
+    assert sealed.sessions.get(session.id).extra["clew.record"]
 
 
 def test_what_the_store_took_out_is_said(service: RecordService, sealed: Store) -> None:
@@ -598,11 +598,11 @@ def test_free_data_of_others_stays(service: RecordService, sealed: Store) -> Non
 
 def test_what_does_not_decode_is_damage(service: RecordService, sealed: Store) -> None:
     """Free data under the record's name that is nothing of the kind is Tampered, not a guess."""
-    session = sealed.sessions.create(extra={"record": {"user_utterances": "many"}})
+    session = sealed.sessions.create(extra={"clew.record": {"user_utterances": "many"}})
     with pytest.raises(clew.Tampered):
         service.get(session.id)
     other = sealed.sessions.create()
-    other.append(clew.user("x", extra={"record": {"sequence": "one"}}))
+    other.append(clew.user("x", extra={"clew.record": {"sequence": "one"}}))
     with pytest.raises(clew.Tampered):
         service.get(other.id)
     assert service.purge_all("workspace-reset").purged_count == 2

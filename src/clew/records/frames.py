@@ -11,8 +11,7 @@ from clew import ids
 from clew.backends import CREATED_AT
 from clew.engine import Draft, Engine
 from clew.errors import Invalid, Tampered
-from clew.exporting import RECORD
-from clew.model import Media, Message, Modality, Native, Text
+from clew.model import RECORD, Media, Message, Modality, Native, Text
 from clew.node import Node
 from clew.records.shapes import (
     BLOBS,
@@ -50,6 +49,14 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     privacy: FramePrivacy = _CLEAN
     attachments: tuple[AttachmentRef, ...] | None = None
     audio: AudioArtifactRef | None = None
+
+
+class _Note(FramePrivacy, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """What the store's own note says of a frame's privacy, among other things."""
+
+
+class NotOurs(Tampered):
+    """It is as it was written, and not as this clew writes it."""
 
 
 def session_key(engine: Engine, conversation_id: str) -> bytes:
@@ -131,13 +138,14 @@ def frames(nodes: Iterable[Node]) -> Iterator[MessageFrame]:
 
 def _privacy(node: Node, given: FramePrivacy) -> FramePrivacy:
     """What the application said of a frame, and what the store has found in it since."""
-    note: Any = (node.said.extra or {}).get(_REDACTION)
-    if not isinstance(note, dict):
+    try:
+        note = msgspec.convert((node.said.extra or {})[_REDACTION], _Note)
+    except (KeyError, msgspec.ValidationError):
         return given
-    rules = dict.fromkeys((*given.redaction_rules_applied, *note.get("redactionRulesApplied", ())))
-    tokens = dict.fromkeys((*(given.pii_tokens or ()), *note.get("piiTokens", ())))
+    rules = dict.fromkeys((*given.redaction_rules_applied, *note.redaction_rules_applied))
+    tokens = dict.fromkeys((*(given.pii_tokens or ()), *(note.pii_tokens or ())))
     return FramePrivacy(
-        contains_secrets=given.contains_secrets or note.get("containsSecrets") is True,
+        contains_secrets=given.contains_secrets or note.contains_secrets,
         redaction_rules_applied=tuple(rules),
         pii_tokens=tuple(tokens) or None,
     )
@@ -149,7 +157,7 @@ def _said(node: Node) -> Said:
     try:
         return Said() if kept is None else msgspec.convert(kept, Said)
     except msgspec.ValidationError:
-        raise Tampered(f"node {node.id}", "what it says of its frame does not decode") from None
+        raise NotOurs(f"node {node.id}", "what it says of its frame does not decode") from None
 
 
 def attachment(id: str, type: Type, digest: str, size: int) -> AttachmentRef:

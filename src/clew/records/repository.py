@@ -75,7 +75,10 @@ class Repository:
     def found(self, row: RefRow) -> Found:
         """What a row says, checked. Tampered."""
         data = unpack(self._refs.data(self._refs.checked(row)))
-        return Found(row, data, kept(data, f"session {ids.text(row.key)}"))
+        said = kept(data, f"session {ids.text(row.key)}")
+        if said.conversation_id is not None and session_key(self._engine, said.conversation_id) != row.key:
+            said = msgspec.structs.replace(said, conversation_id=None)  # a fork's, or the id was redacted
+        return Found(row, data, said)
 
     def find(self, key: bytes) -> Found | None:
         """A session; None if it is not there, or in the trash."""
@@ -300,13 +303,13 @@ class Repository:
 
         self._engine.write(work)
 
-    def pending(self) -> list[Found]:
+    def pending(self) -> list[RefRow]:
         """The sessions that have something pending, last begun first."""
-        found: list[Found] = []
+        found: list[RefRow] = []
         edge: tuple[int, int] | None = None
         while True:
             marks, rows = self._engine.read(lambda tx, edge=edge: self._marks.sessions(tx, edge, SCAN))  # type: ignore[misc]
-            found += [self.found(row) for row in rows]
+            found += rows
             if len(marks) < SCAN:
                 return found
             edge = marks[-1].rank, marks[-1].ref

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import IO, Self, TypeVar
@@ -20,7 +20,7 @@ from clew.purge import Receipt
 from clew.records import keeping, shapes
 from clew.records.calls import Calls
 from clew.records.deferred import MOST, MOST_BYTES, Pending
-from clew.records.frames import Type, attachment
+from clew.records.frames import NotOurs, Type, attachment
 from clew.records.kept import Found
 from clew.records.latency import LIMIT_MS
 from clew.records.repository import Change, Repository
@@ -193,7 +193,8 @@ class RecordService:
     def list(self, *, limit: int = 50, cursor: str | None = None, include_expired: bool = False) -> ListResult:
         """Records without their messages, last interaction first. Invalid if the cursor is not one.
 
-        `cursor` is the `nextCursor` of the page before; it stays good when records change.
+        `cursor` is the `nextCursor` of the page before; it stays good when records change. A record that is damaged is
+        counted and told as `CorruptionDetected`, and not shown.
         """
         with self._operation("list", None):
             whole_number("limit", limit, 1)
@@ -203,10 +204,9 @@ class RecordService:
             while len(rows) <= limit and (page := sessions._recent(SESSION, edge, None, None, min(SCAN, limit + 1))):
                 rows += [row for row in page if include_expired or not keeping.expired(policy, row, now)]
                 edge = page[-1].rank, page[-1].ref
-            shown = [self._records.found(row).summary(policy) for row in rows[:limit]]
             last = rows[limit - 1] if len(rows) > limit else None
             return ListResult(
-                items=tuple(shown),
+                items=tuple(found.summary(policy) for found in self._sound(rows[:limit])),
                 next_cursor=None if last is None else sessions._cursor(last.rank, last.ref),
                 total_count=self._count(include_expired, now),
             )
@@ -286,9 +286,12 @@ class RecordService:
             return self._change("commit_conversation", conversation_id, given, expected_version, committed=True)
 
     def recoverable(self) -> tuple[str, ...]:
-        """The ids of conversations with something pending, last begun first: after a crash, those to go on with."""
+        """The ids of conversations with something pending, last begun first: after a crash, those to go on with.
+
+        One that is damaged is told as `CorruptionDetected`, and not among them.
+        """
         with self._operation("recoverable", None):
-            return tuple(found.conversation_id for found in self._records.pending())
+            return tuple(found.conversation_id for found in self._sound(self._records.pending()))
 
     # -- attachments
 
@@ -388,13 +391,22 @@ class RecordService:
         try:  # once more: what was read beside a writer that failed is not damage
             return self._whole(key)
         except Tampered as error:
-            purged = self._strict and self._purge_damaged(conversation_id, key)
+            damaged = not isinstance(error, NotOurs)
+            purged = self._strict and damaged and self._purge_damaged(conversation_id, key)
             self._corrupt(conversation_id, error, purged=purged)
             raise
 
     def _whole(self, key: bytes) -> ConversationRecord | None:
         whole = self._records.whole(key)
         return None if whole is None else whole.found.record(self._policy, whole.nodes, whole.size)
+
+    def _sound(self, rows: Iterable[RefRow]) -> Iterator[Found]:
+        """Those that can be read; the others are told."""
+        for row in rows:
+            try:
+                yield self._records.found(row)
+            except Tampered as error:
+                self._corrupt(ids.text(row.key), error, purged=False)
 
     def _count(self, include_expired: bool, now: int) -> int:
         """How many there are; the policy's own verdict is not among what the store counts."""
