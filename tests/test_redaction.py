@@ -800,6 +800,7 @@ def test_no_path_goes_around_it(tmp_path: Path) -> None:
         store.nodes.save_dialog([*session.path(), clew.user(text)])
         session.rename(text).label(f"{CANARY}2").update(extra={CANARY: 1}, model=text)
         session.hold(text).release()
+        session.update(extra={"thinking": {"signature": CANARY}, "thoughtSignature": CANARY})
         session.fork(title=text)
         store.sessions.create(agent=text, owner=session, title=text)
         session.log.append([text.encode(), json.dumps({"a": f"\n{CANARY}"}).encode(), b"\xff" + b"x"])

@@ -99,12 +99,21 @@ def draft(engine: Engine, session: bytes, frame: MessageFrame) -> Draft:
         blocks.append(_media(attachment.type, attachment.checksum))
     if frame.audio is not None:
         blocks.append(_media(frame.audio.format, frame.audio.uri.removeprefix(BLOBS)))
+    for token in frame.privacy.pii_tokens or ():
+        if _found_in(engine, token.rpartition(":")[0]):
+            raise Invalid("a token has what a redaction rule finds before its hash")
+    named = foreign(frame.frame_id, key)
     said = Said(
-        sequence=frame.sequence, frame_id=foreign(frame.frame_id, key), privacy=frame.privacy,
-        attachments=frame.attachments or None, audio=frame.audio,
+        sequence=frame.sequence, frame_id=None if named is None or _found_in(engine, named) else named,
+        privacy=frame.privacy, attachments=frame.attachments or None, audio=frame.audio,
     )  # fmt: skip
     message = Message(frame.role, tuple(blocks), extra={RECORD: msgspec.to_builtins(said)})
     return engine.draft(message, ids.text(key), time_micros(frame.created_at))
+
+
+def _found_in(engine: Engine, text: str) -> bool:
+    """True if a redaction rule of the store finds something in a text."""
+    return engine.redacted(text.encode()) != text.encode()
 
 
 def _media(kind: str, digest: str) -> Media:
