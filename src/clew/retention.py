@@ -218,7 +218,7 @@ class Look:
         receipt = None
         if self.rows:
             receipt = self._store._purger.purge(self.rows, reason="retention-expired", check=self.judge.confirm)
-            self._store.audit.record("sweep", receipt.id, reason=receipt.reason, amount=len(receipt.sessions))
+            self._store.audit._record("sweep", receipt.id, reason=receipt.reason, amount=len(receipt.sessions))
         return Swept(self.judge.now, self.total, receipt, self.spared)
 
     def _verdicts(self, tx: Tx, rows: list[RefRow]) -> tuple[list[RefRow], list[Due | Spared | None]]:

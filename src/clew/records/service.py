@@ -332,7 +332,7 @@ class RecordService:
             if record is None:
                 raise NotFound("record", conversation_id)
             if self._store._engine.audits:
-                self._store.audit.record("export", ids.text(key))
+                self._store.audit._record("export", ids.text(key))
             self._events.emit(events.ConversationExported(conversation_id=conversation_id))
             return shapes.to_json(record)
 

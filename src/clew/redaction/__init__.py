@@ -95,13 +95,13 @@ def redact(said: Said, rules: Rules, *, token: Token | None = None) -> Redacted:
         if new is None:
             return Redacted(said)
         return work.redacted(_marked(codec.decode(b"\x01" + new, "a redacted message"), work.unsigned))
-    beside = codec.to_json({"label": said.label, "extra": said.extra})
+    beside = codec.to_json({"provider": said.provider, "label": said.label, "extra": said.extra})
     work = _Work(rules, token, len(said.raw) + len(beside))
     body = work.document(said.raw, free=True)
     frame = work.document(beside, free=False, signed=False)
     if body is None and frame is None:
         return Redacted(said)
-    return work.redacted(Native(said.provider, body or said.raw, **msgspec.json.decode(frame or beside)))
+    return work.redacted(Native(raw=body or said.raw, **msgspec.json.decode(frame or beside)))
 
 
 def redact_bytes(data: bytes, rules: Rules, *, own: bool = False) -> bytes:

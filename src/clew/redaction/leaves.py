@@ -201,12 +201,11 @@ def quoted(text: str) -> bytes:
 
 
 def is_json(text: str) -> bool:
-    """True if a text is a JSON object or list with escapes in it, behind which something may be hidden."""
-    stripped = text.lstrip()
-    if not stripped.startswith(("{", "[")) or "\\" not in text:
+    """True if a text is a JSON object, list or text with escapes in it, behind which something may be hidden."""
+    if not text.lstrip().startswith(("{", "[", '"')) or "\\" not in text:
         return False
     try:
-        json.loads(text)
+        json.loads(text, parse_int=len)  # a number may be longer than Python cares to read
     except (ValueError, RecursionError):
         return False
     return True
