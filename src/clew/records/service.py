@@ -212,19 +212,21 @@ class RecordService:
             )
 
     def delete(self, conversation_id: str, reason: PurgeReason) -> None:
-        """Purges a record with all that belongs to it, also from the trash. NotFound; Conflict if it is held.
+        """Purges a record with all that belongs to it, also from the trash, and gives up what waits to be stored in it.
 
-        Unavailable if it cannot go for another reason; it is all there then.
+        NotFound; Conflict if it is held. Unavailable if it cannot go for another reason; it is all there then.
         """
         with self._operation("delete", conversation_id):
-            session = ids.text(self._records.key(conversation_id))
+            session = self._session(conversation_id)
             with self._writes.paused():
                 try:
                     receipt = self._store.sessions.purge([session], reason=reason)
                 except NotFound:
+                    if self._writes.drop(lambda one: self._session(one) == session):
+                        return
                     raise NotFound("record", conversation_id) from None
                 if not receipt.failures:
-                    self._writes.drop(conversation_id)
+                    self._writes.drop(lambda one: self._session(one) == session)
             self._purged(receipt, reason, {session: conversation_id})
             if receipt.failures:
                 raise self._kept(conversation_id, receipt.failures[0].error)
@@ -235,7 +237,8 @@ class RecordService:
             names = self._names()
             with self._writes.paused():
                 receipt = self._store.sessions.purge(everything=True, reason=reason)
-                self._writes.drop()
+                stay = {failure.session for failure in receipt.failures}
+                self._writes.drop(lambda one: self._session(one) not in stay)
             return self._purged(receipt, reason, names)
 
     # -- recovery
@@ -365,7 +368,8 @@ class RecordService:
             return self._sweep(self._clock())[0]
 
     def _sweep(self, now: int, *, force: bool = False) -> tuple[Swept, PurgeReport | None]:
-        found = Look(self._store, self._policy, moment(now), (), QUIET)
+        talking = [self._session(id) for id in self._writes.conversations]  # and what was said waits for space
+        found = Look(self._store, self._policy, moment(now), talking, QUIET)
         names = {ids.text(row.key): self._name(row) for row in found.rows}
         try:
             swept = found.purge(force=force)
@@ -424,6 +428,10 @@ class RecordService:
             raise NotFound("record", conversation_id)
         tree = found.row.tree or 0
         return Blobs(self._store._engine, lambda: tree)
+
+    def _session(self, conversation_id: str) -> str:
+        """The id of a conversation's session."""
+        return ids.text(self._records.key(conversation_id))
 
     def _name(self, row: RefRow) -> str:
         """A conversation's id, or if that cannot be read its session's."""
@@ -537,7 +545,7 @@ class RecordService:
     def _operation(self, name: str, conversation_id: str | None) -> AbstractContextManager[None]:
         """Around a call; the session's id is what telemetry may know of a conversation."""
         try:
-            session = None if conversation_id is None else ids.text(self._records.key(conversation_id))
+            session = None if conversation_id is None else self._session(conversation_id)
         except ClewError:
             session = None
         return self._calls.call(name, session)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
-from clew.errors import StorageFull, Unavailable
+from clew.errors import StorageFull, Unavailable, clip
 from clew.events import CapacityWarning, Circuit, CircuitChanged, Events, SlowWrites
 from clew.records.background import Background, Job
 from clew.records.breaker import Breaker
@@ -48,6 +48,11 @@ class Writes:
         """How many wait for space."""
         return len(self._deferred)
 
+    @property
+    def conversations(self) -> list[str]:
+        """The ids of those for which something waits."""
+        return self._deferred.conversations
+
     def now_or_later(
         self, operation: str, conversation_id: str, size: int, write: Callable[[], S], then: Callable[[S], T]
     ) -> T | Pending[T]:
@@ -82,9 +87,9 @@ class Writes:
         """While this is held nothing that waits is written: what is purged meanwhile cannot come back by it."""
         return self._deferred.paused()
 
-    def drop(self, conversation_id: str | None = None) -> None:
-        """Gives up what waits for a conversation that is gone, or everything."""
-        self._deferred.drop(conversation_id)
+    def drop(self, gone: Callable[[str], bool]) -> int:
+        """Gives up what waits for conversations that are gone, and returns how many calls that were."""
+        return self._deferred.drop(gone)
 
     def space(self) -> None:
         """There may be space again: what waits is tried at once."""
@@ -92,11 +97,12 @@ class Writes:
 
     def close(self, deadline: float) -> list[Exception]:
         """Finishes what it can until then; an error for each thing that it could not."""
+        if len(self._deferred):  # on another thread: a write may have to wait for other programs, and this may not
+            self._background.add(lambda: self._deferred.flush(deadline))
         unfinished = self._background.stop(max(0.0, deadline - time.monotonic()))
         failures = list(self._background.failures)
-        self._deferred.flush(deadline)
         failures += [
-            StorageFull(f"{one.operation} of record {one.conversation_id} was not stored: there was no space")
+            StorageFull(f"{one.operation} of record {clip(one.conversation_id)} was not stored: there was no space")
             for one in self._deferred.abandon()
         ]
         if unfinished:
