@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar, cast
 
-from clew.errors import NotFound, StorageFull, Unavailable
+from clew.errors import Invalid, NotFound, StorageFull, Unavailable, clip
 
 T = TypeVar("T")
 
@@ -17,6 +17,13 @@ MOST = 1000
 """Calls that wait at most."""
 MOST_BYTES = 16 * 1024 * 1024
 """Bytes that wait at most, as JSON."""
+
+
+def seconds(name: str, value: float) -> float:
+    """`value`, if so long can be waited. Invalid."""
+    if not isinstance(value, int | float) or not 0 <= value <= threading.TIMEOUT_MAX:
+        raise Invalid(f"{name} is a number from 0 on, not {clip(str(value))}")
+    return value
 
 
 class Pending(Generic[T]):
@@ -48,7 +55,7 @@ class Pending(Generic[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """Waits for what the call would have returned, or raised. Unavailable if that takes longer than `timeout`."""
-        if not self._done.wait(timeout):
+        if not self._done.wait(None if timeout is None else seconds("timeout", timeout)):
             raise Unavailable("there is still no space for it", hint="Free some space; it is tried again by itself.")
         if self._error is not None:
             raise self._error

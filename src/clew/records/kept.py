@@ -111,6 +111,11 @@ class Found(NamedTuple):
         """As the application said it, or when the session was created."""
         return self.kept.created_at or time_text(self.row.created_at)
 
+    @property
+    def words(self) -> int:
+        """Bytes of what is said of it beside its messages."""
+        return len(msgspec.json.encode((self.data.title, self.kept.summary, self.kept.participants)))
+
     def summary(self, policy: Policy) -> ConversationRecordSummary:
         """The session as a list has it."""
         return ConversationRecordSummary(

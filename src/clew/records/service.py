@@ -19,7 +19,7 @@ from clew.policy import Policy
 from clew.purge import Receipt
 from clew.records import keeping, shapes
 from clew.records.calls import Calls
-from clew.records.deferred import MOST, MOST_BYTES, Pending
+from clew.records.deferred import MOST, MOST_BYTES, Pending, seconds
 from clew.records.frames import NotOurs, Type, attachment
 from clew.records.kept import Found
 from clew.records.latency import LIMIT_MS
@@ -85,7 +85,12 @@ class RecordService:
         written for `cool_down` seconds. `clock` (microseconds since 1970) and `timer` (seconds) are for tests.
         """
         _check(policy)
+        if not isinstance(store, Store):
+            raise Invalid(f"records are kept in a clew.Store, not in {type(store).__name__}")
+        if not all(one is None or callable(one) for one in (summarise, clock, timer)):
+            raise Invalid("summarise, clock and timer are functions")
         whole_number("max_payload", max_payload, 1)
+        limits = Limits(max_pending, max_pending_bytes, slow_ms, retry_every, failures, cool_down).checked()
         self._events = Events()
         self._store = store
         self._policy = policy
@@ -94,7 +99,6 @@ class RecordService:
         self._clock = store._engine.clock if clock is None else clock
         self._records = Repository(store, max_payload, exportable)
         self._calls = Calls(self._events)
-        limits = Limits(max_pending, max_pending_bytes, slow_ms, retry_every, failures, cool_down)
         self._writes = Writes(self._events, limits, timer)
 
     # -- beginning and end
@@ -139,7 +143,7 @@ class RecordService:
         Unfinished names each call that was not finished, each write for which there was no space, and whatever failed
         in the background. The store stays open.
         """
-        deadline = time.monotonic() + grace
+        deadline = time.monotonic() + seconds("grace", grace)
         running = self._calls.end(grace)
         if running is None:
             return
@@ -303,8 +307,9 @@ class RecordService:
     ) -> AttachmentRef:
         """Stores a file for a record, of any size and in pieces, and returns what a message shows it by. NotFound."""
         with self._operation("attach", conversation_id):
-            blob = self._blobs(conversation_id).put(source)
             id = attachment_id or ids.text(self._store._engine.new_id())
+            shapes.to_json(attachment(id, type, "0" * 64, 0))  # what cannot be shown is not stored
+            blob = self._blobs(conversation_id).put(source)
             return attachment(id, type, blob.digest, blob.size)
 
     def open_attachment(self, conversation_id: str, uri: str) -> Iterator[bytes]:
@@ -320,6 +325,9 @@ class RecordService:
     ) -> ConversationRecord:
         """Says whether a record may be exported, and how the person agreed; what is left out stays. NotFound."""
         with self._operation("set_privacy", conversation_id):
+            given = {"exportable": exportable, "consentCapture": consent_capture}
+            said = {name: value for name, value in given.items() if value is not None}
+            shapes.validate_privacy({"classification": "Confidential", "exportable": False, **said})
             found = self._records.set_privacy(self._records.key(conversation_id), exportable, consent_capture)
             return self._stored(found)
 
@@ -327,13 +335,11 @@ class RecordService:
         """The record as JSON, to leave the store. NotFound; Conflict if it is not to be exported."""
         with self._operation("export", conversation_id):
             key = self._records.key(conversation_id)
-            found = self._records.find(key)
-            if found is None:
+            record = self._read(conversation_id, key)
+            found = self._records.find(key)  # after it was read: whoever forbids it meanwhile is heard
+            if record is None or found is None:
                 raise NotFound("record", conversation_id)
             exporting.refuse(ids.text(key), found.data)
-            record = self._read(conversation_id, key)
-            if record is None:
-                raise NotFound("record", conversation_id)
             if self._store._engine.audits:
                 self._store.audit._record("export", ids.text(key))
             self._events.emit(events.ConversationExported(conversation_id=conversation_id))

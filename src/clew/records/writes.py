@@ -7,11 +7,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
-from clew.errors import StorageFull, Unavailable, clip
+from clew.engine import whole_number
+from clew.errors import Invalid, StorageFull, Unavailable, clip
 from clew.events import CapacityWarning, Circuit, CircuitChanged, Events, SlowWrites
 from clew.records.background import Background, Job
 from clew.records.breaker import Breaker
-from clew.records.deferred import Deferred, Pending
+from clew.records.deferred import Deferred, Pending, seconds
 from clew.records.latency import Latency
 
 S = TypeVar("S")
@@ -27,6 +28,17 @@ class Limits(NamedTuple):
     retry_every: float
     failures: int
     cool_down: float
+
+    def checked(self) -> Limits:
+        """These, if they make sense. Invalid."""
+        whole_number("max_pending", self.pending, 0)
+        whole_number("max_pending_bytes", self.pending_bytes, 0)
+        whole_number("failures", self.failures, 1)
+        for name in ("slow_ms", "retry_every", "cool_down"):
+            seconds(name, getattr(self, name))
+        if not self.retry_every:
+            raise Invalid("retry_every is longer than none")
+        return self
 
 
 class Writes:
