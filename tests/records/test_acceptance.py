@@ -255,6 +255,20 @@ def test_counts_are_accurate_and_nothing_is_left(service: RecordService, heard: 
     }
 
 
+def test_c15_no_name_of_a_record_shows(service: RecordService, path: Path) -> None:
+    """The ids that an application has made up, and whatever it calls people and files, are sealed with the rest."""
+    privacy = {"containsSecrets": True, "redactionRulesApplied": [CANARY]}
+    people = [{"id": CANARY, "role": "user", "displayName": CANARY}]
+    made(service, CANARY, frame(frameId=CANARY, privacy=privacy), title=CANARY, participants=people)
+    kept = service.attach(CANARY, b"x", type="code", attachment_id=CANARY)
+    service.update(CANARY, {"appendMessages": [frame(2, attachments=[kept])]})
+    service.set_privacy(CANARY, consent_capture=CANARY)
+    service.commit_snapshot(snapshot(CANARY, frame(3), sessionId=CANARY, summary=summary(CANARY)))
+    assert texts(service.get(CANARY))
+    assert in_files(path, CANARY) == []
+    assert CANARY not in path.name
+
+
 def test_c19_a_purge_takes_at_most_half_a_second(service: RecordService) -> None:
     """A record of a hundred messages is gone, traces and all, within 500 ms."""
     made(service, "talk", *[frame(n, content="x" * 2000) for n in range(1, 101)])
