@@ -16,6 +16,7 @@ from clew.records import CircuitOpen, Pending, RecordService
 from clew.records.background import Background
 from clew.records.breaker import Breaker
 from clew.records.latency import Latency
+from clew.records.writes import Limits, Writes
 from clew.store import Store
 from tests.records.talk import frame, given, made
 
@@ -275,6 +276,33 @@ def test_c28_dispose_does_not_wait_for_another_program(sealed: Store, path: Path
     assert len(caught.value.failures) == 2
     with pytest.raises(StorageFull):
         waiting.result(5)
+
+
+def test_what_waited_is_written_once() -> None:
+    """A record that was stored and could not be read back at once is read again, not created again."""
+    outcomes = iter([StorageFull("x"), None])
+    reads = iter([Unavailable("x"), None])
+    written: list[int] = []
+
+    def write() -> int:
+        if error := next(outcomes):
+            raise error
+        written.append(1)
+        return len(written)
+
+    def read(number: int) -> int:
+        if error := next(reads):
+            raise error
+        return number
+
+    writes = Writes(events.Events(), Limits(10, 1000, 150, 60, 5, 30), time.monotonic)
+    waiting = writes.now_or_later("create", "talk", 1, write, read)
+    assert isinstance(waiting, Pending)
+    writes.space()
+    assert not waiting.done
+    writes.space()
+    assert (waiting.result(0), len(written)) == (1, 1)
+    writes.close(time.monotonic() + 1)
 
 
 def test_a_deferred_write_that_is_broken_off_is_an_error_of_its_own(service: RecordService) -> None:

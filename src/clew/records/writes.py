@@ -70,8 +70,12 @@ class Writes:
     ) -> T | Pending[T]:
         """Writes, then makes a result of it; if there is no space, later. Never before what has waited longer."""
 
+        done: list[S] = []
+
         def call() -> T:
-            return then(self.now(write))
+            if not done:  # what is stored is not stored again if only its result was not to be had
+                done.append(self.now(write))
+            return then(done[0])
 
         if len(self._deferred) and not self._deferred.flush():
             return self._defer(Pending(operation, conversation_id, size, call))
