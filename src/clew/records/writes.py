@@ -69,7 +69,6 @@ class Writes:
         self, operation: str, conversation_id: str, size: int, write: Callable[[], S], then: Callable[[S], T]
     ) -> T | Pending[T]:
         """Writes, then makes a result of it; if there is no space, later. Never before what has waited longer."""
-
         done: list[S] = []
 
         def call() -> T:
