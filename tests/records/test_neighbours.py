@@ -9,12 +9,20 @@ import pytest
 
 import clew
 from clew import events
-from clew.errors import Conflict, Tampered
+from clew.errors import Conflict, NotFound, Tampered
 from clew.records import RecordService, validate_record
 from clew.store import Store
 from clew.testing import FakeClock
 from tests.records.conftest import KEY
 from tests.records.talk import frame, made, snapshot, stored, texts
+
+
+def damage(path: Path, statement: str) -> None:
+    """Changes the file behind the store's back."""
+    conn = sqlite3.connect(path)
+    with conn:
+        conn.execute(statement)
+    conn.close()
 
 
 def test_c23_other_free_data_does_not_make_a_record_exportable(service: RecordService, sealed: Store) -> None:
@@ -83,12 +91,36 @@ def test_one_damaged_record_hides_no_other(path: Path, clock: FakeClock) -> None
             service.commit_snapshot(snapshot(talk, frame(1)))
         made(service, "last")
         session = store.sessions.list().items[2].id
-        conn = sqlite3.connect(path)
-        with conn:
-            conn.execute("UPDATE refs SET data = zeroblob(length(data)) WHERE key = ?", (clew.ids.parse(session),))
-        conn.close()
+        key = clew.ids.parse(session).hex()
+        damage(path, f"UPDATE refs SET data = zeroblob(length(data)) WHERE key = x'{key}'")
         heard: list[events.CorruptionDetected] = []
         service.events.subscribe(heard.append, events.CorruptionDetected)
         assert [one.conversation_id for one in service.list().items] == ["last", "other", "one"]
         assert service.recoverable() == ("other", "one")
         assert [(one.conversation_id, one.purged) for one in heard] == [(session, False)] * 2
+
+
+def test_a_record_that_is_purged_as_it_is_stored_is_told(service: RecordService, sealed: Store) -> None:
+    """Whoever is told that a record is stored may purge it at once; the caller learns that it is gone."""
+
+    def purge(event: events.ConversationStored) -> None:
+        sealed.sessions.purge(sealed.sessions.latest().id)
+
+    service.events.subscribe(purge, events.ConversationStored)
+    with pytest.raises(NotFound, match="talk"):
+        made(service, "talk")
+
+
+def test_ac_005_what_cannot_be_purged_is_told_all_the_same(path: Path, clock: FakeClock) -> None:
+    """Where a purge has no place, or the row is damaged too, a damaged record stays, and the event says so."""
+    with clew.open(path, key=KEY, clock=clock) as store, RecordService(store, strict=True) as service:
+        made(service, "talk")
+        heard: list[events.CorruptionDetected] = []
+        service.events.subscribe(heard.append, events.CorruptionDetected)
+        damage(path, "UPDATE nodes SET body = zeroblob(length(body))")
+        with store.transaction(), pytest.raises(Tampered):
+            service.get("talk")
+        damage(path, "UPDATE refs SET mac = zeroblob(length(mac)) WHERE kind = 'session'")
+        with pytest.raises(Tampered):
+            service.get("talk")
+        assert [one.purged for one in heard] == [False, False]
