@@ -181,11 +181,15 @@ class ProviderError(ClewError):
 
 
 class Unfinished(ClewError):
-    """Something ended before everything was done: `failures` has an error for each thing that was not."""
+    """Something ended before everything was done: `failures` has an error for each thing that was not.
+
+    The message says what clew's own errors say; of others it has the name alone, as they may say anything.
+    """
 
     def __init__(self, message: str, failures: Sequence[Exception]) -> None:
         self.failures = tuple(failures)
-        super().__init__(f"{message}: {'; '.join(str(failure) for failure in failures)}")
+        named = (str(one) if isinstance(one, ClewError) else type(one).__name__ for one in failures)
+        super().__init__(f"{message}: {'; '.join(named)}")
 
 
 class SchemaTooNew(ClewError):

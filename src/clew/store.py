@@ -99,7 +99,7 @@ def open(
         engine.audits, engine.actor = audit, actor
         store = Store(engine, tidy=tidy)
         if audit and engine.keyed:
-            store.audit.record("open", store._key_id())
+            store.audit._record("open", store._key_id())
         return store
     except BaseException:
         backend.close()
@@ -202,7 +202,7 @@ class Store:
 
         made = backup(self._engine, path, progress=progress)
         if self._engine.audits:
-            self.audit.record("export", "store", reason="backup")
+            self.audit._record("export", "store", reason="backup")
         return made
 
     # -- keys
@@ -254,7 +254,7 @@ class Store:
         if damage:
             raise Tampered(self.path, f"{len(damage)} things in it are, so nothing that opens it is given up yet")
         rekey.finish(self._engine)
-        self.audit.record("rotate" if kind == "deep" else kind, before if kind == "unseal" else self._key_id())
+        self.audit._record("rotate" if kind == "deep" else kind, before if kind == "unseal" else self._key_id())
         self._search.remove()
         if not self._finish():
             self._engine.owe(self._finish)

@@ -360,7 +360,10 @@ class Session(_Face):
     async def update(
         self, *, model: str | None = _UNSET, cwd: str | None = _UNSET, extra: dict[str, Any] | None = _UNSET
     ) -> Session:
-        """Changes its model, its directory or its free data; `extra` replaces what was there."""
+        """Changes its model, its directory or its free data.
+
+        `extra` replaces what was there, but for what `clew.records` keeps in it.
+        """
         return cast(
             "Session", self._wrap(await self._threads.run(self._sync.update, model=model, cwd=cwd, extra=extra))
         )
