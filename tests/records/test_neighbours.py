@@ -112,7 +112,7 @@ def test_a_record_that_is_purged_as_it_is_stored_is_told(service: RecordService,
 
 
 def test_ac_005_what_cannot_be_purged_is_told_all_the_same(path: Path, clock: FakeClock) -> None:
-    """Where a purge has no place a damaged record stays, and the event says so; else it goes, its row damaged or not."""
+    """Where a purge has no place a damaged record stays, and the event says so; else it goes, row damaged or not."""
     with clew.open(path, key=KEY, clock=clock) as store, RecordService(store, strict=True) as service:
         made(service, "talk")
         heard: list[events.CorruptionDetected] = []
