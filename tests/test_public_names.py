@@ -15,9 +15,13 @@ import clew
 import clew.agents
 import clew.aio
 import clew.aio.agents
+import clew.chat
+import clew.chat.aio
+import clew.convert
 import clew.events
 import clew.records
 import clew.testing
+import clew.testing.providers
 from clew.audit import Audit
 from clew.blobs import Blobs
 from clew.log import Log
@@ -65,7 +69,13 @@ NAMES: dict[object, str] = {
     clew.agents.Session: "id metadata messages last add save append_and_save append_event transcript "
     "conversation refresh",
     clew.aio.agents: "open over import_tree SessionStore Session Transcript Memory",
+    clew.convert: "convert convert_messages convert_session repair_messages Converted ConvertedSession "
+    "ConvertedSnapshot Loss Report",
     clew.testing: "BackendConformance FakeClock SequentialIds",
+    clew.chat: "ChatClient StreamingChatClient PersistentChatClient connect validate_base_url InvalidBaseURL "
+    "MAX_BASE_URL_LENGTH Client ClaudeLocal Tool Reply UsageTotal ProviderError",
+    clew.chat.aio: "connect AsyncClient Stream",
+    clew.testing.providers: "ProviderServer Request Say Fail Send ToolUse self_signed",
 }
 
 
@@ -101,11 +111,15 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     "module",
     (
         "clew errors ids files keys model redaction node nodes blobs log session sessions search verify backup "
-        "quarantine store scan audit policy due retention aio aio.retention testing "
+        "quarantine store scan audit policy due retention aio aio.retention testing testing.control testing.contract "
+        "testing.backend "
         "events exporting otel records records.shapes records.service records.deferred records.aio "
         "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importing "
-        "agents.options agents.metadata aio.agents mcp mcp.tools mcp.http mcp.answers "
-        "cpeconvo cpeconvo.reading cpeconvo.importing"
+        "agents.options agents.metadata aio.agents "
+        "convert convert.report convert.core convert.stored testing.snapshots "
+        "chat.aio chat.base_url chat.client chat.connecting chat.conversation chat.events chat.local "
+        "chat.protocols chat.tools testing.providers.answers testing.providers.server "
+        "mcp mcp.tools mcp.http mcp.answers cpeconvo cpeconvo.reading cpeconvo.importing"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

@@ -346,6 +346,10 @@ def test_letters_of_several_bytes() -> None:
         (Rule("a", 5), "are text"),  # type: ignore[arg-type]
         (Rule("a", "x", replacement=None), "are text"),  # type: ignore[arg-type]
         (Rule("a", "x", hints="x"), "hints"),  # type: ignore[arg-type]
+        (Rule("a", "x", hints=("\ud800",)), "lone surrogate"),
+        (Rule("a", "x", hints=("x" * 101,)), "hints"),
+        (Rule("a", "x", hints=tuple(f"x{n}" for n in range(51))), "hints"),
+        (Rule("a", "x", "i", hints=("X",)), "never see"),
         (Rule("a", "x", check="sum"), "unknown check 'sum'"),  # type: ignore[arg-type]
     ],
 )
@@ -799,7 +803,13 @@ def test_no_path_goes_around_it(tmp_path: Path) -> None:
         store.nodes.save([clew.user(text), clew.Save(clew.user(text))])
         store.nodes.save_dialog([*session.path(), clew.user(text)])
         session.rename(text).label(f"{CANARY}2").update(extra={CANARY: 1}, model=text)
+        session.append(clew.native(CANARY, b"{}"))
+        session.append(
+            clew.user(json.dumps({"n": 1, "k": f"\n{CANARY}"}).replace("1", "9" * 5000, 1).replace("g", "\\u0067"))
+        )
+        session.append(clew.user(json.dumps(CANARY).replace("g", "\\u0067")))
         session.hold(text).release()
+        session.update(extra={"thinking": {"signature": CANARY}, "thoughtSignature": CANARY})
         session.fork(title=text)
         store.sessions.create(agent=text, owner=session, title=text)
         session.log.append([text.encode(), json.dumps({"a": f"\n{CANARY}"}).encode(), b"\xff" + b"x"])

@@ -19,7 +19,8 @@ FACES = ROOT / "src/clew/aio"
 
 CLASSES = {
     "Blobs": "blobs", "Log": "log", "Session": "session", "Sessions": "sessions", "Nodes": "nodes",
-    "Quarantine": "quarantine", "StoreBlobs": "beside", "StoreLog": "beside", "Audit": "audit", "Store": "store",
+    "Quarantine": "quarantine", "StoreBlobs": "beside", "StoreLog": "beside", "Audit": "audit",
+    "Snapshots": "snapshots/stored", "Store": "store",
 }  # fmt: skip
 COMMITS = {
     ("Session", "append"),
@@ -54,7 +55,7 @@ HEADER = '''"""The async face of a store: the same names, awaited. Written by to
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
@@ -80,6 +81,8 @@ if TYPE_CHECKING:
     from clew.keys import Key
     from clew.purge import Reason, Receipt, Receipts
     from clew.rekey import Status
+    from clew.snapshots import Snapshot, ToolSnapshot, stored
+    from clew.snapshots.stored import Summaries
     from clew.verify import Report
 
 

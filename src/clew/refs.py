@@ -237,6 +237,7 @@ class Refs:
         """The append for a ref that still stands where it was left; None, and nothing is done, if it does not."""
         assert seen.pos is not None
         engine, top = self._engine, self._tops[row.kind]
+        # The chain must go on in its run: there is room, and the run is kept in the way that new things are.
         if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ or not engine.kept_so(seen.wrapped_key):
             return None
         pos, id, version, now = seen.pos + len(drafts), drafts[-1].id, seen.version + 1, engine.clock()
@@ -275,10 +276,10 @@ def expiry(row: RefRow) -> int | None:
 
 def _standing(tip: Tip, move: Move, last: Node) -> Tip:
     """Where a ref stands after a move to a node that nothing follows yet."""
-    pos, _, _, _, turns, tokens_in, tokens_out, cost, gaps, id, _ = last._row
+    pos, facts, id, _ = last._row
     tree, depth, carried, wrapped, _ = last._stretch
     _, _, version, active_at, rank, mac = move
     return Tip(
         tip.epoch, tip.key, version, active_at, rank, None, mac, id, tip.ref_key, rank,
-        tree, pos, id, depth, carried, turns, tokens_in, tokens_out, cost, gaps, 1, wrapped,
+        tree, pos, id, depth, carried, facts, 1, wrapped,
     )  # fmt: skip

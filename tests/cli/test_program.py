@@ -17,7 +17,7 @@ from clew.cli.text import clip, paragraphs, plain, width
 from tests.cli.conftest import leaves
 
 LEAVES = leaves()
-BESIDE = {"append", "tour", "completion", "help", "mcp"}
+BESIDE = {"append", "tour", "completion", "help", "hook install", "mcp"}
 """Commands whose output has one form."""
 
 

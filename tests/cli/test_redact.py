@@ -6,6 +6,7 @@ import os
 import pytest
 
 import clew
+from clew.records import RecordService
 from clew.redaction import Rules, builtin
 
 from .test_upkeep import damage
@@ -57,6 +58,20 @@ def test_every_corner_is_looked_into(clew_cli, talk, db):
     assert sorted(one["what"] for one in found["found"]) == ["log", *["message"] * 5, "session"]
     assert found["read"] == {"messages": 5, "sessions": 4, "log entries": 3}
     assert clew_cli("redact", "--scan").code == 1
+
+
+def test_snapshots_of_records_are_looked_into(clew_cli, talk, db):
+    """What is said with a snapshot stands beside the messages until it is committed; it is found there."""
+    at = "2025-10-21T12:00:00.000Z"
+    snapshot = {
+        "conversationId": "talk", "sessionId": "s", "lastInteractionAt": at, "updatedAt": at, "pendingMessages": [],
+        "summary": {"synopsis": CANARY, "lastUpdatedAt": at, "keywords": []},
+    }  # fmt: skip
+    with clew.open(db) as store, RecordService(store) as service:
+        service.commit_snapshot(snapshot)
+    (spot,) = clew_cli("redact", "--scan", "--json").json["found"]
+    assert spot["what"] == "snapshot"
+    assert "snapshot" in clew_cli("redact", "--scan").out
 
 
 def test_a_clean_store(clew_cli, talk):

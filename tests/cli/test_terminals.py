@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.checkpoints import Checkpoints
 from tests.cli.conftest import Run, leaves
 from tests.cli.test_program import COMMANDING, HOSTILE, on_a_terminal
 from tests.cli.test_wrong_key import arguments, stdin
@@ -55,6 +56,10 @@ class Hostile:
             store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
             store.quarantine.sweep(force=True)
             self.session, self.node, self.trashed, self.spoiled = session.id, node.id, gone.id, spoiled.id
+            self.snapshot = store.snapshots.take(held, system_prompt=HOSTILE).id
+            checkpoints = Checkpoints(session, work)
+            checkpoints.capture(node.id, [f"{HOSTILE}.txt"])
+            checkpoints.rewind(node.id)
 
 
 @pytest.fixture

@@ -20,19 +20,24 @@ KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 SEALED, GIVEN = (clew.keys.key_id(key).hex() for key in (KEY, OTHER))
 
 WRITE = """
-import sys, time, clew
+import os, sys, time, clew
+from clew.checkpoints import Checkpoints
 from tests.reliability import sample
 store = clew.open(sys.argv[1], key=bytes(range(32)))
 sample.fill(store, words=5)
 session = store.sessions.create(title="The one", cwd="/src")
 node, last = session.append([clew.user("lint"), clew.assistant("step")])
+checkpoints = Checkpoints(session, os.path.dirname(sys.argv[1]))
+checkpoints.capture(node.id, ["none.txt"])
+checkpoints.rewind(node.id)
 gone = store.sessions.create(title="In the trash")
 gone.append(clew.user("gone"))
 gone.trash()
 spoiled = store.sessions.create(title="Damaged").append(clew.user("spoiled"))
 store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
 store.quarantine.sweep(force=True)
-print(session.id, node.id, gone.id, spoiled.id, flush=True)
+frozen = store.snapshots.take(session).id
+print(session.id, node.id, gone.id, spoiled.id, frozen, flush=True)
 time.sleep(60)
 """
 
@@ -44,7 +49,7 @@ class Crashed:
         self.path = folder / "chats.db"
         writer = python(WRITE, self.path)
         assert writer.stdout is not None
-        self.session, self.node, self.trashed, self.spoiled = writer.stdout.readline().split()
+        self.session, self.node, self.trashed, self.spoiled, self.snapshot = writer.stdout.readline().split()
         os.kill(writer.pid, signal.SIGKILL)
         writer.communicate()
         assert (folder / "chats.db-wal").stat().st_size > 0
@@ -67,15 +72,24 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     words["folder"] = str(tree(work.parent / "tree"))
     words |= {"old": "/src", "new": "/elsewhere", "setting": "model", "value": "m", "shell": "bash"}
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
+    other |= dict.fromkeys(("snapshot show", "snapshot restore", "snapshot convert", "snapshot rm"), crashed.snapshot)
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
         for param in command.params
         if isinstance(param, click.Argument) and (param.required or param.name in ("session", "sessions"))
     ]
+    root = ["--root", str(crashed.path.parent)]
     flags = {
         "tag": ["label"],
+        "rewind": [crashed.node],
+        "undo": root,
+        "checkpoint ls": root,
+        "checkpoint show": [crashed.node, *root],
+        "checkpoint diff": [crashed.node, *root],
+        "hook install": ["--dry-run"],
         "purge": ["--yes"],
         "redact": ["--scan"],
+        "snapshot convert": ["--to", "openai"],
         "retention set": ["--days", "14"],
         "retention sweep": ["--days", "14"],
         "quarantine purge": ["--all"],
@@ -144,6 +158,7 @@ KEYS: dict[str, Callable[[Path], dict[str, str]]] = {
 LEAVES = leaves()
 STORELESS = {
     "tour", "key generate", "key from-recovery", "config show", "config set", "config unset", "completion", "help",
+    "hook install",
 }  # fmt: skip
 """Commands that open no store of the user's: no key can be wrong for them."""
 

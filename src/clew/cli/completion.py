@@ -109,6 +109,20 @@ def _messages(store: clew.Store, ctx: click.Context) -> Offers:
     return ((node.handle, f"{node.role}: {node.text[:HELP]}") for node in reversed(nodes))
 
 
+def _pair(store: clew.Store, ctx: click.Context) -> Offers:
+    """A session, and once it is named its messages."""
+    (named,) = (ctx.params.get("names") or (None,))[:1]
+    if named is None:
+        return _sessions(store, ctx)
+    found = find(store, named)
+    nodes = found.path(last=MOST) if isinstance(found, clew.Session) else []
+    return ((node.handle, f"{node.role}: {node.text[:HELP]}") for node in reversed(nodes))
+
+
+def _snapshots(store: clew.Store, _: click.Context) -> Offers:
+    return ((one.id, f"{one.provider} {one.model}") for one in store.snapshots.list()[:MOST])
+
+
 def _labels(store: clew.Store, _: click.Context) -> Offers:
     return ((label, "") for session in store.sessions.list(limit=MOST).items for label in session.labels)
 
@@ -143,8 +157,10 @@ def _path(type: str) -> Callable[[click.Context, str], Items]:
 _BY_NAME: dict[str, Callable[[click.Context, str], Items]] = {
     **dict.fromkeys(("id", "session", "sessions"), _stored(_sessions)),
     **dict.fromkeys(("message", "at"), _stored(_messages)),
+    "names": _stored(_pair),
+    **dict.fromkeys(("snapshot_id", "snapshot_ids"), _stored(_snapshots)),
     **dict.fromkeys(("label", "labels", "remove"), _stored(_labels)),
-    **dict.fromkeys(("db", "key_file", "new_key_file", "out", "folder"), _path("file")),
+    **dict.fromkeys(("db", "key_file", "new_key_file", "out", "folder", "place_name"), _path("file")),
     "cwd": _path("dir"),
     "model": _models,
     "setting": _names,

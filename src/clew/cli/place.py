@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -45,14 +45,17 @@ def store_option(command: F) -> F:
     return option("--db", "db", "The store.  [default: CLEW_DB, your settings, or your data folder]")(key_file(command))
 
 
-def writing(*, redact: Rules | None = None) -> clew.Store:
-    """The store, made if it is not there: sealed if there is a key. A default folder is for its owner alone."""
+def writing(*, redact: Rules | None = None, timeout: float | None = None) -> clew.Store:
+    """The store, made if it is not there: sealed if there is a key. A default folder is for its owner alone.
+
+    `timeout` is how long to wait for other writers, if nothing else was asked for.
+    """
     path, named = _location()
     if not named and not os.path.exists(path):
         folder = os.path.dirname(path)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         keep_from_sync(folder)
-    return _open(path, create=True, redact=redact)[0]
+    return _open(path, create=True, redact=redact, timeout=timeout)[0]
 
 
 def existing(*, tidy: bool = True) -> clew.Store:
@@ -118,13 +121,13 @@ def given() -> Source | None:
     return sources.find(flags={"KEY_FILE:--key-file": flagged}) or sources.in_settings()
 
 
-def _open(path: str, *, create: bool, tidy: bool = True, redact: Rules | None = None) -> tuple[clew.Store, Key | None]:
+def _open(path: str, **how: Any) -> tuple[clew.Store, Key | None]:
     """The store, and the key it was opened with. Sealed, WrongKey; on a terminal a passphrase is asked for."""
     source = given()
     key, tries = None if source is None else source.key(), 0
     while True:
         try:
-            return _connect(path, key=key, create=create, tidy=tidy, redact=redact), key
+            return _connect(path, key=key, **how), key
         except clew.NotAStore as error:
             from clew import cpeconvo
 
@@ -150,16 +153,11 @@ def _connect(
     create: bool = False,
     tidy: bool = True,
     redact: Rules | None = None,
+    timeout: float | None = None,
 ) -> clew.Store:
-    return clew.open(
-        path,
-        key=key,
-        timeout=settings.current().value("timeout"),
-        create=create,
-        tidy=tidy,
-        redact=redact,
-        actor=_actor(),
-    )
+    asked = settings.current().find("timeout")
+    seconds = timeout if timeout is not None and asked.source == "default" else asked.value
+    return clew.open(path, key=key, timeout=seconds, create=create, tidy=tidy, redact=redact, actor=_actor())
 
 
 def _typed(path: str) -> Key:

@@ -14,15 +14,21 @@ from typing import TypeVar
 from clew.backends import Call, Job, Renewed, State, Tx
 from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.connection import (
+    ANY,
+    DRIVER,
     FORMAT,
+    ODD,
     OLDEST_SQLITE,
     Durability,
+    as_found,
     check,
     connect,
+    is_full,
     on_network,
     translate,
 )
 from clew.backends.sqlite.migrate import migrate
+from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.errors import ClewError, Closed, Invalid, NotFound, SchemaTooNew, Tampered, Unavailable
@@ -90,10 +96,10 @@ class SQLiteBackend:
     def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
         tx = self._here()
         if tx is not None:
-            with self._told():
+            with self._told(ANY):
                 return work(tx)
         if self._writer.alone is not None:
-            with self._writer.alone, self._told():
+            with self._writer.alone, self._told(ANY):
                 if self._writer.tx is None:
                     raise Closed("the store is closed")
                 return work(self._writer.tx)
@@ -107,7 +113,7 @@ class SQLiteBackend:
             finally:
                 if tx.conn.in_transaction:
                     tx.run_sql("COMMIT")
-        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        except ANY as error:
             raise translate(error, self.path) from error
         finally:
             self._give_reader(tx)
@@ -115,8 +121,9 @@ class SQLiteBackend:
     def read_anew(self, work: Callable[[Tx], T]) -> T:
         if self._here() is not None or self.memory:
             return self.read(work)
-        with self._told():
+        with self._told(ANY):
             conn = self._connect("ro")
+            conn.text_factory = as_found
             try:
                 conn.execute("BEGIN")
                 return work(SQLiteTx(conn))
@@ -128,8 +135,10 @@ class SQLiteBackend:
         if tx is not None:
             job = Job(work, settle)
             self._local.jobs.append(job)
-            with self._told():
+            try:
                 self._writer.savepoint(tx, job)
+            except sqlite3.Error as error:
+                raise translate(error, self.path) from error
             return job.outcome()  # type: ignore[no-any-return]
         self._not_again()
         if not self._committer.take_lead():
@@ -153,6 +162,8 @@ class SQLiteBackend:
             job = Job(work, settle)
             self._writer.settle((job,), error)
             return job.outcome()  # type: ignore[no-any-return]
+        except ODD as error:
+            raise translate(error, self.path) from error
         except Renewed:
             self.look_anew()
         finally:
@@ -235,6 +246,17 @@ class SQLiteBackend:
             self._local.frame = None
             self._committer.leave()
 
+    def make_room(self) -> None:
+        if self.memory or self._here() is not None:
+            return
+        self._not_again()
+        self._committer.enter()
+        try:
+            self._writer.make_room()
+        finally:
+            self._local.frame = None
+            self._committer.leave()
+
     # -- for the parts of clew that deal with the file itself
 
     @contextmanager
@@ -290,6 +312,8 @@ class SQLiteBackend:
             hot = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
             if hot and os.path.getsize(self.path) <= 4096:
                 return 0
+            if is_full(error) and self._writer.reserve.give(SLICE):
+                return self._look()
             raise
         self._readers.append(SQLiteTx(conn))
         return found
@@ -307,6 +331,7 @@ class SQLiteBackend:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             tx = self._writer.tx = SQLiteTx(self._connect("rw"))
             migrate(tx.conn, check(tx.conn, self.path))
+            self._writer.reserve.keep()
         finally:
             self._writer.turnstile.release()
 
@@ -404,7 +429,7 @@ class SQLiteBackend:
             if self._writer.suspect and isinstance(error, sqlite3.Error):
                 self._writer.settle(jobs, error)
                 return
-            told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+            told = translate(error, self.path) if isinstance(error, ANY) else error
             for job in jobs:
                 job.error = job.error or told
         except BaseException:
@@ -439,14 +464,14 @@ class SQLiteBackend:
                 for call in calls:
                     call.error = call.error or next((job.error for job in call.jobs if job.error is not None), None)
                 return
-            told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+            told = translate(error, self.path) if isinstance(error, ANY) else error
             for call in calls:
                 call.error = call.error or told
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Driver errors become clew's."""
+    def _told(self, errors: tuple[type[Exception], ...] = DRIVER) -> Iterator[None]:
+        """Errors become clew's: the driver's, or those that values of another kind lead to."""
         try:
             yield
-        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        except errors as error:
             raise translate(error, self.path) from error

@@ -1,0 +1,149 @@
+"""Follows the transcript that a coding agent writes: each of its lines, once, into the log of the session.
+
+An entry is the byte 0x01 and the line, a JSON object. How far the file was read is in the session's free data, and
+changes with the log in one transaction: a line is neither lost nor kept twice, whoever is cut short.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import clew
+from clew.errors import Conflict, Invalid
+
+_TAG = b"\x01"
+PIECE = 8 * 1024 * 1024
+"""Bytes that are taken over in one transaction."""
+BACK = 16 * 1024 * 1024
+"""How far back from the end the last prompt is looked for."""
+_BLOCK = 1 << 16
+
+
+class _Mark(NamedTuple):
+    """Which file was read, told by its path and its first line, and how far."""
+
+    path: str
+    first: str
+    offset: int
+
+
+class Prompt(NamedTuple):
+    """What a person said: the message's id, and that of the prompt it belongs to, if the transcript tells."""
+
+    message: str
+    prompt: str | None
+
+
+def follow(store: clew.Store, session: clew.Session, path: str) -> int:
+    """Takes over the lines that are whole and new. Returns how many. OSError if the file cannot be read."""
+    total = 0
+    while True:
+        with store.transaction():
+            taken = _some(session.refresh(), path)
+        total += taken
+        if not taken:
+            return total
+
+
+def _some(session: clew.Session, path: str) -> int:
+    with open(path, "rb") as file:
+        first = hashlib.sha256(file.readline(_BLOCK)).hexdigest()[:16]
+        mark = _marked(session, path, first, os.fstat(file.fileno()).st_size)
+        file.seek(mark.offset)
+        piece = file.read(PIECE)
+        whole = piece[: piece.rfind(b"\n") + 1]
+        while piece and not whole:  # one line is longer than a piece
+            more = file.readline()
+            piece += more
+            whole = piece if piece.endswith(b"\n") else b""
+            if not more:
+                break
+    if not whole:
+        return 0
+    at, lines = mark.offset, 0
+    for line in whole.split(b"\n")[:-1]:
+        _keep(session, line, at)
+        at += len(line) + 1
+        lines += 1
+    beside = {"path": path, "first": first, "offset": at}
+    session.update(extra={**session.extra, "transcript": beside})
+    return lines
+
+
+def _marked(session: clew.Session, path: str, first: str, size: int) -> _Mark:
+    """How far the file was read; from its beginning, if it is another one now."""
+    said = session.extra.get("transcript")
+    known = said if isinstance(said, dict) else {}
+    offset = known.get("offset")
+    same = (known.get("path"), known.get("first")) == (path, first) and isinstance(offset, int) and 0 <= offset <= size
+    return _Mark(path, first, offset if same and isinstance(offset, int) else 0)
+
+
+def _keep(session: clew.Session, line: bytes, at: int) -> None:
+    event = _event(line)
+    if event is None:
+        return
+    base = uuid.UUID(session.id)
+    name = event.get("uuid")
+    other = str(uuid.uuid5(base, f"line {at} {hashlib.sha256(line).hexdigest()}"))
+    own = str(uuid.uuid5(base, f"event {name}")) if isinstance(name, str) and name.isprintable() else other
+    try:
+        session.log.append(_TAG + line, id=own)
+    except Conflict:  # two lines of one name: both are kept
+        session.log.append(_TAG + line, id=other)
+    except Invalid:
+        note = json.dumps({"type": "clew-skipped", "why": "the line is too long", "bytes": len(line)}).encode()
+        session.log.append(_TAG + note, id=other)
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def last_prompt(path: str, prompt: str | None = None) -> Prompt | None:
+    """The last thing a person said in a transcript, or the message of a prompt; None if it is not found."""
+    for line in _backwards(path):
+        if b'"user"' not in line:
+            continue
+        event = _event(line)
+        if event is not None and _is_prompt(event) and (prompt is None or event.get("promptId") == prompt):
+            of = event.get("promptId")
+            return Prompt(event["uuid"], of if isinstance(of, str) else None)
+    return None
+
+
+def _is_prompt(event: dict[str, Any]) -> bool:
+    """True for what a person said; results of tools, and what the agent says to itself, have the same role."""
+    said = event.get("message")
+    if event.get("type") != "user" or event.get("isMeta") or event.get("isSidechain") or not isinstance(said, dict):
+        return False
+    content = said.get("content")
+    if isinstance(content, list):
+        kinds = {part.get("type") for part in content if isinstance(part, dict)}
+        return "tool_result" not in kinds and isinstance(event.get("uuid"), str)
+    return isinstance(content, str) and isinstance(event.get("uuid"), str)
+
+
+def _backwards(path: str) -> Iterator[bytes]:
+    """The whole lines of a file, the last first, as far as `BACK`."""
+    with open(path, "rb") as file:
+        at = file.seek(0, os.SEEK_END)
+        rest, least = b"", max(0, at - BACK)
+        while at > least:
+            size = min(_BLOCK, at)
+            at -= size
+            file.seek(at)
+            parts = (file.read(size) + rest).split(b"\n")
+            rest = parts[0]
+            yield from reversed(parts[1:])
+        if at == 0:
+            yield rest
