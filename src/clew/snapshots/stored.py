@@ -64,6 +64,15 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     frame: Frame | None = None
 
 
+class _Around(msgspec.Struct, frozen=True):
+    """What a snapshot has beside its messages that may be anybody's words."""
+
+    model: str
+    system_prompt: str
+    tools: tuple[ToolSnapshot, ...]
+    metadata: dict[str, str]
+
+
 class Mark(NamedTuple):
     """How far the messages of a client are stored."""
 
@@ -95,7 +104,7 @@ class Snapshots:
         Of a client's messages only those are stored that came since the last time.
         """
         key = ids.parse(validate_snapshot_id(snapshot.id))
-        snapshot.check()
+        snapshot = self._ready(snapshot)
         parts, told = _parted(snapshot)
         for _ in range(TRIES):
             plan = self._engine.read(lambda tx: self._plan(tx, key, parts))
@@ -172,6 +181,7 @@ class Snapshots:
             provider=providers.pop(), messages=source, model=talk.model or "" if model is None else model,
             system_prompt=system_prompt, tools=tools, metadata=metadata,
         )  # fmt: skip
+        snapshot = self._ready(snapshot)
         self.save(snapshot)
         return snapshot
 
@@ -200,6 +210,15 @@ class Snapshots:
         except msgspec.DecodeError as error:
             why = f"its data does not decode ({type(error).__name__})"
             raise Tampered(f"snapshot {ids.text(row.key)}", why) from None
+
+    def _ready(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot, checked; what is around its messages is redacted. These are when they are drafted."""
+        snapshot.check()
+        if self._engine.rules is None:
+            return snapshot
+        said = codec.to_json(_Around(snapshot.model, snapshot.system_prompt, snapshot.tools, snapshot.metadata))
+        kept = self._engine.redacted(said, own=True)
+        return snapshot if kept == said else snapshot.replace(**msgspec.structs.asdict(_around_of(kept)))
 
     def _draft(self, provider: str, raw: bytes) -> Draft:
         """A message to be stored: the provider's, or if no provider would send it, bytes that mean nothing to clew."""
@@ -303,6 +322,7 @@ class _Stored(Sequence[bytes]):
 
 
 _decode = msgspec.json.Decoder(Kept).decode
+_around_of = msgspec.json.Decoder(_Around).decode
 _encode = msgspec.json.Encoder().encode
 
 
