@@ -6,19 +6,20 @@ came since; the store remembers how far it has saved each client's `Messages`, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from clew import codec, deletion, ids, paths
+from clew import audit, codec, deletion, ids, paths
 from clew.backends import ID, POS, Ground, RefRow, Tx
 from clew.engine import Draft, Engine
 from clew.errors import Conflict, Invalid, Tampered
 from clew.model import Message, Native, Opaque
 from clew.node import Node
+from clew.purge import Purger, Reason, Receipt
 from clew.refs import Refs
 from clew.session import Session
 from clew.sessions import Sessions
@@ -92,10 +93,11 @@ class _Plan(NamedTuple):
 class Snapshots:
     """The snapshots of a store. A `SnapshotStore`; what snapshots, and sessions, have in common is stored once."""
 
-    def __init__(self, engine: Engine, refs: Refs, sessions: Sessions) -> None:
+    def __init__(self, engine: Engine, refs: Refs, sessions: Sessions, purger: Callable[[], Purger]) -> None:
         self._engine = engine
         self._refs = refs
         self._sessions = sessions
+        self._purger = purger
         self._marks: WeakKeyDictionary[Sequence[bytes], Mark] = WeakKeyDictionary()
 
     def save(self, snapshot: Snapshot) -> None:
@@ -137,21 +139,28 @@ class Snapshots:
 
     def list(self) -> Summaries:
         """All there are, newest first. Tampered if one is not what was saved."""
-        found: Summaries = []
-        edge = None
-        while rows := self._page(edge):
-            found += [_summary(row, self._unpack(row)) for row in rows]
-            edge = rows[-1].rank, rows[-1].ref
+        found = [_summary(row, self._unpack(row)) for row in self._rows()]
         return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
 
     def delete(self, id: str) -> None:
-        """Deletes a snapshot, and each message that nothing else needs. NotFound."""
+        """Deletes a snapshot, and each message that nothing else needs. NotFound.
+
+        Traces are left in the files until they are overwritten; `purge` clears them.
+        """
         key = ids.parse(validate_snapshot_id(id))
 
         def work(tx: Tx) -> None:
-            deletion.delete_ref(self._engine, tx, self._refs.get(tx, SNAPSHOT, key))
+            gone = deletion.delete_ref(self._engine, tx, self._refs.get(tx, SNAPSHOT, key))
+            audit.may_note(self._engine, self._refs, tx, "delete", id, amount=gone.messages)
 
         self._engine.write(work)
+
+    def purge(self, id: str, *, reason: Reason = "user-requested") -> Receipt:
+        """Deletes a snapshot for good, and clears every trace of it: rows, keys, index, files. NotFound.
+
+        What sessions or other snapshots share stays, and the receipt names them.
+        """
+        return self._purger().purge([self._row(id)], reason=reason)
 
     # -- sessions
 
@@ -193,6 +202,12 @@ class Snapshots:
         return self._sessions.create(title=title, model=kept.model or None, at=at)
 
     # -- inside
+
+    def _rows(self) -> Iterator[RefRow]:
+        edge = None
+        while rows := self._page(edge):
+            yield from rows
+            edge = rows[-1].rank, rows[-1].ref
 
     def _page(self, edge: tuple[int, int] | None) -> Sequence[RefRow]:
         workspace = self._engine.workspace
