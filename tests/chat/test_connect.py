@@ -6,6 +6,7 @@ import inspect
 import logging
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,41 @@ def test_what_is_missing(connect: Any) -> None:
         connect("gemini", token="t")
     with pytest.raises(chat.InvalidBaseURL, match="openai-compatible needs one"):
         connect("openai-compatible", "m", token="t")
+
+
+@pytest.mark.parametrize("connect", FACES)
+@pytest.mark.parametrize(
+    "token", [f"{TOKEN}\n", f" {TOKEN}", f"{TOKEN}\0", f"{TOKEN}é", f"{TOKEN}\ud800", TOKEN.encode()]
+)
+def test_a_token_that_no_header_can_carry(connect: Any, provider: str, token: Any) -> None:
+    """It is refused here: a library that finds it in a header would quote it, and a traceback would show it."""
+    with pytest.raises(Invalid, match="token") as caught:
+        connect(provider, "m", token=token, base_url="https://a.b")
+    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value.__context__)
+    assert TOKEN not in told
+
+
+@pytest.mark.parametrize("connect", FACES)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"provider": {}}, {"provider": None}, {"model": 5}, {"model": None}, {"system": None}, {"system": b"x"},
+        {"tools": None}, {"max_tokens": "x"}, {"max_tokens": 0}, {"max_tokens": True}, {"max_steps": None},
+        {"max_steps": 0}, {"timeout": "1"}, {"timeout": -1}, {"timeout": float("nan")}, {"max_retries": -1},
+        {"max_retries": "x"}, {"options": 5}, {"options": "x"}, {"base_url": None},
+    ],
+)  # fmt: skip
+def test_settings_of_another_kind(connect: Any, wrong: dict[str, Any]) -> None:
+    """Each is refused by its name, before anything is made."""
+    with pytest.raises(Invalid, match=next(iter(wrong)).replace("base_url", "base URL")):
+        connect(**{"provider": "openai", "model": "m", "token": "t", **wrong})
+
+
+@pytest.mark.parametrize("wrong", [{"model": 5}, {"system": None}, {"timeout": "x"}, {"program": None}, {"token": 5}])
+def test_settings_of_the_local_program(wrong: dict[str, Any]) -> None:
+    """They are checked, too."""
+    with pytest.raises(Invalid, match=next(iter(wrong))):
+        chat.connect("claude-local", **wrong)
 
 
 @pytest.mark.parametrize("connect", FACES)
