@@ -97,6 +97,8 @@ def test_times_have_a_zone() -> None:
     assert Snapshot.from_json(document(created_at="2026-03-26T10:00:00+02:00")).created_at == datetime(
         2026, 3, 26, 8, tzinfo=UTC
     )
+    with pytest.raises(Invalid):
+        Snapshot.from_json(document(created_at="0001-01-01T00:00:00+05:00"))
 
 
 def test_messages_are_checked_as_they_come() -> None:

@@ -171,7 +171,10 @@ class Snapshot:
         """Whatever the program wants to remember with it."""
         if not isinstance(created_at, datetime) or created_at.tzinfo is None:
             raise Invalid("a time must be a datetime with its time zone", hint="Use datetime.now(timezone.utc).")
-        self.created_at = created_at.astimezone(UTC)
+        try:
+            self.created_at = created_at.astimezone(UTC)
+        except OverflowError:
+            raise Invalid("a time must be one that UTC has, too") from None
         self.version = version
         self._parts: Parts | None = None
         self._raw: bytes | None = None
