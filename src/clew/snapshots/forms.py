@@ -151,6 +151,8 @@ class Form:
             if end < 0:
                 return None
             raw = data[len(_OURS) : end - 1]
+        elif self._key is None and data.lstrip()[:1] not in (b"{", b""):
+            raise Tampered(f"snapshot {id}", "it is not a JSON object")
         else:
             return None
         try:
