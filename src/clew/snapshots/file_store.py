@@ -12,7 +12,7 @@ from clew.errors import ClewError, Invalid, NotFound, Sealed, Tampered, Unavaila
 from clew.files import unwritten
 from clew.snapshots.forms import HEAD, Form, Head
 from clew.snapshots.fs import LOCK, Files, LocalFiles
-from clew.snapshots.types import Snapshot, SnapshotSummary, is_snapshot_id, validate_snapshot_id
+from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
 if TYPE_CHECKING:
     import logging
@@ -56,7 +56,7 @@ class FileStore:
         self._split = not compatible
 
     def save(self, snapshot: Snapshot) -> None:
-        path = self._path(snapshot.id)
+        path = self._path(a_snapshot(snapshot).id)
         packed = self._form.pack(snapshot, split=self._split)
         try:
             self._fs.make_directory(self._directory)

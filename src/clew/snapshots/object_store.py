@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from clew import files
 from clew.errors import ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, Unavailable, clip
 from clew.snapshots.forms import HEAD, Form, Head
-from clew.snapshots.types import Snapshot, SnapshotSummary, is_snapshot_id, validate_snapshot_id
+from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
 if TYPE_CHECKING:
     import logging
@@ -62,7 +62,7 @@ class ObjectStore:
 
         Conflict if someone else has saved or deleted it since this store last loaded or saved it.
         """
-        name = validate_snapshot_id(snapshot.id) + _ENDING
+        name = validate_snapshot_id(a_snapshot(snapshot).id) + _ENDING
         data = self._form.pack(snapshot).data
         if self._folder is not None:
             self._place(name, data)

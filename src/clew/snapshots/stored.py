@@ -32,6 +32,7 @@ from clew.snapshots.types import (
     Snapshot,
     SnapshotSummary,
     ToolSnapshot,
+    a_snapshot,
     new_snapshot,
     validate_snapshot_id,
 )
@@ -105,7 +106,7 @@ class Snapshots:
 
         Of a client's messages only those are stored that came since the last time.
         """
-        key = ids.parse(validate_snapshot_id(snapshot.id))
+        key = ids.parse(validate_snapshot_id(a_snapshot(snapshot).id))
         snapshot = self._ready(snapshot)
         parts, told = _parted(snapshot)
         for _ in range(TRIES):
