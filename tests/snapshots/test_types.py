@@ -79,6 +79,8 @@ def test_nulls_of_the_original() -> None:
     """Empty things may be written as null, and unknown fields are passed over."""
     snapshot = Snapshot.from_json(document(tools=None, metadata=None, messages=None, later={"a": 1}))
     assert (snapshot.tools, snapshot.metadata, snapshot.messages) == ((), {}, b"null")
+    assert (snapshot.message_count, list(snapshot.parts)) == (0, [])
+    chat.connect(provider="offline").restore(snapshot.replace(provider="offline"))
 
 
 @pytest.mark.parametrize(
@@ -98,8 +100,8 @@ def test_what_cannot_be_written(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"messages": None}, {"messages": 5}, {"messages": {}}, {"messages": '["\ud800"]'}, {"tools": None}, {"tools": 5},
-        {"metadata": "x"}, {"metadata": 5}, {"id": None}, {"created_at": "today"},
+        {"messages": None}, {"messages": 5}, {"messages": {}}, {"messages": '["\ud800"]'}, {"tools": None},
+        {"tools": 5}, {"metadata": "x"}, {"metadata": 5}, {"id": None}, {"created_at": "today"},
     ],
 )  # fmt: skip
 def test_what_a_snapshot_is_not_made_of(wrong: dict[str, Any]) -> None:

@@ -195,9 +195,9 @@ class Snapshot:
 
     @property
     def parts(self) -> Parts:
-        """The messages one by one, each as its own JSON. Invalid if they are not an array."""
+        """The messages one by one, each as its own JSON; none of null. Invalid if they are not an array."""
         if self._parts is None:
-            found = elements(self.messages)
+            found = [] if self.messages == b"null" else elements(self.messages)  # the original's for an empty list
             self._parts = Parts(found, len(found))
         return self._parts
 
