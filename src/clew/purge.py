@@ -35,6 +35,8 @@ Reason = Literal[
 DAMAGED: Reason = "corruption-detected"
 """With this reason a session goes even if its own row is damaged; but not if it was held."""
 _OLD_KEY = "its data key stays, because messages that it shares with others are damaged"
+_STANDING = (*deletion.TALKS, "snapshot")
+"""Kinds of ref that keep messages by themselves, and are named for it."""
 RECEIPTS = "receipts"
 """Kind of the one ref whose log holds the receipts."""
 _UNCLEAN = "unclean"
@@ -54,7 +56,7 @@ class Kept(NamedTuple):
     session: str
     messages: int
     needed_by: tuple[str, ...]
-    """Ids of the sessions of the same tree that are left."""
+    """Ids of the sessions and snapshots of the same tree that are left."""
 
 
 class Receipt(NamedTuple):
@@ -66,7 +68,7 @@ class Receipt(NamedTuple):
     finished_at: datetime | None
     """None while something is pending."""
     sessions: tuple[str, ...]
-    """Ids of the sessions that are gone."""
+    """Ids of the sessions, or of the snapshot, that are gone."""
     messages: int
     blobs: int
     bytes: int
@@ -220,7 +222,7 @@ class Purger:
         kept: tuple[Kept, ...] = ()
         if stay and row.tree is not None:
             left = tx.refs_in_tree(row.tree, 0, 1 << 62)
-            kept = (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in deletion.TALKS)),)
+            kept = (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in _STANDING)),)
         part = _Entry(
             entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,
             blobs=blobs - tx.sizes()["blobs"], bytes=gone.bytes, kept=kept, pending=entry.pending,

@@ -145,7 +145,7 @@ class Store:
         """Conversations with a provider, saved whole, to be restored elsewhere."""
         from clew.snapshots.stored import Snapshots
 
-        return Snapshots(self._engine, self._refs, self.sessions)
+        return Snapshots(self._engine, self._refs, self.sessions, lambda: self._purger)
 
     @cached_property
     def quarantine(self) -> Quarantine:

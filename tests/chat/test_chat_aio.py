@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from typing import Any
@@ -173,6 +174,26 @@ def test_a_cancelled_tool_leaves_no_call_open(provider: str, server: ProviderSer
             await client.chat("Go on")
 
     anyio.run(main)
+
+
+def test_a_tool_that_is_cancelled_by_its_own_doing(provider: str, server: ProviderServer) -> None:
+    """The turn goes on: the model hears that the tool was interrupted."""
+
+    async def gone() -> str:
+        """Waits for a task that someone else has cancelled."""
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+        return "never"
+
+    async def main() -> None:
+        async with connected(server, provider, tools=[gone]) as client:
+            server.say(calls=[ToolUse("gone", id="1"), ToolUse("gone", id="2")])
+            server.say("I see.")
+            assert await client.chat("Try") == "I see."
+            assert server.requests[-1].body.count(b"The tool was interrupted") == 2
+
+    asyncio.run(main())
 
 
 def test_broken_streams_and_errors(provider: str, server: ProviderServer) -> None:

@@ -6,6 +6,7 @@ import inspect
 import logging
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from clew import chat
 from clew.chat import aio
 from clew.chat.connecting import PROVIDERS
 from clew.chat.transports import Endpoint
+from clew.cli import settings
 from clew.errors import Invalid
 from clew.testing.providers import ProviderServer, self_signed
 from tests.chat.conftest import PERSISTENT, TOKEN, Connect
@@ -55,6 +57,41 @@ def test_what_is_missing(connect: Any) -> None:
 
 
 @pytest.mark.parametrize("connect", FACES)
+@pytest.mark.parametrize(
+    "token", [f"{TOKEN}\n", f" {TOKEN}", f"{TOKEN}\0", f"{TOKEN}é", f"{TOKEN}\ud800", TOKEN.encode()]
+)
+def test_a_token_that_no_header_can_carry(connect: Any, provider: str, token: Any) -> None:
+    """It is refused here: a library that finds it in a header would quote it, and a traceback would show it."""
+    with pytest.raises(Invalid, match="token") as caught:
+        connect(provider, "m", token=token, base_url="https://a.b")
+    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value.__context__)
+    assert TOKEN not in told
+
+
+@pytest.mark.parametrize("connect", FACES)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"provider": {}}, {"provider": None}, {"model": 5}, {"model": None}, {"system": None}, {"system": b"x"},
+        {"tools": None}, {"max_tokens": "x"}, {"max_tokens": 0}, {"max_tokens": True}, {"max_steps": None},
+        {"max_steps": 0}, {"timeout": "1"}, {"timeout": -1}, {"timeout": float("nan")}, {"max_retries": -1},
+        {"max_retries": "x"}, {"options": 5}, {"options": "x"}, {"base_url": None},
+    ],
+)  # fmt: skip
+def test_settings_of_another_kind(connect: Any, wrong: dict[str, Any]) -> None:
+    """Each is refused by its name, before anything is made."""
+    with pytest.raises(Invalid, match=next(iter(wrong)).replace("base_url", "base URL")):
+        connect(**{"provider": "openai", "model": "m", "token": "t", **wrong})
+
+
+@pytest.mark.parametrize("wrong", [{"model": 5}, {"system": None}, {"timeout": "x"}, {"program": None}, {"token": 5}])
+def test_settings_of_the_local_program(wrong: dict[str, Any]) -> None:
+    """They are checked, too."""
+    with pytest.raises(Invalid, match=next(iter(wrong))):
+        chat.connect("claude-local", **wrong)
+
+
+@pytest.mark.parametrize("connect", FACES)
 @pytest.mark.parametrize("value", ["true", "yes", 1, "false", None, [True]])
 def test_allow_insecure_cannot_come_from_a_file(connect: Any, value: object) -> None:
     """Whatever a file, a variable or a form can hold is refused: it has to be written in code."""
@@ -63,12 +100,15 @@ def test_allow_insecure_cannot_come_from_a_file(connect: Any, value: object) -> 
 
 
 def test_no_setting_is_called_allow_insecure() -> None:
-    """Nothing but the code of the chat clients and of their check knows the name: no configuration can carry it."""
+    """Nothing but the code of the chat clients and of their check knows the name, and settings, which refuse it."""
     source = Path(chat.__file__).parents[1]
     knowing = {
-        path.relative_to(source).parts[0] for path in source.rglob("*.py") if "allow_insecure" in path.read_text()
+        path.relative_to(source).parts[0]
+        for path in source.rglob("*.py")
+        if "allow_insecure" in path.read_text() and path != source / "cli/settings.py"
     }
     assert knowing <= {"chat", "testing"}
+    assert settings.NOT_FROM_FILES == {"allow_insecure"}
     parameter = inspect.signature(chat.connect).parameters["allow_insecure"]
     assert (parameter.kind, parameter.default) == (parameter.KEYWORD_ONLY, False)
 

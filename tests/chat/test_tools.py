@@ -103,6 +103,13 @@ def test_what_cannot_be_a_tool() -> None:
         Toolbox([weather, Tool(weather)])
 
 
+@pytest.mark.parametrize("tools", [None, 5, "add", [None], ["add"], [object()]])
+def test_what_are_no_tools(tools: Any) -> None:
+    """Tools are a list of functions."""
+    with pytest.raises(Invalid, match="function"):
+        Toolbox(tools)
+
+
 def test_results() -> None:
     """Text is given back as it is, everything else as JSON, and what JSON cannot hold as its text."""
 

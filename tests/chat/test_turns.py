@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from typing import Any
 
@@ -112,6 +113,29 @@ def test_errors_of_tools_are_told_to_the_model(provider: str, server: ProviderSe
     assert "RuntimeError: out of order" in told
     assert "there is no tool 'nothing'; there are: add, explode" in told
     assert "the arguments do not fit" in told
+
+
+def test_odd_results_of_tools(provider: str, server: ProviderServer, connect: Connect) -> None:
+    """A file's name that is no Unicode, an error that cannot be shown: the model hears what can be said of them."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def names() -> str:
+        return os.fsdecode(b"caf\xe9.txt")
+
+    def mute() -> str:
+        raise Mute
+
+    client = connect(provider, tools=[names, mute])
+    for ask in (client.chat, lambda said: list(client.stream(said))):
+        server.say(calls=[ToolUse("names", id="1"), ToolUse("mute", id="2")])
+        server.say("I see.")
+        ask("Try")
+        told = server.requests[-1].body.decode()
+        assert "caf?.txt" in told
+        assert "Mute" in told
 
 
 def test_arguments_that_are_not_json(server: ProviderServer, connect: Connect) -> None:

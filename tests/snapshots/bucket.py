@@ -19,6 +19,8 @@ class Bucket:
         self.asked: list[tuple[str, str, str]] = []
         self.refuse = 0
         """A status for every request, if it is one."""
+        self.lose = 0
+        """So many saves are kept, and their answers are lost."""
         self.url = ""
 
 
@@ -66,6 +68,9 @@ def served() -> Iterator[Bucket]:
             if wanted is not None and (there is None or tag(there) != wanted):
                 return self.answer(404 if there is None else 412, b"<Error><Code>PreconditionFailed</Code></Error>")
             bucket.objects[key] = body
+            if bucket.lose:
+                bucket.lose -= 1
+                return self.answer(500)
             return self.answer(200, ETag=tag(body))
 
         def get(self, key: str, _: bytes) -> None:

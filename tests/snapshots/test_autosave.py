@@ -11,6 +11,8 @@ from typing import Any, Protocol, Self, runtime_checkable
 import pytest
 
 import clew
+from clew import chat
+from clew.chat import aio
 from clew.errors import Invalid, StorageFull
 from clew.snapshots import FileStore, Messages, Snapshot, SnapshotStore, autosave, new_snapshot
 from clew.snapshots.fs import MemoryFiles
@@ -103,6 +105,13 @@ def client(request: pytest.FixtureRequest) -> Client:
 def saved(store: SnapshotStore) -> list[int]:
     """How many messages each snapshot has."""
     return [one.message_count for one in store.list()]
+
+
+def offline() -> chat.Client:
+    """A client that needs no key."""
+    made = chat.connect(provider="offline")
+    assert isinstance(made, chat.Client)
+    return made
 
 
 def test_each_answer_is_saved(client: Client, store: FileStore) -> None:
@@ -220,6 +229,8 @@ def test_what_it_takes(client: Client, store: FileStore, wrong: dict[str, Any]) 
         autosave(client, store, **wrong)
     with pytest.raises(Invalid, match="cannot be saved"):
         autosave(object(), store)  # type: ignore[type-var]
+    with pytest.raises(Invalid, match="keeps no snapshots"):
+        autosave(client, None)  # type: ignore[arg-type]
 
 
 # -- async
@@ -285,6 +296,45 @@ async def test_a_cancelled_answer(store: FileStore) -> None:
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+# -- with a client of clew.chat
+
+
+def test_a_stream_is_saved_before_its_reply_is_seen(store: FileStore) -> None:
+    """Who has the whole answer in hand finds it in the store, also if the program ends there."""
+    talk = autosave(offline(), store)
+    for event in talk.stream("hello"):
+        assert saved(store) == ([2] if isinstance(event, chat.Reply) else [])
+    stream = talk.stream("again")
+    assert isinstance(next(stream), clew.Text)
+    stream.close()
+    assert saved(store) == [4]
+
+
+def test_a_reply_that_cannot_be_saved(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is raised in place of the reply; the answer stays in the conversation."""
+    talk = autosave(offline(), store)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFiles, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "no space")))
+        with pytest.raises(StorageFull):
+            list(talk.stream("hello"))
+    assert len(talk.history) == 2
+    talk.chat("and on")
+    assert saved(store) == [4]
+
+
+@pytest.mark.anyio
+async def test_an_async_stream_is_one_of_the_clients(store: FileStore) -> None:
+    """It is a context manager, too; and its reply is saved before it is seen."""
+    async with autosave(aio.connect(provider="offline"), store) as talk:
+        async with talk.stream("hello") as events:
+            async for event in events:
+                assert saved(store) == ([2] if isinstance(event, chat.Reply) else [])
+        async with talk.stream("a longer one") as events:
+            assert isinstance(await anext(events), clew.Text)
+        assert saved(store) == [4]
+        assert isinstance(talk, chat.AsyncStreamingChatClient)
 
 
 # -- whatever becomes of the program

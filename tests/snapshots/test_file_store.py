@@ -224,6 +224,32 @@ def test_what_is_not_a_file(tmp_path: Path) -> None:
             store.load(id)
 
 
+@pytest.mark.parametrize("key", [None, KEY])
+def test_a_file_of_any_size(tmp_path: Path, key: bytes | None) -> None:
+    """One that is no snapshot, and larger than the memory, is passed over, and refused when it is asked for."""
+    store, snapshot = FileStore(tmp_path, key), sample()
+    store.save(snapshot)
+    with open(tmp_path / f"{ID}.json", "wb") as file:
+        file.truncate(1 << 40)
+    assert [one.id for one in store.list()] == [snapshot.id]
+    with pytest.raises(Unavailable, match="larger than any snapshot"):
+        store.load(ID)
+
+
+def test_a_list_does_not_read_what_is_no_document(tmp_path: Path) -> None:
+    """Its first bytes tell."""
+    (tmp_path / f"{ID}.json").write_bytes(bytes(1 << 20))
+    limits = list[int | None]()
+
+    class Watched(LocalFiles):
+        def read(self, path: str, limit: int | None = None) -> bytes:
+            limits.append(limit)
+            return super().read(path, limit)
+
+    assert FileStore(tmp_path, fs=Watched()).list() == []
+    assert limits == [HEAD]
+
+
 def test_newer_files(tmp_path: Path) -> None:
     """A snapshot of a newer version, or in a newer form, is refused and says so."""
     path = tmp_path / f"{ID}.json"
@@ -362,6 +388,49 @@ def test_media_stay_while_a_snapshot_cannot_be_read(tmp_path: Path) -> None:
     path.write_bytes(data)
     store.delete(other.id)
     assert list((tmp_path / "media").iterdir()) == []
+
+
+def test_files_that_are_not_the_stores(tmp_path: Path) -> None:
+    """Collecting media removes media, and what a crash left of them; nothing else that lies there."""
+    store, snapshot = FileStore(tmp_path), sample(messages=pictures(PICTURE))
+    store.save(snapshot)
+    media = tmp_path / "media"
+    left = media / f"{'a' * 64}.0123456789ab.part"
+    for path in (left, media / "notes.txt", media / f"{'a' * 64}.txt", media / ("A" * 64)):
+        path.write_text("")
+    (media / "folder").mkdir()
+    store.delete(snapshot.id)
+    assert sorted(path.name for path in media.iterdir()) == ["A" * 64, f"{'a' * 64}.txt", "folder", "notes.txt"]
+
+
+def test_media_are_not_elsewhere(tmp_path: Path) -> None:
+    """A link in the place of their folder is refused: nothing behind it is written or removed."""
+    outside, store, one = tmp_path / "outside", FileStore(tmp_path / "store"), sample()
+    store.save(one)
+    outside.mkdir()
+    (outside / ("a" * 64)).write_text("precious")
+    (tmp_path / "store" / "media").symlink_to(outside)
+    for work in (lambda: store.save(sample(messages=pictures(PICTURE))), lambda: store.delete(one.id)):
+        with pytest.raises(Unavailable, match=r"media.*link"):
+            work()
+    assert [path.name for path in outside.iterdir()] == ["a" * 64]
+    assert store.load(one.id) == one
+
+
+def test_a_snapshot_that_is_saved_while_it_is_loaded(tmp_path: Path) -> None:
+    """Its picture is gone by the time it is asked for: then it is loaded as it is now."""
+    old, store = sample(messages=pictures(PICTURE)), FileStore(tmp_path)
+    new = old.replace(messages=b"[]")
+
+    class Late(LocalFiles):
+        def read(self, path: str, limit: int | None = None) -> bytes:
+            found = super().read(path, limit)
+            if path.endswith(".json"):
+                store.save(new)
+            return found
+
+    store.save(old)
+    assert FileStore(tmp_path, fs=Late()).load(old.id) == new
 
 
 def test_many_media(tmp_path: Path) -> None:

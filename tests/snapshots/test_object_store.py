@@ -77,6 +77,27 @@ def test_the_second_to_save_is_told(bucket: Bucket) -> None:
         mine.save(snapshot)
 
 
+@pytest.mark.parametrize("key", [None, KEY])
+def test_an_answer_that_was_lost(bucket: Bucket, key: bytes | None) -> None:
+    """Whoever saves again after an error has no conflict with himself; with anybody else he has."""
+    mine, theirs, snapshot = on(bucket, key), on(bucket, key), sample()
+    mine.save(snapshot)
+    bucket.lose = 2
+    for model in ("second", "third"):
+        with pytest.raises(Unavailable):
+            mine.save(snapshot.replace(model=model))
+    mine.save(snapshot.replace(model="fourth"))
+    assert theirs.load(snapshot.id).model == "fourth"
+    bucket.lose = 1
+    with pytest.raises(Unavailable):
+        mine.save(snapshot.replace(model="fifth"))
+    theirs.load(snapshot.id)
+    theirs.save(snapshot.replace(model="theirs"))
+    with pytest.raises(Conflict):
+        mine.save(snapshot.replace(model="sixth"))
+    assert theirs.load(snapshot.id).model == "theirs"
+
+
 def test_in_memory_writes_are_conditional(bucket: Bucket) -> None:
     """The condition is sent from the second save on."""
     store, snapshot = on(bucket), sample()

@@ -186,6 +186,48 @@ def test_messages_that_a_snapshot_needs(store: clew.Store) -> None:
     store.nodes.delete([node.id])
 
 
+def test_a_purge_leaves_what_a_snapshot_keeps(store: clew.Store) -> None:
+    """A snapshot stands alone: the receipt of a purged session names it, and a hold on the session does not hold it."""
+    session = store.sessions.create()
+    session.append([clew.native("claude", raw) for raw in said(3)])
+    snapshot = store.snapshots.take(session)
+    session.append(clew.native("claude", said(1, 3)[0]))
+    receipt = store.sessions.purge(session.id)
+    assert [(one.session, one.messages, one.needed_by) for one in receipt.kept] == [(session.id, 3, (snapshot.id,))]
+    assert list(store.snapshots.load(snapshot.id).parts) == said(3)
+    held = store.snapshots.resume(snapshot.id)
+    held.hold("Audit")
+    store.snapshots.delete(snapshot.id)
+    assert [node.native.raw for node in held.path() if node.native] == said(3)
+    held.release()
+
+
+@pytest.mark.parametrize("key", [None, bytes(range(32))])
+def test_a_purged_snapshot_is_gone(tmp_path: Path, key: bytes | None) -> None:
+    """Of a snapshot that was purged no file has a trace; what a session shares stays, and the receipt says so."""
+    with clew.open(tmp_path / "s.db", key=key, audit=True) as store:
+        mine = sample(model="canary", system_prompt="canary", messages=b'[{"role":"user","content":"a canary"}]')
+        store.snapshots.save(mine)
+        assert [hit.session for hit in store.search("canary")] == [None]
+        receipt = store.snapshots.purge(mine.id, reason="privacy-policy-change")
+        assert (receipt.sessions, receipt.messages, receipt.kept, receipt.pending) == ((mine.id,), 1, (), ())
+        for path in tmp_path.iterdir():
+            assert b"canary" not in path.read_bytes(), path
+        assert store.search("canary") == [] == store.snapshots.list()
+        session = store.sessions.create()
+        session.append(clew.native("claude", said(1)[0]))
+        shared = store.snapshots.take(session)
+        receipt = store.snapshots.purge(shared.id)
+        assert [(one.session, one.messages, one.needed_by) for one in receipt.kept] == [(shared.id, 1, (session.id,))]
+        assert len(session.path()) == 1
+        with pytest.raises(NotFound):
+            store.snapshots.purge(shared.id)
+        store.snapshots.save(mine)
+        store.snapshots.delete(mine.id)
+        done = [(deed.kind, deed.subject) for deed in store.audit.read() if deed.subject in (mine.id, shared.id)]
+        assert done == [("purge", mine.id), ("purge", shared.id), ("delete", mine.id)]
+
+
 def test_snapshots_are_not_sessions(store: clew.Store) -> None:
     """They are not listed, found or continued as such; what they say is found by a search."""
     store.snapshots.save(taken(Messages([b'{"role":"user","content":"a zephyr"}'])))

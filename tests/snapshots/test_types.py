@@ -1,14 +1,19 @@
 """Snapshots as values: their document, their versions, and messages that are taken apart without being read."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from clew.errors import Invalid, SchemaTooNew
-from clew.snapshots import Messages, Snapshot, ToolSnapshot, new_snapshot
+import clew
+from clew import chat
+from clew.convert import convert, convert_session
+from clew.errors import Invalid, NotFound, SchemaTooNew
+from clew.snapshots import FileStore, Messages, ObjectStore, Snapshot, ToolSnapshot, new_snapshot
 from clew.snapshots.content import LARGE, TOKENS_OF_MEDIA, count_tokens, cut_media, put_back
 from clew.snapshots.frames import frame, join
 from clew.snapshots.raw import elements, members
@@ -26,6 +31,13 @@ FIELDS = {
 
 def document(**changes: Any) -> bytes:
     return json.dumps({**FIELDS, **changes}).encode()
+
+
+def offline() -> chat.Client:
+    """A client that needs no key."""
+    made = chat.connect(provider="offline", system="Be brief.")
+    assert isinstance(made, chat.Client)
+    return made
 
 
 def test_a_newer_version() -> None:
@@ -74,6 +86,8 @@ def test_nulls_of_the_original() -> None:
     """Empty things may be written as null, and unknown fields are passed over."""
     snapshot = Snapshot.from_json(document(tools=None, metadata=None, messages=None, later={"a": 1}))
     assert (snapshot.tools, snapshot.metadata, snapshot.messages) == ((), {}, b"null")
+    assert (snapshot.message_count, list(snapshot.parts)) == (0, [])
+    offline().restore(snapshot.replace(provider="offline"))
 
 
 @pytest.mark.parametrize(
@@ -90,6 +104,38 @@ def test_what_cannot_be_written(changes: dict[str, Any]) -> None:
         sample(**changes).to_json()
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"messages": None}, {"messages": 5}, {"messages": {}}, {"messages": '["\ud800"]'}, {"tools": None},
+        {"tools": 5}, {"metadata": "x"}, {"metadata": 5}, {"id": None}, {"created_at": "today"},
+    ],
+)  # fmt: skip
+def test_what_a_snapshot_is_not_made_of(wrong: dict[str, Any]) -> None:
+    """It is refused at once."""
+    with pytest.raises(Invalid):
+        sample().replace(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "{}", {}, b"{}"])
+def test_what_is_no_snapshot(wrong: Any, tmp_path: Path) -> None:
+    """Whatever takes a snapshot says so, and changes nothing."""
+    client = offline()
+    with clew.open(tmp_path / "a.db") as store:
+        takes: list[Callable[[Any], object]] = [
+            FileStore(tmp_path / "talks").save, ObjectStore("memory:///").save, store.snapshots.save, client.restore,
+            lambda given: convert(given, "openai"), lambda given: convert_session(store, given, to="openai"),
+        ]  # fmt: skip
+        for take in takes:
+            with pytest.raises((Invalid, NotFound)):
+                take(wrong)
+        assert store.snapshots.list() == []
+    assert len(client.history) == 1
+    with pytest.raises(Invalid):
+        Snapshot.from_json(wrong)
+    assert not (tmp_path / "talks").exists()
+
+
 def test_times_have_a_zone() -> None:
     """A time without its zone is refused; one in another zone is turned into UTC."""
     with pytest.raises(Invalid):
@@ -97,6 +143,8 @@ def test_times_have_a_zone() -> None:
     assert Snapshot.from_json(document(created_at="2026-03-26T10:00:00+02:00")).created_at == datetime(
         2026, 3, 26, 8, tzinfo=UTC
     )
+    with pytest.raises(Invalid):
+        Snapshot.from_json(document(created_at="0001-01-01T00:00:00+05:00"))
 
 
 def test_messages_are_checked_as_they_come() -> None:

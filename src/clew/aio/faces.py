@@ -789,8 +789,18 @@ class Snapshots(_Face):
         return await self._threads.run(self._sync.list)
 
     async def delete(self, id: str) -> None:
-        """Deletes a snapshot, and each message that nothing else needs. NotFound."""
+        """Deletes a snapshot, and each message that nothing else needs. NotFound.
+
+        Traces are left in the files until they are overwritten; `purge` clears them.
+        """
         return await self._threads.run(self._sync.delete, id)
+
+    async def purge(self, id: str, *, reason: Reason = "user-requested") -> Receipt:
+        """Deletes a snapshot for good, and clears every trace of it: rows, keys, index, files. NotFound.
+
+        What sessions or other snapshots share stays, and the receipt names them.
+        """
+        return await self._threads.run(self._sync.purge, id, reason=reason)
 
     async def take(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -106,6 +107,7 @@ def settled(
     **settings: Any,
 ) -> tuple[Provider, Endpoint, dict[str, Any]]:
     """What a client is made of, checked, before anything is made."""
+    _check(provider=provider, model=model, token=token, timeout=timeout, max_retries=max_retries, **settings)
     if type(allow_insecure) is not bool:
         raise Invalid("allow_insecure is True or False", hint="Write it in code; it is not a setting to be read.")
     validate_base_url(base_url, allow_insecure)
@@ -121,6 +123,35 @@ def settled(
     # An SDK that is given no address, or no token, would take one from the environment.
     endpoint = Endpoint(provider, base_url or known.base_url, token or "none", timeout, max_retries)
     return known, endpoint, {"model": model or known.model, **settings}
+
+
+def _check(**given: object) -> None:
+    """Invalid if a setting is not of its kind. A token is never shown, nor handed to a library that would show it."""
+    for name, value in given.items():
+        kind, least = _KINDS.get(name, (object, None))
+        if not isinstance(value, kind) or (isinstance(value, bool) and least is not None):
+            raise Invalid(f"{name} cannot be {type(value).__name__}")
+        if least is not None and value is not None and not value >= least:
+            raise Invalid(f"{name} is {least} at least")
+    if isinstance(token := given["token"], str) and token and not _TOKEN.fullmatch(token):
+        hint = "Read it again; at the end of one that comes from a file there may be a newline."
+        raise Invalid("the token has characters that no token has", hint=hint)
+
+
+_TOKEN = re.compile(r"[!-~]+")
+_KINDS: Mapping[str, tuple[Any, int | None]] = {
+    "provider": (str, None),
+    "model": (str, None),
+    "token": (str | None, None),
+    "system": (str, None),
+    "max_tokens": (int | None, 1),
+    "max_steps": (int, 1),
+    "timeout": (float | int | None, 0),
+    "max_retries": (int | None, 0),
+    "options": (Mapping | None, None),
+    "program": (str, None),
+}
+"""What each setting is, and of a number the least."""
 
 
 def made(transport: Callable[[Endpoint], T], endpoint: Endpoint) -> T:
@@ -144,6 +175,7 @@ def announce(endpoint: Endpoint) -> None:
 def _local(
     model: str, token: str | None, base_url: str, system: str, tools: Tools, timeout: float | None, program: str
 ) -> ClaudeLocal:
+    _check(model=model, token=token, system=system, timeout=timeout, program=program)
     if token or base_url:
         raise Invalid(f"{LOCAL} takes no token and no base URL: the program has its own")
     announce(Endpoint(LOCAL, "", ""))

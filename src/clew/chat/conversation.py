@@ -16,6 +16,7 @@ from clew.chat.turn import Turn
 from clew.errors import Conflict, Invalid, clip
 from clew.model import Native
 from clew.snapshots import Messages, Snapshot, new_snapshot
+from clew.snapshots.types import a_snapshot
 
 if TYPE_CHECKING:
     from clew.convert import Report
@@ -105,7 +106,7 @@ class Conversation:
         as it was. The snapshot itself is never changed.
         """
         report = None
-        if snapshot.provider not in self._dialect.accepts:
+        if a_snapshot(snapshot).provider not in self._dialect.accepts:
             if not convert:
                 raise Invalid(
                     f"the snapshot's provider does not match: expected {self.provider}, "

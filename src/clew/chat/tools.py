@@ -72,7 +72,11 @@ class Toolbox:
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         self.tools: dict[str, Tool] = {}
+        if not isinstance(tools, Iterable):
+            raise Invalid(f"tools are a list of functions, not {type(tools).__name__}")
         for given in tools:
+            if not isinstance(given, Tool) and not callable(given):
+                raise Invalid(f"a tool is a function, or a Tool, not {type(given).__name__}")
             tool = given if isinstance(given, Tool) else Tool(given)
             if tool.name in self.tools:
                 raise Invalid(f"there are two tools named {tool.name}")
@@ -109,13 +113,22 @@ def answered(call: ToolCall, value: object) -> ToolResult:
             value = msgspec.json.encode(value).decode()
         except (TypeError, ValueError, RecursionError, OverflowError):
             value = str(value)
-    return ToolResult(call_id=call.id, content=(Text(text=value),))
+    return _result(call, value)
 
 
 def failed(call: ToolCall, error: BaseException) -> ToolResult:
     """What the model is told of a tool that failed."""
-    why = error.message if isinstance(error, Invalid) else f"{type(error).__name__}: {error}"
-    return ToolResult(call_id=call.id, content=(Text(text=why),), is_error=True)
+    try:
+        why = error.message if isinstance(error, Invalid) else f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an error of the tool's own that cannot even be shown
+        why = type(error).__name__
+    return _result(call, why, is_error=True)
+
+
+def _result(call: ToolCall, text: str, *, is_error: bool = False) -> ToolResult:
+    # Names of files may have lone surrogates, which no request can carry.
+    sound = text.encode(errors="replace").decode()
+    return ToolResult(call_id=call.id, content=(Text(text=sound),), is_error=is_error)
 
 
 def schema(kind: Any) -> Schema:

@@ -96,8 +96,7 @@ class Turn:
 
     def results(self) -> Iterator[Event]:
         """All calls have run: the conversation grows by them and their results."""
-        assert self._answer is not None
-        done = [self._results[at] for at in range(len(self._answer.calls))]
+        done = self._told()
         self._close_step(done)
         yield from done
 
@@ -116,8 +115,7 @@ class Turn:
         self._closed = True
         try:
             if self._answer is not None:
-                told = [self._results.get(at) or _interrupted(call) for at, call in enumerate(self._answer.calls)]
-                self._close_step(told)
+                self._close_step(self._told())
             elif self._collector is not None and (arrived := self._collector.arrived()):
                 self._grow(arrived)
                 self._count(None)
@@ -139,6 +137,11 @@ class Turn:
     def _count(self, usage: Usage | None) -> None:
         self._spent = self._spent.plus(usage)
         self._talk._usage = self._talk._usage.plus(usage)
+
+    def _told(self) -> list[ToolResult]:
+        """The results of the calls; an async tool may have been cancelled by its own doing, and has none."""
+        assert self._answer is not None
+        return [self._results.get(at) or _interrupted(call) for at, call in enumerate(self._answer.calls)]
 
     def _close_step(self, results: list[ToolResult]) -> None:
         assert self._answer is not None

@@ -14,6 +14,7 @@ from clew.convert.reading import Read
 from clew.convert.report import Report
 from clew.model import Native, Said, system
 from clew.snapshots import Snapshot, ToolSnapshot, new_snapshot
+from clew.snapshots.types import a_snapshot
 
 if TYPE_CHECKING:
     from clew.session import Session
@@ -48,6 +49,7 @@ def convert(
     the messages and in the tools alike. `metadata` is added to what the snapshot carries. Invalid if its messages
     cannot be read.
     """
+    snapshot = a_snapshot(snapshot)
     options = Options(snapshot.system_prompt, thinking, None, tuple(tool.name for tool in snapshot.tools))
     tongue, given = read_all(list(snapshot.parts), snapshot.provider, to, options)
     messages, prompt, report = snapshot.messages, snapshot.system_prompt, Report(snapshot.provider, to)
@@ -78,7 +80,9 @@ def convert_session(
     stays the first, in neutral form. For the same provider only what it would refuse is repaired; if there is nothing,
     every message is shared. NotFound, Ambiguous; Invalid if the provider is not known.
     """
-    source = store.sessions.get(session) if isinstance(session, str) else session
+    from clew.session import Session
+
+    source = session if isinstance(session, Session) else store.sessions.get(session)
     nodes = source.path()
     options = Options(thinking=thinking, blob=source.blobs.get)
     tongue, given = read_all([node.said for node in nodes], "", to, options)

@@ -22,7 +22,7 @@ _decode = msgspec.json.Decoder(str).decode
 LONG = 12
 """Digits from which on a number is looked at as a text is: a card number need not stand in quotes."""
 
-_FREE = frozenset({"extra", "arguments", "data"})
+_FREE = frozenset({"extra", "arguments", "data", "metadata", "parameters"})
 """Members of clew's own objects that hold whatever their author put in them."""
 _FIXED = frozenset({"type", "role", "modality", "blob", "cwd", "forked_from", "forked_at"})
 """Members of clew's own objects whose values are clew's words, or names of other things in the store."""

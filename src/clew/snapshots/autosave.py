@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import atexit
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 from clew.errors import ClewError, Invalid
 from clew.snapshots.types import Snapshot, validate_snapshot_id
@@ -45,6 +45,9 @@ def autosave(client: C, store: Keeps, *, every: int = 1, id: str | None = None) 
     """
     if not callable(getattr(client, "save", None)):
         raise Invalid(f"a {type(client).__name__} cannot be saved", hint="Use a client that has save and restore.")
+    if not callable(getattr(store, "save", None)):
+        hint = "Use a FileStore, an ObjectStore, or the snapshots of a store."
+        raise Invalid(f"a {type(store).__name__} keeps no snapshots", hint=hint)
     if not isinstance(every, int) or every < 1:
         raise Invalid("every is a whole number of answers, from 1 on")
     if id is not None:
@@ -81,6 +84,10 @@ class _Keeper:
     def pending(self) -> bool:
         """True if an answer is not saved yet."""
         return self._open > 0
+
+    def is_answer(self, piece: object) -> bool:
+        """True for the last piece of a stream, if the client has it as its `reply`."""
+        return piece is not None and piece is getattr(self._client, "reply", None)
 
     def follow(self, id: str) -> None:
         """Another conversation was restored into the client: from now on that one is saved."""
@@ -198,7 +205,7 @@ def _forward(name: str) -> Any:
         if inspect.isawaitable(result):
             return _awaited(self._keeper, result)
         if hasattr(result, "__anext__"):
-            return _streamed_async(self._keeper, result)
+            return _Pieces(_streamed_async(self._keeper, result))
         if hasattr(result, "__next__"):
             return _streamed(self._keeper, result)
         _save(self._keeper)
@@ -220,12 +227,22 @@ def _save_quietly(keeper: _Keeper) -> None:
 
 
 def _streamed(keeper: _Keeper, pieces: Iterator[Any]) -> Iterator[Any]:
+    saved = False
     try:
-        yield from pieces
+        for piece in pieces:
+            if keeper.is_answer(piece):
+                saved = True
+                _save(keeper)
+            yield piece
     except BaseException:
-        _save_quietly(keeper)
+        close = getattr(pieces, "close", None)
+        if close is not None:
+            close()
+        if not saved:
+            _save_quietly(keeper)
         raise
-    _save(keeper)
+    if not saved:
+        _save(keeper)
 
 
 async def _awaited(keeper: _Keeper, answer: Awaitable[Any]) -> Any:
@@ -239,18 +256,44 @@ async def _awaited(keeper: _Keeper, answer: Awaitable[Any]) -> Any:
     return result
 
 
-async def _streamed_async(keeper: _Keeper, pieces: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def _streamed_async(keeper: _Keeper, pieces: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+    saved = False
     try:
         async for piece in pieces:
+            if keeper.is_answer(piece):
+                saved = True
+                await _save_async(keeper)
             yield piece
     except BaseException:
         close = getattr(pieces, "aclose", None)
         if close is not None:
             await close()
-        with suppress(ClewError):
-            await _save_async(keeper)
+        if not saved:
+            with suppress(ClewError):
+                await _save_async(keeper)
         raise
-    await _save_async(keeper)
+    if not saved:
+        await _save_async(keeper)
+
+
+class _Pieces(AsyncIterator[Any]):
+    """The pieces of an answer; with ``async with`` it ends at once when the block does, like a client's own stream."""
+
+    def __init__(self, pieces: AsyncGenerator[Any, None]) -> None:
+        self._pieces = pieces
+
+    async def __anext__(self) -> Any:
+        return await anext(self._pieces)
+
+    async def aclose(self) -> None:
+        """Ends the answer here; what arrived is saved."""
+        await self._pieces.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 async def _save_async(keeper: _Keeper) -> None:

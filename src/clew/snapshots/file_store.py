@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from clew.errors import ClewError, Invalid, NotFound, Sealed, Tampered, Unavaila
 from clew.files import unwritten
 from clew.snapshots.forms import HEAD, Form, Head
 from clew.snapshots.fs import LOCK, Files, LocalFiles
-from clew.snapshots.types import Snapshot, SnapshotSummary, is_snapshot_id, validate_snapshot_id
+from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
 if TYPE_CHECKING:
     import logging
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 MEDIA = "media"
 """The folder, inside the store's, of what is too large to be saved again with every snapshot."""
 _ENDING = ".json"
+_MEDIUM = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{12}\.part)?")
+"""The name of a medium, or of what a crash left of one; other files are not the store's."""
 
 Summaries = list[SnapshotSummary]  # inside `FileStore`, list is its method
 
@@ -53,7 +56,7 @@ class FileStore:
         self._split = not compatible
 
     def save(self, snapshot: Snapshot) -> None:
-        path = self._path(snapshot.id)
+        path = self._path(a_snapshot(snapshot).id)
         packed = self._form.pack(snapshot, split=self._split)
         try:
             self._fs.make_directory(self._directory)
@@ -69,7 +72,16 @@ class FileStore:
             raise unwritten(error, path) from error
 
     def load(self, id: str) -> Snapshot:
-        return self._form.unpack(id, self._read(self._path(id), id), lambda name: self._medium(id, name))
+        path = self._path(id)
+        data = self._read(path, id)
+        while True:
+            try:
+                return self._form.unpack(id, data, lambda name: self._medium(id, name))
+            except Tampered:
+                before, data = data, self._read(path, id)
+                if data == before:
+                    raise
+                # It was saved meanwhile, and the media that it showed before went.
 
     def list(self) -> Summaries:
         found, locked = list[SnapshotSummary](), None
@@ -155,10 +167,16 @@ class FileStore:
     # -- media
 
     def _has_media(self) -> bool:
+        return bool(self._media_names())
+
+    def _media_names(self) -> set[str]:
+        """What is in the folder of media. One that leads elsewhere is refused: what is there is not the store's."""
         try:
-            return bool(self._fs.names(self._media))
+            return set(self._fs.names(self._media, follow=False))
         except FileNotFoundError:
-            return False
+            return set()
+        except OSError as error:
+            raise unwritten(error, self._media) from error
 
     def _media_of(self, id: str) -> set[str]:
         """The media that a snapshot shows; none if there is no such snapshot, or it cannot be read."""
@@ -170,8 +188,7 @@ class FileStore:
     def _add_media(self, media: dict[str, bytes]) -> None:
         if media:
             self._fs.make_directory(self._media)
-            there = set(self._fs.names(self._media))
-            for name in media.keys() - there:
+            for name in media.keys() - self._media_names():
                 self._fs.replace(self._inside(self._media, name), media[name])
 
     def _medium(self, id: str, name: str) -> bytes:
@@ -193,7 +210,7 @@ class FileStore:
             except ClewError as error:
                 self._warn("media stay: snapshot %s may show them: %s", id, error.message)
                 return
-        for name in set(self._fs.names(self._media)) - used:
+        for name in filter(_MEDIUM.fullmatch, self._media_names() - used):
             self._fs.remove(os.path.join(self._media, name))
 
     # -- telling

@@ -115,7 +115,8 @@ class Form:
     # -- writing
 
     def pack(self, snapshot: Snapshot, *, split: bool = False) -> Packed:
-        """The bytes of a snapshot; with `split` its large media are apart."""
+        """The bytes of a snapshot; with `split` its large media are apart. Invalid as `Snapshot.check` says."""
+        snapshot.check()
         if self._compatible:
             data = _indented(snapshot, snapshot.messages)
             return Packed(data if self._key is None else self._closed(data, None), {})
@@ -151,6 +152,8 @@ class Form:
             if end < 0:
                 return None
             raw = data[len(_OURS) : end - 1]
+        elif self._key is None and data.lstrip()[:1] not in (b"{", b""):
+            raise Tampered(f"snapshot {id}", "it is not a JSON object")
         else:
             return None
         try:
@@ -292,7 +295,6 @@ class Form:
 
 def _indented(snapshot: Snapshot, messages: bytes, name: str = "messages") -> bytes:
     """A snapshot's document, a field on each line, the last one of this name and with these bytes."""
-    snapshot.check()
     lines = [b'  "%s": %s' % (field.encode(), _encode(value)) for field, value in snapshot.fields().items()]
     return b"{\n" + b",\n".join([*lines, b'  "%s": %s' % (name.encode(), messages)]) + b"\n}\n"
 

@@ -14,6 +14,8 @@ from clew import files
 
 LOCK = ".lock"
 """The file that is locked; it is empty, and stays."""
+LARGEST = 2**31 - 1
+"""Bytes of a file that is read: more cannot be decrypted at once."""
 PATIENCE = 60.0
 """Seconds to wait for another process that is tidying the same folder."""
 
@@ -30,8 +32,8 @@ class Files(Protocol):
     def remove(self, path: str) -> None:
         """Removes a file, durably."""
 
-    def names(self, directory: str) -> list[str]:
-        """What is in a directory."""
+    def names(self, directory: str, *, follow: bool = True) -> list[str]:
+        """What is in a directory; with `follow` also if it is a link to one."""
 
     def make_directory(self, path: str) -> None:
         """Makes a directory with mode 0700, and those above it, unless it is there."""
@@ -48,8 +50,11 @@ class LocalFiles:
         try:
             if limit is not None:
                 return os.read(fd, limit)
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+            said = os.fstat(fd)
+            if not stat.S_ISREG(said.st_mode):
                 raise OSError(errno.EINVAL, "it is not a regular file", path)
+            if said.st_size > LARGEST:
+                raise OSError(errno.EFBIG, "it is larger than any snapshot", path)
             with os.fdopen(fd, "rb", closefd=False) as file:
                 return file.read()
         finally:
@@ -62,7 +67,9 @@ class LocalFiles:
         os.unlink(path)
         files.sync_folder(os.path.dirname(path))
 
-    def names(self, directory: str) -> list[str]:
+    def names(self, directory: str, *, follow: bool = True) -> list[str]:
+        if not follow and os.path.islink(directory):
+            raise OSError(errno.ENOTDIR, "it is a link", directory)
         return os.listdir(directory)
 
     def make_directory(self, path: str) -> None:
@@ -110,7 +117,7 @@ class MemoryFiles:
         if self.files.pop(path, None) is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
 
-    def names(self, directory: str) -> list[str]:
+    def names(self, directory: str, *, follow: bool = True) -> list[str]:
         if directory not in self.directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
         return sorted(

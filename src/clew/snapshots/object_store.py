@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from clew import files
 from clew.errors import ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, Unavailable, clip
 from clew.snapshots.forms import HEAD, Form, Head
-from clew.snapshots.types import Snapshot, SnapshotSummary, is_snapshot_id, validate_snapshot_id
+from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
 if TYPE_CHECKING:
     import logging
@@ -55,6 +56,8 @@ class ObjectStore:
         self._bucket = self._opened(url, options)
         self._tags: dict[str, str] = {}
         """What this store has last seen of each snapshot."""
+        self._tried: dict[str, set[bytes]] = {}
+        """Hashes of what was sent since, and may have arrived though no answer came."""
         self._conditional = self._folder is None
 
     def save(self, snapshot: Snapshot) -> None:
@@ -62,21 +65,18 @@ class ObjectStore:
 
         Conflict if someone else has saved or deleted it since this store last loaded or saved it.
         """
-        name = validate_snapshot_id(snapshot.id) + _ENDING
+        name = validate_snapshot_id(a_snapshot(snapshot).id) + _ENDING
         data = self._form.pack(snapshot).data
         if self._folder is not None:
             self._place(name, data)
             return
-        tag = self._tags.get(snapshot.id) if self._conditional else None
+        self._tried.setdefault(snapshot.id, set()).add(sha256(data).digest())
         try:
-            put = self._ask(lambda: self._put(name, data, tag))
-        except NotImplementedError:  # a server that knows no conditions
-            self._conditional = False
-            put = self._ask(lambda: self._put(name, data, None))
+            put = self._put_last(snapshot.id, data)
         except FileNotFoundError as error:
-            hint = "Load it to see theirs; save yours under another id, or again after loading."
-            raise Conflict(f"snapshot {snapshot.id} was changed by someone else meanwhile", hint=hint) from error
+            put = self._put_anew(snapshot.id, data, error)
         self._saw(snapshot.id, put["e_tag"])
+        self._tried.pop(snapshot.id, None)
 
     def load(self, id: str) -> Snapshot:
         data, tag = self._get(validate_snapshot_id(id))
@@ -141,10 +141,31 @@ class ObjectStore:
         except OSError as error:
             raise files.unwritten(error, path) from error
 
+    def _put_last(self, id: str, data: bytes) -> Any:
+        """Puts an object in place of the one that was last seen. FileNotFoundError if that is not there any more."""
+        tag = self._tags.get(id) if self._conditional else None
+        try:
+            return self._ask(lambda: self._put(id + _ENDING, data, tag))
+        except NotImplementedError:  # a server that knows no conditions
+            self._conditional = False
+            return self._ask(lambda: self._put(id + _ENDING, data, None))
+
     def _put(self, name: str, data: bytes, tag: str | None) -> Any:
         import obstore
 
         return obstore.put(self._bucket, name, data, mode="overwrite" if tag is None else {"e_tag": tag})
+
+    def _put_anew(self, id: str, data: bytes, error: FileNotFoundError) -> Any:
+        """Puts an object in place of one that this store has sent: the answer was lost, and not the save. Conflict."""
+        try:
+            there, tag = self._get(id)
+            if sha256(there).digest() in self._tried.get(id, ()):
+                self._saw(id, tag)
+                return self._put_last(id, data)
+        except (NotFound, FileNotFoundError):
+            pass
+        hint = "Load it to see theirs; save yours under another id, or again after loading."
+        raise Conflict(f"snapshot {id} was changed by someone else meanwhile", hint=hint) from error
 
     def _get(self, id: str) -> tuple[bytes, str | None]:
         import obstore

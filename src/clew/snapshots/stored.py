@@ -6,19 +6,20 @@ came since; the store remembers how far it has saved each client's `Messages`, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from clew import codec, deletion, ids, paths
+from clew import audit, codec, deletion, ids, paths
 from clew.backends import ID, POS, Ground, RefRow, Tx
 from clew.engine import Draft, Engine
 from clew.errors import Conflict, Invalid, Tampered
 from clew.model import Message, Native, Opaque
 from clew.node import Node
+from clew.purge import Purger, Reason, Receipt
 from clew.refs import Refs
 from clew.session import Session
 from clew.sessions import Sessions
@@ -31,6 +32,7 @@ from clew.snapshots.types import (
     Snapshot,
     SnapshotSummary,
     ToolSnapshot,
+    a_snapshot,
     new_snapshot,
     validate_snapshot_id,
 )
@@ -64,6 +66,15 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     frame: Frame | None = None
 
 
+class _Around(msgspec.Struct, frozen=True):
+    """What a snapshot has beside its messages that may be anybody's words."""
+
+    model: str
+    system_prompt: str
+    tools: tuple[ToolSnapshot, ...]
+    metadata: dict[str, str]
+
+
 class Mark(NamedTuple):
     """How far the messages of a client are stored."""
 
@@ -83,10 +94,11 @@ class _Plan(NamedTuple):
 class Snapshots:
     """The snapshots of a store. A `SnapshotStore`; what snapshots, and sessions, have in common is stored once."""
 
-    def __init__(self, engine: Engine, refs: Refs, sessions: Sessions) -> None:
+    def __init__(self, engine: Engine, refs: Refs, sessions: Sessions, purger: Callable[[], Purger]) -> None:
         self._engine = engine
         self._refs = refs
         self._sessions = sessions
+        self._purger = purger
         self._marks: WeakKeyDictionary[Sequence[bytes], Mark] = WeakKeyDictionary()
 
     def save(self, snapshot: Snapshot) -> None:
@@ -94,8 +106,8 @@ class Snapshots:
 
         Of a client's messages only those are stored that came since the last time.
         """
-        key = ids.parse(validate_snapshot_id(snapshot.id))
-        snapshot.check()
+        key = ids.parse(validate_snapshot_id(a_snapshot(snapshot).id))
+        snapshot = self._ready(snapshot)
         parts, told = _parted(snapshot)
         for _ in range(TRIES):
             plan = self._engine.read(lambda tx: self._plan(tx, key, parts))
@@ -128,21 +140,28 @@ class Snapshots:
 
     def list(self) -> Summaries:
         """All there are, newest first. Tampered if one is not what was saved."""
-        found: Summaries = []
-        edge = None
-        while rows := self._page(edge):
-            found += [_summary(row, self._unpack(row)) for row in rows]
-            edge = rows[-1].rank, rows[-1].ref
+        found = [_summary(row, self._unpack(row)) for row in self._rows()]
         return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
 
     def delete(self, id: str) -> None:
-        """Deletes a snapshot, and each message that nothing else needs. NotFound."""
+        """Deletes a snapshot, and each message that nothing else needs. NotFound.
+
+        Traces are left in the files until they are overwritten; `purge` clears them.
+        """
         key = ids.parse(validate_snapshot_id(id))
 
         def work(tx: Tx) -> None:
-            deletion.delete_ref(self._engine, tx, self._refs.get(tx, SNAPSHOT, key))
+            gone = deletion.delete_ref(self._engine, tx, self._refs.get(tx, SNAPSHOT, key))
+            audit.may_note(self._engine, self._refs, tx, "delete", id, amount=gone.messages)
 
         self._engine.write(work)
+
+    def purge(self, id: str, *, reason: Reason = "user-requested") -> Receipt:
+        """Deletes a snapshot for good, and clears every trace of it: rows, keys, index, files. NotFound.
+
+        What sessions or other snapshots share stays, and the receipt names them.
+        """
+        return self._purger().purge([self._row(id)], reason=reason)
 
     # -- sessions
 
@@ -172,6 +191,7 @@ class Snapshots:
             provider=providers.pop(), messages=source, model=talk.model or "" if model is None else model,
             system_prompt=system_prompt, tools=tools, metadata=metadata,
         )  # fmt: skip
+        snapshot = self._ready(snapshot)
         self.save(snapshot)
         return snapshot
 
@@ -183,6 +203,12 @@ class Snapshots:
         return self._sessions.create(title=title, model=kept.model or None, at=at)
 
     # -- inside
+
+    def _rows(self) -> Iterator[RefRow]:
+        edge = None
+        while rows := self._page(edge):
+            yield from rows
+            edge = rows[-1].rank, rows[-1].ref
 
     def _page(self, edge: tuple[int, int] | None) -> Sequence[RefRow]:
         workspace = self._engine.workspace
@@ -200,6 +226,15 @@ class Snapshots:
         except msgspec.DecodeError as error:
             why = f"its data does not decode ({type(error).__name__})"
             raise Tampered(f"snapshot {ids.text(row.key)}", why) from None
+
+    def _ready(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot, checked; what is around its messages is redacted. These are when they are drafted."""
+        snapshot.check()
+        if self._engine.rules is None:
+            return snapshot
+        said = codec.to_json(_Around(snapshot.model, snapshot.system_prompt, snapshot.tools, snapshot.metadata))
+        kept = self._engine.redacted(said, own=True)
+        return snapshot if kept == said else snapshot.replace(**msgspec.structs.asdict(_around_of(kept)))
 
     def _draft(self, provider: str, raw: bytes) -> Draft:
         """A message to be stored: the provider's, or if no provider would send it, bytes that mean nothing to clew."""
@@ -303,6 +338,7 @@ class _Stored(Sequence[bytes]):
 
 
 _decode = msgspec.json.Decoder(Kept).decode
+_around_of = msgspec.json.Decoder(_Around).decode
 _encode = msgspec.json.Encoder().encode
 
 

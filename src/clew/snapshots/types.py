@@ -166,20 +166,24 @@ class Snapshot:
         self.model = model
         """The model that was in use; for reference."""
         self.system_prompt = system_prompt
-        self.tools = tuple(tools)
-        self.metadata = dict(metadata or {})
-        """Whatever the program wants to remember with it."""
+        try:
+            self.tools = tuple(tools)
+            self.metadata = dict(metadata or {})
+        except (TypeError, ValueError):
+            raise Invalid("a snapshot has its tools in a list, and its metadata in a dictionary") from None
         if not isinstance(created_at, datetime) or created_at.tzinfo is None:
             raise Invalid("a time must be a datetime with its time zone", hint="Use datetime.now(timezone.utc).")
-        self.created_at = created_at.astimezone(UTC)
+        try:
+            self.created_at = created_at.astimezone(UTC)
+        except OverflowError:
+            raise Invalid("a time must be one that UTC has, too") from None
         self.version = version
         self._parts: Parts | None = None
         self._raw: bytes | None = None
         if isinstance(messages, Messages | Parts):
             self._parts = Parts(messages, len(messages)) if isinstance(messages, Messages) else messages
         else:
-            raw = messages.encode() if isinstance(messages, str) else bytes(messages)
-            self._raw = raw.strip(b" \t\r\n")  # what is around a JSON value is not part of it
+            self._raw = _bytes(messages).strip(b" \t\r\n")  # what is around a JSON value is not part of it
 
     @property
     def messages(self) -> bytes:
@@ -191,9 +195,9 @@ class Snapshot:
 
     @property
     def parts(self) -> Parts:
-        """The messages one by one, each as its own JSON. Invalid if they are not an array."""
+        """The messages one by one, each as its own JSON; none of null. Invalid if they are not an array."""
         if self._parts is None:
-            found = elements(self.messages)
+            found = [] if self.messages == b"null" else elements(self.messages)  # the original's for an empty list
             self._parts = Parts(found, len(found))
         return self._parts
 
@@ -254,7 +258,7 @@ class Snapshot:
 
         SchemaTooNew if a newer clew wrote it; Invalid if it is not a snapshot.
         """
-        return cls.from_fields(members(document), migrations=migrations)
+        return cls.from_fields(members(_bytes(document)), migrations=migrations)
 
     @classmethod
     def from_fields(cls, fields: Document, *, migrations: Mapping[int, Migration] = MIGRATIONS) -> Snapshot:
@@ -324,6 +328,23 @@ def new_snapshot(
         id=str(uuid.uuid4()), provider=provider, model=model, system_prompt=system_prompt, messages=messages,
         tools=tools, metadata=metadata, created_at=datetime.now(UTC), version=SNAPSHOT_VERSION,
     )  # fmt: skip
+
+
+def a_snapshot(given: object) -> Snapshot:
+    """`given` itself, if it is a snapshot. Invalid."""
+    if not isinstance(given, Snapshot):
+        raise Invalid(f"this takes a Snapshot, not {type(given).__name__}", hint="Snapshot.from_json reads a document.")
+    return given
+
+
+def _bytes(messages: object) -> bytes:
+    try:
+        raw = messages.encode() if isinstance(messages, str) else messages
+    except UnicodeEncodeError:
+        raise Invalid("the messages have a lone surrogate", hint="Pass the bytes as the provider sent them.") from None
+    if not isinstance(raw, bytes | bytearray | memoryview):
+        raise Invalid(f"messages are bytes of JSON, not {type(raw).__name__}")
+    return bytes(raw)
 
 
 _ORDER = ("id", "provider", "model", "system_prompt", "messages", "tools", "metadata", "created_at", "version")

@@ -106,7 +106,9 @@ class _Stream:
     def __init__(self, dialect: Completions) -> None:
         self._dialect = dialect
         self._message: Json = {"role": "assistant", "content": None}
-        self._calls: dict[int, Json] = {}
+        self._calls: list[Json] = []
+        self._counted: dict[int, Json] = {}
+        """The calls by the numbers that the server gives them."""
         self._usage: Json | None = None
         self._stop: str | None = None
         self._model: str | None = None
@@ -121,7 +123,7 @@ class _Stream:
             delta = dict(choice.get("delta") or {})
             for call in delta.pop("tool_calls", None) or ():
                 added = {name: value for name, value in call.items() if name != "index"}
-                _join(self._calls.setdefault(call.get("index", len(self._calls)), {}), added)
+                _join(self._call(call.get("index"), call.get("id")), added)
             delta.pop("role", None)
             _join(self._message, delta)
             yield from _shown(delta)
@@ -129,18 +131,34 @@ class _Stream:
     def answer(self) -> Answer | None:
         if self._stop is None:
             return None
-        calls = [call for _, call in sorted(self._calls.items())]
-        message = {**self._message, "tool_calls": calls} if calls else self._message
+        message = {**self._message, "tool_calls": self._calls} if self._calls else self._message
         return self._dialect._answer([dump(message)], self._usage, self._stop, self._model)
 
     def arrived(self) -> list[bytes]:
         return [dump(self._message)] if self._message.get("content") else []
 
+    def _call(self, number: object, id: object) -> Json:
+        """The call that a piece is of. Some servers give all calls of an answer the same number, or none."""
+        there = self._calls[-1] if self._calls else None
+        if isinstance(number, int):
+            there = self._counted.get(number)
+        if there is None or (id and there.get("id", id) != id):
+            there = {}
+            self._calls.append(there)
+        if isinstance(number, int):
+            self._counted[number] = there
+        return there
+
 
 def _join(into: Json, added: Json) -> None:
-    """Adds what a delta says: text to text, lists to lists, inner objects likewise; whatever else takes its place."""
+    """Adds what a delta says: text to text, lists to lists, inner objects likewise; whatever else takes its place.
+
+    Ids and kinds come whole, and some servers say them, and the name, with every piece.
+    """
     for name, value in added.items():
         there = into.get(name)
+        if there and (value == "" or (name == "name" and value == there)):
+            continue
         if isinstance(value, dict) and isinstance(there, dict):
             _join(there, value)
         elif _goes_on(there, value) and name not in ("id", "type"):
