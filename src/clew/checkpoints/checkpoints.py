@@ -19,7 +19,7 @@ from clew.checkpoints.states import State, packed
 from clew.checkpoints.values import Checkpoint, FileDiff, Rewound
 from clew.engine import whole_number
 from clew.errors import Ambiguous, Invalid, NotFound, clip
-from clew.node import Node, moment
+from clew.node import Node
 from clew.session import Session
 
 MAX_FILE = 16 * 1024 * 1024
@@ -81,7 +81,7 @@ class Checkpoints:
             seat = self._shelf.read(self._shelf.worktree)
             if seat is not None and seat.data.message == message:
                 self._capturing.tree(message)  # what a command has changed since must not pass for the original
-            return _checkpoint(self._capturing.files(message, list(names)))
+            return self._capturing.files(message, list(names)).told()
 
     def capture_tree(self, user_message: str | Node) -> Checkpoint | None:
         """Keeps the whole tree as it is now, before something changes files that nobody can name: a shell command.
@@ -95,7 +95,7 @@ class Checkpoints:
             return None
         with self._root.locked():
             self._rewinding.finish()
-            return _checkpoint(self._capturing.tree(message))
+            return self._capturing.tree(message).told()
 
     def settle(self, user_message: str | Node, paths: Paths | None = None) -> None:
         """Notes how these files, or all that the message's checkpoint has, were left: what is done to them later is
@@ -151,14 +151,14 @@ class Checkpoints:
 
     def list(self) -> Sequence[Checkpoint]:
         """Every checkpoint, oldest first."""
-        return [_checkpoint(kept) for kept in self._shelf.read(self._shelf.all)]
+        return [kept.told() for kept in self._shelf.read(self._shelf.all)]
 
     def show(self, user_message: str | Node) -> Checkpoint:
         """The checkpoint of a message. NotFound."""
         kept = self._found(self._message(user_message, known=True))
         if kept is None:
             raise NotFound("checkpoint", str(getattr(user_message, "id", user_message)))
-        return _checkpoint(kept)
+        return kept.told()
 
     def content(self, state: State) -> bytes:
         """The content of a file that a checkpoint has, compared with its hash. NotFound, Tampered."""
@@ -243,8 +243,3 @@ class Checkpoints:
             if message in (kept.manifest.message, *kept.manifest.also):
                 return kept
         return None
-
-
-def _checkpoint(kept: Kept) -> Checkpoint:
-    manifest = kept.manifest
-    return Checkpoint(manifest.message, moment(kept.row.created_at), manifest.files, manifest.also, manifest.to)

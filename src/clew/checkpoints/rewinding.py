@@ -16,7 +16,8 @@ from clew.checkpoints.plan import Plan
 from clew.checkpoints.root import Blocked, Root
 from clew.checkpoints.shelf import Journal, Kept, Shelf, Step, above
 from clew.checkpoints.states import Entry, Heads, Manifest, State, unpacked
-from clew.checkpoints.values import FileDiff, Rewound, shown
+from clew.checkpoints.values import FileDiff, Rewound
+from clew.checkpoints.wire import shown
 from clew.errors import ClewError, Conflict, NotFound, Tampered
 from clew.refs import BRANCH
 
