@@ -38,13 +38,13 @@ class Rewinding:
 
     def rewind(self, message: str, *, files: bool, talk: bool, dry_run: bool, force: bool) -> Rewound:
         """A rewind to a message."""
-        refused = self._unsaid(message) if talk else None
-        if refused is not None:
-            return Rewound(False, refused, message=message, dry_run=dry_run)
+        said = self._said(message) if talk else None
+        if talk and said is None:
+            return Rewound(False, "the message is not in the conversation", message=message, dry_run=dry_run)
         manifests = self._since(message) if files else []
         if manifests is None:
             return Rewound(False, NO_CHECKPOINT, message=message, dry_run=dry_run)
-        heads = Heads(self._shelf.session.refresh().head_id, message) if talk else None
+        heads = Heads(self._shelf.session.refresh().head_id, said) if talk else None
         return self._go(message, manifests, heads, tree=files, dry_run=dry_run, force=force)
 
     def undo(self, *, dry_run: bool, force: bool) -> Rewound:
@@ -217,13 +217,16 @@ class Rewinding:
 
     # -- the conversation
 
-    def _unsaid(self, message: str) -> str | None:
-        """Why the conversation cannot go back to a message; None if it can."""
-        session = self._shelf.session.refresh()
-        head = session.head_id
-        if head is None or not self._shelf.read(lambda tx: above(tx, message, head)):
-            return "the message is not in the conversation"
-        return None
+    def _said(self, message: str) -> str | None:
+        """The message as the conversation has it, maybe by another id of its checkpoint; None if it has not."""
+        head = self._shelf.session.refresh().head_id
+        kept = [one.manifest for one in self._shelf.read(self._shelf.all)]
+        also = [name for one in kept if message in (one.message, *one.also) for name in (one.message, *one.also)]
+
+        def work(tx: Tx) -> str | None:
+            return next((name for name in (message, *also) if head is not None and above(tx, name, head)), None)
+
+        return self._shelf.read(work)
 
     def _move(self, tx: Tx, to: str | None) -> None:
         """Puts the head elsewhere in its tree. What it leaves stays as a branch; a branch it comes back to is none."""

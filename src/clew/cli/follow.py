@@ -1,4 +1,5 @@
-"""Follows the transcript that a coding agent writes: each of its lines, once, into the log of the session.
+"""Follows the transcript that a coding agent writes: each of its lines, once, into the log of the session; and the
+messages among them into the session.
 
 An entry is the byte 0x01 and the line, a JSON object. How far the file was read is in the session's free data, and
 changes with the log in one transaction: a line is neither lost nor kept twice, whoever is cut short.
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import clew
+from clew.cli.said import Talk, is_prompt
 from clew.errors import Conflict, Invalid
 
 _TAG = b"\x01"
@@ -25,11 +27,12 @@ _BLOCK = 1 << 16
 
 
 class _Mark(NamedTuple):
-    """Which file was read, told by its path and its first line, and how far."""
+    """Which file was read, told by its path and its first line, how far, and the answer that was counted last."""
 
     path: str
     first: str
     offset: int
+    answer: str | None
 
 
 class Prompt(NamedTuple):
@@ -44,13 +47,13 @@ def follow(store: clew.Store, session: clew.Session, path: str) -> int:
     total = 0
     while True:
         with store.transaction():
-            taken = _some(session.refresh(), path)
+            taken = _some(store, session.refresh(), path)
         total += taken
         if not taken:
             return total
 
 
-def _some(session: clew.Session, path: str) -> int:
+def _some(store: clew.Store, session: clew.Session, path: str) -> int:
     with open(path, "rb") as file:
         first = hashlib.sha256(file.readline(_BLOCK)).hexdigest()[:16]
         mark = _marked(session, path, first, os.fstat(file.fileno()).st_size)
@@ -65,13 +68,16 @@ def _some(session: clew.Session, path: str) -> int:
                 break
     if not whole:
         return 0
-    at, lines = mark.offset, 0
+    at, lines, talk = mark.offset, 0, Talk(store, session, mark.answer)
     for line in whole.split(b"\n")[:-1]:
-        _keep(session, line, at)
+        event = _event(line)
+        if event is not None:
+            _keep(session, event, line, at)
+            talk.take(event, line)
         at += len(line) + 1
         lines += 1
-    beside = {"path": path, "first": first, "offset": at}
-    session.update(extra={**session.extra, "transcript": beside})
+    beside = {"path": path, "first": first, "offset": at, "answer": talk.answer}
+    session.update(extra={**session.refresh().extra, "transcript": beside})
     return lines
 
 
@@ -81,13 +87,13 @@ def _marked(session: clew.Session, path: str, first: str, size: int) -> _Mark:
     known = said if isinstance(said, dict) else {}
     offset = known.get("offset")
     same = (known.get("path"), known.get("first")) == (path, first) and isinstance(offset, int) and 0 <= offset <= size
-    return _Mark(path, first, offset if same and isinstance(offset, int) else 0)
+    answer = known.get("answer")
+    return _Mark(
+        path, first, offset if same and isinstance(offset, int) else 0, answer if isinstance(answer, str) else None
+    )
 
 
-def _keep(session: clew.Session, line: bytes, at: int) -> None:
-    event = _event(line)
-    if event is None:
-        return
+def _keep(session: clew.Session, event: dict[str, Any], line: bytes, at: int) -> None:
     base = uuid.UUID(session.id)
     name = event.get("uuid")
     other = str(uuid.uuid5(base, f"line {at} {hashlib.sha256(line).hexdigest()}"))
@@ -115,22 +121,10 @@ def last_prompt(path: str, prompt: str | None = None) -> Prompt | None:
         if b'"user"' not in line:
             continue
         event = _event(line)
-        if event is not None and _is_prompt(event) and (prompt is None or event.get("promptId") == prompt):
+        if event is not None and is_prompt(event) and (prompt is None or event.get("promptId") == prompt):
             of = event.get("promptId")
             return Prompt(event["uuid"], of if isinstance(of, str) else None)
     return None
-
-
-def _is_prompt(event: dict[str, Any]) -> bool:
-    """True for what a person said; results of tools, and what the agent says to itself, have the same role."""
-    said = event.get("message")
-    if event.get("type") != "user" or event.get("isMeta") or event.get("isSidechain") or not isinstance(said, dict):
-        return False
-    content = said.get("content")
-    if isinstance(content, list):
-        kinds = {part.get("type") for part in content if isinstance(part, dict)}
-        return "tool_result" not in kinds and isinstance(event.get("uuid"), str)
-    return isinstance(content, str) and isinstance(event.get("uuid"), str)
 
 
 def _backwards(path: str) -> Iterator[bytes]:
