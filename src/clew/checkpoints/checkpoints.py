@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from clew import ids
 from clew.backends import Tx
 from clew.checkpoints.capturing import Capturing, state_at
-from clew.checkpoints.guard import Guard
+from clew.checkpoints.guard import Guard, Paths, listed
 from clew.checkpoints.rewinding import Rewinding
 from clew.checkpoints.root import Root
 from clew.checkpoints.shelf import Kept, Shelf
@@ -25,7 +25,6 @@ from clew.session import Session
 MAX_FILE = 16 * 1024 * 1024
 """Bytes of one file at most, unless another limit is given. What is larger is skipped, by name."""
 Mode = Literal["files", "conversation", "both"]
-Paths = Iterable[str | os.PathLike[str]]
 
 
 class Checkpoints:
@@ -68,9 +67,7 @@ class Checkpoints:
         Unavailable, and nothing is kept, if one cannot be read; Invalid if one is a folder or not below the root.
         """
         message = self._message(user_message)
-        if isinstance(paths, str | bytes) or not isinstance(paths, Iterable):
-            raise Invalid(f"paths are a list, not {type(paths).__name__}", hint="Put the path in a list.")
-        names = dict.fromkeys(name for path in paths for name in self._root.named(path))
+        names = dict.fromkeys(name for path in listed(paths) for name in self._root.named(path))
         for name in names:
             if self._own(name):
                 raise Invalid(f"{clip(name, 4096)} is the store itself", hint="Leave it out.")
@@ -104,7 +101,7 @@ class Checkpoints:
         message = self._message(user_message)
         if not self._enabled:
             return
-        wanted = None if paths is None else {name for path in paths for name in self._root.named(path)}
+        wanted = None if paths is None else {name for path in listed(paths) for name in self._root.named(path)}
         with self._root.locked():
             if wanted is None and self._shelf.read(self._shelf.worktree) is not None:
                 self._capturing.tree(message, settled=True)
