@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -13,8 +14,9 @@ import pytest
 import clew
 from clew.checkpoints import Checkpoints
 from clew.checkpoints.lines import MOST, count
+from clew.checkpoints.root import Root
 from clew.checkpoints.states import MISSING, Entry, Heads, Manifest, State
-from clew.errors import NotFound
+from clew.errors import NotFound, ReadOnly, Unavailable
 from tests.checkpoints.conftest import picture
 from tests.reliability.tools import need
 
@@ -451,3 +453,84 @@ def test_a_folder_that_cannot_be_written_is_told_before(checkpoints, work, say):
     done = checkpoints.rewind(message)
     (work / "closed").chmod(0o755)
     assert (done.can_rewind, "cannot be written" in (done.error or "")) == (False, True)
+
+
+@pytest.mark.parametrize("what", ["large", "pipe"])
+def test_what_cannot_be_kept_stays_and_does_not_stop_the_rest(session, work, say, what):
+    """Something too large, or no file, came since: it could not be brought back, so it is never removed. It is named,
+    and by force everything else goes back.
+    """
+    checkpoints = Checkpoints(session, work, max_file=1000)
+    (work / "a").write_text("one")
+    message = say()
+    checkpoints.capture_tree(message)
+    (work / "a").write_text("two")
+    (work / "new").mkdir()
+    (work / "new" / "b").write_text("b")
+    if what == "large":
+        (work / "new" / "x").write_bytes(b"x" * 2000)
+    else:
+        os.mkfifo(work / "new" / "x")
+    refused = checkpoints.rewind(message)
+    assert (refused.can_rewind, refused.skipped, refused.files_changed) == (False, ("new/x",), ("a", "new/b"))
+    assert (work / "a").read_text() == "two"
+    done = checkpoints.rewind(message, force=True)
+    assert (done.can_rewind, done.skipped, done.kept) == (True, ("new/x",), ("new",))
+    assert (work / "a").read_text() == "one"
+    assert [path.name for path in (work / "new").iterdir()] == ["x"]
+    assert checkpoints.undo(force=True).can_rewind
+    assert (work / "new" / "b").read_text() == "b"
+
+
+def test_a_rewind_that_can_never_be_finished(checkpoints, work, say, monkeypatch):
+    """Captures go on, and an undo takes back what was done of it: nobody is stuck."""
+    for name in ("a", "b"):
+        (work / name).write_text("one")
+    message = say()
+    checkpoints.capture(message, ["a", "b"])
+    for name in ("a", "b"):
+        (work / name).write_text("two")
+    put = Root.put
+
+    def refuse(self, path, *rest):
+        if path == "b":
+            raise PermissionError(errno.EPERM, "not permitted")
+        return put(self, path, *rest)
+
+    monkeypatch.setattr(Root, "put", refuse)
+    for _ in range(2):
+        with pytest.raises(ReadOnly):
+            checkpoints.rewind(message)
+    assert ((work / "a").read_text(), (work / "b").read_text()) == ("one", "two")
+    after = say()
+    assert checkpoints.capture(after, ["b", "c"]) is not None
+    assert checkpoints.capture_tree(after) is not None
+    done = checkpoints.undo()
+    assert (done.can_rewind, done.files_changed) == (True, ("a",))
+    assert ((work / "a").read_text(), (work / "b").read_text()) == ("two", "two")
+    assert checkpoints.finish() is None
+    monkeypatch.undo()
+    assert checkpoints.rewind(message).can_rewind
+    assert (work / "b").read_text() == "one"
+
+
+def test_a_root_that_was_removed_or_exchanged(checkpoints, work, say, tmp_path):
+    """Told, and nothing is done behind a link; once the folder is there again, everything comes back."""
+    (work / "deep").mkdir()
+    (work / "deep" / "a").write_text("one")
+    message = say()
+    checkpoints.capture_tree(message)
+    before = picture(work)
+    work.rename(tmp_path / "other")
+    work.symlink_to(tmp_path / "other")
+    (tmp_path / "other" / "deep" / "a").write_text("two")
+    for call in (checkpoints.rewind, checkpoints.capture_tree):
+        with pytest.raises(Unavailable, match="work"):
+            call(message)
+    assert (tmp_path / "other" / "deep" / "a").read_text() == "two"
+    work.unlink()
+    with pytest.raises(Unavailable, match="No such file"):
+        checkpoints.rewind(message)
+    work.mkdir()
+    assert checkpoints.rewind(message).can_rewind
+    assert picture(work) == before

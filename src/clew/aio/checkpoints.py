@@ -29,11 +29,17 @@ class Checkpoints:
     """
 
     def __init__(
-        self, session: Session, root: str | os.PathLike[str], *, enabled: bool = True, max_file: int = MAX_FILE
+        self,
+        session: Session,
+        root: str | os.PathLike[str],
+        *,
+        enabled: bool = True,
+        max_file: int = MAX_FILE,
+        patience: float = 60.0,
     ) -> None:
         if not isinstance(session, Session):
             raise Invalid(f"these checkpoints belong to an async Session, not to {type(session).__name__}")
-        self._sync = sync.Checkpoints(session._sync, root, enabled=enabled, max_file=max_file)
+        self._sync = sync.Checkpoints(session._sync, root, enabled=enabled, max_file=max_file, patience=patience)
         self._threads = session._threads
         self._turn = anyio.Lock()  # one object serves one thread at a time
 

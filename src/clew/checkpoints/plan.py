@@ -11,7 +11,7 @@ from clew.checkpoints.tree import folders_of
 
 
 class Plan(NamedTuple):
-    """The steps; what others have changed since; what cannot be brought back; what is in the way."""
+    """The steps; what others have changed since; what has no content in the store, and so stays; what is in the way."""
 
     steps: list[Step]
     conflicts: list[str]
@@ -44,10 +44,8 @@ def make(
         now = present[path]
         if state.same(now):
             continue
-        if state.kind == "skipped":
-            lost[path] = state.why
-        elif now.kind == "skipped":
-            blocked.append(f"{packed(path)}: {now.why}")
+        if "skipped" in (state.kind, now.kind):  # what is there could not be brought back either: it stays
+            lost[path] = state.why or now.why
         elif foreign(chains[path], now):
             conflicts.append(path)
     changing = {path: state for path, state in targets.items() if path not in lost and not state.same(present[path])}

@@ -10,7 +10,7 @@ import msgspec
 from clew import ids
 from clew.backends import Ground, RefRow, Tx
 from clew.checkpoints import lines, plan
-from clew.checkpoints.apply import apply
+from clew.checkpoints.apply import apply, clear
 from clew.checkpoints.capturing import Capturing, Keeper, changed, state_at
 from clew.checkpoints.plan import Plan
 from clew.checkpoints.root import Blocked, Root
@@ -70,6 +70,23 @@ class Rewinding:
         """Carries on with a rewind that was cut short."""
         found = self._shelf.read(self._shelf.journal)
         return None if found is None else self._apply(found[1])
+
+    def give_up(self) -> None:
+        """Leaves files as a rewind that was cut short has left them, and notes how that is."""
+        shelf, found = self._shelf, self._shelf.read(self._shelf.journal)
+        if found is None:
+            return
+        journal = found[1]
+        clear(self._root, journal)
+        after = {step.path: state_at(self._root, unpacked(step.path)) for step in journal.steps}
+
+        def work(tx: Tx) -> None:
+            kept = shelf.get(tx, journal.undo)
+            if kept is not None:
+                shelf.put(tx, kept.manifest.left(after), kept)
+            shelf.done(tx)
+
+        shelf.write(work)
 
     # -- planning
 
@@ -258,7 +275,8 @@ def _refused(made: Plan, *, force: bool) -> str | None:
     if made.conflicts and not force:
         return f"changed by someone else since: {_some([shown(path) for path in made.conflicts])}"
     if made.skipped and not force:
-        return f"not kept, and so not to be brought back: {_some([shown(path) for path in made.skipped])}"
+        some = _some([shown(path) for path in made.skipped])
+        return f"too large to be kept, or no file, and so to be left as they are: {some}"
     return None
 
 

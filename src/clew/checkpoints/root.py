@@ -94,7 +94,7 @@ class Root:
     # -- looking
 
     @contextmanager
-    def locked(self, patience: float = 60.0) -> Iterator[None]:
+    def locked(self, patience: float) -> Iterator[None]:
         """Keeps rewinds and captures apart from each other, in all processes. Unavailable after `patience`.
 
         The lock is on the folder itself; where the file system has none, they are not kept apart.
@@ -322,6 +322,9 @@ class Root:
 
     def unread(self, error: OSError, path: str) -> ClewError:
         """The error that says what could not be read."""
+        if path == ".":
+            hint = "Put the folder back: make it, if it was removed, and ask again. Nothing was changed."
+            return Unavailable(f"{clip(self.path, 4096)} cannot be read: {error.strerror}", hint=hint)
         return Unavailable(
             f"{clip(path, 4096)} cannot be read: {error.strerror}",
             hint="Nothing was checkpointed. Give this program the right to read it, or leave it out.",
