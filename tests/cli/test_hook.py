@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import time
 import uuid
+from pathlib import Path
 
 import pytest
 
 import clew
 from clew import agents
 from clew.checkpoints import Checkpoints
+from clew.cli import follow as follow_module
 from clew.cli.follow import last_prompt
 
 SESSION = "8c35adc1-0000-4000-8000-000000000001"
@@ -391,3 +395,62 @@ def test_strange_messages_do_not_stop_the_rest(agent, db, message):
     with clew.open(db) as store:
         session = store.sessions.get(SESSION)
         assert session.path()[-1].id == SAID[0] and len(session.log) == 2
+
+
+# -- in the way
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "link to a pipe", "endless"])
+def test_a_transcript_that_is_no_file_is_not_waited_for(agent, what):
+    """A pipe that nobody writes to, a device that never ends: told at once."""
+    place = agent.transcript.with_name("pipe")
+    os.mkfifo(place)
+    path = {"pipe": place, "folder": agent.work, "endless": "/dev/zero"}.get(what, agent.transcript)
+    if what == "link to a pipe":
+        agent.transcript.symlink_to(place)
+    for name in ("Stop", "UserPromptSubmit"):
+        assert "not taken over" in agent.hook(name, transcript_path=str(path), prompt_id="")
+    (agent.work / "a").write_text("one")
+    tool = {"tool_name": "Edit", "tool_input": {"file_path": str(agent.work / "a")}}
+    assert agent.hook("PreToolUse", transcript_path=str(path), prompt_id="", **tool) == ""
+
+
+def test_an_endless_line_is_passed_over(agent, db, monkeypatch):
+    """It is noted how long it was, and what comes after it is taken over; one that does not end yet waits."""
+    monkeypatch.setattr(follow_module, "PIECE", 1000)
+    monkeypatch.setattr(follow_module, "LONGEST", 5000)
+    agent.say("before")
+    with agent.transcript.open("a") as file:
+        file.write('{"type":"x","y":"' + "x" * 20_000)
+    agent.hook("Stop")
+    with agent.transcript.open("a") as file:
+        file.write('"}\n{"type":"after","y":"' + "y" * 3000 + '"}\n')
+    agent.hook("Stop")
+    agent.hook("Stop")
+    with clew.open(db) as store:
+        found = [json.loads(entry.data[1:]) for entry in store.sessions.get(SESSION).log.read()]
+        assert [one["type"] for one in found] == ["user", "clew-skipped", "after"]
+        assert found[1]["bytes"] == 20_020
+
+
+def test_a_folder_that_someone_keeps_is_not_waited_for_long(agent, monkeypatch):
+    """Another program has locked the project: the agent goes on after a while, and is told."""
+    monkeypatch.setattr("clew.cli.hook.PATIENCE", 0.3)
+    agent.say("x")
+    fd = os.open(agent.work, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        before = time.monotonic()
+        told = agent.hook("PreToolUse", tool_name="Bash", tool_input={"command": "make"})
+        assert "another process captures or rewinds" in told
+        assert time.monotonic() - before < 20
+    finally:
+        os.close(fd)
+
+
+def test_nobody_to_be_told():
+    """Errors that cannot be written anywhere are no reason to fail."""
+    with Path("/dev/full").open("w") as err:
+        command = [sys.executable, "-m", "clew", "hook"]
+        done = subprocess.run(command, input=b"nonsense", stdout=subprocess.PIPE, stderr=err, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")

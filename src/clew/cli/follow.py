@@ -12,15 +12,18 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import clew
+from clew.agents.lines import open_regular
 from clew.cli.said import Talk, is_prompt
-from clew.errors import Conflict, Invalid
+from clew.errors import Conflict, Invalid, NotFound
 
 _TAG = b"\x01"
 PIECE = 8 * 1024 * 1024
 """Bytes that are taken over in one transaction."""
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a line at most; of a longer one it is noted that it was there."""
 BACK = 16 * 1024 * 1024
 """How far back from the end the last prompt is looked for."""
 _BLOCK = 1 << 16
@@ -54,21 +57,20 @@ def follow(store: clew.Store, session: clew.Session, path: str) -> int:
 
 
 def _some(store: clew.Store, session: clew.Session, path: str) -> int:
-    with open(path, "rb") as file:
+    with _opened(path) as file:
         first = hashlib.sha256(file.readline(_BLOCK)).hexdigest()[:16]
         mark = _marked(session, path, first, os.fstat(file.fileno()).st_size)
         file.seek(mark.offset)
         piece = file.read(PIECE)
         whole = piece[: piece.rfind(b"\n") + 1]
-        while piece and not whole:  # one line is longer than a piece
-            more = file.readline()
-            piece += more
+        if not whole and len(piece) == PIECE:
+            piece += file.readline(LONGEST)
             whole = piece if piece.endswith(b"\n") else b""
-            if not more:
-                break
-    if not whole:
-        return 0
+        beyond = 0 if whole or len(piece) < LONGEST else _end_of_line(file)
     at, lines, talk = mark.offset, 0, Talk(store, session, mark.answer)
+    if beyond:
+        _left_out(session, beyond - at, str(uuid.uuid5(uuid.UUID(session.id), f"line {at}")))
+        at, lines = beyond, 1
     for line in whole.split(b"\n")[:-1]:
         event = _event(line)
         if event is not None:
@@ -76,9 +78,27 @@ def _some(store: clew.Store, session: clew.Session, path: str) -> int:
             talk.take(event, line)
         at += len(line) + 1
         lines += 1
-    beside = {"path": path, "first": first, "offset": at, "answer": talk.answer}
-    session.update(extra={**session.refresh().extra, "transcript": beside})
+    if lines:
+        beside = {"path": path, "first": first, "offset": at, "answer": talk.answer}
+        session.update(extra={**session.refresh().extra, "transcript": beside})
     return lines
+
+
+def _opened(path: str) -> IO[bytes]:
+    """The transcript, to read. FileNotFoundError; Unavailable if it is not a file: a pipe would be waited for."""
+    try:
+        return os.fdopen(open_regular(path), "rb")
+    except NotFound:
+        raise FileNotFoundError(path) from None
+
+
+def _end_of_line(file: IO[bytes]) -> int:
+    """Where the line ends that is being read; 0 if it does not end yet."""
+    while block := file.read(PIECE):
+        at = block.find(b"\n")
+        if at >= 0:
+            return file.tell() - len(block) + at + 1
+    return 0
 
 
 def _marked(session: clew.Session, path: str, first: str, size: int) -> _Mark:
@@ -103,8 +123,12 @@ def _keep(session: clew.Session, event: dict[str, Any], line: bytes, at: int) ->
     except Conflict:  # two lines of one name: both are kept
         session.log.append(_TAG + line, id=other)
     except Invalid:
-        note = json.dumps({"type": "clew-skipped", "why": "the line is too long", "bytes": len(line)}).encode()
-        session.log.append(_TAG + note, id=other)
+        _left_out(session, len(line), other)
+
+
+def _left_out(session: clew.Session, size: int, id: str) -> None:
+    note = json.dumps({"type": "clew-skipped", "why": "the line is too long", "bytes": size}).encode()
+    session.log.append(_TAG + note, id=id)
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
@@ -129,7 +153,7 @@ def last_prompt(path: str, prompt: str | None = None) -> Prompt | None:
 
 def _backwards(path: str) -> Iterator[bytes]:
     """The whole lines of a file, the last first, as far as `BACK`."""
-    with open(path, "rb") as file:
+    with _opened(path) as file:
         at = file.seek(0, os.SEEK_END)
         rest, least = b"", max(0, at - BACK)
         while at > least:
