@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
+from unicodedata import normalize
 
 from clew.checkpoints.shelf import Step
 from clew.checkpoints.states import FOLDER, MISSING, Entry, Manifest, State, packed
@@ -26,6 +27,14 @@ def wanted(manifests: Sequence[Manifest]) -> dict[str, list[tuple[Manifest, Entr
         for path, entry in manifest.paths().items():
             found.setdefault(path, []).append((manifest, entry))
     return found
+
+
+def alike(paths: Iterable[str]) -> list[str]:
+    """Those of the paths that some file systems take for another of them: each is then found under both names."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        found.setdefault(normalize("NFC", normalize("NFD", path).casefold()), []).append(path)
+    return [path for group in found.values() if len(group) > 1 for path in group]
 
 
 def make(

@@ -15,7 +15,7 @@ from clew.checkpoints.capturing import Capturing, Keeper, changed, state_at
 from clew.checkpoints.plan import Plan
 from clew.checkpoints.root import Blocked, Root
 from clew.checkpoints.shelf import Journal, Kept, Shelf, Step, above
-from clew.checkpoints.states import Entry, Heads, Manifest, State, unpacked
+from clew.checkpoints.states import MISSING, Entry, Heads, Manifest, State, unpacked
 from clew.checkpoints.values import FileDiff, Rewound
 from clew.checkpoints.wire import shown
 from clew.errors import ClewError, Conflict, NotFound, Tampered
@@ -113,6 +113,7 @@ class Rewinding:
             manifests = [one.having(fresh) if one.message == seat.data.message else one for one in manifests]
         chains = plan.wanted(manifests)
         present = {path: state_at(self._root, path) for path in chains}
+        present |= {path: MISSING for path in plan.alike(chains) if not self._root.has(path)}
         made = plan.make(chains, present, lambda path: state_at(self._root, path), self._root.listed)
         made.blocked.extend(
             f"{shown(unpacked(step.path))}: its folder cannot be written"
@@ -221,7 +222,7 @@ class Rewinding:
             seen = self._root.look(unpacked(step.path))
         except Blocked:
             return step.old
-        if not seen.state.same(step.old):
+        if not seen.state.same(step.old) and (step.old.kind != "missing" or self._root.has(unpacked(step.path))):
             raise Conflict(f"{shown(unpacked(step.path))} was changed meanwhile", hint="Ask again.")
         return msgspec.structs.replace(step.old, blob=keep(seen.data)) if step.old.kind == "file" else step.old
 
