@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import subprocess
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,12 @@ from clew.checkpoints.root import Root
 from clew.checkpoints.states import MISSING, Entry, Heads, Manifest, State
 from clew.errors import NotFound, ReadOnly, Unavailable
 from tests.checkpoints.conftest import picture
+from tests.checkpoints.test_capture import as_nobody
 from tests.reliability.tools import need
+
+
+def sh(work: Path, command: str) -> None:
+    subprocess.run(["sh", "-ec", command], cwd=work, check=True, capture_output=True)
 
 
 def furnish(work: Path) -> None:
@@ -440,19 +446,79 @@ def test_what_a_rewind_wrote_is_read_by_the_next_version():
             read(bad, Manifest, "a checkpoint")
 
 
-def test_a_folder_that_cannot_be_written_is_told_before(checkpoints, work, say):
+@pytest.fixture
+def lent():
+    """A folder of nobody's, and checkpoints of it in memory; tests use it without the rights of root."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made, clew.open(":memory:") as store:
+        work = Path(made) / "work"
+        work.mkdir()
+        Path(made).chmod(0o755)
+        if os.geteuid() == 0:
+            os.chown(work, 65534, -1)
+        session = store.sessions.create()
+        yield work, Checkpoints(session, work), session.append(clew.user("go")).id
+        for path in work.rglob("*"):
+            path.chmod(0o755)
+
+
+def test_a_folder_that_cannot_be_written_is_told_before(lent):
     """A rewind that would fail halfway is refused at the start."""
-    if os.geteuid() == 0:
-        pytest.skip("root may write everywhere")
+    if os.geteuid() != 0:
+        pytest.skip("needs a folder of someone else")
+    work, checkpoints, message = lent
     (work / "closed").mkdir()
     (work / "closed" / "a").write_text("original")
-    message = say()
     checkpoints.capture(message, ["closed/a"])
     (work / "closed" / "a").write_text("changed")
-    (work / "closed").chmod(0o555)
-    done = checkpoints.rewind(message)
-    (work / "closed").chmod(0o755)
+    with as_nobody():
+        done = checkpoints.rewind(message)
     assert (done.can_rewind, "cannot be written" in (done.error or "")) == (False, True)
+
+
+@pytest.mark.parametrize("tree", [True, False])
+def test_folders_that_are_closed_are_opened_for_a_moment(lent, tree):
+    """Of one's own a read-only folder keeps nothing from going back, and from being undone; its mode is exact then."""
+    work, checkpoints, message = lent
+    for name in ("open", "shut/deep", "gone"):
+        (work / name).mkdir(parents=True)
+        (work / name / "a").write_text("one")
+    close(work, "shut/deep")
+    before = picture(work)
+    with as_nobody():
+        if tree:
+            checkpoints.capture_tree(message)
+        else:
+            checkpoints.capture(message, ["open/a", "shut/deep/a", "shut/deep/new", "gone/a"])
+    for name in ("open/a", "shut/deep/a", "shut/deep/new"):
+        (work / name).write_text("two")
+    (work / "gone" / "a").unlink()
+    (work / "new" / "in").mkdir(parents=True)
+    (work / "new" / "in" / "n").write_text("new")
+    close(work, "shut/deep", "shut", "open", "gone", "new/in", "new")
+    after = picture(work)
+    with as_nobody():
+        assert checkpoints.rewind(message).can_rewind
+        done = picture(work)
+        if tree:
+            assert done == before
+        else:
+            assert {path: one for path, one in done.items() if one[0] == "dir"} == {
+                path: one for path, one in after.items() if one[0] == "dir"
+            }
+            assert {path: one for path, one in done.items() if one[0] == "file" and path != "new/in/n"} == {
+                path: one for path, one in before.items() if one[0] == "file"
+            }
+        assert checkpoints.undo().can_rewind
+        assert picture(work) == after
+
+
+def close(work: Path, *names: str) -> None:
+    """Makes everything nobody's, and some folders read-only."""
+    for path in work.rglob("*"):
+        if os.geteuid() == 0:
+            os.chown(path, 65534, -1)
+    for name in names:
+        (work / name).chmod(0o555)
 
 
 @pytest.mark.parametrize("what", ["large", "pipe"])

@@ -18,12 +18,8 @@ from clew.checkpoints.ignored import Rules
 from clew.checkpoints.index import Index, pack, unpack
 from clew.errors import Invalid, Tampered
 from tests.checkpoints.conftest import picture
-from tests.checkpoints.test_rewind import furnish, upset
+from tests.checkpoints.test_rewind import furnish, sh, upset
 from tests.reliability.tools import need
-
-
-def sh(work: Path, command: str) -> None:
-    subprocess.run(["sh", "-ec", command], cwd=work, check=True, capture_output=True)
 
 
 def index_of(checkpoints: Checkpoints) -> Index:

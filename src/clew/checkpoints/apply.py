@@ -13,6 +13,8 @@ from clew.checkpoints.shelf import Journal, Step
 from clew.checkpoints.states import MISSING, Stamp, State, unpacked
 from clew.errors import Unavailable
 
+OPEN = 0o700
+"""The permissions of a folder that its owner needs to change names in it."""
 Content = Callable[[State], bytes]
 
 
@@ -61,8 +63,13 @@ class _Run:
         self._kept: list[str] = []
 
     def all(self) -> Applied:
-        """Files go, folders go from the inside out, folders come from the outside in, files come, modes come last."""
+        """Folders are opened, files go, folders go from the inside out, folders come from the outside in, files come,
+        modes come last.
+        """
         todo = [(unpacked(step.path), step) for step in self._steps]
+        for path, step in todo:  # a folder comes before what is in it
+            if step.old.kind == "dir" and step.old.mode & OPEN != OPEN:
+                self._open(path, step)
         for path, _ in todo:
             self._root.clear(path, _part(self._journal, path))
         for path, step in todo:
@@ -85,6 +92,11 @@ class _Run:
                 self._root.set_mode(path, step.new.mode)
         self._root.sync({path for path, _ in todo})
         return Applied(self._left, self._kept)
+
+    def _open(self, path: str, step: Step) -> None:
+        """Lets its owner change names in a folder, if that is who runs this."""
+        with suppress(FileNotFoundError, Blocked, PermissionError):
+            self._root.set_mode(path, step.old.mode | OPEN)
 
     def _remove(self, path: str, step: Step) -> None:
         stamp = self._expected(path, step)

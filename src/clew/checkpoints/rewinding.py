@@ -15,7 +15,7 @@ from clew.checkpoints.capturing import Capturing, Keeper, changed, state_at
 from clew.checkpoints.plan import Plan
 from clew.checkpoints.root import Blocked, Root
 from clew.checkpoints.shelf import Journal, Kept, Shelf, Step, above
-from clew.checkpoints.states import MISSING, Entry, Heads, Manifest, State, unpacked
+from clew.checkpoints.states import MISSING, Entry, Heads, Manifest, State, packed, unpacked
 from clew.checkpoints.values import FileDiff, Rewound
 from clew.checkpoints.wire import shown
 from clew.errors import ClewError, Conflict, NotFound, Tampered
@@ -115,12 +115,23 @@ class Rewinding:
         present = {path: state_at(self._root, path) for path in chains}
         present |= {path: MISSING for path in plan.alike(chains) if not self._root.has(path)}
         made = plan.make(chains, present, lambda path: state_at(self._root, path), self._root.listed)
-        made.blocked.extend(
-            f"{shown(unpacked(step.path))}: its folder cannot be written"
-            for step in made.steps
-            if not self._root.writable(unpacked(step.path))
-        )
-        return made
+        return self._opening(made)
+
+    def _opening(self, made: Plan) -> Plan:
+        """The plan with steps for folders that have to be opened, and get the mode back that they have."""
+        steps, closed = {step.path: step for step in made.steps}, list[str]()
+        for step in made.steps:
+            path = unpacked(step.path)
+            folder = path.rpartition("/")[0]
+            if self._root.writable(path):
+                continue
+            if folder and self._root.is_mine(folder):
+                now = state_at(self._root, folder)
+                steps.setdefault(packed(folder), Step(packed(folder), now, now))
+            else:
+                closed.append(f"{shown(path)}: its folder cannot be written")
+        every = sorted(steps.values(), key=lambda step: step.path)
+        return made._replace(steps=every, blocked=made.blocked + closed)
 
     def _ready(self, manifests: Sequence[Manifest], *, tree: bool) -> tuple[Plan, lines.Count]:
         """The plan and how many lines change, once every content that it needs was read and checked. Tampered."""

@@ -209,6 +209,14 @@ class Root:
         except OSError:
             return False
 
+    def is_mine(self, path: str) -> bool:
+        """Whether a folder is this user's, who may open it."""
+        try:
+            with self.folder(f"{path}/.") as (fd, _):
+                return os.fstat(fd).st_uid == os.geteuid()
+        except (OSError, Blocked):
+            return False
+
     @contextmanager
     def folder(self, path: str) -> Iterator[tuple[int, str]]:
         """The open folder that a path is in, and the path's last name. Blocked; FileNotFoundError if it is missing."""
