@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -600,3 +601,32 @@ def test_a_root_that_was_removed_or_exchanged(checkpoints, work, say, tmp_path):
     work.mkdir()
     assert checkpoints.rewind(message).can_rewind
     assert picture(work) == before
+
+
+def test_several_processes_rewind_at_once(store, session, work, say, path):
+    """Rewinds to different messages side by side: each is whole, and the tree is one of the states."""
+    states, messages = [], []
+    for number in range(3):
+        messages.append(say())
+        checkpoints = Checkpoints(session, work)
+        checkpoints.capture(messages[-1], [f"f{one}" for one in range(30)])
+        states.append(picture(work))
+        for one in range(30):
+            (work / f"f{one}").write_text(f"{number} {one}")
+    states.append(picture(work))
+    code = (
+        "import sys, clew\n"
+        "from clew.checkpoints import Checkpoints\n"
+        "store = clew.open(sys.argv[1])\n"
+        "checkpoints = Checkpoints(store.sessions.get(sys.argv[2]), sys.argv[3])\n"
+        "for _ in range(4):\n"
+        "    done = checkpoints.rewind(sys.argv[4], force=True)\n"
+        "    assert done.can_rewind and not done.left, done\n"
+    )
+    command = [sys.executable, "-c", code, str(path), session.id, str(work)]
+    running = [subprocess.Popen([*command, message], stderr=subprocess.PIPE, text=True) for message in messages]
+    assert [one.communicate(timeout=60)[1] for one in running] == [""] * 3
+    assert picture(work) in states[:3]
+    points = [one for one in Checkpoints(session, work).list() if one.rewound_to is not None]
+    assert len(points) == 12
+    store.verify()

@@ -349,6 +349,22 @@ def test_where_the_agent_goes_back_the_session_does(agent, db):
         assert [branch.head_id for branch in session.branches()] == [str(uuid.UUID(int=102))]
 
 
+def test_reading_the_same_lines_again_changes_nothing(agent, db):
+    """A transcript that is read from its beginning once more: the session stays where it was."""
+    talked(agent)
+    for number, parent in ((200, 102), (201, 200)):
+        about = {"uuid": str(uuid.UUID(int=number)), "parentUuid": str(uuid.UUID(int=parent))}
+        agent.write(type="user", message={"role": "user", "content": "next"}, **about)
+    agent.hook("Stop")
+    with clew.open(db) as store:
+        before = [node.id for node in store.sessions.get(SESSION).path()]
+    agent.transcript.write_bytes(b'{"type":"other"}\n' + agent.transcript.read_bytes())
+    agent.hook("Stop")
+    with clew.open(db) as store:
+        assert [node.id for node in store.sessions.get(SESSION).path()] == before
+        assert store.sessions.get(SESSION).branches() == []
+
+
 def test_a_prompt_after_a_note_goes_on_at_the_end(agent, db):
     """What a prompt follows may be no message, and in another piece of the file: nothing is left behind then."""
     talked(agent)

@@ -105,12 +105,10 @@ def _marked(session: clew.Session, path: str, first: str, size: int) -> _Mark:
     """How far the file was read; from its beginning, if it is another one now."""
     said = session.extra.get("transcript")
     known = said if isinstance(said, dict) else {}
-    offset = known.get("offset")
-    same = (known.get("path"), known.get("first")) == (path, first) and isinstance(offset, int) and 0 <= offset <= size
-    answer = known.get("answer")
-    return _Mark(
-        path, first, offset if same and isinstance(offset, int) else 0, answer if isinstance(answer, str) else None
-    )
+    offset, answer = known.get("offset"), known.get("answer")
+    if (known.get("path"), known.get("first")) != (path, first) or not isinstance(offset, int) or offset > size:
+        return _Mark(path, first, 0, None)
+    return _Mark(path, first, max(0, offset), answer if isinstance(answer, str) else None)
 
 
 def _keep(session: clew.Session, event: dict[str, Any], line: bytes, at: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import clew
 from clew import ids
 from clew.agents import SessionStore
-from clew.agents.wire import derived
+from clew.agents.wire import derived, message_id
 from clew.cli.text import plain, warn
 from clew.errors import Conflict, Invalid, NotFound
 
@@ -27,6 +27,7 @@ class Talk:
 
     def __init__(self, store: clew.Store, session: clew.Session, answer: str | None) -> None:
         self.answer = answer
+        self._store = store
         self._sessions = SessionStore(store)
         self._session = session
         self._above: dict[str, str | None] = {}
@@ -40,7 +41,7 @@ class Talk:
             if isinstance(name, str):
                 self._above[name] = _text(event.get("parentUuid"))
             return
-        if is_prompt(event):
+        if is_prompt(event) and not self._is_stored(name):
             self._go_back(_text(event.get("parentUuid")))
         answer = _text(said.get("id"))
         if answer is not None and answer == self.answer:
@@ -60,6 +61,12 @@ class Talk:
             self._sessions.append_message(self._session.id, line, id=other)
         except Invalid as error:
             warn(f"clew: a message is in the transcript alone: {plain(error.message)}")
+
+    def _is_stored(self, name: object) -> bool:
+        """Whether a message is there already: what it follows was heeded then."""
+        with suppress(NotFound):
+            return bool(self._store.nodes.get(message_id(self._session.id, str(name))))
+        return False
 
     def _go_back(self, parent: str | None) -> None:
         """Goes back to what a prompt follows, if that is an earlier message of the session."""
