@@ -198,6 +198,14 @@ def test_metadata_that_cannot_be_read(sessions, tree):
     assert [one.id for one in sessions.list()] == [B, C, A]
 
 
+def test_a_session_without_messages(sessions, tree):
+    """Metadata alone is a session that has said nothing."""
+    at = write(tree, A, b"", cwd="/src")
+    (at / "messages.jsonl").unlink()
+    assert import_tree(sessions, tree).skipped == ()
+    assert (sessions.load(A).messages, sessions.load_messages(A), sessions.load(A).metadata.cwd) == ([], [], "/src")
+
+
 def test_names_that_are_no_ids(sessions, tree):
     """A folder whose name is no id is skipped, whatever its metadata says; an id that lies is not believed."""
     write(tree, "not-an-id", row("x"))

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 @store_option
 @click.pass_context
 def import_(ctx: click.Context, folder: str, dry_run: bool, form: Form) -> None:
-    """Imports every session below FOLDER, with its messages and its transcript. What is stored already stays as it is.
+    """Imports every session below FOLDER, with its messages, its transcript and its checkpoints of files. What is
+    stored already stays as it is.
 
     What cannot be read is skipped, and named line by line on stderr; the exit code is then 8. Each session is imported
     whole or not at all.
@@ -64,7 +65,8 @@ def _store(dry_run: bool) -> clew.Store:
 
 def _lines(done: Imported, dry_run: bool) -> Iterator[str]:
     for one in done.sessions:
-        beside = f"  {dim(f'{one.known:,} known')}" if one.known else ""
+        beside = f"  {one.checkpoints:,} checkpoints" if one.checkpoints else ""
+        beside += f"  {dim(f'{one.known:,} known')}" if one.known else ""
         yield f"{one.id}  {one.messages:,} messages  {one.events:,} events{beside}"
     for project in done.memories:
         yield f"memory of {plain(project)}"
