@@ -135,15 +135,20 @@ class Refs:
         at: Ground | None,
         owner: int | None = None,
         look: bytes | None = None,
+        created_at: int | None = None,
     ) -> RefRow:
-        """A new ref, signed; at the top of its kind even if the clock stepped back. Conflict if the key is taken."""
+        """A new ref, signed; at the top of its kind even if the clock stepped back. Conflict if the key is taken.
+
+        It was created now, unless another time is given.
+        """
         engine = self._engine
         now = engine.clock()
         rank = max(now, tx.top_rank(engine.workspace, kind) + 1)
         head, head_id = (None, None) if at is None else (at.pos, at.id)
         box, wrapped = engine.seal.new_box(ref_owner(key))
         row = RefRow(
-            0, engine.workspace, kind, key, owner, tree, head, head_id, 1, now, now, rank,
+            0, engine.workspace, kind, key, owner, tree, head, head_id, 1,
+            now if created_at is None else created_at, now, rank,
             None, None, 0, look, wrapped, b"", b"",
         )  # fmt: skip
         data = box.close(payload, ref_context(row))

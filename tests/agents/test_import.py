@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import uuid
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import clew
 from clew import agents
 from clew.agents import import_tree
 from clew.agents.lines import LINE_LIMIT
+from clew.checkpoints import Checkpoints
 from tests.agents.conftest import place, sdk, texts
 
 A, B, C = (str(uuid.UUID(int=number)) for number in (10, 11, 12))
@@ -196,6 +198,14 @@ def test_metadata_that_cannot_be_read(sessions, tree):
     assert [one.id for one in sessions.list()] == [B, C, A]
 
 
+def test_a_session_without_messages(sessions, tree):
+    """Metadata alone is a session that has said nothing."""
+    at = write(tree, A, b"", cwd="/src")
+    (at / "messages.jsonl").unlink()
+    assert import_tree(sessions, tree).skipped == ()
+    assert (sessions.load(A).messages, sessions.load_messages(A), sessions.load(A).metadata.cwd) == ([], [], "/src")
+
+
 def test_names_that_are_no_ids(sessions, tree):
     """A folder whose name is no id is skipped, whatever its metadata says; an id that lies is not believed."""
     write(tree, "not-an-id", row("x"))
@@ -278,11 +288,131 @@ def test_an_import_is_mirrored(full, root, tmp_path):
             assert (tmp_path / "copy" / file.relative_to(root)).read_bytes() == file.read_bytes()
 
 
-def test_checkpoints_are_named_as_left_out(sessions, tree):
-    """They are no part of the talk: it is said that they were not taken."""
+# -- checkpoints
+
+
+@pytest.fixture
+def worked(mirrored, tmp_path):
+    """A session with three checkpoints, in the mirror; and its folder there."""
+    work = tmp_path / "work"
+    work.mkdir()
+    session = mirrored.create(cwd=work)
+    checkpoints = Checkpoints(session.conversation, work, max_file=1000)
+    (work / "run.sh").write_bytes(b"one\n")
+    (work / "run.sh").chmod(0o750)
+    (work / "link").symlink_to("run.sh")
+    odd = os.fsdecode(b"odd-\xff\n")
+    (work / odd).write_bytes(b"\0")
+    for number in range(3):
+        said = session.append_and_save(clew.user(f"change {number}"))
+        with checkpoints.guard(said, [odd, "run.sh", "link", "new"]):
+            (work / "run.sh").write_bytes(b"change %d" % number)
+            (work / odd).unlink(missing_ok=True)
+            (work / "new").write_text(f"{number}")
+    (work / "large").write_bytes(b"x" * 2000)
+    checkpoints.capture(said, ["large"])
+    assert checkpoints.rewind(said, mode="both").can_rewind
+    session.append_event({"type": "x"})
+    return session, place(mirrored, session), work
+
+
+def test_checkpoints_come_with_their_session(worked, mirrored, root, tmp_path):
+    """The same checkpoints in another store: a rewind there does what it would have done here; again adds nothing."""
+    session, _, work = worked
+    first = session.messages[0].id
+    with agents.open(tmp_path / "other.db") as other:
+        done = import_tree(other, root)
+        assert (done.skipped, [one.checkpoints for one in done.sessions]) == ((), [4])
+        assert [one.checkpoints for one in import_tree(other, root).sessions] == [0]
+        talk = other.load(session.id).conversation
+        mine, theirs = (Checkpoints(one, work, max_file=1000) for one in (session.conversation, talk))
+        assert [one.manifest() for one in theirs.list()] == [one.manifest() for one in mine.list()]
+        assert theirs.rewind(first, dry_run=True) == mine.rewind(first, dry_run=True)
+        assert theirs.undo(dry_run=True) == mine.undo(dry_run=True)
+        assert theirs.rewind(first).can_rewind
+        assert (work / "run.sh").read_bytes() == b"one\n" and (work / "run.sh").stat().st_mode & 0o777 == 0o750
+        assert (work / os.fsdecode(b"odd-\xff\n")).read_bytes() == b"\0" and not (work / "new").exists()
+        other._store.verify()
+
+
+def test_checkpoints_that_were_taken_since_are_added(worked, root, tmp_path, mirrored):
+    """A second import brings what is new, also in a checkpoint that has grown; where both went on, nothing is mixed."""
+    session, _, work = worked
+    with agents.open(tmp_path / "other.db") as other:
+        import_tree(other, root)
+        mine = Checkpoints(session.conversation, work)
+        mine.capture(session.messages[0], ["another"])
+        mine.capture(str(uuid.uuid4()), ["run.sh"])
+        session.append_event({"type": "y"})
+        assert [one.checkpoints for one in import_tree(other, root).sessions] == [1]
+        theirs = Checkpoints(other.load(session.id).conversation, work)
+        assert [sorted(one.states) for one in theirs.list()] == [sorted(one.states) for one in mine.list()]
+        theirs.capture(str(uuid.uuid4()), ["run.sh"])
+        mine.capture(str(uuid.uuid4()), ["run.sh"])
+        session.append_event({"type": "z"})
+        (told,) = import_tree(other, root).skipped
+        assert "other checkpoints in the store" in told.why
+
+
+@pytest.mark.parametrize("how", ["torn", "content", "spoilt", "other", "out", "git", "twice", "link"])
+def test_a_checkpoint_that_is_not_whole_takes_those_before_it_with_it(worked, root, tmp_path, how):
+    """Going back to one before would leave out what it has. Those after it are imported; each one left out is named."""
+    session, at, work = worked
+    names = [node.id for node in session.conversation.path()]
+    here = at / "checkpoints" / names[1]
+    manifest = json.loads((here / "manifest.json").read_bytes())
+    if how == "torn":
+        (here / "manifest.json").write_bytes(b'{"files": [')
+    elif how == "content":
+        shutil.rmtree(here / "files")
+    elif how == "spoilt":
+        next((here / "files").iterdir()).write_bytes(b"x")
+    elif how == "link":
+        one = next((here / "files").iterdir())
+        one.rename(tmp_path / "elsewhere")
+        one.symlink_to(tmp_path / "elsewhere")
+    else:
+        path = {"other": names[0], "out": "../out", "git": "sub/.GIT/hooks/pre-commit", "twice": "run.sh"}[how]
+        if how == "other":
+            manifest["user_message_uuid"] = path
+        else:
+            manifest["files"][0] = {**manifest["files"][1], "path": path}
+        (here / "manifest.json").write_text(json.dumps(manifest))
+    with agents.open(tmp_path / "other.db") as other:
+        done = import_tree(other, root)
+        theirs = Checkpoints(other.load(session.id).conversation, work, max_file=1000)
+        if how in ("content", "spoilt", "link"):
+            assert [one.path for one in done.skipped] == [str(at / "checkpoints" / name) for name in names[:2]]
+            assert len(theirs.list()) == 2
+        else:  # nobody knows when it was taken
+            assert len(done.skipped) == 4 and theirs.list() == []
+        assert names[1] in done.skipped[0].why
+        other._store.verify()
+
+
+def test_checkpoints_of_another_program(sessions, tree, tmp_path):
+    """Absolute paths, no modes and no types: what the simplest writer leaves."""
+    (tmp_path / "a.txt").write_text("later")
+    (tmp_path / "new").write_text("new")
+    at = write(tree, A, row("x", B), cwd=str(tmp_path)) / "checkpoints" / B
+    (at / "files").mkdir(parents=True)
+    digest = sha256(b"before").hexdigest()
+    (at / "files" / digest).write_bytes(b"before")
+    files = [{"path": str(tmp_path / "a.txt"), "exists": True, "hash": digest, "size": 6},
+             {"path": str(tmp_path / "new"), "exists": False}]  # fmt: skip
+    manifest = {"user_message_uuid": B, "created_at": "2026-01-01T10:00:00Z", "files": files}
+    (at / "manifest.json").write_text(json.dumps(manifest))
+    assert import_tree(sessions, tree).skipped == ()
+    checkpoints = Checkpoints(sessions.load(A).conversation, tmp_path)
+    assert checkpoints.show(B).created_at.isoformat() == "2026-01-01T10:00:00+00:00"
+    assert checkpoints.rewind(B).can_rewind
+    assert (tmp_path / "a.txt").read_text() == "before" and not (tmp_path / "new").exists()
+
+
+def test_checkpoints_without_a_directory(sessions, tree):
+    """Nobody can say which files they are of: they are named as left out."""
     at = write(tree, A, row("x"))
     (at / "checkpoints" / B).mkdir(parents=True)
-    done = import_tree(sessions, tree)
-    assert [one.why for one in done.skipped] == ["checkpoints of files are not imported"]
-    shutil.rmtree(at / "checkpoints")
-    assert import_tree(sessions, tree).skipped == ()
+    (told,) = import_tree(sessions, tree).skipped
+    assert "has no directory" in told.why
+    assert import_tree(sessions, tree).sessions[0].known == 1

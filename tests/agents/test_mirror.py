@@ -18,8 +18,9 @@ import pytest
 
 import clew
 from clew import agents
-from clew.agents import CheckpointFiles, Mirror, wire
+from clew.agents import Mirror, wire
 from clew.agents import lines as json_lines
+from clew.checkpoints import Checkpoints
 from tests.agents.conftest import lines, place, sdk, texts
 from tests.reliability.tools import need_strace, output, python
 
@@ -287,26 +288,38 @@ def test_a_message_too_long_for_a_line_is_told(mirrored, monkeypatch):
     assert first["uuid"] == second["parent_uuid"] and first["omitted"].endswith(" bytes")
 
 
-def test_checkpoints_are_written_beside(path, root):
-    """A manifest and contents by their hash, in the session's folder; they go with the session."""
-    content, user = b"before\0", str(uuid.uuid4())
-    digest = sha256(content).hexdigest()
-    manifest = json.dumps({"user_message_uuid": user, "files": [{"path": "a", "hash": digest}]}).encode()
-    with clew.open(path) as store:
-        made = [CheckpointFiles(user, manifest, {digest: lambda: [content[:3], content[3:]]})]
-        mirror = Mirror(store, root, checkpoints=lambda session: made)
-        sessions = agents.SessionStore(store, mirror=mirror)
-        session = sessions.create()
-        folder = place(sessions, session) / "checkpoints" / user
-        assert (folder / "manifest.json").read_bytes() == manifest
-        assert (folder / "files" / digest).read_bytes() == content
-        true_to(sessions, root)
-        made.append(CheckpointFiles("../up", b"{}", {}))
-        session.append_event({"type": "x"})
-        assert isinstance(mirror.error, clew.Invalid)
-        made.pop()
-        sessions.delete(session.id)
-        assert not folder.exists()
+def test_checkpoints_are_written_beside(mirrored, root, tmp_path):
+    """A manifest and contents by their hash, in the session's folder; they grow, are rebuilt, and go with it."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.py").write_bytes(b"before\0")
+    session = mirrored.create(cwd=work)
+    first = session.append_and_save(clew.user("change it"))
+    checkpoints = Checkpoints(session.conversation, work)
+    checkpoints.capture(first, ["a.py", "new.py"])
+    checkpoints.capture(str(uuid.uuid4()), ["a.py"])
+    session.append_event({"type": "x"})
+    at = place(mirrored, session) / "checkpoints"
+    manifest = json.loads((at / first.id / "manifest.json").read_bytes())
+    digest = sha256(b"before\0").hexdigest()
+    assert (manifest["user_message_uuid"], manifest["created_at"][-1]) == (first.id, "Z")
+    assert [(one["path"], one["exists"], one.get("hash"), one.get("size")) for one in manifest["files"]] == [
+        ("a.py", True, digest, 7), ("new.py", False, None, None),
+    ]  # fmt: skip
+    assert (at / first.id / "files" / digest).read_bytes() == b"before\0"
+    assert len(list(at.iterdir())) == 2
+    (work / "b.py").write_text("b")
+    checkpoints.capture(first, ["b.py"])
+    session.append_event({"type": "y"})
+    assert len(json.loads((at / first.id / "manifest.json").read_bytes())["files"]) == 3
+    true_to(mirrored, root)
+    before = {file: file.read_bytes() for file in at.rglob("*") if file.is_file()}
+    (at / first.id / "files" / digest).write_bytes(b"spoilt")
+    mirrored.rebuild_mirror()
+    assert {file: file.read_bytes() for file in at.rglob("*") if file.is_file()} == before
+    assert {stat.S_IMODE(file.stat().st_mode) for file in before} == {0o600}
+    mirrored.delete(session.id)
+    assert not at.exists()
 
 
 # -- crashes

@@ -16,6 +16,7 @@ import sys
 sys.dont_write_bytecode = True
 import clew
 from clew import agents
+from clew.checkpoints import Checkpoints
 
 def life(sessions):
     session = sessions.create(cwd="/src", model="m")
@@ -30,10 +31,15 @@ def life(sessions):
     fork.append_and_save(clew.user("other"))
     sessions.memory("/src").write("remember")
     session.conversation.attach(b"z" * 3_000_000, mime_type="image/png")
+    checkpoints = Checkpoints(session.conversation, clew.agents.__path__[0])
+    checkpoints.capture(session.messages[-1], ["__init__.py", "none.py"])
+    checkpoints.capture_tree(session.messages[-1])
+    checkpoints.settle(session.messages[-1])
+    checkpoints.rewind(session.messages[-1])
     told = [
         len(session.messages), session.transcript.count(), session.metadata.turn_count, len(fork.messages),
         sessions.load_latest("/src").id == fork.id, sessions.memory("/src").read(), len(sessions.list()),
-        sessions.transcript_path(session) is None, len(sessions._store.search("harbour")),
+        sessions.transcript_path(session) is None, len(sessions._store.search("harbour")), len(checkpoints.list()),
     ]
     sessions.delete(fork.id)
     sessions.cleanup()
@@ -70,7 +76,9 @@ def traced(tmp_path: Path, persist: str) -> tuple[list[str], str]:
 
 
 def _writes(call: str) -> bool:
-    """True unless it only reads, writes to a terminal or a pipe, or failed."""
+    """True unless it only reads, writes to a terminal or a pipe, or is a signal."""
+    if " --- SIG" in call:
+        return False
     if re.search(r"open(at)?\(", call):
         return bool(re.search(r"O_WRONLY|O_RDWR|O_CREAT", call)) and "/dev/null" not in call
     return not re.search(r"write\(\d+<pipe:", call)

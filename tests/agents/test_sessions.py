@@ -80,6 +80,32 @@ def test_a_save_is_one(sessions, sound):
     sound(sessions._store)
 
 
+def test_a_save_at_an_earlier_message_is_safe_to_repeat(sessions):
+    """Whoever did not hear that it was stored does it again: the session does not go back once more."""
+    session = sessions.create()
+    first, _ = (session.append_and_save(clew.user(text)) for text in ("one", "two"))
+    names = [str(uuid.uuid4()) for _ in range(2)]
+    for _ in range(3):
+        again = sessions.resume(session.id, at=first.id)
+        for name in names:
+            again.add(clew.user("new"), id=name)
+        assert [node.id for node in again.save()] == names
+        assert [node.id for node in sessions.load_messages(session.id)] == [first.id, *names]
+        assert [node.id for node in again.messages] == [first.id, *names]
+    assert len(session.conversation.branches()) == 1
+
+
+def test_a_message_that_is_not_there_is_called_as_it_was(sessions):
+    """The error names what was asked for, whatever it is stored under."""
+    session = sessions.create()
+    session.append_and_save(clew.user("one"))
+    for call in (sessions.load_messages_up_to, sessions.resume):
+        with pytest.raises(clew.NotFound, match="msg_7"):
+            call(session.id, "msg_7")
+    with pytest.raises(clew.NotFound, match="msg_7"):
+        sessions.fork(session, at="msg_7")
+
+
 def test_what_is_counted_cannot_be_set(sessions):
     """Of a session only its directory, its model and why it ended can be set."""
     session = sessions.create()

@@ -49,7 +49,36 @@ def test_nothing_runs_if_nothing_can_be_kept(checkpoints, work, say):
         checkpoints.guard(say(), ["../outside"])(lambda: ran.append(2))()
     with pytest.raises(Invalid, match="function"), checkpoints.guard(say(), list):
         ran.append(3)
+    for wrong in ("abc", b"abc", 5):  # the letters of a path are no paths
+        with pytest.raises(Invalid, match="list"), checkpoints.guard(say(), wrong):
+            ran.append(4)
+        with pytest.raises(Invalid, match="list"):
+            checkpoints.settle(say(), wrong)
     assert ran == []
+
+
+def test_an_async_function_is_refused(checkpoints, say):
+    """It has done nothing when it returns: noted then, what it does later would pass for someone else's."""
+
+    async def write():
+        pass
+
+    with pytest.raises(Invalid, match="async"):
+        checkpoints.guard(say(), ["a"])(write)
+
+
+def test_calls_that_overlap_are_each_settled(checkpoints, work, say):
+    """A function that calls itself under one guard: each call notes its own path."""
+    message = say()
+
+    @checkpoints.guard(message, lambda path, *rest: [path])
+    def write(path, *rest):
+        if rest:
+            write(*rest)
+        (work / path).write_text(path)
+
+    write("a", "b", "c")
+    assert [entry.after.size for entry in checkpoints.show(message).files] == [1, 1, 1]
 
 
 def test_a_guard_without_paths_guards_the_tree(checkpoints, work, say):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -13,10 +16,16 @@ import pytest
 import clew
 from clew.checkpoints import Checkpoints
 from clew.checkpoints.lines import MOST, count
+from clew.checkpoints.root import Root
 from clew.checkpoints.states import MISSING, Entry, Heads, Manifest, State
-from clew.errors import NotFound
+from clew.errors import NotFound, ReadOnly, Unavailable
 from tests.checkpoints.conftest import picture
+from tests.checkpoints.test_capture import as_nobody
 from tests.reliability.tools import need
+
+
+def sh(work: Path, command: str) -> None:
+    subprocess.run(["sh", "-ec", command], cwd=work, check=True, capture_output=True)
 
 
 def furnish(work: Path) -> None:
@@ -438,16 +447,186 @@ def test_what_a_rewind_wrote_is_read_by_the_next_version():
             read(bad, Manifest, "a checkpoint")
 
 
-def test_a_folder_that_cannot_be_written_is_told_before(checkpoints, work, say):
+@pytest.fixture
+def lent():
+    """A folder of nobody's, and checkpoints of it in memory; tests use it without the rights of root."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made, clew.open(":memory:") as store:
+        work = Path(made) / "work"
+        work.mkdir()
+        Path(made).chmod(0o755)
+        if os.geteuid() == 0:
+            os.chown(work, 65534, -1)
+        session = store.sessions.create()
+        yield work, Checkpoints(session, work), session.append(clew.user("go")).id
+        for path in work.rglob("*"):
+            path.chmod(0o755)
+
+
+def test_a_folder_that_cannot_be_written_is_told_before(lent):
     """A rewind that would fail halfway is refused at the start."""
-    if os.geteuid() == 0:
-        pytest.skip("root may write everywhere")
+    if os.geteuid() != 0:
+        pytest.skip("needs a folder of someone else")
+    work, checkpoints, message = lent
     (work / "closed").mkdir()
     (work / "closed" / "a").write_text("original")
-    message = say()
     checkpoints.capture(message, ["closed/a"])
     (work / "closed" / "a").write_text("changed")
-    (work / "closed").chmod(0o555)
-    done = checkpoints.rewind(message)
-    (work / "closed").chmod(0o755)
+    with as_nobody():
+        done = checkpoints.rewind(message)
     assert (done.can_rewind, "cannot be written" in (done.error or "")) == (False, True)
+
+
+@pytest.mark.parametrize("tree", [True, False])
+def test_folders_that_are_closed_are_opened_for_a_moment(lent, tree):
+    """Of one's own a read-only folder keeps nothing from going back, and from being undone; its mode is exact then."""
+    work, checkpoints, message = lent
+    for name in ("open", "shut/deep", "gone"):
+        (work / name).mkdir(parents=True)
+        (work / name / "a").write_text("one")
+    close(work, "shut/deep")
+    before = picture(work)
+    with as_nobody():
+        if tree:
+            checkpoints.capture_tree(message)
+        else:
+            checkpoints.capture(message, ["open/a", "shut/deep/a", "shut/deep/new", "gone/a"])
+    for name in ("open/a", "shut/deep/a", "shut/deep/new"):
+        (work / name).write_text("two")
+    (work / "gone" / "a").unlink()
+    (work / "new" / "in").mkdir(parents=True)
+    (work / "new" / "in" / "n").write_text("new")
+    close(work, "shut/deep", "shut", "open", "gone", "new/in", "new")
+    after = picture(work)
+    with as_nobody():
+        assert checkpoints.rewind(message).can_rewind
+        done = picture(work)
+        if tree:
+            assert done == before
+        else:
+            assert {path: one for path, one in done.items() if one[0] == "dir"} == {
+                path: one for path, one in after.items() if one[0] == "dir"
+            }
+            assert {path: one for path, one in done.items() if one[0] == "file" and path != "new/in/n"} == {
+                path: one for path, one in before.items() if one[0] == "file"
+            }
+        assert checkpoints.undo().can_rewind
+        assert picture(work) == after
+
+
+def close(work: Path, *names: str) -> None:
+    """Makes everything nobody's, and some folders read-only."""
+    for path in work.rglob("*"):
+        if os.geteuid() == 0:
+            os.chown(path, 65534, -1)
+    for name in names:
+        (work / name).chmod(0o555)
+
+
+@pytest.mark.parametrize("what", ["large", "pipe"])
+def test_what_cannot_be_kept_stays_and_does_not_stop_the_rest(session, work, say, what):
+    """Something too large, or no file, came since: it could not be brought back, so it is never removed. It is named,
+    and by force everything else goes back.
+    """
+    checkpoints = Checkpoints(session, work, max_file=1000)
+    (work / "a").write_text("one")
+    message = say()
+    checkpoints.capture_tree(message)
+    (work / "a").write_text("two")
+    (work / "new").mkdir()
+    (work / "new" / "b").write_text("b")
+    if what == "large":
+        (work / "new" / "x").write_bytes(b"x" * 2000)
+    else:
+        os.mkfifo(work / "new" / "x")
+    refused = checkpoints.rewind(message)
+    assert (refused.can_rewind, refused.skipped, refused.files_changed) == (False, ("new/x",), ("a", "new/b"))
+    assert (work / "a").read_text() == "two"
+    done = checkpoints.rewind(message, force=True)
+    assert (done.can_rewind, done.skipped, done.kept) == (True, ("new/x",), ("new",))
+    assert (work / "a").read_text() == "one"
+    assert [path.name for path in (work / "new").iterdir()] == ["x"]
+    assert checkpoints.undo(force=True).can_rewind
+    assert (work / "new" / "b").read_text() == "b"
+
+
+def test_a_rewind_that_can_never_be_finished(checkpoints, work, say, monkeypatch):
+    """Captures go on, and an undo takes back what was done of it: nobody is stuck."""
+    for name in ("a", "b"):
+        (work / name).write_text("one")
+    message = say()
+    checkpoints.capture(message, ["a", "b"])
+    for name in ("a", "b"):
+        (work / name).write_text("two")
+    put = Root.put
+
+    def refuse(self, path, *rest):
+        if path == "b":
+            raise PermissionError(errno.EPERM, "not permitted")
+        return put(self, path, *rest)
+
+    monkeypatch.setattr(Root, "put", refuse)
+    for _ in range(2):
+        with pytest.raises(ReadOnly):
+            checkpoints.rewind(message)
+    assert ((work / "a").read_text(), (work / "b").read_text()) == ("one", "two")
+    after = say()
+    assert checkpoints.capture(after, ["b", "c"]) is not None
+    assert checkpoints.capture_tree(after) is not None
+    done = checkpoints.undo()
+    assert (done.can_rewind, done.files_changed) == (True, ("a",))
+    assert ((work / "a").read_text(), (work / "b").read_text()) == ("two", "two")
+    assert checkpoints.finish() is None
+    monkeypatch.undo()
+    assert checkpoints.rewind(message).can_rewind
+    assert (work / "b").read_text() == "one"
+
+
+def test_a_root_that_was_removed_or_exchanged(checkpoints, work, say, tmp_path):
+    """Told, and nothing is done behind a link; once the folder is there again, everything comes back."""
+    (work / "deep").mkdir()
+    (work / "deep" / "a").write_text("one")
+    message = say()
+    checkpoints.capture_tree(message)
+    before = picture(work)
+    work.rename(tmp_path / "other")
+    work.symlink_to(tmp_path / "other")
+    (tmp_path / "other" / "deep" / "a").write_text("two")
+    for call in (checkpoints.rewind, checkpoints.capture_tree):
+        with pytest.raises(Unavailable, match="work"):
+            call(message)
+    assert (tmp_path / "other" / "deep" / "a").read_text() == "two"
+    work.unlink()
+    with pytest.raises(Unavailable, match="No such file"):
+        checkpoints.rewind(message)
+    work.mkdir()
+    assert checkpoints.rewind(message).can_rewind
+    assert picture(work) == before
+
+
+def test_several_processes_rewind_at_once(store, session, work, say, path):
+    """Rewinds to different messages side by side: each is whole, and the tree is one of the states."""
+    states, messages = [], []
+    for number in range(3):
+        messages.append(say())
+        checkpoints = Checkpoints(session, work)
+        checkpoints.capture(messages[-1], [f"f{one}" for one in range(30)])
+        states.append(picture(work))
+        for one in range(30):
+            (work / f"f{one}").write_text(f"{number} {one}")
+    states.append(picture(work))
+    code = (
+        "import sys, clew\n"
+        "from clew.checkpoints import Checkpoints\n"
+        "store = clew.open(sys.argv[1])\n"
+        "checkpoints = Checkpoints(store.sessions.get(sys.argv[2]), sys.argv[3])\n"
+        "for _ in range(4):\n"
+        "    done = checkpoints.rewind(sys.argv[4], force=True)\n"
+        "    assert done.can_rewind and not done.left, done\n"
+    )
+    command = [sys.executable, "-c", code, str(path), session.id, str(work)]
+    running = [subprocess.Popen([*command, message], stderr=subprocess.PIPE, text=True) for message in messages]
+    assert [one.communicate(timeout=60)[1] for one in running] == [""] * 3
+    assert picture(work) in states[:3]
+    points = [one for one in Checkpoints(session, work).list() if one.rewound_to is not None]
+    assert len(points) == 12
+    store.verify()

@@ -13,17 +13,13 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.checkpoints import Checkpoints, tree
+from clew.checkpoints import Checkpoints, ignored, tree
 from clew.checkpoints.ignored import Rules
 from clew.checkpoints.index import Index, pack, unpack
 from clew.errors import Invalid, Tampered
 from tests.checkpoints.conftest import picture
-from tests.checkpoints.test_rewind import furnish, upset
+from tests.checkpoints.test_rewind import furnish, sh, upset
 from tests.reliability.tools import need
-
-
-def sh(work: Path, command: str) -> None:
-    subprocess.run(["sh", "-ec", command], cwd=work, check=True, capture_output=True)
 
 
 def index_of(checkpoints: Checkpoints) -> Index:
@@ -240,6 +236,59 @@ def test_rules_from_above_the_root(work, session, say):
     checkpoints.capture_tree(say())
     sh(work / "sub", "rm b.log")
     assert "b.log" in checkpoints.rewind(checkpoints.list()[-1].message, dry_run=True).files_changed
+
+
+@pytest.mark.parametrize("place", [".", "sub", "linked"])
+def test_what_git_tracks_is_kept_although_rules_leave_it_out(work, session, say, place):
+    """Files added by force, or before the rules: git has them, and so has a checkpoint; what is beside them is left."""
+    git = [need("git"), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], cwd=work, check=True)
+    sh(work, "printf '*.log\nbuild/\n' > .gitignore; mkdir -p sub/build/in; echo o | tee sub/a.log sub/build/in/gen")
+    subprocess.run([*git, "add", "-f", "."], cwd=work, check=True)
+    subprocess.run([*git, "commit", "-qm", "x"], cwd=work, check=True)
+    if place == "linked":
+        subprocess.run([*git, "worktree", "add", "-q", "linked"], cwd=work, check=True)
+    root = work / place
+    under = root if place == "sub" else root / "sub"
+    checkpoints = Checkpoints(session, root)
+    first = say()
+    checkpoints.capture_tree(first)
+    sh(under, "echo changed > a.log; rm build/in/gen; echo new > b.log; echo new > build/new; echo new > build/in/new")
+    checkpoints.capture_tree(say())
+    sh(under, "echo again > a.log; echo more > build/in/more")
+    assert len(checkpoints.rewind(first).files_changed) == 2
+    assert (under / "a.log").read_text() == (under / "build" / "in" / "gen").read_text() == "o\n"
+    assert {path.name for path in under.rglob("*") if path.is_file()} == {
+        "a.log", "gen", "b.log", "new", "more",
+    }  # fmt: skip
+
+
+def test_what_git_begins_to_track_is_kept_from_then_on(work, checkpoints, say, monkeypatch):
+    """Git is asked again when its index has changed, and only then; without git nothing fails."""
+    git = need("git")
+    subprocess.run([git, "init", "-q"], cwd=work, check=True)
+    sh(work, "echo '*.log' > .gitignore; echo one > a.log")
+    asked = []
+    run = subprocess.run
+
+    def counted(*args, **rest):
+        asked.append(args)
+        return run(*args, **rest)
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    checkpoints.capture_tree(say())
+    run([git, "add", "-f", "a.log"], cwd=work, check=True)
+    second = say()
+    for _ in range(3):
+        checkpoints.capture_tree(second)
+    assert len(asked) == 1
+    sh(work, "echo two > a.log")
+    asked.clear()
+    assert checkpoints.rewind(second).files_changed == ("a.log",)
+    monkeypatch.setattr(ignored, "_LS", ("no such program",))
+    run([git, "add", "."], cwd=work, check=True)
+    sh(work, "echo three > a.log")
+    assert checkpoints.rewind(second).files_changed == ("a.log",)
 
 
 def test_a_repository_is_left_alone(checkpoints, work, say):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import time
 import uuid
+from pathlib import Path
 
 import pytest
 
 import clew
+from clew import agents
 from clew.checkpoints import Checkpoints
+from clew.cli import follow as follow_module
 from clew.cli.follow import last_prompt
 
 SESSION = "8c35adc1-0000-4000-8000-000000000001"
@@ -269,3 +274,199 @@ def test_settings_that_are_none_are_left_alone(clew_cli, tmp_path, content):
     path.write_text(content)
     assert clew_cli("hook", "install", str(path)).code == 1
     assert path.read_text() == content
+
+
+# -- messages
+
+
+def talked(agent):
+    """A session as Claude Code writes it: an answer in two lines, a tool, notes, talk on the side."""
+    agent.say("Why does the build fail?")
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    about = {"role": "assistant", "id": "msg_1", "model": "claude-sonnet-4-5", "usage": usage}
+    parent = SAID[0]
+    for number, block in enumerate(({"type": "text", "text": "I will look."},
+                                    {"type": "tool_use", "id": "t1", "name": "Bash", "input": {}})):  # fmt: skip
+        name = str(uuid.UUID(int=100 + number))
+        agent.write(type="assistant", uuid=name, parentUuid=parent, timestamp="2026-01-31T10:00:00Z",
+                    message={**about, "content": [block]})  # fmt: skip
+        parent = name
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "ok"}
+    agent.write(type="user", uuid=str(uuid.UUID(int=102)), parentUuid=parent, promptId=PROMPTS[0],
+                message={"role": "user", "content": [result]})  # fmt: skip
+    agent.write(type="assistant", uuid=str(uuid.UUID(int=103)), isSidechain=True,
+                message={"role": "assistant", "content": "on the side"})  # fmt: skip
+    agent.write(type="system", uuid=str(uuid.UUID(int=104)), parentUuid=str(uuid.UUID(int=102)))
+    agent.hook("Stop")
+
+
+def test_messages_are_messages_of_the_session(agent, db, clew_cli):
+    """What hooks alone have seen can be shown, searched and resumed, under the ids that the agent gave."""
+    talked(agent)
+    agent.hook("Stop")
+    with clew.open(db) as store:
+        session = store.sessions.get(SESSION)
+        assert [node.id for node in session.path()] == [SAID[0], *(str(uuid.UUID(int=100 + n)) for n in range(3))]
+        assert [node.role for node in session.path()] == ["user", "assistant", "assistant", "tool"]
+        assert session.model == "claude-sonnet-4-5"
+        assert session.path()[1].created_at.isoformat() == "2026-01-31T10:00:00+00:00"
+        assert session.counters.tokens == 15
+        assert len(session.log) == 6
+        store.verify()
+    assert "Why does the build fail?" in clew_cli("show", SESSION).out
+    assert clew_cli("search", "build", "--json").json
+    with agents.open(db) as sessions:
+        assert sessions.load_latest(agent.work).id == SESSION
+        assert len(sessions.resume(SESSION, at=SAID[0]).messages) == 1
+
+
+def test_conversation_and_files_go_back_together(agent, clew_cli, db):
+    """A session that hooks have made goes back to a message, by its own id or the prompt's, and forward again."""
+    run(agent)
+    with clew.open(db) as store:
+        before = [node.id for node in store.sessions.get(SESSION).path()]
+    for name in (SAID[0], PROMPTS[0]):
+        assert clew_cli("rewind", SESSION, name, "--both", "--json").json["canRewind"]
+        assert (agent.work / "a.py").read_text() == "one\n"
+        with clew.open(db) as store:
+            assert [node.id for node in store.sessions.get(SESSION).path()] == [SAID[0]]
+        assert clew_cli("undo", SESSION, "--json").json["canRewind"]
+        assert (agent.work / "a.py").read_text() == "three\n"
+        with clew.open(db) as store:
+            assert [node.id for node in store.sessions.get(SESSION).path()] == before
+
+
+def test_where_the_agent_goes_back_the_session_does(agent, db):
+    """A prompt that follows an earlier message: what came after that stays, as a branch."""
+    talked(agent)
+    agent.turn = 1
+    agent.write(type="user", uuid=SAID[1], parentUuid=str(uuid.UUID(int=100)),
+                message={"role": "user", "content": "No, something else"})  # fmt: skip
+    agent.hook("Stop")
+    with clew.open(db) as store:
+        session = store.sessions.get(SESSION)
+        assert [node.id for node in session.path()] == [SAID[0], str(uuid.UUID(int=100)), SAID[1]]
+        assert [branch.head_id for branch in session.branches()] == [str(uuid.UUID(int=102))]
+
+
+def test_reading_the_same_lines_again_changes_nothing(agent, db):
+    """A transcript that is read from its beginning once more: the session stays where it was."""
+    talked(agent)
+    for number, parent in ((200, 102), (201, 200)):
+        about = {"uuid": str(uuid.UUID(int=number)), "parentUuid": str(uuid.UUID(int=parent))}
+        agent.write(type="user", message={"role": "user", "content": "next"}, **about)
+    agent.hook("Stop")
+    with clew.open(db) as store:
+        before = [node.id for node in store.sessions.get(SESSION).path()]
+    agent.transcript.write_bytes(b'{"type":"other"}\n' + agent.transcript.read_bytes())
+    agent.hook("Stop")
+    with clew.open(db) as store:
+        assert [node.id for node in store.sessions.get(SESSION).path()] == before
+        assert store.sessions.get(SESSION).branches() == []
+
+
+def test_a_prompt_after_a_note_goes_on_at_the_end(agent, db):
+    """What a prompt follows may be no message, and in another piece of the file: nothing is left behind then."""
+    talked(agent)
+    agent.write(type="user", uuid=SAID[1], parentUuid=str(uuid.UUID(int=104)),
+                message={"role": "user", "content": "Go on"})  # fmt: skip
+    agent.hook("Stop")
+    with clew.open(db) as store:
+        session = store.sessions.get(SESSION)
+        assert (len(session.path()), session.branches()) == (5, [])
+
+
+def test_a_session_that_the_agent_copied(agent, db):
+    """Another session with the same lines, as a fork by the agent leaves it: both are whole."""
+    talked(agent)
+    other = SESSION[:-1] + "2"
+    agent.hook("Stop", session_id=other)
+    with clew.open(db) as store:
+        texts = [[node.text for node in store.sessions.get(id).path()] for id in (SESSION, other)]
+        assert texts[0] == texts[1] and len(texts[0]) == 4
+
+
+def test_a_message_that_is_too_long_is_told(agent, db, monkeypatch):
+    """It is in the log, the rest is there, and stderr says so."""
+    agent.say("x" * 11_000_000)
+    agent.write(type="assistant", uuid=str(uuid.UUID(int=100)), message={"role": "assistant", "content": "yes"})
+    assert "transcript alone" in agent.hook("Stop")
+    with clew.open(db) as store:
+        session = store.sessions.get(SESSION)
+        assert ([node.text for node in session.path()], len(session.log)) == (["yes"], 2)
+
+
+STRANGE: list[dict[str, object]] = [
+    {"role": 5}, {"role": "user"}, {"role": "user", "content": {"a": 1}}, {"role": "robot", "content": "x"},
+    {"role": "user", "content": ["\ud800"]}, {"role": "user", "content": "x", "usage": "none", "id": 7, "model": []},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("message", STRANGE)
+def test_strange_messages_do_not_stop_the_rest(agent, db, message):
+    """Whatever a line says, the lines after it are taken over."""
+    agent.write(type="user", uuid=str(uuid.UUID(int=100)), message=message, parentUuid={"a": 1}, timestamp=[])
+    agent.say("after")
+    agent.hook("Stop")
+    with clew.open(db) as store:
+        session = store.sessions.get(SESSION)
+        assert session.path()[-1].id == SAID[0] and len(session.log) == 2
+
+
+# -- in the way
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "link to a pipe", "endless"])
+def test_a_transcript_that_is_no_file_is_not_waited_for(agent, what):
+    """A pipe that nobody writes to, a device that never ends: told at once."""
+    place = agent.transcript.with_name("pipe")
+    os.mkfifo(place)
+    path = {"pipe": place, "folder": agent.work, "endless": "/dev/zero"}.get(what, agent.transcript)
+    if what == "link to a pipe":
+        agent.transcript.symlink_to(place)
+    for name in ("Stop", "UserPromptSubmit"):
+        assert "not taken over" in agent.hook(name, transcript_path=str(path), prompt_id="")
+    (agent.work / "a").write_text("one")
+    tool = {"tool_name": "Edit", "tool_input": {"file_path": str(agent.work / "a")}}
+    assert agent.hook("PreToolUse", transcript_path=str(path), prompt_id="", **tool) == ""
+
+
+def test_an_endless_line_is_passed_over(agent, db, monkeypatch):
+    """It is noted how long it was, and what comes after it is taken over; one that does not end yet waits."""
+    monkeypatch.setattr(follow_module, "PIECE", 1000)
+    monkeypatch.setattr(follow_module, "LONGEST", 5000)
+    agent.say("before")
+    with agent.transcript.open("a") as file:
+        file.write('{"type":"x","y":"' + "x" * 20_000)
+    agent.hook("Stop")
+    with agent.transcript.open("a") as file:
+        file.write('"}\n{"type":"after","y":"' + "y" * 3000 + '"}\n')
+    agent.hook("Stop")
+    agent.hook("Stop")
+    with clew.open(db) as store:
+        found = [json.loads(entry.data[1:]) for entry in store.sessions.get(SESSION).log.read()]
+        assert [one["type"] for one in found] == ["user", "clew-skipped", "after"]
+        assert found[1]["bytes"] == 20_020
+
+
+def test_a_folder_that_someone_keeps_is_not_waited_for_long(agent, monkeypatch):
+    """Another program has locked the project: the agent goes on after a while, and is told."""
+    monkeypatch.setattr("clew.cli.hook.PATIENCE", 0.3)
+    agent.say("x")
+    fd = os.open(agent.work, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        before = time.monotonic()
+        told = agent.hook("PreToolUse", tool_name="Bash", tool_input={"command": "make"})
+        assert "another process captures or rewinds" in told
+        assert time.monotonic() - before < 20
+    finally:
+        os.close(fd)
+
+
+def test_nobody_to_be_told():
+    """Errors that cannot be written anywhere are no reason to fail."""
+    with Path("/dev/full").open("w") as err:
+        command = [sys.executable, "-m", "clew", "hook"]
+        done = subprocess.run(command, input=b"nonsense", stdout=subprocess.PIPE, stderr=err, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")

@@ -8,7 +8,6 @@
 ['Why is the build failing?']
 """
 
-from clew.agents.checkpoint_files import CheckpointFiles
 from clew.agents.importing import Imported, ImportedSession, Skipped, import_tree
 from clew.agents.memory import Memory
 from clew.agents.metadata import SessionMetadata, project_hash
@@ -19,7 +18,6 @@ from clew.agents.store import Cleaned, SessionStore, open
 from clew.agents.transcript import Event, Transcript
 
 __all__ = [
-    "CheckpointFiles",
     "Cleaned",
     "Event",
     "Imported",

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew import ids
-from clew.agents import folder, lines, metadata, wire
+from clew.agents import checkpoint_files, folder, lines, metadata, wire
 from clew.agents.memory import LIMIT
 from clew.agents.metadata import EXIT, HASH, IMPORTED
 from clew.agents.mirror import CHECKPOINTS, MEMORY, MESSAGES, METADATA, SESSIONS, SUMMARY, TRANSCRIPT
@@ -38,12 +38,15 @@ class Skipped(NamedTuple):
 
 
 class ImportedSession(NamedTuple):
-    """A session that was imported: how many messages and events are new in the store, and how many were there."""
+    """A session that was imported: how many messages and events are new in the store, and how many were there; and
+    how many checkpoints are new.
+    """
 
     id: str
     messages: int
     events: int
     known: int
+    checkpoints: int = 0
 
 
 class Imported(NamedTuple):
@@ -203,10 +206,10 @@ class _Import:
             added, known = (added, known + 1) if made.id in there else (added + 1, known)
             there[made.id] = made
         events, old = self._events(one, session)
-        checkpoints = os.path.join(one.place, CHECKPOINTS)
-        if os.path.isdir(checkpoints) and os.listdir(checkpoints):
-            self._skip(checkpoints, None, "checkpoints of files are not imported")
-        return ImportedSession(one.id, added, events, known + old)
+        kept = checkpoint_files.take(
+            os.path.join(one.place, CHECKPOINTS), session, lambda path, why: self._skip(path, None, why)
+        )
+        return ImportedSession(one.id, added, events, known + old, kept)
 
     def _append(self, session: Session, given: Given) -> Node:
         """Stores a message; under an id of its own if another message of the store has its id."""

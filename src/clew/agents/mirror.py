@@ -8,7 +8,8 @@
         metadata.json                           about the session; and under "mirror" how far the files are right
         messages.jsonl                          its messages, from the first to the last
         transcript.jsonl                        its events
-        checkpoints/{message}/manifest.json     and files/{sha256}: contents of files before they were changed
+        checkpoints/{message}/manifest.json     and files/{sha256}: files in the session's directory, before they
+                                                were changed; written with what is said or done next
 
 Files only grow, and are synced before `metadata.json` says how far they have grown. A line beyond that, which a crash
 has cut short, is finished before the next one is written; whatever else is there goes. `messages.jsonl` is replaced as
@@ -29,7 +30,6 @@ import msgspec
 
 from clew import files, ids, paths
 from clew.agents import checkpoint_files, folder, metadata, wire
-from clew.agents.checkpoint_files import CheckpointSource
 from clew.agents.memory import LIMIT, Memory, projects
 from clew.agents.metadata import SessionMetadata
 from clew.agents.transcript import Transcript
@@ -63,13 +63,16 @@ class _Marker(msgspec.Struct):
 
 
 class _Cursor(msgspec.Struct):
-    """How far the files of a session are right: bytes of each, the last message, and the number of the next event."""
+    """How far the files of a session are right: bytes of each, the last message, the number of the next event, and
+    which checkpoints are there.
+    """
 
     format: int = FORMAT
     messages: int = 0
     head: str | None = None
     transcript: int = 0
     events: int = 0
+    checkpoints: str = ""
 
 
 class _About(SessionMetadata, kw_only=True, omit_defaults=True):
@@ -90,12 +93,11 @@ class Mirror:
         *,
         clear: bool = False,
         patience: float = 60.0,
-        checkpoints: CheckpointSource | None = None,
     ) -> None:
         """The folder is made if it is not there. Invalid if it holds anything else than this store's mirror.
 
         The files are clear text: a sealed store is mirrored only with `clear=True`. `patience` is how many seconds a
-        write may wait for other processes. `checkpoints` tells the checkpoints of a session.
+        write may wait for other processes.
         """
         self.root = os.path.abspath(os.fspath(root))
         self.error: ClewError | None = None
@@ -103,7 +105,6 @@ class Mirror:
         self._store = store
         self._clear = clear
         self._patience = patience
-        self._checkpoints = checkpoints
         self._behind: dict[tuple[Callable[[str], None], str], None] = {}
         self._guard = threading.Lock()
         self._allowed()
@@ -251,9 +252,14 @@ class Mirror:
         cursor = _cursor(place)
         self._messages(session, tip[0] if tip else None, cursor, place, anew)
         self._events(session, cursor, place, anew)
-        for checkpoint in self._checkpoints(session) if self._checkpoints else ():
-            checkpoint_files.write(os.path.join(place, CHECKPOINTS), checkpoint)
         _tell(place, about, cursor)
+        mark = checkpoint_files.mark(session)
+        if mark != cursor.checkpoints:
+            if anew:
+                shutil.rmtree(os.path.join(place, CHECKPOINTS), ignore_errors=True)
+            checkpoint_files.write(os.path.join(place, CHECKPOINTS), session)
+            cursor.checkpoints = mark
+            _tell(place, about, cursor)
 
     def _messages(self, session: Session, tip: Node | None, cursor: _Cursor, place: str, anew: bool) -> None:
         path = os.path.join(place, MESSAGES)

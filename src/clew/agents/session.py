@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +13,7 @@ from clew.agents import metadata, wire
 from clew.agents.metadata import EXIT, SessionMetadata
 from clew.agents.transcript import Event, Transcript
 from clew.agents.wire import Given
-from clew.errors import Invalid
+from clew.errors import Invalid, NotFound
 from clew.model import Said
 from clew.node import Node
 from clew.session import Session as Conversation
@@ -83,7 +83,7 @@ class Session:
         store, talk = self._store._store, self._conversation
         alone = self._at is None and not changes and len(self._unsaved) < 2  # then it may share a commit with others
         with nullcontext() if alone else store.transaction():
-            if self._at is not None and self._unsaved:
+            if self._at is not None and self._unsaved and not self._is_saved(self._unsaved[0]):
                 talk.rewind(to=self._at)
             nodes = [talk.append(said, id=id, created_at=at) for said, id, at in self._unsaved]
             if changes:
@@ -115,6 +115,12 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
+
+    def _is_saved(self, given: Given) -> bool:
+        """Whether the session has gone on with this message already, from where it was resumed at."""
+        with suppress(NotFound):
+            return self._conversation.path(until=given.id, last=1)[0].parent_id == self._at
+        return False
 
     def _saw(self, about: SessionMetadata) -> None:
         self._metadata = about

@@ -143,7 +143,7 @@ class SessionStore:
         talk = self._store.sessions.get(session_id)
         if at is None:
             return Session(self, talk)
-        (node,) = talk.path(until=self._message(talk, at), last=1)
+        node = self._until(talk, at, last=1)[0]
         return Session(self, talk, None if node.id == talk.head_id else node.id)
 
     def fork(self, source: Session | str, new_id: str | None = None, at: str | None = None) -> Session:
@@ -153,7 +153,7 @@ class SessionStore:
         """
         talk = self._talk(source)
         if at is not None:
-            at = talk.path(until=self._message(talk, at), last=1)[0].id
+            at = self._until(talk, at, last=1)[0].id
         with self._store.transaction():
             made = self._store.sessions.fork(talk, at=at, id=new_id)
             kept = {name: value for name, value in made.extra.items() if name not in (EXIT, IMPORTED)}
@@ -239,7 +239,7 @@ class SessionStore:
     def load_messages_up_to(self, session_id: Session | str, message_id: str) -> NodeList:
         """A session's messages up to and with one of them. NotFound if it is not among them."""
         talk = self._talk(session_id)
-        return talk.path(until=self._message(talk, message_id))
+        return self._until(talk, message_id)
 
     def transcript(self, session_id: Session | str) -> Transcript:
         """The events of a session. NotFound."""
@@ -307,11 +307,14 @@ class SessionStore:
         wire.check_size(found.said)
         return found
 
-    def _message(self, talk: Conversation, name: str) -> str:
-        """What `path` takes for a message: its id or handle, or the id derived from a name that is neither."""
+    def _until(self, talk: Conversation, name: str, last: int | None = None) -> NodeList:
+        """Messages up to and with one, told by its id or handle, or by another name that it came with. NotFound."""
         if not isinstance(name, str) or ids.maybe(name) is not None or ids.span(name) is not None:
-            return name
-        return wire.message_id(talk.id, name)
+            return talk.path(until=name, last=last)
+        try:
+            return talk.path(until=wire.message_id(talk.id, name), last=last)
+        except NotFound:
+            raise NotFound("message", name, hint=f"It is not among the messages of session {talk.id}.") from None
 
     def _change(self, talk: Conversation, changes: dict[str, str | None]) -> None:
         given: dict[str, Any] = {name: changes[name] or None for name in ("cwd", "model") if name in changes}

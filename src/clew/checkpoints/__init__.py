@@ -8,7 +8,7 @@
 from clew.checkpoints.checkpoints import MAX_FILE, Checkpoints, Mode
 from clew.checkpoints.guard import Guard
 from clew.checkpoints.lines import unified
-from clew.checkpoints.states import Entry, State
+from clew.checkpoints.states import Entry, Heads, State
 from clew.checkpoints.values import Checkpoint, FileDiff, Rewound
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Entry",
     "FileDiff",
     "Guard",
+    "Heads",
     "Mode",
     "Rewound",
     "State",

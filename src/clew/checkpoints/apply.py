@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from clew import files
@@ -12,6 +13,8 @@ from clew.checkpoints.shelf import Journal, Step
 from clew.checkpoints.states import MISSING, Stamp, State, unpacked
 from clew.errors import Unavailable
 
+OPEN = 0o700
+"""The permissions of a folder that its owner needs to change names in it."""
 Content = Callable[[State], bytes]
 
 
@@ -36,21 +39,39 @@ def apply(root: Root, journal: Journal, content: Content) -> Applied:
         raise Unavailable(f"{blocked.at} is not a folder any more", hint="Put it back, then rewind again.") from None
 
 
+def clear(root: Root, journal: Journal) -> None:
+    """Removes files in the making that a rewind has left, as far as that can be done."""
+    for step in journal.steps:
+        path = unpacked(step.path)
+        with suppress(OSError):
+            root.clear(path, _part(journal, path))
+
+
+def _part(journal: Journal, path: str) -> str:
+    name = f"{journal.key}/{path}".encode("utf-8", "surrogateescape")
+    return part_name(hashlib.blake2b(name, digest_size=12).hexdigest())
+
+
 class _Run:
     def __init__(self, root: Root, journal: Journal, content: Content) -> None:
         self.at = root.path
         self._root = root
-        self._key = journal.key
+        self._journal = journal
         self._content = content
         self._steps = journal.steps
         self._left: list[str] = []
         self._kept: list[str] = []
 
     def all(self) -> Applied:
-        """Files go, folders go from the inside out, folders come from the outside in, files come, modes come last."""
+        """Folders are opened, files go, folders go from the inside out, folders come from the outside in, files come,
+        modes come last.
+        """
         todo = [(unpacked(step.path), step) for step in self._steps]
+        for path, step in todo:  # a folder comes before what is in it
+            if step.old.kind == "dir" and step.old.mode & OPEN != OPEN:
+                self._open(path, step)
         for path, _ in todo:
-            self._root.clear(path, self._part(path))
+            self._root.clear(path, _part(self._journal, path))
         for path, step in todo:
             if step.old.kind in ("file", "link") and step.new.kind in ("missing", "dir"):
                 self._remove(path, step)
@@ -72,6 +93,11 @@ class _Run:
         self._root.sync({path for path, _ in todo})
         return Applied(self._left, self._kept)
 
+    def _open(self, path: str, step: Step) -> None:
+        """Lets its owner change names in a folder, if that is who runs this."""
+        with suppress(FileNotFoundError, Blocked, PermissionError):
+            self._root.set_mode(path, step.old.mode | OPEN)
+
     def _remove(self, path: str, step: Step) -> None:
         stamp = self._expected(path, step)
         if stamp is not None and not self._root.remove(path, stamp):
@@ -92,7 +118,7 @@ class _Run:
             self._left.append(path)
             return
         data = self._content(step.new) if step.new.kind == "file" else b""
-        if not self._root.put(path, step.new, data, self._part(path), stamp):
+        if not self._root.put(path, step.new, data, _part(self._journal, path), stamp):
             self._left.append(path)
 
     def _expected(self, path: str, step: Step) -> Stamp | None:
@@ -112,7 +138,3 @@ class _Run:
         except Blocked:
             return MISSING, None
         return seen.state, seen.stamp
-
-    def _part(self, path: str) -> str:
-        name = f"{self._key}/{path}".encode("utf-8", "surrogateescape")
-        return part_name(hashlib.blake2b(name, digest_size=12).hexdigest())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal, get_args
 
 import msgspec
@@ -11,27 +12,27 @@ import msgspec
 from clew import ids
 from clew.backends import Tx
 from clew.checkpoints.capturing import Capturing, state_at
-from clew.checkpoints.guard import Guard
+from clew.checkpoints.guard import Guard, Paths, listed
 from clew.checkpoints.rewinding import Rewinding
 from clew.checkpoints.root import Root
 from clew.checkpoints.shelf import Kept, Shelf
 from clew.checkpoints.states import State, packed
 from clew.checkpoints.values import Checkpoint, FileDiff, Rewound
 from clew.engine import whole_number
-from clew.errors import Ambiguous, Invalid, NotFound, clip
-from clew.node import Node, moment
+from clew.errors import Ambiguous, ClewError, Invalid, NotFound, clip
+from clew.node import Node
 from clew.session import Session
 
 MAX_FILE = 16 * 1024 * 1024
 """Bytes of one file at most, unless another limit is given. What is larger is skipped, by name."""
 Mode = Literal["files", "conversation", "both"]
-Paths = Iterable[str | os.PathLike[str]]
 
 
 class Checkpoints:
     """The checkpoints of a session's files below `root`. Nothing outside the root is read or written.
 
-    With ``enabled=False`` nothing is captured. Files with more than `max_file` bytes are skipped by name. A message is
+    With ``enabled=False`` nothing is captured. Files with more than `max_file` bytes are skipped by name. `patience` is
+    how many seconds a call may wait for others that capture or rewind the same root; then Unavailable. A message is
     named by its id, its handle or its node; it need not be stored. One object serves one thread.
     """
 
@@ -42,6 +43,7 @@ class Checkpoints:
         *,
         enabled: bool = True,
         max_file: int = MAX_FILE,
+        patience: float = 60.0,
     ) -> None:
         if not isinstance(session, Session):
             raise Invalid(f"checkpoints belong to a Session, not to {type(session).__name__}")
@@ -49,6 +51,7 @@ class Checkpoints:
         self._root = Root(root, max_file=max_file)
         self._shelf = Shelf(session, packed(self._root.path))
         self._enabled = enabled
+        self._patience = patience
         self._store = os.path.realpath(session._engine.backend.path)
         self._capturing = Capturing(self._root, self._shelf, self._own)
         self._rewinding = Rewinding(self._root, self._shelf, self._capturing)
@@ -68,20 +71,18 @@ class Checkpoints:
         Unavailable, and nothing is kept, if one cannot be read; Invalid if one is a folder or not below the root.
         """
         message = self._message(user_message)
-        if isinstance(paths, str | bytes) or not isinstance(paths, Iterable):
-            raise Invalid(f"paths are a list, not {type(paths).__name__}", hint="Put the path in a list.")
-        names = dict.fromkeys(name for path in paths for name in self._root.named(path))
+        names = dict.fromkeys(name for path in listed(paths) for name in self._root.named(path))
         for name in names:
             if self._own(name):
                 raise Invalid(f"{clip(name, 4096)} is the store itself", hint="Leave it out.")
         if not self._enabled:
             return None
-        with self._root.locked():
-            self._rewinding.finish()
+        with self._locked():
+            self._finish_if_possible()
             seat = self._shelf.read(self._shelf.worktree)
             if seat is not None and seat.data.message == message:
                 self._capturing.tree(message)  # what a command has changed since must not pass for the original
-            return _checkpoint(self._capturing.files(message, list(names)))
+            return self._capturing.files(message, list(names)).told()
 
     def capture_tree(self, user_message: str | Node) -> Checkpoint | None:
         """Keeps the whole tree as it is now, before something changes files that nobody can name: a shell command.
@@ -93,9 +94,9 @@ class Checkpoints:
         message = self._message(user_message)
         if not self._enabled:
             return None
-        with self._root.locked():
-            self._rewinding.finish()
-            return _checkpoint(self._capturing.tree(message))
+        with self._locked():
+            self._finish_if_possible()
+            return self._capturing.tree(message).told()
 
     def settle(self, user_message: str | Node, paths: Paths | None = None) -> None:
         """Notes how these files, or all that the message's checkpoint has, were left: what is done to them later is
@@ -104,8 +105,8 @@ class Checkpoints:
         message = self._message(user_message)
         if not self._enabled:
             return
-        wanted = None if paths is None else {name for path in paths for name in self._root.named(path)}
-        with self._root.locked():
+        wanted = None if paths is None else {name for path in listed(paths) for name in self._root.named(path)}
+        with self._locked():
             if wanted is None and self._shelf.read(self._shelf.worktree) is not None:
                 self._capturing.tree(message, settled=True)
             kept = self._shelf.read(lambda tx: self._shelf.get(tx, message))
@@ -151,14 +152,14 @@ class Checkpoints:
 
     def list(self) -> Sequence[Checkpoint]:
         """Every checkpoint, oldest first."""
-        return [_checkpoint(kept) for kept in self._shelf.read(self._shelf.all)]
+        return [kept.told() for kept in self._shelf.read(self._shelf.all)]
 
     def show(self, user_message: str | Node) -> Checkpoint:
         """The checkpoint of a message. NotFound."""
         kept = self._found(self._message(user_message, known=True))
         if kept is None:
             raise NotFound("checkpoint", str(getattr(user_message, "id", user_message)))
-        return _checkpoint(kept)
+        return kept.told()
 
     def content(self, state: State) -> bytes:
         """The content of a file that a checkpoint has, compared with its hash. NotFound, Tampered."""
@@ -194,26 +195,41 @@ class Checkpoints:
         files, talk = mode != "conversation", mode != "files"
         if dry_run:
             return self._rewinding.rewind(message, files=files, talk=talk, dry_run=True, force=force)
-        with self._root.locked():
+        with self._locked():
             self._rewinding.finish()
             return self._rewinding.rewind(message, files=files, talk=talk, dry_run=False, force=force)
 
     def undo(self, *, dry_run: bool = False, force: bool = False) -> Rewound:
-        """Takes back the last rewind, files and conversation. An undo is itself a rewind: undoing it does it again."""
+        """Takes back the last rewind, files and conversation. An undo is itself a rewind: undoing it does it again.
+
+        One that was cut short and cannot be finished is given up: what it has done is taken back.
+        """
         if dry_run:
             return self._rewinding.undo(dry_run=True, force=force)
-        with self._root.locked():
-            self._rewinding.finish()
+        with self._locked():
+            if not self._finish_if_possible():
+                self._rewinding.give_up()
             return self._rewinding.undo(dry_run=False, force=force)
 
     def finish(self) -> Rewound | None:
-        """Finishes a rewind that was cut short; every other call that changes something does so first. None if there
-        is none. Files that were changed since are left alone, and named.
+        """Finishes a rewind that was cut short; every other call that changes something does so first, and captures go
+        on if it cannot be done. None if there is none. Files that were changed since are left alone, and named.
         """
-        with self._root.locked():
+        with self._locked():
             return self._rewinding.finish()
 
     # -- inside
+
+    def _locked(self) -> AbstractContextManager[None]:
+        return self._root.locked(self._patience)
+
+    def _finish_if_possible(self) -> bool:
+        """`finish`; False if that fails. What is about to be changed has to be kept all the same."""
+        try:
+            self._rewinding.finish()
+        except ClewError:
+            return False
+        return True
 
     def _own(self, path: str) -> bool:
         """True for the files of the store itself, if they are below the root."""
@@ -243,8 +259,3 @@ class Checkpoints:
             if message in (kept.manifest.message, *kept.manifest.also):
                 return kept
         return None
-
-
-def _checkpoint(kept: Kept) -> Checkpoint:
-    manifest = kept.manifest
-    return Checkpoint(manifest.message, moment(kept.row.created_at), manifest.files, manifest.also, manifest.to)

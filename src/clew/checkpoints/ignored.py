@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
 
 from clew.errors import Unavailable
 
@@ -13,6 +16,9 @@ _EXCLUDE = ".git/info/exclude"
 _MOST = 1 << 20
 _ABOVE = "ps_d"
 """The group of pathspec's expressions that matches the slash after a folder."""
+_LS = ("git", "-c", "core.fsmonitor=false", "--no-optional-locks", "ls-files", "-zci", "--exclude-standard")
+_PATIENCE = 10.0
+"""Seconds that git may take."""
 
 
 class Rules:
@@ -94,6 +100,45 @@ def outside(root: str) -> tuple[Rules, tuple[tuple[int, ...], ...]]:
         except OSError:
             stamps.append(())
     return rules, tuple(stamps)
+
+
+class Tracked(NamedTuple):
+    """Files that git tracks although rules leave them out, and the stamp of git's index that told so."""
+
+    stamp: tuple[int, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+def tracked(root: str, known: Tracked) -> Tracked:
+    """The files below a root that its repository tracks all the same. Git is asked only if its index has changed.
+
+    Without git, or if it gives no answer, it is what was known.
+    """
+    top = next((folder for folder in _up(root) if os.path.lexists(os.path.join(folder, ".git"))), None)
+    if top is None:
+        return Tracked()
+    stamp = _index_stamp(os.path.join(top, ".git"))
+    if stamp == known.stamp:
+        return known
+    # No variable of whoever runs this may lead git elsewhere, and no setting of the repository may run a program.
+    env = {"PATH": os.defpath, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(_LS, cwd=root, env=env, capture_output=True, timeout=_PATIENCE, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return known
+    return Tracked(stamp, tuple(os.fsdecode(path) for path in done.stdout.split(b"\0") if path))
+
+
+def _index_stamp(place: str) -> tuple[int, ...]:
+    """What tells whether git's index has changed; `.git` may be a file that says where it is."""
+    with suppress(OSError):
+        if os.path.isfile(place):
+            with open(place, "rb") as file:
+                said = os.fsdecode(file.read(4096).removeprefix(b"gitdir:").strip())
+            place = os.path.join(os.path.dirname(place), said)
+        found = os.stat(os.path.join(place, "index"))
+        return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return ()
 
 
 def _up(folder: str) -> Iterable[str]:

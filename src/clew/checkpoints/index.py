@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from clew.checkpoints.ignored import Tracked
 from clew.checkpoints.states import Kind, Stamp, State, packed, unpacked
 from clew.errors import Tampered
 
@@ -56,11 +57,14 @@ class Folder(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Index(msgspec.Struct, array_like=True, frozen=True):
-    """A whole tree. Folders are named by their path below the root; the root is "". `rules` are stamps."""
+    """A whole tree. Folders are named by their path below the root; the root is "". `rules` are stamps; `tracked` are
+    files that git tracks although rules leave them out.
+    """
 
     version: int = 1
     rules: tuple[tuple[int, ...], ...] = ()
     folders: dict[str, Folder] = {}
+    tracked: Tracked = Tracked()
 
 
 _decode = msgspec.msgpack.Decoder(Index).decode
@@ -87,7 +91,8 @@ def folder_of(mode: int, files: Mapping[str, Known], ignored: Iterable[str]) -> 
 def pack(index: Index) -> bytes:
     """An index as bytes behind a tag. Names that are not valid UTF-8 are written as `states.packed` says."""
     folders = {packed(path): folder for path, folder in index.folders.items()}
-    return _TAG + msgspec.msgpack.encode(Index(1, index.rules, folders))
+    tracked = index.tracked._replace(paths=tuple(map(packed, index.tracked.paths)))
+    return _TAG + msgspec.msgpack.encode(Index(1, index.rules, folders, tracked))
 
 
 def unpack(data: bytes) -> Index:
@@ -98,7 +103,8 @@ def unpack(data: bytes) -> Index:
         index = _decode(memoryview(data)[1:])
     except msgspec.DecodeError as error:
         raise Tampered(_WHAT, f"it does not decode ({type(error).__name__})") from None
-    return Index(1, index.rules, {unpacked(path): folder for path, folder in index.folders.items()})
+    tracked = index.tracked._replace(paths=tuple(map(unpacked, index.tracked.paths)))
+    return Index(1, index.rules, {unpacked(path): folder for path, folder in index.folders.items()}, tracked)
 
 
 def _content(state: State) -> Content:

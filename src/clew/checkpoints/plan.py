@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
+from unicodedata import normalize
 
 from clew.checkpoints.shelf import Step
 from clew.checkpoints.states import FOLDER, MISSING, Entry, Manifest, State, packed
@@ -11,7 +12,7 @@ from clew.checkpoints.tree import folders_of
 
 
 class Plan(NamedTuple):
-    """The steps; what others have changed since; what cannot be brought back; what is in the way."""
+    """The steps; what others have changed since; what has no content in the store, and so stays; what is in the way."""
 
     steps: list[Step]
     conflicts: list[str]
@@ -26,6 +27,14 @@ def wanted(manifests: Sequence[Manifest]) -> dict[str, list[tuple[Manifest, Entr
         for path, entry in manifest.paths().items():
             found.setdefault(path, []).append((manifest, entry))
     return found
+
+
+def alike(paths: Iterable[str]) -> list[str]:
+    """Those of the paths that some file systems take for another of them: each is then found under both names."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        found.setdefault(normalize("NFC", normalize("NFD", path).casefold()), []).append(path)
+    return [path for group in found.values() if len(group) > 1 for path in group]
 
 
 def make(
@@ -44,10 +53,8 @@ def make(
         now = present[path]
         if state.same(now):
             continue
-        if state.kind == "skipped":
-            lost[path] = state.why
-        elif now.kind == "skipped":
-            blocked.append(f"{packed(path)}: {now.why}")
+        if "skipped" in (state.kind, now.kind):  # what is there could not be brought back either: it stays
+            lost[path] = state.why or now.why
         elif foreign(chains[path], now):
             conflicts.append(path)
     changing = {path: state for path, state in targets.items() if path not in lost and not state.same(present[path])}

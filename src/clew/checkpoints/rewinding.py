@@ -10,13 +10,14 @@ import msgspec
 from clew import ids
 from clew.backends import Ground, RefRow, Tx
 from clew.checkpoints import lines, plan
-from clew.checkpoints.apply import apply
+from clew.checkpoints.apply import apply, clear
 from clew.checkpoints.capturing import Capturing, Keeper, changed, state_at
 from clew.checkpoints.plan import Plan
 from clew.checkpoints.root import Blocked, Root
 from clew.checkpoints.shelf import Journal, Kept, Shelf, Step, above
-from clew.checkpoints.states import Entry, Heads, Manifest, State, unpacked
-from clew.checkpoints.values import FileDiff, Rewound, shown
+from clew.checkpoints.states import MISSING, Entry, Heads, Manifest, State, packed, unpacked
+from clew.checkpoints.values import FileDiff, Rewound
+from clew.checkpoints.wire import shown
 from clew.errors import ClewError, Conflict, NotFound, Tampered
 from clew.refs import BRANCH
 
@@ -37,13 +38,13 @@ class Rewinding:
 
     def rewind(self, message: str, *, files: bool, talk: bool, dry_run: bool, force: bool) -> Rewound:
         """A rewind to a message."""
-        refused = self._unsaid(message) if talk else None
-        if refused is not None:
-            return Rewound(False, refused, message=message, dry_run=dry_run)
+        said = self._said(message) if talk else None
+        if talk and said is None:
+            return Rewound(False, "the message is not in the conversation", message=message, dry_run=dry_run)
         manifests = self._since(message) if files else []
         if manifests is None:
             return Rewound(False, NO_CHECKPOINT, message=message, dry_run=dry_run)
-        heads = Heads(self._shelf.session.refresh().head_id, message) if talk else None
+        heads = Heads(self._shelf.session.refresh().head_id, said) if talk else None
         return self._go(message, manifests, heads, tree=files, dry_run=dry_run, force=force)
 
     def undo(self, *, dry_run: bool, force: bool) -> Rewound:
@@ -70,6 +71,23 @@ class Rewinding:
         found = self._shelf.read(self._shelf.journal)
         return None if found is None else self._apply(found[1])
 
+    def give_up(self) -> None:
+        """Leaves files as a rewind that was cut short has left them, and notes how that is."""
+        shelf, found = self._shelf, self._shelf.read(self._shelf.journal)
+        if found is None:
+            return
+        journal = found[1]
+        clear(self._root, journal)
+        after = {step.path: state_at(self._root, unpacked(step.path)) for step in journal.steps}
+
+        def work(tx: Tx) -> None:
+            kept = shelf.get(tx, journal.undo)
+            if kept is not None:
+                shelf.put(tx, kept.manifest.left(after), kept)
+            shelf.done(tx)
+
+        shelf.write(work)
+
     # -- planning
 
     def _since(self, message: str) -> list[Manifest] | None:
@@ -95,13 +113,25 @@ class Rewinding:
             manifests = [one.having(fresh) if one.message == seat.data.message else one for one in manifests]
         chains = plan.wanted(manifests)
         present = {path: state_at(self._root, path) for path in chains}
+        present |= {path: MISSING for path in plan.alike(chains) if not self._root.has(path)}
         made = plan.make(chains, present, lambda path: state_at(self._root, path), self._root.listed)
-        made.blocked.extend(
-            f"{shown(unpacked(step.path))}: its folder cannot be written"
-            for step in made.steps
-            if not self._root.writable(unpacked(step.path))
-        )
-        return made
+        return self._opening(made)
+
+    def _opening(self, made: Plan) -> Plan:
+        """The plan with steps for folders that have to be opened, and get the mode back that they have."""
+        steps, closed = {step.path: step for step in made.steps}, list[str]()
+        for step in made.steps:
+            path = unpacked(step.path)
+            folder = path.rpartition("/")[0]
+            if self._root.writable(path):
+                continue
+            if folder and self._root.is_mine(folder):
+                now = state_at(self._root, folder)
+                steps.setdefault(packed(folder), Step(packed(folder), now, now))
+            else:
+                closed.append(f"{shown(path)}: its folder cannot be written")
+        every = sorted(steps.values(), key=lambda step: step.path)
+        return made._replace(steps=every, blocked=made.blocked + closed)
 
     def _ready(self, manifests: Sequence[Manifest], *, tree: bool) -> tuple[Plan, lines.Count]:
         """The plan and how many lines change, once every content that it needs was read and checked. Tampered."""
@@ -203,7 +233,7 @@ class Rewinding:
             seen = self._root.look(unpacked(step.path))
         except Blocked:
             return step.old
-        if not seen.state.same(step.old):
+        if not seen.state.same(step.old) and (step.old.kind != "missing" or self._root.has(unpacked(step.path))):
             raise Conflict(f"{shown(unpacked(step.path))} was changed meanwhile", hint="Ask again.")
         return msgspec.structs.replace(step.old, blob=keep(seen.data)) if step.old.kind == "file" else step.old
 
@@ -216,13 +246,16 @@ class Rewinding:
 
     # -- the conversation
 
-    def _unsaid(self, message: str) -> str | None:
-        """Why the conversation cannot go back to a message; None if it can."""
-        session = self._shelf.session.refresh()
-        head = session.head_id
-        if head is None or not self._shelf.read(lambda tx: above(tx, message, head)):
-            return "the message is not in the conversation"
-        return None
+    def _said(self, message: str) -> str | None:
+        """The message as the conversation has it, maybe by another id of its checkpoint; None if it has not."""
+        head = self._shelf.session.refresh().head_id
+        kept = [one.manifest for one in self._shelf.read(self._shelf.all)]
+        also = [name for one in kept if message in (one.message, *one.also) for name in (one.message, *one.also)]
+
+        def work(tx: Tx) -> str | None:
+            return next((name for name in (message, *also) if head is not None and above(tx, name, head)), None)
+
+        return self._shelf.read(work)
 
     def _move(self, tx: Tx, to: str | None) -> None:
         """Puts the head elsewhere in its tree. What it leaves stays as a branch; a branch it comes back to is none."""
@@ -254,7 +287,8 @@ def _refused(made: Plan, *, force: bool) -> str | None:
     if made.conflicts and not force:
         return f"changed by someone else since: {_some([shown(path) for path in made.conflicts])}"
     if made.skipped and not force:
-        return f"not kept, and so not to be brought back: {_some([shown(path) for path in made.skipped])}"
+        some = _some([shown(path) for path in made.skipped])
+        return f"too large to be kept, or no file, and so to be left as they are: {some}"
     return None
 
 

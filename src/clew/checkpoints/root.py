@@ -89,12 +89,20 @@ class Root:
                 f"{clip(os.fspath(said), 4096)} is not below {clip(self.path, 4096)}",
                 hint="Name files inside the root, or take a root that has them all.",
             )
-        return full.removeprefix(prefix)
+        return self._spelled(full.removeprefix(prefix))
+
+    def _spelled(self, path: str) -> str:
+        """The path as its names are written where they are: some file systems find them in any spelling."""
+        here, done = self.path, list[str]()
+        for part in path.split("/"):
+            done.append(_spelled(here, part))
+            here = os.path.join(here, done[-1])
+        return "/".join(done)
 
     # -- looking
 
     @contextmanager
-    def locked(self, patience: float = 60.0) -> Iterator[None]:
+    def locked(self, patience: float) -> Iterator[None]:
         """Keeps rewinds and captures apart from each other, in all processes. Unavailable after `patience`.
 
         The lock is on the folder itself; where the file system has none, they are not kept apart.
@@ -175,10 +183,15 @@ class Root:
             return None
         return Seen(State("file", now.st_mode & PERMISSIONS, len(data), hashed(data)), data, stamp(now))
 
+    def has(self, path: str) -> bool:
+        """Whether every name on the way to a path is there, and written so."""
+        parts = path.split("/")
+        return all(part in self.listed("/".join(parts[:number])) for number, part in enumerate(parts))
+
     def listed(self, path: str) -> list[str]:
         """The names in a folder; none if there is no folder."""
         try:
-            with self.folder(f"{path}/.") as (fd, _):
+            with self.folder(f"{path}/." if path else ".") as (fd, _):
                 return os.listdir(fd)
         except (FileNotFoundError, Blocked):
             return []
@@ -194,6 +207,14 @@ class Root:
         except (FileNotFoundError, Blocked):
             return True
         except OSError:
+            return False
+
+    def is_mine(self, path: str) -> bool:
+        """Whether a folder is this user's, who may open it."""
+        try:
+            with self.folder(f"{path}/.") as (fd, _):
+                return os.fstat(fd).st_uid == os.geteuid()
+        except (OSError, Blocked):
             return False
 
     @contextmanager
@@ -322,6 +343,9 @@ class Root:
 
     def unread(self, error: OSError, path: str) -> ClewError:
         """The error that says what could not be read."""
+        if path == ".":
+            hint = "Put the folder back: make it, if it was removed, and ask again. Nothing was changed."
+            return Unavailable(f"{clip(self.path, 4096)} cannot be read: {error.strerror}", hint=hint)
         return Unavailable(
             f"{clip(path, 4096)} cannot be read: {error.strerror}",
             hint="Nothing was checkpointed. Give this program the right to read it, or leave it out.",
@@ -346,6 +370,24 @@ def part_name(key: str) -> str:
 def is_part(name: str) -> bool:
     """True for a name that `part_name` made."""
     return name.startswith(_PART[0]) and name.endswith(_PART[1]) and len(name) == 24 + sum(map(len, _PART))
+
+
+def _spelled(folder: str, name: str) -> str:
+    """A name as it is written in a folder."""
+    try:
+        names = os.listdir(folder)
+        found = os.lstat(os.path.join(folder, name))
+    except OSError:  # there is none, or it is not to be seen
+        return name
+    return name if name in names else next((one for one in names if _is(os.path.join(folder, one), found)), name)
+
+
+def _is(path: str, said: os.stat_result) -> bool:
+    """Whether this is the file that was found."""
+    try:
+        return os.path.samestat(os.lstat(path), said)
+    except OSError:
+        return False
 
 
 def _still(fd: int, name: str, expect: Stamp | None) -> bool:

@@ -13,7 +13,9 @@ from clew.backends import RefRow, Tx
 from clew.checkpoints import index as indexes
 from clew.checkpoints.index import Index
 from clew.checkpoints.states import Entry, Manifest, State, hashed, is_inside, read, unpack, write
+from clew.checkpoints.values import Checkpoint
 from clew.errors import NotFound, Tampered
+from clew.node import moment
 from clew.session import Session
 
 CHECKPOINT, WORKTREE, REWIND = "checkpoint", "worktree", "rewind"
@@ -26,6 +28,11 @@ class Kept(NamedTuple):
 
     row: RefRow
     manifest: Manifest
+
+    def told(self) -> Checkpoint:
+        """As callers see it."""
+        found = self.manifest
+        return Checkpoint(found.message, moment(self.row.created_at), found.files, found.also, found.to, found.heads)
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -84,6 +91,15 @@ class Shelf:
         found = sorted(self._chain(tx, self.session, None, since), key=lambda kept: kept.row.ref)
         return [kept for kept in found if kept.manifest.root == self.root]
 
+    def own(self, tx: Tx) -> list[Kept]:
+        """Those that the session has taken itself, oldest first."""
+        return [kept for kept in map(self._kept, self.rows(tx)) if kept.manifest.root == self.root]
+
+    def rows(self, tx: Tx) -> list[RefRow]:
+        """The rows of all that the session has taken itself, of whatever root, as they are stored."""
+        owned = tx.refs_owned(self._row(tx, self.session).ref)
+        return [row for row in owned if row.kind == CHECKPOINT and row.trashed_at is None]
+
     def _chain(self, tx: Tx, session: Session, until: str | None, since: int) -> Iterator[Kept]:
         row = self._row(tx, session)
         for owned in tx.refs_owned(row.ref):
@@ -104,12 +120,12 @@ class Shelf:
         row = tx.ref(self._engine.workspace, CHECKPOINT, self._key(CHECKPOINT, message))
         return None if row is None or row.trashed_at is not None else self._kept(row)
 
-    def put(self, tx: Tx, manifest: Manifest, kept: Kept | None = None) -> Kept:
-        """Stores a new checkpoint, or another manifest for one that is `kept`."""
+    def put(self, tx: Tx, manifest: Manifest, kept: Kept | None = None, created_at: int | None = None) -> Kept:
+        """Stores a new checkpoint, of another time than now if one is given, or another manifest for a `kept` one."""
         if kept is not None and kept.manifest == manifest:
             return kept
         known = () if kept is None else kept.manifest.files
-        row = self._put(tx, CHECKPOINT, manifest.message, manifest, None if kept is None else kept.row)
+        row = self._put(tx, CHECKPOINT, manifest.message, manifest, None if kept is None else kept.row, created_at)
         self._use(tx, row, _blobs(manifest.files) - _blobs(known))
         return Kept(row, manifest)
 
@@ -207,12 +223,16 @@ class Shelf:
     def _row(self, tx: Tx, session: Session) -> RefRow:
         return self._refs.get(tx, session._row.kind, session._row.key)
 
-    def _put(self, tx: Tx, kind: str, name: str, value: Any, row: RefRow | None) -> RefRow:
+    def _put(
+        self, tx: Tx, kind: str, name: str, value: Any, row: RefRow | None, created_at: int | None = None
+    ) -> RefRow:
         if row is not None:
             return self._refs.change(tx, row, write(value), look=row.look)
         owner = self._row(tx, self.session)
         key = self._key(kind, name)
-        return self._refs.add(tx, kind, key, write(value), tree=owner.tree, at=None, owner=owner.ref)
+        return self._refs.add(
+            tx, kind, key, write(value), tree=owner.tree, at=None, owner=owner.ref, created_at=created_at
+        )
 
     def _use(self, tx: Tx, row: RefRow, digests: Iterable[str]) -> None:
         tree, used = self.tree(tx), []

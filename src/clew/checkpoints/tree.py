@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
-from clew.checkpoints.ignored import NAME, Rules, outside
+from clew.checkpoints.ignored import NAME, Rules, Tracked, outside, tracked
 from clew.checkpoints.index import Folder, Index, Known, Row, folder_of, rows_of
 from clew.checkpoints.root import PERMISSIONS, Blocked, Root, Seen, is_part, skipped, stamp
 from clew.checkpoints.states import MISSING, State, packed
@@ -51,15 +51,16 @@ def scan(root: Root, before: Index | None, own: Callable[[str], bool], keep: Kee
     `own` tells paths that are the store's own. What cannot be read is skipped by name, and never taken for missing.
     """
     rules, stamps = outside(root.path)
-    walk = _Walk(root, before or Index(), own, keep)
-    fresh = before is None or before.rules != stamps
+    was = Tracked() if before is None else before.tracked
+    all_the_same = tracked(root.path, was)
+    walk = _Walk(root, before or Index(), own, keep, all_the_same.paths)
+    fresh = before is None or before.rules != stamps or was.paths != all_the_same.paths
     walk.into(_Place("", rules, stale=fresh))
     gone = [path for path in walk.old if path not in walk.folders]
     for path in gone:
         walk.lost(path, walk.old[path])
-    return Scan(
-        Index(1, stamps, walk.folders), _merged(walk.changes), walk.changed or fresh or bool(gone), walk.skipped
-    )
+    changed = walk.changed or fresh or bool(gone) or was != all_the_same
+    return Scan(Index(1, stamps, walk.folders, all_the_same), _merged(walk.changes), changed, walk.skipped)
 
 
 class _Place(NamedTuple):
@@ -80,7 +81,9 @@ class _Listed(NamedTuple):
 
 
 class _Walk:
-    def __init__(self, root: Root, before: Index, own: Callable[[str], bool], keep: Keep) -> None:
+    def __init__(
+        self, root: Root, before: Index, own: Callable[[str], bool], keep: Keep, tracked: Iterable[str]
+    ) -> None:
         self.root = root
         self.old = before.folders
         self.folders: dict[str, Folder] = {}
@@ -91,6 +94,8 @@ class _Walk:
         self._count = 0
         self._own = own
         self._keep = keep
+        self._tracked = frozenset(tracked)
+        self._on_the_way = frozenset(folder for path in self._tracked for folder in folders_of(path))
         self._trusted_before = time.time_ns() - RACY
 
     def into(self, place: _Place) -> None:
@@ -154,7 +159,7 @@ class _Walk:
         """Whether a file that is not known is to stay so; notes that it is left out, if rules say so."""
         if name == ".git" or is_part(name) or self._own(path):
             return True
-        if here.ignored or here.rules.ignores(path, folder=False):
+        if path not in self._tracked and (here.ignored or here.rules.ignores(path, folder=False)):
             ignored.append(name)
             return True
         return False
@@ -180,8 +185,10 @@ class _Walk:
             if path not in self.old and packed(f"{name}/") in left_out:
                 ignored.append(f"{name}/")
                 continue
-            out = here.ignored or ((here.stale or path not in self.old) and here.rules.ignores(path, folder=True))
-            if out and path not in self.old:
+            way = path in self._on_the_way
+            asked = here.stale or path not in self.old or way
+            out = here.ignored or (asked and here.rules.ignores(path, folder=True))
+            if out and path not in self.old and not way:
                 ignored.append(f"{name}/")
             else:
                 below.append(here._replace(path=path, ignored=out))

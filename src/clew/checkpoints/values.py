@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clew.checkpoints.states import Entry, State, unpacked
+from clew.checkpoints import wire
+from clew.checkpoints.states import Entry, Heads, State, unpacked
 
 
 class Checkpoint(NamedTuple):
     """A checkpoint: the user message it was taken for, and the paths it holds, each as it was.
 
-    `rewound_to` is set if it holds what was there before a rewind to that message: `undo` goes back to it.
+    It is found by the ids in `also` as well. `rewound_to` is set if it holds what was there before a rewind to that
+    message: `undo` goes back to it. `heads` are set if the conversation was put back too.
     """
 
     message: str
@@ -21,6 +23,7 @@ class Checkpoint(NamedTuple):
     files: tuple[Entry, ...]
     also: tuple[str, ...] = ()
     rewound_to: str | None = None
+    heads: Heads | None = None
 
     @property
     def states(self) -> dict[str, State]:
@@ -33,32 +36,15 @@ class Checkpoint(NamedTuple):
         return {path: state.why for path, state in self.states.items() if state.kind == "skipped"}
 
     def manifest(self) -> dict[str, Any]:
-        """The checkpoint as JSON: `user_message_uuid`, `created_at`, `files`."""
+        """The checkpoint as JSON: `user_message_uuid`, `created_at`, `files`, and what else there is to know."""
         return {
             "user_message_uuid": self.message,
             "created_at": self.created_at.isoformat().replace("+00:00", "Z"),
+            "also": list(self.also),
             "rewound_to": self.rewound_to,
-            "files": [_wire(entry) for entry in self.files],
+            "heads": None if self.heads is None else [self.heads.before, self.heads.after],
+            "files": [wire.entry(one) for one in self.files],
         }
-
-
-def _wire(entry: Entry) -> dict[str, Any]:
-    state = entry.state
-    wire: dict[str, Any] = {"path": shown(unpacked(entry.path)), "exists": state.kind != "missing"}
-    if state.kind != "missing":
-        wire |= {"type": state.kind, "mode": f"{state.mode:04o}"}
-    if state.kind == "file":
-        wire |= {"hash": state.digest, "size": state.size}
-    if state.kind == "link":
-        wire |= {"target": shown(unpacked(state.target))}
-    if state.kind == "skipped":
-        wire |= {"size": state.size, "skipped": state.why}
-    return wire
-
-
-def shown(path: str) -> str:
-    """A path as text: bytes that are not UTF-8 are shown as escapes."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class Rewound(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

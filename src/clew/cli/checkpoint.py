@@ -9,7 +9,7 @@ import click
 from clew import ids
 from clew.checkpoints import Checkpoint, FileDiff
 from clew.checkpoints.lines import Count, count
-from clew.checkpoints.values import shown
+from clew.checkpoints.wire import shown
 from clew.cli.exits import show_help
 from clew.cli.forms import Form, iso, json_options, out_lines, out_value
 from clew.cli.moments import local
@@ -112,7 +112,7 @@ def _handle(message: str) -> str:
 
 
 def _json(one: Checkpoint) -> dict[str, Any]:
-    return {**one.manifest(), "created_at": iso(one.created_at), "handle": _handle(one.message), "also": one.also}
+    return {**one.manifest(), "created_at": iso(one.created_at), "handle": _handle(one.message)}
 
 
 def _diff_json(one: FileDiff) -> dict[str, Any]:

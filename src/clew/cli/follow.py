@@ -1,4 +1,5 @@
-"""Follows the transcript that a coding agent writes: each of its lines, once, into the log of the session.
+"""Follows the transcript that a coding agent writes: each of its lines, once, into the log of the session; and the
+messages among them into the session.
 
 An entry is the byte 0x01 and the line, a JSON object. How far the file was read is in the session's free data, and
 changes with the log in one transaction: a line is neither lost nor kept twice, whoever is cut short.
@@ -11,25 +12,30 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import clew
-from clew.errors import Conflict, Invalid
+from clew.agents.lines import open_regular
+from clew.cli.said import Talk, is_prompt
+from clew.errors import Conflict, Invalid, NotFound
 
 _TAG = b"\x01"
 PIECE = 8 * 1024 * 1024
 """Bytes that are taken over in one transaction."""
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a line at most; of a longer one it is noted that it was there."""
 BACK = 16 * 1024 * 1024
 """How far back from the end the last prompt is looked for."""
 _BLOCK = 1 << 16
 
 
 class _Mark(NamedTuple):
-    """Which file was read, told by its path and its first line, and how far."""
+    """Which file was read, told by its path and its first line, how far, and the answer that was counted last."""
 
     path: str
     first: str
     offset: int
+    answer: str | None
 
 
 class Prompt(NamedTuple):
@@ -44,50 +50,68 @@ def follow(store: clew.Store, session: clew.Session, path: str) -> int:
     total = 0
     while True:
         with store.transaction():
-            taken = _some(session.refresh(), path)
+            taken = _some(store, session.refresh(), path)
         total += taken
         if not taken:
             return total
 
 
-def _some(session: clew.Session, path: str) -> int:
-    with open(path, "rb") as file:
+def _some(store: clew.Store, session: clew.Session, path: str) -> int:
+    with _opened(path) as file:
         first = hashlib.sha256(file.readline(_BLOCK)).hexdigest()[:16]
         mark = _marked(session, path, first, os.fstat(file.fileno()).st_size)
         file.seek(mark.offset)
         piece = file.read(PIECE)
         whole = piece[: piece.rfind(b"\n") + 1]
-        while piece and not whole:  # one line is longer than a piece
-            more = file.readline()
-            piece += more
+        if not whole and len(piece) == PIECE:
+            piece += file.readline(LONGEST)
             whole = piece if piece.endswith(b"\n") else b""
-            if not more:
-                break
-    if not whole:
-        return 0
-    at, lines = mark.offset, 0
+        beyond = 0 if whole or len(piece) < LONGEST else _end_of_line(file)
+    at, lines, talk = mark.offset, 0, Talk(store, session, mark.answer)
+    if beyond:
+        _left_out(session, beyond - at, str(uuid.uuid5(uuid.UUID(session.id), f"line {at}")))
+        at, lines = beyond, 1
     for line in whole.split(b"\n")[:-1]:
-        _keep(session, line, at)
+        event = _event(line)
+        if event is not None:
+            _keep(session, event, line, at)
+            talk.take(event, line)
         at += len(line) + 1
         lines += 1
-    beside = {"path": path, "first": first, "offset": at}
-    session.update(extra={**session.extra, "transcript": beside})
+    if lines:
+        beside = {"path": path, "first": first, "offset": at, "answer": talk.answer}
+        session.update(extra={**session.refresh().extra, "transcript": beside})
     return lines
+
+
+def _opened(path: str) -> IO[bytes]:
+    """The transcript, to read. FileNotFoundError; Unavailable if it is not a file: a pipe would be waited for."""
+    try:
+        return os.fdopen(open_regular(path), "rb")
+    except NotFound:
+        raise FileNotFoundError(path) from None
+
+
+def _end_of_line(file: IO[bytes]) -> int:
+    """Where the line ends that is being read; 0 if it does not end yet."""
+    while block := file.read(PIECE):
+        at = block.find(b"\n")
+        if at >= 0:
+            return file.tell() - len(block) + at + 1
+    return 0
 
 
 def _marked(session: clew.Session, path: str, first: str, size: int) -> _Mark:
     """How far the file was read; from its beginning, if it is another one now."""
     said = session.extra.get("transcript")
     known = said if isinstance(said, dict) else {}
-    offset = known.get("offset")
-    same = (known.get("path"), known.get("first")) == (path, first) and isinstance(offset, int) and 0 <= offset <= size
-    return _Mark(path, first, offset if same and isinstance(offset, int) else 0)
+    offset, answer = known.get("offset"), known.get("answer")
+    if (known.get("path"), known.get("first")) != (path, first) or not isinstance(offset, int) or offset > size:
+        return _Mark(path, first, 0, None)
+    return _Mark(path, first, max(0, offset), answer if isinstance(answer, str) else None)
 
 
-def _keep(session: clew.Session, line: bytes, at: int) -> None:
-    event = _event(line)
-    if event is None:
-        return
+def _keep(session: clew.Session, event: dict[str, Any], line: bytes, at: int) -> None:
     base = uuid.UUID(session.id)
     name = event.get("uuid")
     other = str(uuid.uuid5(base, f"line {at} {hashlib.sha256(line).hexdigest()}"))
@@ -97,8 +121,12 @@ def _keep(session: clew.Session, line: bytes, at: int) -> None:
     except Conflict:  # two lines of one name: both are kept
         session.log.append(_TAG + line, id=other)
     except Invalid:
-        note = json.dumps({"type": "clew-skipped", "why": "the line is too long", "bytes": len(line)}).encode()
-        session.log.append(_TAG + note, id=other)
+        _left_out(session, len(line), other)
+
+
+def _left_out(session: clew.Session, size: int, id: str) -> None:
+    note = json.dumps({"type": "clew-skipped", "why": "the line is too long", "bytes": size}).encode()
+    session.log.append(_TAG + note, id=id)
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
@@ -115,27 +143,15 @@ def last_prompt(path: str, prompt: str | None = None) -> Prompt | None:
         if b'"user"' not in line:
             continue
         event = _event(line)
-        if event is not None and _is_prompt(event) and (prompt is None or event.get("promptId") == prompt):
+        if event is not None and is_prompt(event) and (prompt is None or event.get("promptId") == prompt):
             of = event.get("promptId")
             return Prompt(event["uuid"], of if isinstance(of, str) else None)
     return None
 
 
-def _is_prompt(event: dict[str, Any]) -> bool:
-    """True for what a person said; results of tools, and what the agent says to itself, have the same role."""
-    said = event.get("message")
-    if event.get("type") != "user" or event.get("isMeta") or event.get("isSidechain") or not isinstance(said, dict):
-        return False
-    content = said.get("content")
-    if isinstance(content, list):
-        kinds = {part.get("type") for part in content if isinstance(part, dict)}
-        return "tool_result" not in kinds and isinstance(event.get("uuid"), str)
-    return isinstance(content, str) and isinstance(event.get("uuid"), str)
-
-
 def _backwards(path: str) -> Iterator[bytes]:
     """The whole lines of a file, the last first, as far as `BACK`."""
-    with open(path, "rb") as file:
+    with _opened(path) as file:
         at = file.seek(0, os.SEEK_END)
         rest, least = b"", max(0, at - BACK)
         while at > least:

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -50,7 +51,8 @@ def hook(ctx: click.Context) -> None:
     try:
         Event(_read()).handle()
     except Exception as error:  # noqa: BLE001 - the agent must go on, whatever is wrong here
-        report(error)
+        with suppress(OSError):  # nobody may be there to be told
+            report(error)
     ctx.exit(0)
 
 
@@ -121,7 +123,7 @@ class Event:
         return os.path.join(self._text("cwd"), path) if isinstance(path, str) and path else None
 
     def _checkpoints(self, session: clew.Session) -> Checkpoints:
-        return Checkpoints(session, session.cwd or self._text("cwd"))
+        return Checkpoints(session, session.cwd or self._text("cwd"), patience=PATIENCE)
 
     # -- which message, which session
 
@@ -132,7 +134,7 @@ class Event:
             return ids.text(prompt)
         try:
             found = last_prompt(self._text("transcript_path"))
-        except OSError:
+        except (OSError, ClewError):
             found = None
         if found is not None and ids.maybe(found.message) is not None:
             return found.message
@@ -144,7 +146,7 @@ class Event:
             return
         try:
             found = last_prompt(self._text("transcript_path"), message)
-        except OSError:
+        except (OSError, ClewError):
             return
         if found is not None and ids.maybe(found.message) is not None:
             checkpoints.alias(message, found.message)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 def import_(ctx: click.Context, folder: str, dry_run: bool, form: Form) -> None:
     """Imports every session below FOLDER, or every conversation of FILE. What is stored already stays as it is.
 
+    Of a folder each session comes with its messages, its transcript and its checkpoints of files.
+
     What cannot be read is skipped, and named line by line on stderr; the exit code is then 8. Each session is imported
     whole or not at all.
     """
@@ -87,7 +89,8 @@ def _store(dry_run: bool) -> clew.Store:
 
 def _lines(done: Imported, dry_run: bool) -> Iterator[str]:
     for one in done.sessions:
-        yield f"{one.id}  {one.messages:,} messages  {one.events:,} events{_known(one.known)}"
+        beside = f"  {one.checkpoints:,} checkpoints" if one.checkpoints else ""
+        yield f"{one.id}  {one.messages:,} messages  {one.events:,} events{beside}{_known(one.known)}"
     for project in done.memories:
         yield f"memory of {plain(project)}"
     yield _summary(len(done.sessions), len(done.skipped), dry_run)

@@ -12,7 +12,7 @@ import msgspec
 import clew
 from clew.checkpoints import Checkpoints, FileDiff, Rewound, State, unified
 from clew.checkpoints.lines import Count, count
-from clew.checkpoints.values import shown
+from clew.checkpoints.wire import shown
 from clew.cli.exits import FAILED, NOT_FOUND, say
 from clew.cli.forms import Form, out_value
 from clew.cli.text import out, paragraphs, plain, style, warn
