@@ -268,9 +268,13 @@ def test_what_git_begins_to_track_is_kept_from_then_on(work, checkpoints, say, m
     git = need("git")
     subprocess.run([git, "init", "-q"], cwd=work, check=True)
     sh(work, "echo '*.log' > .gitignore; echo one > a.log")
-    asked = []
-    run = subprocess.run
-    monkeypatch.setattr(ignored.subprocess, "run", lambda *args, **rest: asked.append(args) or run(*args, **rest))
+    asked, run = [], subprocess.run
+
+    def noted(command, **rest):
+        asked.append(command)
+        return run(command, **rest)
+
+    monkeypatch.setattr("clew.checkpoints.ignored.subprocess.run", noted)
     checkpoints.capture_tree(say())
     run([git, "add", "-f", "a.log"], cwd=work, check=True)
     second = say()
