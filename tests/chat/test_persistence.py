@@ -131,7 +131,6 @@ def test_restore_provider_mismatch(source: str, target: str, connect: Connect) -
 MALFORMED = [
     b"",
     b"{}",
-    b"null",
     b'"text"',
     b"[1]",
     b"[null]",

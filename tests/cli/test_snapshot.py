@@ -74,6 +74,20 @@ def test_a_folder(native, clew_cli, tmp_path):
     assert FileStore(folder).list() == []
 
 
+def test_what_a_list_passes_over_is_told(clew_cli, tmp_path):
+    """A damaged snapshot, or one that is not encrypted where there is a key, is named on stderr."""
+    folder, snapshot = tmp_path / "talks", new_snapshot(provider="claude")
+    FileStore(folder).save(snapshot)
+    (folder / "notes.txt").write_text("")
+    for at in (str(folder), f"file://{folder}"):
+        told = clew_cli("snapshot", "ls", "--at", at, env={"CLEW_KEY": KEY})
+        assert (told.code, told.out) == (0, "")
+        assert f"snapshot {snapshot.id} is passed over" in told.err
+        assert "it is not encrypted, and the store has a key" in told.err
+        assert "notes" not in told.err
+        assert "passed over" not in clew_cli("snapshot", "ls", "--at", at).err
+
+
 def test_a_bucket(clew_cli, tmp_path):
     """A URL names a bucket."""
     url = f"file://{tmp_path}/bucket"
