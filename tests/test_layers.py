@@ -47,7 +47,7 @@ LAYERS: list[set[str]] = [
     {"records", "otel", "agents"},
     {""},  # the public door, `import clew`
     {"aio", "testing", "chat"},
-    {"records.aio"},
+    {"records.aio", "saving"},
     {"cli"},
     {"__main__"},
 ]

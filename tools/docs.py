@@ -156,6 +156,12 @@ PARTS: list[tuple[str, str, list[str]]] = [
         ],
     ),
     (
+        "clew.saving",
+        "What a client says and hears, stored as it happens.",
+        ["saving/middleware:SavingMiddleware", "saving/middleware:SavedClient", "saving/middleware:AsyncSavedClient"]
+        + ["saving/resuming:resume", "saving/resuming:answered"],
+    ),
+    (
         "clew.testing.providers",
         "A provider on this machine, for tests.",
         [
