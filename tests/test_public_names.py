@@ -76,7 +76,7 @@ NAMES: dict[object, str] = {
     clew.chat: "ChatClient StreamingChatClient PersistentChatClient connect validate_base_url InvalidBaseURL "
     "MAX_BASE_URL_LENGTH Client ClaudeLocal Tool Reply UsageTotal ProviderError",
     clew.chat.aio: "connect AsyncClient Stream",
-    clew.saving: "SavingMiddleware SavedClient AsyncSavedClient resume answered",
+    clew.saving: "SavingMiddleware SavedClient AsyncSavedClient resume answered latest_answered",
     clew.testing.providers: "ProviderServer Request Say Fail Send ToolUse self_signed",
 }
 

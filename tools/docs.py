@@ -159,7 +159,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "clew.saving",
         "What a client says and hears, stored as it happens.",
         ["saving/middleware:SavingMiddleware", "saving/middleware:SavedClient", "saving/middleware:AsyncSavedClient"]
-        + ["saving/resuming:resume", "saving/resuming:answered"],
+        + ["saving/resuming:resume", "saving/resuming:answered", "saving/resuming:latest_answered"],
     ),
     (
         "clew.testing.providers",

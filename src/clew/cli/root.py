@@ -16,6 +16,7 @@ from clew.cli.exits import Unread, report, show_help
 from clew.cli.place import store_option
 
 COMMANDS = {
+    "chat": ("chat", "Talk to a model; everything is stored."),
     "append": ("append", "Store messages, given as JSON lines."),
     "ls": ("listing", "List sessions, last active first."),
     "tree": ("tree", "Show messages as a tree."),

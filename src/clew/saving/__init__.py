@@ -17,6 +17,6 @@ interrupted is kept, with ``{"interrupted": true}`` in its free data.
 """
 
 from clew.saving.middleware import AsyncSavedClient, SavedClient, SavingMiddleware
-from clew.saving.resuming import answered, resume
+from clew.saving.resuming import answered, latest_answered, resume
 
-__all__ = ["AsyncSavedClient", "SavedClient", "SavingMiddleware", "answered", "resume"]
+__all__ = ["AsyncSavedClient", "SavedClient", "SavingMiddleware", "answered", "latest_answered", "resume"]

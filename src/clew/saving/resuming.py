@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from clew.convert.core import Options, convert_read, read_all, tool_names
+from clew.errors import NotFound
 from clew.model import ToolCall
 from clew.node import Node
 from clew.session import Session
 from clew.snapshots import ToolSnapshot, new_snapshot
+from clew.store import Store
 
 if TYPE_CHECKING:
     from clew.convert import Report
@@ -53,3 +56,34 @@ def resume(client: Any, session: Session, *, until: str | None = None, system: s
         )
     )
     return found.report
+
+
+def latest_answered(store: Store, cwd: str | None = None) -> Session:
+    """The session with the newest answer, of a model or a tool; in exactly this directory if one is given. NotFound.
+
+    Never a subagent's, and never one that has only questions: there is nothing in it to go on from.
+    """
+    best: tuple[datetime, Session] | None = None
+    cursor = None
+    while True:
+        page = store.sessions.list(limit=20, cursor=cursor, cwd=cwd)
+        for session in page.items:
+            if best is not None and session.updated_at <= best[0]:
+                return best[1]  # the others were active earlier still
+            said = _last_answer(session)
+            if said is not None and (best is None or said > best[0]):
+                best = said, session
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    if best is None:
+        raise NotFound("session", "latest" if cwd is None else f"latest in {cwd}", hint="Begin one.")
+    return best[1]
+
+
+def _last_answer(session: Session) -> datetime | None:
+    for last in (8, None):
+        for node in reversed(session.path(last=last)):
+            if node.role in ANSWERS:
+                return node.created_at
+    return None
