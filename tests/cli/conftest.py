@@ -12,6 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from clew.cli.models import ADDRESSES, KEYS
 from clew.cli.root import COMMANDS, cli
 from clew.cli.sources import NEW_VARIABLES, VARIABLES
 
@@ -50,6 +51,8 @@ def leaves() -> dict[str, click.Command]:
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the home folder or the settings of whoever runs it."""
     for name in ("CLEW_DB", "CLEW_DEBUG", "CLEW_TIMEOUT", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PAGER",
+                 "CLEW_PROVIDER", "CLEW_MODEL", "CLEW_SYSTEM", "CLEW_BASE_URL", "EDITOR", "VISUAL",
+                 *ADDRESSES.values(), *(one for names in KEYS.values() for one in names),
                  *VARIABLES, *NEW_VARIABLES):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

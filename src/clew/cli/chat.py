@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     '  clew chat "Why does the build fail?" < build.log\n'
     '  clew chat -n -m sonnet -a chart.png "What does this show?"\n'
     "  clew chat -c k3m9qa\n\n\b\n"
-    "A MODEL is PROVIDER/MODEL, the name of a model, or an alias: sonnet, opus, haiku, gpt, mini, flash,\n"
-    "pro, offline. Without -m it is CLEW_MODEL or CLEW_PROVIDER, or whoever has a token: ANTHROPIC_API_KEY,\n"
-    "OPENAI_API_KEY, GEMINI_API_KEY. CLEW_BASE_URL names a server of yours. With none of them, offline\n"
-    "answers, and says back what it hears.",
+    "A MODEL is PROVIDER/MODEL, the name of a model, or an alias: sonnet, opus, haiku, gpt, mini,\n"
+    "flash, pro, offline. Without -m it is CLEW_MODEL or CLEW_PROVIDER, or whoever has a token:\n"
+    "ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY. CLEW_BASE_URL names a server of yours. With\n"
+    "none of them offline answers, "
+    "and says back what it hears.",
 )
 @click.argument("prompt", nargs=-1)
 @click.option("-c", "--continue", "go_on", metavar="ID", help="Go on in this session, or from this message.")

@@ -29,15 +29,16 @@ ADDRESSES = {
     "gemini": "GOOGLE_GEMINI_BASE_URL",
 }
 """And for an address."""
-DEFAULTS = {"claude": "claude-sonnet-4-5", "openai": "gpt-5.1", "gemini": "gemini-2.5-flash", OFFLINE: "offline"}
+DEFAULTS = {"claude": "claude-sonnet-5-5", "openai": "gpt-6-sol", "gemini": "gemini-3.8-flash", OFFLINE: "offline"}
+"""The model of a provider, if nobody says which. Names of models age: each is one that the SDK of its provider knows."""
 ALIASES = {
-    "sonnet": "claude/claude-sonnet-4-5",
-    "opus": "claude/claude-opus-4-5",
-    "haiku": "claude/claude-haiku-4-5",
-    "gpt": "openai/gpt-5.1",
-    "mini": "openai/gpt-5-mini",
-    "flash": "gemini/gemini-2.5-flash",
-    "pro": "gemini/gemini-2.5-pro",
+    "sonnet": "claude/claude-sonnet-5-5",
+    "opus": "claude/claude-opus-5-5",
+    "haiku": "claude/claude-haiku-5-5",
+    "gpt": "openai/gpt-6-sol",
+    "mini": "openai/gpt-5.4-mini",
+    "flash": "gemini/gemini-3.8-flash",
+    "pro": "gemini/gemini-3.1-pro",
 }
 """Short names of models, unless a setting gives them another meaning."""
 _MADE_BY = {
