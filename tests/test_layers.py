@@ -43,7 +43,7 @@ LAYERS: list[set[str]] = [
     {"quarantine", "snapshots"},
     {"convert"},
     {"store"},
-    {"retention", "scan"},
+    {"retention", "scan", "stats"},
     {"records", "otel", "agents"},
     {""},  # the public door, `import clew`
     {"aio", "testing", "chat"},

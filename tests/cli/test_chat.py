@@ -278,7 +278,7 @@ def test_ctrl_c_keeps_what_arrived(db, server):
         assert running.wait(30) == 130
     with clew.open(db) as store:
         last = store.sessions.latest().path()[-1]
-        assert (last.text, last.message.extra["interrupted"]) == ("One two", True)
+        assert (last.text, (last.message.extra or {})["interrupted"]) == ("One two", True)
         assert store.verify().ok
 
 

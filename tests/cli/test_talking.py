@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import clew
-from clew.chat.events import Reply
+from clew.chat.events import Event, Reply
 from clew.cli import models
 from clew.cli.answering import Screen, blocks
 from clew.cli.interrupts import ENOUGH, Interrupts
@@ -32,7 +32,9 @@ def say(desk: Desk, *questions: str) -> None:
 
 
 def said(desk: Desk) -> list[str]:
-    return [node.text for node in desk.talk.session.path()]
+    session = desk.talk.session
+    assert session is not None
+    return [node.text for node in session.path()]
 
 
 def test_a_fork_goes_on_elsewhere(desk, capsys):
@@ -118,7 +120,12 @@ def test_another_model_goes_on(desk, capsys, monkeypatch):
 def test_an_incognito_talk_may_be_kept(desk, capsys):
     """Once; then it is like any other."""
     kept = []
-    desk.keep = lambda talk: kept.append(talk) or "k3m9qa"
+
+    def keep(talk: Talk) -> str:
+        kept.append(talk)
+        return "k3m9qa"
+
+    desk.keep = keep
     say(desk, "One")
     desk.command("/save")
     desk.command("/save")
@@ -190,7 +197,7 @@ def test_blocks_of_markdown():
     assert list(blocks("~~~\n```\n\n")) == ["~~~\n```\n\n"]
 
 
-def drawn(*events: object, width: int = 60) -> list[str]:
+def drawn(*events: Event, width: int = 60) -> list[str]:
     """What is on a terminal at the end, as its lines."""
     from rich.console import Console
 

@@ -30,7 +30,7 @@ ADDRESSES = {
 }
 """And for an address."""
 DEFAULTS = {"claude": "claude-sonnet-5-5", "openai": "gpt-6-sol", "gemini": "gemini-3.8-flash", OFFLINE: "offline"}
-"""The model of a provider, if nobody says which. Names of models age: each is one that the SDK of its provider knows."""
+"""The model of a provider, if nobody says which. Names age: each is one that the SDK of its provider knows."""
 ALIASES = {
     "sonnet": "claude/claude-sonnet-5-5",
     "opus": "claude/claude-opus-5-5",

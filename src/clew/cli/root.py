@@ -22,6 +22,8 @@ COMMANDS = {
     "tree": ("tree", "Show messages as a tree."),
     "show": ("show", "Show a session, or the talk up to a message."),
     "search": ("search", "Find messages by their words."),
+    "stats": ("stats", "Count sessions, messages, tokens and cost."),
+    "conversation": ("conversation", "List, print and delete messages by id."),
     "fork": ("change", "Begin a new session that shares the talk so far."),
     "rewind": ("change", "Go back to a message; what came after it is kept."),
     "rename": ("change", "Give a session another title."),
@@ -44,6 +46,8 @@ COMMANDS = {
     "tour": ("tour", "See it all happen in a temporary store."),
 }
 """Each command, the module it is in, and what it does: help lists them without loading them."""
+ALIASES = {"convo": "conversation", "conv": "conversation"}
+"""Other names of commands; help does not list them."""
 
 
 class Root(click.Group):
@@ -53,6 +57,7 @@ class Root(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
         name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
