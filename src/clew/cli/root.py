@@ -14,6 +14,7 @@ import click
 import clew
 from clew.cli.exits import Unread, report, show_help
 from clew.cli.place import store_option
+from clew.cli.text import is_terminal
 
 COMMANDS = {
     "chat": ("chat", "Talk to a model; everything is stored."),
@@ -130,6 +131,13 @@ def _settle_output() -> None:
 @click.version_option(clew.__version__, "-V", "--version", prog_name="clew", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Keeps conversations with language models: durable, in a tree, to be found, continued, forked and rewound."""
+    """Keeps conversations with language models: durable, in a tree, to be found, continued, forked and rewound.
+
+    On a terminal, without a command: a screen to find a session and go on with it.
+    """
     if ctx.invoked_subcommand is None:
-        show_help(ctx)
+        if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb":
+            show_help(ctx)
+        from clew.cli.picker.command import pick
+
+        pick(ctx)
