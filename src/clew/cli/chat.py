@@ -75,7 +75,12 @@ def chat(
         raise click.UsageError("--json is for one answer: give a PROMPT")
     with _talk(go_on, new, incognito, model, system, title) as (talk, interrupts):
         if words or attach:
-            ctx.exit(_once(talk, interrupts, words, attach, form))
+            begun = talk.session is None
+            code = answer_once(talk, interrupts, words, attach, form)
+            session = talk.session
+            if session is not None and begun and not incognito:
+                warn(dim(f"session {session.handle}", sys.stderr))
+            ctx.exit(code)
         ctx.exit(_talks(talk, interrupts, incognito=incognito))
 
 
@@ -127,24 +132,19 @@ def _found(store: clew.Store, go_on: str | None) -> clew.Session | None:
     return holder if holder.head_id == found.id and not holder.is_subagent else holder.fork(at=found.id)
 
 
-def _once(talk: Talk, interrupts: Interrupts, words: str, files: tuple[str, ...], form: Form) -> int:
-    """One question and its answer."""
+def answer_once(talk: Talk, interrupts: Interrupts, words: str, files: tuple[str, ...], form: Form) -> int:
+    """One question and its answer. Returns the exit code."""
     from clew.cli.attaching import question
 
-    begun = talk.session is None
     said = question(talk.client, words, files)
-    code = 0
     try:
         if form == "text":
             _answer(talk, interrupts, said)
         else:
             _answer_json(talk, interrupts, said, form)
     except KeyboardInterrupt:
-        code = INTERRUPTED
-    session = talk.session
-    if session is not None and begun and talk.store.path != ":memory:":
-        warn(dim(f"session {session.handle}", sys.stderr))
-    return code
+        return INTERRUPTED
+    return 0
 
 
 def _answer(talk: Talk, interrupts: Interrupts, said: str | Native) -> None:

@@ -18,6 +18,7 @@ from clew.cli.text import is_terminal
 
 COMMANDS = {
     "chat": ("chat", "Talk to a model; everything is stored."),
+    "run": ("run", "Ask a model as a subagent; the trace is kept apart."),
     "append": ("append", "Store messages, given as JSON lines."),
     "ls": ("listing", "List sessions, last active first."),
     "tree": ("tree", "Show messages as a tree."),
