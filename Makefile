@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 .PHONY: run test check bench soak fix clean
 
 run: $(VENV)/.run
-	@$(BIN)/clew tour
+	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew chat; else $(BIN)/clew tour; fi
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --dist worksteal --durations=20 -m "not soak"

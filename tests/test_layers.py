@@ -44,11 +44,11 @@ LAYERS: list[set[str]] = [
     {"quarantine", "snapshots"},
     {"convert"},
     {"store"},
-    {"retention", "scan"},
+    {"retention", "scan", "stats"},
     {"records", "otel", "agents", "cpeconvo"},
     {""},  # the public door, `import clew`
     {"aio", "testing", "chat"},
-    {"records.aio", "mcp"},
+    {"records.aio", "saving", "mcp"},
     {"cli"},
     {"__main__"},
 ]

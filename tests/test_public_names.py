@@ -20,6 +20,7 @@ import clew.chat.aio
 import clew.convert
 import clew.events
 import clew.records
+import clew.saving
 import clew.testing
 import clew.testing.providers
 from clew.audit import Audit
@@ -75,6 +76,7 @@ NAMES: dict[object, str] = {
     clew.chat: "ChatClient StreamingChatClient PersistentChatClient connect validate_base_url InvalidBaseURL "
     "MAX_BASE_URL_LENGTH Client ClaudeLocal Tool Reply UsageTotal ProviderError",
     clew.chat.aio: "connect AsyncClient Stream",
+    clew.saving: "SavingMiddleware SavedClient AsyncSavedClient resume answered latest_answered",
     clew.testing.providers: "ProviderServer Request Say Fail Send ToolUse self_signed",
 }
 

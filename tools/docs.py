@@ -168,6 +168,12 @@ PARTS: list[tuple[str, str, list[str]]] = [
         ],
     ),
     (
+        "clew.saving",
+        "What a client says and hears, stored as it happens.",
+        [f"saving/middleware:{name}" for name in ("SavingMiddleware", "SavedClient", "AsyncSavedClient")]
+        + [f"saving/resuming:{name}" for name in ("resume", "answered", "latest_answered")],
+    ),
+    (
         "clew.testing.providers",
         "A provider on this machine, for tests.",
         [

@@ -37,10 +37,17 @@ _decode = msgspec.json.Decoder().decode
 
 
 def view(said: Native) -> Message:
-    """The neutral view of a native message. Raises msgspec.DecodeError if it is not JSON, Invalid if not an object."""
+    """The neutral view of a native message. Raises msgspec.DecodeError if it is not JSON, Invalid if not an object.
+
+    What a provider says beside its messages, the model and what it cost, may stand in their free data: ``model`` and
+    ``usage``, the latter with the names that `Usage` has.
+    """
     data = parse(said.raw)
+    beside = said.extra or {}
     blocks = tuple(_VIEWS.get(said.provider, _unknown)(data))
-    return Message(_role(data, blocks), blocks, _text(data.get("model")), _usage(data), said.label, said.extra)
+    model = _text(data.get("model")) or _text(beside.get("model"))
+    usage = _usage(data) or _usage_beside(beside.get("usage"))
+    return Message(_role(data, blocks), blocks, model, usage, said.label, said.extra)
 
 
 def parse(raw: bytes) -> Json:
@@ -343,6 +350,14 @@ def _usage(data: Json) -> Usage | None:
         cached=count("cache_read_input_tokens", "cachedContentTokenCount"),
         reasoning=count("thoughtsTokenCount"),
     )
+
+
+def _usage_beside(used: object) -> Usage | None:
+    if not isinstance(used, dict):
+        return None
+    counts = {name: used.get(name) for name in Usage.__struct_fields__}
+    known = {name: count for name, count in counts.items() if type(count) is int and 0 <= count < 1 << 50}
+    return Usage(**known) if known else None
 
 
 def _inline(mime: str, base64: str) -> Media:

@@ -98,9 +98,12 @@ class Search:
         since: datetime | None = None,
         until: datetime | None = None,
         mode: Mode = "words",
+        newest: bool = False,
         progress: Progress | None = None,
     ) -> list[Hit]:
-        """See `clew.Store.search`."""
+        """See `clew.Store.search`. With `newest` what stands last comes first, and how good a match is is not asked:
+        that is quick, however much there is that matches.
+        """
         whole_number("limit", limit, 1)
         if not isinstance(query, str):
             raise Invalid(f"a query is text, not {type(query).__name__}")
@@ -118,7 +121,7 @@ class Search:
         with self._lock:
             try:
                 conn = self.index.catch_up(mode, progress)
-                return self._find(conn, mode, terms, where, bounds, limit)
+                return self._find(conn, mode, terms, where, bounds, limit, newest)
             except sqlite3.Error as error:
                 self.index.close()
                 raise translate(error, "the search index") from error
@@ -169,10 +172,17 @@ class Search:
         return self._engine.read(work)
 
     def _find(
-        self, conn: sqlite3.Connection, mode: Mode, terms: list[_Term], where: str, bounds: list[Any], limit: int
+        self,
+        conn: sqlite3.Connection,
+        mode: Mode,
+        terms: list[_Term],
+        where: str,
+        bounds: list[Any],
+        limit: int,
+        newest: bool,
     ) -> list[Hit]:
         """Hits whose messages are still there, in sight, and of this workspace, a page of rows at a time."""
-        sql, values = _statement(mode, terms, where, bounds)
+        sql, values = _statement(mode, terms, where, bounds, newest)
         hits: list[Hit] = []
         offset, size = 0, limit
         while True:
@@ -234,8 +244,10 @@ def _terms(query: str, mode: Mode) -> Iterator[_Term]:
             yield _Term(text, prefix)
 
 
-def _statement(mode: Mode, terms: list[_Term], where: str, bounds: list[Any]) -> tuple[str, list[Any]]:
-    """The query for rows that have every term, best first.
+def _statement(
+    mode: Mode, terms: list[_Term], where: str, bounds: list[Any], newest: bool = False
+) -> tuple[str, list[Any]]:
+    """The query for rows that have every term, best first, or those first that stand last.
 
     Terms of one or two characters are in no index of substrings: they are looked for in what the others found, or if
     there are no others in everything, newest first.
@@ -252,7 +264,8 @@ def _statement(mode: Mode, terms: list[_Term], where: str, bounds: list[Any]) ->
     shown, marks = ("text", [])
     if mode == "words":
         shown, marks = f"snippet({mode}, 0, ?, ?, '…', {CONTEXT})", [_OPEN, _CLOSE]
-    sql = f"SELECT rowid, id, rank, {shown} FROM {mode} WHERE {mode} MATCH ?{like}{where} ORDER BY rank"
+    score, order = ("0.0", "rowid DESC") if newest else ("rank", "rank")
+    sql = f"SELECT rowid, id, {score}, {shown} FROM {mode} WHERE {mode} MATCH ?{like}{where} ORDER BY {order}"
     return sql, [*marks, match, *likes, *bounds]
 
 

@@ -12,6 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from clew.cli.models import ADDRESSES, KEYS
 from clew.cli.root import COMMANDS, cli
 from clew.cli.settings import SETTINGS
 from clew.cli.sources import NEW_VARIABLES, VARIABLES
@@ -51,7 +52,10 @@ def leaves() -> dict[str, click.Command]:
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the home folder or the settings of whoever runs it."""
     set_ = (one.variable for one in SETTINGS.values() if one.variable is not None)
-    for name in ("CLEW_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PAGER", *set_, *VARIABLES, *NEW_VARIABLES):
+    for name in ("CLEW_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PAGER", "EDITOR", "VISUAL",
+                 "CLEW_PROVIDER", "CLEW_MODEL", "CLEW_SYSTEM", "CLEW_BASE_URL",
+                 *ADDRESSES.values(), *(one for names in KEYS.values() for one in names),
+                 *set_, *VARIABLES, *NEW_VARIABLES):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))

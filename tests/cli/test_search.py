@@ -78,3 +78,15 @@ def test_matches_stand_out_in_colour(clew_cli, talk):
     assert "\x1b[1;31mlint\x1b[0m" in out
     assert "\x1b[2J" not in out
     assert "\\x1b[2J" in out
+
+
+def test_filters_of_the_session(clew_cli, talk, tmp_path, monkeypatch):
+    """By directory and by label, however many others match better."""
+    for _ in range(9):
+        talk("lint lint lint", cwd="/elsewhere")
+    talk("A word about lint, here", cwd=str(tmp_path), label="work")
+    monkeypatch.chdir(tmp_path)
+    for args in ["--here"], ["--cwd", str(tmp_path)], ["--label", "work"], ["--here", "--label", "work"]:
+        assert found(clew_cli("search", "lint", "--limit", "1", "--json", *args)) == ["A word about lint, here"], args
+    assert found(clew_cli("search", "lint", "--json", "--here", "--label", "none")) == []
+    assert clew_cli("search", "lint", "--here", "--cwd", "/x").code == 2

@@ -90,3 +90,52 @@ def test_the_rest_of_a_damaged_talk_is_shown(clew_cli, talk, db):
     assert clew_cli("show", session, "--jsonl").lines[1]["damaged"]
     assert clew_cli("tree").code == 7
     assert clew_cli("verify").code == 7
+
+
+def documents(clew_cli, talk):
+    """A talk with everything in it that could be taken for something else."""
+    text = {"type": "text", "text": "<i>no</i>"}
+    return talk(
+        "<script>alert(1)</script> ![x](http://x.test/a.png) [y](javascript:alert(2)) **bold**",
+        {"role": "assistant", "blocks": [
+            {"type": "thinking", "text": "one two three"},
+            {"type": "tool_call", "id": "c1", "name": "look", "arguments": {"a": "<b>"}},
+        ]},
+        {"role": "tool", "blocks": [
+            {"type": "tool_result", "call_id": "c1", "is_error": True, "content": [text]},
+        ]},
+        title="<b>Title</b>",
+    )  # fmt: skip
+
+
+def test_a_page_loads_and_runs_nothing(clew_cli, talk):
+    """Nothing that was said becomes a tag, an image, a script or a link to one."""
+    out = clew_cli("show", documents(clew_cli, talk), "--as", "html").out
+    for tag in ("<script", "<img", "<i>", "<b>", 'href="javascript'):
+        assert tag not in out
+    assert "<strong>bold</strong>" in out
+    assert "default-src 'none'" in out
+    assert "<details open><summary>thinking" in out
+    assert "<details><summary>thinking" in clew_cli("show", documents(clew_cli, talk), "--as", "html", "--fold").out
+
+
+def test_folding(clew_cli, talk):
+    """Thinking and tools take a line each; what was said is whole."""
+    id = documents(clew_cli, talk)
+    for args in ["--fold"], ["--fold", "--as", "markdown"]:
+        out = clew_cli("show", id, *args).out
+        assert "> thinking, 3 words" in out
+        assert "⚙ look(a)" in out
+        assert "⚙ error, 9 characters" in out
+        assert "alert(1)" in out
+    assert "one two three" in clew_cli("show", id, "--as", "markdown").out
+
+
+def test_raw_is_what_the_provider_wrote(clew_cli, talk):
+    """Byte for byte, one message on a line."""
+    raw = '{"role": "user",  "content": "x"}'
+    id = talk({"provider": "openai", "raw": raw}, "neutral")
+    first, second = clew_cli("show", id, "--as", "raw").out.splitlines()
+    assert first == raw
+    assert '"neutral"' in second
+    assert clew_cli("show", id, "--as", "raw", "--json").code == 2

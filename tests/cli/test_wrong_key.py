@@ -72,6 +72,7 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     words["folder"] = str(tree(work.parent / "tree"))
     words |= {"old": "/src", "new": "/elsewhere", "setting": "model", "value": "m", "shell": "bash"}
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
+    other |= {"conversation print": crashed.node, "conversation delete": crashed.spoiled}
     other |= dict.fromkeys(("snapshot show", "snapshot restore", "snapshot convert", "snapshot rm"), crashed.snapshot)
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
@@ -81,6 +82,8 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     root = ["--root", str(crashed.path.parent)]
     flags = {
         "tag": ["label"],
+        "chat": ["-m", "offline"],
+        "run": ["--as", "scout", "-m", "offline"],
         "rewind": [crashed.node],
         "undo": root,
         "checkpoint ls": root,
@@ -201,7 +204,12 @@ def test_with_the_right_key_it_is_done(name: str, clew_cli: Run, crashed: Crashe
     right = key_file(work / "right.key", KEY)
     args = arguments(name, LEAVES[name], crashed, work)
     done: Done = clew_cli(*args, "--key-file", right, input=stdin(name), env={"CLEW_DB": str(path)})
-    damaged = name in ("redact", "tree", "quarantine restore")  # they come across the message in quarantine
+    damaged = name in (
+        "redact",
+        "tree",
+        "conversation list",
+        "quarantine restore",
+    )  # they come across the message in quarantine
     assert done.code == (7 if damaged else 0), done.err
     if name in ("append", "rename", "purge", "key unseal", "key rotate"):
         assert state(path.parent) != before  # the hashes would show it

@@ -55,6 +55,7 @@ class Conversation:
         self._tools = Toolbox(tools)
         self._usage = UsageTotal()
         self._messages = Messages(dialect.opening(system))
+        self._turn: Turn | None = None
         self._busy = threading.Lock()
         """Taken for a turn, and for whatever else changes the conversation."""
         self._swap = threading.Lock()
@@ -72,6 +73,19 @@ class Conversation:
     def history(self) -> Sequence[Native]:
         """The conversation so far, oldest first, each message in its provider's own JSON."""
         return tuple(Native(self.provider, raw) for raw in (*self._dialect.shown(self.system), *self._messages))
+
+    @property
+    def pending(self) -> Sequence[Native]:
+        """What the turn that goes on has said and heard and the history does not have yet.
+
+        That is its question, until something of the answer arrived, and an answer whose tools run.
+        """
+        turn = self._turn
+        return () if turn is None else tuple(Native(self.provider, raw) for raw in turn.held)
+
+    def message(self, prompt: Prompt) -> Native:
+        """`prompt` as the message that would be said: its provider's own JSON. Invalid."""
+        return Native(self.provider, self._said(prompt))
 
     def add(self, prompt: Prompt) -> None:
         """Puts a message from the person into the conversation. Nothing is sent until the next question."""
@@ -162,7 +176,8 @@ class Conversation:
         """A turn; whoever has it has the conversation until it is left."""
         question = self._said(prompt)
         self._take()
-        return Turn(self, question, schema)
+        self._turn = Turn(self, question, schema)
+        return self._turn
 
     def _take(self) -> None:
         if not self._busy.acquire(blocking=False):
@@ -172,6 +187,7 @@ class Conversation:
             )
 
     def _end(self) -> None:
+        self._turn = None
         self._busy.release()
 
     @contextmanager

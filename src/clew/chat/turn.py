@@ -46,6 +46,11 @@ class Turn:
         return self.reply is None
 
     @property
+    def held(self) -> Sequence[bytes]:
+        """What was said and heard, and is not in the conversation yet."""
+        return [*self._held, *(self._answer.messages if self._answer is not None else ())]
+
+    @property
     def calls(self) -> Sequence[ToolCall]:
         """The tools to run now."""
         return self._answer.calls if self._answer is not None else ()

@@ -21,6 +21,10 @@ class Leaf(NamedTuple):
     role: str
     handle: str
     snippet: str
+    agent: str | None = None
+    """The subagent whose trace begins here."""
+    under: str | None = None
+    """The message it stands under, if it follows none: a subagent's stands under the one that called it."""
 
 
 class Placed(NamedTuple):
@@ -34,16 +38,18 @@ class Placed(NamedTuple):
 def arrange(leaves: Iterable[Leaf], *, compact: bool = False, limit: int | None = None) -> Iterator[Placed]:
     """Each message after the one it follows; what was last active comes last, among trees and among siblings.
 
-    A message whose parent is not given is a root. With `compact` only forks indent; `limit` keeps the newest trees.
+    A message whose parent is not given is a root, unless it stands under another. With `compact` only forks indent;
+    `limit` keeps the newest trees.
     """
     known = {leaf.id: leaf for leaf in leaves}
     below: dict[str, list[Leaf]] = {}
     roots = []
     for leaf in known.values():
-        if leaf.parent is None or leaf.parent not in known:
+        above = leaf.parent or leaf.under
+        if above is None or above not in known:
             roots.append(leaf)
         else:
-            below.setdefault(leaf.parent, []).append(leaf)
+            below.setdefault(above, []).append(leaf)
     latest = _latest(roots, below)
     for siblings in (roots, *below.values()):
         siblings.sort(key=lambda leaf: latest[leaf.id])

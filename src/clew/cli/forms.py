@@ -50,6 +50,12 @@ def out_lines(lines: Iterable[str]) -> None:
         out(line)
 
 
+def home_short(path: str) -> str:
+    """A path as people write it: what is below their home begins with ~."""
+    home = os.path.expanduser("~")
+    return "~" + path[len(home) :] if path == home or path.startswith(home + os.sep) else path
+
+
 def iso(moment: datetime) -> str:
     """A time as JSON has it: UTC, with its microseconds."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 import clew
 from clew.cli.exits import DAMAGED
-from clew.cli.forms import Form, json_options, out_lines, session_json
+from clew.cli.forms import Form, home_short, json_options, out_lines, session_json
 from clew.cli.moments import ago
 from clew.cli.place import reading, store_option
 from clew.cli.text import bold, clip, columns, dim, out_json, out_jsonl, pad, plain, style, warn, width
@@ -131,16 +130,11 @@ def _row(session: clew.Session, damaged: list[str]) -> Row:
     try:
         when = ago(session.trashed_at or session.updated_at, datetime.now(UTC))
         first = session.title or next((node.text[:200] for node in session.iter()), "")
-        messages, cwd = str(session.counters.messages), _home(session.cwd or "")
+        messages, cwd = str(session.counters.messages), home_short(session.cwd or "")
     except clew.Tampered:
         damaged.append(session.id)
         return Row(session.handle, "?", "?", "damaged", "", False)
     return Row(session.handle, when, messages, plain(first), plain(cwd), bool(session.title))
-
-
-def _home(path: str) -> str:
-    home = str(Path.home())
-    return "~" + path[len(home) :] if path == home or path.startswith(home + os.sep) else path
 
 
 def _table(rows: list[Row]) -> Iterator[str]:

@@ -184,6 +184,12 @@ def default() -> str:
     return os.path.join(user_data_dir("clew", appauthor=False), "clew.db")
 
 
+def named_store() -> str | None:
+    """The path of the store, if a flag or a variable names it."""
+    path, named = _location()
+    return path if named else None
+
+
 def _actor() -> str | None:
     """Who the audit says it was: the user of this system."""
     from getpass import getuser

@@ -14,13 +14,18 @@ import click
 import clew
 from clew.cli.exits import Unread, report, show_help
 from clew.cli.place import store_option
+from clew.cli.text import is_terminal
 
 COMMANDS = {
+    "chat": ("chat", "Talk to a model; everything is stored."),
+    "run": ("run", "Ask a model as a subagent; the trace is kept apart."),
     "append": ("append", "Store messages, given as JSON lines."),
     "ls": ("listing", "List sessions, last active first."),
     "tree": ("tree", "Show messages as a tree."),
     "show": ("show", "Show a session, or the talk up to a message."),
     "search": ("search", "Find messages by their words."),
+    "stats": ("stats", "Count sessions, messages, tokens and cost."),
+    "conversation": ("conversation", "List, print and delete messages by id."),
     "fork": ("change", "Begin a new session that shares the talk so far."),
     "rewind": ("rewind", "Go back to a message: the conversation, the files, or both."),
     "undo": ("rewind", "Take back the last rewind."),
@@ -52,6 +57,8 @@ COMMANDS = {
     "tour": ("tour", "See it all happen in a temporary store."),
 }
 """Each command, the module it is in, and what it does: help lists them without loading them."""
+ALIASES = {"convo": "conversation", "conv": "conversation"}
+"""Other names of commands; help does not list them."""
 
 
 class Root(click.Group):
@@ -61,6 +68,7 @@ class Root(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
         name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
@@ -138,6 +146,13 @@ def _settle_output() -> None:
 @click.version_option(clew.__version__, "-V", "--version", prog_name="clew", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Keeps conversations with language models: durable, in a tree, to be found, continued, forked and rewound."""
+    """Keeps conversations with language models: durable, in a tree, to be found, continued, forked and rewound.
+
+    On a terminal, without a command: a screen to find a session and go on with it.
+    """
     if ctx.invoked_subcommand is None:
-        show_help(ctx)
+        if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb":
+            show_help(ctx)
+        from clew.cli.picker.command import pick
+
+        pick(ctx)

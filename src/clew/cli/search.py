@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 )
 @click.argument("words", nargs=-1, required=True)
 @click.option("--session", metavar="ID", help="Only in this session.")
+@click.option("--here", is_flag=True, help="Only in sessions of the current directory.")
+@click.option("--cwd", metavar="DIR", help="Only in sessions of exactly this directory.")
+@click.option("--label", help="Only in sessions with this label.")
 @click.option("--role", type=click.Choice(ROLES), help="Only what this role said.")
 @click.option("--since", callback=moments.since, metavar="WHEN", help="Only from then on: a date, or 2d, 3h, 15m ago.")
 @click.option("--until", callback=moments.until, metavar="WHEN", help="Only up to then.")
@@ -39,6 +44,9 @@ if TYPE_CHECKING:
 def search(
     words: tuple[str, ...],
     session: str | None,
+    here: bool,
+    cwd: str | None,
+    label: str | None,
     role: Role | None,
     since: datetime | None,
     until: datetime | None,
@@ -50,12 +58,16 @@ def search(
 
     "Words in quotes" are a phrase, pre* is the beginning of a word.
     """
+    if here and cwd is not None:
+        raise click.UsageError("--here is --cwd of the current directory: give one")
+    place = os.path.abspath(cwd or ".") if here or cwd is not None else None
     with reading() as store:
         with Progress("indexing") as progress:
-            hits = store.search(
-                " ".join(words), limit=limit, session=session, role=role, since=since, until=until,
+            find = partial(
+                store.search, " ".join(words), session=session, role=role, since=since, until=until,
                 mode="substring" if substring else "words", progress=progress,
             )  # fmt: skip
+            hits = _within(find, limit, place, label)
         if form == "json":
             out_json([_json(hit) for hit in hits])
         elif form == "jsonl":
@@ -64,6 +76,26 @@ def search(
             out_lines(_lines(hits))
         else:
             warn("Nothing found." if substring else "Nothing found. --substring finds parts of words.")
+
+
+def _within(find: Callable[..., list[Hit]], limit: int, cwd: str | None, label: str | None) -> list[Hit]:
+    """The hits whose session is of this directory and has this label: the index knows neither."""
+    if cwd is None and label is None:
+        return find(limit=limit)
+    asked = 4 * limit
+    while True:
+        found = find(limit=asked)
+        kept = [hit for hit in found if _is_there(hit, cwd, label)]
+        if len(kept) >= limit or len(found) < asked:
+            return kept[:limit]
+        asked *= 4
+
+
+def _is_there(hit: Hit, cwd: str | None, label: str | None) -> bool:
+    session = hit.session
+    if session is None:
+        return False
+    return (cwd is None or session.cwd == cwd) and (label is None or label in session.labels)
 
 
 def _json(hit: Hit) -> dict[str, Any]:

@@ -151,8 +151,14 @@ class Settings:
 
 
 def current(*, quiet: bool = False) -> Settings:
-    """The settings of the command that runs. Names in files that nothing reads are told on stderr, once, or not."""
-    meta = click.get_current_context().meta
+    """The settings of the command that runs; outside of one there are no flags.
+
+    Names in files that nothing reads are told on stderr, once, or not.
+    """
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:
+        return Settings(lambda: files(os.getcwd()), os.environ, {})
+    meta = ctx.meta
     if "clew.settings" not in meta:
         load = (lambda: files(os.getcwd())) if quiet else _told_files
         meta["clew.settings"] = Settings(load, os.environ, flags())

@@ -1,34 +1,60 @@
-"""`clew show`: a conversation as text that reads like Markdown."""
+"""`clew show`: a conversation as text that reads like Markdown, or as a document."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import click
 import msgspec
 
 import clew
+from clew.cli import document
+from clew.cli.document import fenced, folded, interrupted, placeholder, read
 from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, json_options, node_json, out_lines, session_json
 from clew.cli.moments import ago, local
 from clew.cli.place import find, reading, store_option
-from clew.cli.text import bold, dim, fitted, out_json, out_jsonl, paragraphs, plain, role_style, style, warn
+from clew.cli.text import (
+    bold,
+    dim,
+    fitted,
+    is_terminal,
+    out_json,
+    out_jsonl,
+    paragraphs,
+    plain,
+    role_style,
+    style,
+    warn,
+)
 from clew.model import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResult
 
 
 @click.command(
     short_help="Show a session, or the talk up to a message.",
-    epilog="\b\nExamples:\n  clew show k3m9qa\n  clew show k3m9qa --last 4\n  clew show k3m9qa --jsonl | jq -r .text",
+    epilog="\b\nExamples:\n  clew show k3m9qa\n  clew show k3m9qa --last 4 --fold\n"
+    "  clew show k3m9qa --jsonl | jq -r .text\n  clew show k3m9qa --as html > talk.html",
 )
 @click.argument("id")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N messages.")
+@click.option("--fold", is_flag=True, help="Thinking and tools on one line each; in HTML, closed.")
+@click.option(
+    "--as", "kind", type=click.Choice(["text", "markdown", "html", "raw"]), default="text",
+    help="A document: markdown, html; or raw, each provider's own JSON.  [default: text]",
+)  # fmt: skip
 @json_options
 @store_option
 @click.pass_context
-def show(ctx: click.Context, id: str, last: int | None, form: Form) -> None:
-    """Shows a session, or with the id of a message the talk that led to it. ID is an id or a handle."""
+def show(ctx: click.Context, id: str, last: int | None, fold: bool, kind: Kind, form: Form) -> None:
+    """Shows a session, or with the id of a message the talk that led to it. ID is an id or a handle.
+
+    On a terminal it goes through PAGER, if that is set.
+    """
+    if kind != "text" and form != "text":
+        raise click.UsageError("--as and --json are two forms of the same: give one")
     damaged: list[str] = []
     with reading() as store:
         found = find(store, id)
@@ -38,10 +64,11 @@ def show(ctx: click.Context, id: str, last: int | None, form: Form) -> None:
             nodes = store.nodes.path(found.id, last=last)
         else:
             nodes = session.iter() if last is None else session.path(last=last)
+        nodes = _noting(nodes, damaged)
         if form == "text":
-            out_lines(_text(session, nodes, damaged))
+            out_lines(_lines(session, nodes, kind, fold))
         else:
-            messages = (_json(node, damaged) for node in nodes)
+            messages = (node_json(node) for node in nodes)
             if form == "jsonl":
                 out_jsonl(messages)
             else:
@@ -51,39 +78,62 @@ def show(ctx: click.Context, id: str, last: int | None, form: Form) -> None:
     ctx.exit(DAMAGED if damaged else 0)
 
 
-def _json(node: clew.Node, damaged: list[str]) -> dict[str, Any]:
-    shown = node_json(node)
-    if "damaged" in shown:
-        damaged.append(node.id)
-    return shown
+Kind = Literal["text", "markdown", "html", "raw"]
 
 
-def _text(session: clew.Session | None, nodes: Iterable[clew.Node], damaged: list[str]) -> Iterator[str]:
+def _noting(nodes: Iterable[clew.Node], damaged: list[str]) -> Iterator[clew.Node]:
+    """The nodes; `damaged` gets the ids of those that cannot be read."""
+    for node in nodes:
+        if read(node)[0] is None:
+            damaged.append(node.id)
+        yield node
+
+
+def _lines(session: clew.Session | None, nodes: Iterable[clew.Node], kind: Kind, fold: bool) -> Iterator[str]:
+    match kind:
+        case "markdown":
+            return document.markdown_lines(session, nodes, fold=fold)
+        case "html":
+            return document.html_lines(session, nodes, fold=fold)
+        case "raw":
+            return _raw(nodes)
+        case _:
+            return _text(session, nodes, fold)
+
+
+def _raw(nodes: Iterable[clew.Node]) -> Iterator[str]:
+    """Each message as its provider wrote it, on a line; one without a provider as clew writes it."""
+    for node in nodes:
+        message, _ = read(node)
+        if message is not None:
+            native = node.native
+            raw = msgspec.json.encode(message) if native is None else native.raw
+            text = raw.decode(errors="replace")
+            yield plain(text) if is_terminal(sys.stdout) else text
+
+
+def _text(session: clew.Session | None, nodes: Iterable[clew.Node], fold: bool) -> Iterator[str]:
     if session is not None:
         yield from _head(session)
     for number, node in enumerate(nodes):
         if number or session is not None:
             yield ""
-        try:
-            message = node.message
-        except clew.Tampered as error:
-            damaged.append(node.id)
-            yield _header(node, "")
+        message, why = read(node)
+        yield _header(node, message)
+        if message is None:
             yield ""
-            yield style(f"(damaged: {plain(error.why)})", "31")
-            continue
-        yield _header(node, message.model or "")
-        if message.blocks:
+            yield style(f"(damaged: {plain(why)})", "31")
+        elif message.blocks:
             yield ""
-            yield from said_lines(message)
+            yield from said_lines(message, fold=fold)
 
 
-def said_lines(message: clew.Message) -> Iterator[str]:
-    """What a message says, its blocks parted by empty lines."""
+def said_lines(message: clew.Message, *, fold: bool = False) -> Iterator[str]:
+    """What a message says, its blocks parted by empty lines; with `fold`, what is no words on one line."""
     for number, block in enumerate(message.blocks):
         if number:
             yield ""
-        yield from _block(block)
+        yield from _block(block) if not fold or isinstance(block, Text) else map(dim, folded(block))
 
 
 def _head(session: clew.Session) -> Iterator[str]:
@@ -95,8 +145,10 @@ def _head(session: clew.Session) -> Iterator[str]:
     yield dim(" · ").join(parts)
 
 
-def _header(node: clew.Node, model: str) -> str:
+def _header(node: clew.Node, message: clew.Message | None) -> str:
+    model = (message and message.model) or ""
     beside = [style(node.handle, "33"), dim(local(node.created_at)), *([dim(plain(model))] if model else [])]
+    beside += [style("interrupted", "33")] if interrupted(message) else []
     return f"{role_style(node.role, f'## {node.role}')} {dim('·')} {dim(' · ').join(beside)}"
 
 
@@ -117,14 +169,14 @@ def _block(block: Block) -> Iterator[str]:
             for inner in block.content:
                 yield from _block(inner)
         case Media():
-            where = block.name or (block.url if block.url and not block.url.startswith("data:") else None)
-            yield f"[{block.modality}: {plain(block.mime_type)}{f', {plain(where)}' if where else ''}]"
+            yield placeholder(block)
         case Opaque():
             yield dim(plain(f"[{block.kind}]"))
             yield from _fenced(block.data)
 
 
 def _fenced(value: Any) -> Iterator[str]:
-    yield dim("```json")
-    yield from paragraphs(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
-    yield dim("```")
+    first, *lines, last = fenced(value)
+    yield dim(first)
+    yield from lines
+    yield dim(last)

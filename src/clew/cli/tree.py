@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import click
 
@@ -14,47 +16,118 @@ from clew.cli.forest import END, INDENT, Leaf, Placed, arrange, snippet
 from clew.cli.forms import Form, iso, json_options, out_lines
 from clew.cli.moments import local
 from clew.cli.place import find, reading, store_option
-from clew.cli.text import clip, columns, dim, is_terminal, out_json, out_jsonl, plain, role_style, style, warn
+from clew.cli.text import clip, columns, dim, is_terminal, out, out_json, out_jsonl, plain, role_style, style, warn
+
+here_option = click.option("--here", is_flag=True, help="Those of the sessions of the current directory.")
+compact_option = click.option("--compact", is_flag=True, help="Indent only where the talk forks.")
+limit_option = click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the N trees last active.")
 
 
 @click.command(
     short_help="Show messages as a tree.",
-    epilog="\b\nExamples:\n  clew tree\n  clew tree k3m9qa\n  clew tree --compact --limit 3",
+    epilog="\b\nExamples:\n  clew tree\n  clew tree k3m9qa\n  clew tree --here --compact --limit 3",
 )
 @click.argument("id", required=False)
-@click.option("--compact", is_flag=True, help="Indent only where the talk forks.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the N trees last active.")
+@compact_option
+@limit_option
+@here_option
 @json_options
 @store_option
 @click.pass_context
-def tree(ctx: click.Context, id: str | None, compact: bool, limit: int | None, form: Form) -> None:
+def tree(ctx: click.Context, id: str | None, compact: bool, limit: int | None, here: bool, form: Form) -> None:
     """Shows messages as a tree: all of them, those of a session with its branches, or a message and what follows it.
 
-    What was last active comes last. A branch ends with ------.
+    What was last active comes last. A branch ends with ------. A subagent's trace stands under the message that
+    called it.
     """
-    damaged: list[str] = []
+    if id is not None and here:
+        raise click.UsageError("--here chooses sessions: leave it out, or ID")
     with reading() as store:
-        nodes = _everything(store) if id is None else _below(store, find(store, id))
-        leaves = [_leaf(node, damaged) for node in nodes]
-        placed = arrange(leaves, compact=compact, limit=limit)
-        if form == "json":
-            out_json([_json(one) for one in placed])
-        elif form == "jsonl":
-            out_jsonl(_json(one) for one in placed)
-        elif not leaves:
-            warn("No messages found.")
-        else:
-            deepest = [0]
-            out_lines(_lines(placed, deepest))
-            room = columns()
-            if room is not None and not compact and deepest[0] * len(INDENT) > room // 2:
-                warn(dim("--compact indents only where the talk forks."))
+        nodes = of_here(store) if here else everything(store) if id is None else _below(store, find(store, id))
+        ctx.exit(draw(store, nodes, compact=compact, limit=limit, form=form))
+
+
+def draw(
+    store: clew.Store,
+    nodes: Iterable[clew.Node],
+    *,
+    compact: bool,
+    limit: int | None,
+    form: Form,
+    names: Mapping[str, str] | None = None,
+) -> int:
+    """Writes nodes as a tree; `names` has other words for roles. Returns the exit code: it is told what is damaged."""
+    damaged: list[str] = []
+    traces = _traces(store)
+    leaves = [_leaf(node, damaged, traces, names or {}) for node in nodes]
+    placed = arrange(leaves, compact=compact, limit=limit)
+    if form == "json":
+        out_json([_json(one) for one in placed])
+    elif form == "jsonl":
+        out_jsonl(_json(one) for one in placed)
+    elif not leaves:
+        (warn if names is None else out)("No messages found.")
+    else:
+        deepest = [0]
+        out_lines(_lines(placed, deepest))
+        room = columns()
+        if room is not None and not compact and deepest[0] * len(INDENT) > room // 2:
+            warn(dim("--compact indents only where the talk forks."))
     for one in damaged:
         warn(f"clew: message {one} is damaged")
-    ctx.exit(DAMAGED if damaged else 0)
+    return DAMAGED if damaged else 0
 
 
-def _everything(store: clew.Store) -> Iterator[clew.Node]:
+class Trace(NamedTuple):
+    """A subagent's session: who, and which message called it."""
+
+    agent: str
+    called_at: str | None
+
+
+def _traces(store: clew.Store) -> dict[str, Trace]:
+    """The traces of subagents, by the first message of each."""
+    found: dict[str, Trace] = {}
+    cursor = None
+    while True:
+        page = store.sessions.list(limit=500, cursor=cursor, subagents=True, include_expired=True)
+        for session in page.items:
+            with suppress(clew.Tampered):
+                first = next(session.history(), None)
+                if first is not None and first.parent_id is None:
+                    found[first.id] = Trace(session.agent or "", _called_at(store, session))
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+def _called_at(store: clew.Store, session: clew.Session) -> str | None:
+    """The message of its owner that called a subagent; if none is noted, the owner's last."""
+    noted = session.extra.get("called_at")
+    if isinstance(noted, str):
+        return noted
+    owner = session.owner_id
+    return None if owner is None else store.sessions.get(owner).head_id
+
+
+def of_here(store: clew.Store) -> Iterator[clew.Node]:
+    """The trees of the sessions of the current directory, and of their subagents."""
+    seen: dict[str, None] = {}
+    cursor = None
+    while True:
+        page = store.sessions.list(limit=500, cursor=cursor, cwd=os.getcwd(), include_expired=True)
+        for session in page.items:
+            for one in (session, *session.subagents()):
+                seen |= dict.fromkeys(_roots(store, one))
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    for root in seen:
+        yield from store.nodes.subtree(root)
+
+
+def everything(store: clew.Store) -> Iterator[clew.Node]:
+    """All messages, in the order they were stored."""
     cursor = None
     while True:
         page = store.nodes.list(limit=500, cursor=cursor, ascending=True, trashed=False)
@@ -68,19 +141,26 @@ def _below(store: clew.Store, found: clew.Session | clew.Node) -> Iterable[clew.
     """A message and what follows it; of a session, every tree that its talk and its branches stand in."""
     if isinstance(found, clew.Node):
         return store.nodes.subtree(found.id)
-    roots = {node.id: None for node in found.history() if node.parent_id is None}
-    for branch in found.branches():
-        roots[store.nodes.path(branch.head_id)[0].id] = None
-    return (node for root in roots for node in store.nodes.subtree(root))
+    roots = [root for one in (found, *found.subagents()) for root in _roots(store, one)]
+    return (node for root in dict.fromkeys(roots) for node in store.nodes.subtree(root))
 
 
-def _leaf(node: clew.Node, damaged: list[str]) -> Leaf:
+def _roots(store: clew.Store, session: clew.Session) -> Iterator[str]:
+    yield from (node.id for node in session.history() if node.parent_id is None)
+    for branch in session.branches():
+        yield store.nodes.path(branch.head_id)[0].id
+
+
+def _leaf(node: clew.Node, damaged: list[str], traces: Mapping[str, Trace], names: Mapping[str, str]) -> Leaf:
     try:
         words = snippet(node.message)
     except clew.Tampered:
         damaged.append(node.id)
         words = "(damaged)"
-    return Leaf(node.id, node.parent_id, node.created_at, node.role, node.handle, words)
+    trace = traces.get(node.id, Trace("", None))
+    role = names.get(node.role, node.role)
+    at = node.created_at
+    return Leaf(node.id, node.parent_id, at, role, node.handle, words, trace.agent or None, trace.called_at)
 
 
 def _lines(placed: Iterable[Placed], deepest: list[int]) -> Iterator[str]:
@@ -88,9 +168,9 @@ def _lines(placed: Iterable[Placed], deepest: list[int]) -> Iterator[str]:
     for leaf, level, last in placed:
         indent = INDENT * level
         deepest[0] = max(deepest[0], level)
-        role = role_style(leaf.role, leaf.role.upper())
+        role = role_style(leaf.role.partition("_")[0], leaf.role.upper())
         start = f"{indent}{style(leaf.handle, '33')} {dim(f'({local(leaf.at)})')} [{role}]"
-        words = plain(leaf.snippet)
+        words = plain(leaf.snippet if leaf.agent is None else f"↳ {leaf.agent}: {leaf.snippet}")
         if room is not None:  # a line that a terminal would break spoils the picture
             words = clip(words, max(12, room - len(indent) - len(leaf.handle) - len(leaf.role) - 23))
         yield f"{start} {words}".rstrip()
@@ -107,6 +187,8 @@ def _json(placed: Placed) -> dict[str, Any]:
         "created_at": iso(leaf.at),
         "role": leaf.role,
         "snippet": leaf.snippet,
+        "agent": leaf.agent,
+        "under": leaf.under,
         "level": placed.level,
         "last": placed.last,
     }

@@ -1,0 +1,244 @@
+"""`clew chat`: talk to a model; everything is stored as it is said."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+import clew
+from clew.cli.exits import INTERRUPTED, report
+from clew.cli.forms import Form, json_options
+from clew.cli.place import find, store_option, writing
+from clew.cli.text import bold, dim, is_terminal, plain, style, warn
+from clew.errors import ProviderError
+
+if TYPE_CHECKING:
+    from clew.cli.interrupts import Interrupts
+    from clew.cli.slash import Desk
+    from clew.cli.talking import Talk
+    from clew.model import Native
+
+
+@click.command(
+    short_help="Talk to a model; everything is stored.",
+    epilog="\b\nExamples:\n"
+    "  clew chat\n"
+    '  clew chat "Why does the build fail?" < build.log\n'
+    '  clew chat -n -m sonnet -a chart.png "What does this show?"\n'
+    "  clew chat -c k3m9qa\n\n\b\n"
+    "A MODEL is PROVIDER/MODEL, the name of a model, or an alias: sonnet, opus, haiku, gpt, mini,\n"
+    "flash, pro, offline. Without -m it is CLEW_MODEL or CLEW_PROVIDER, or whoever has a token:\n"
+    "ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY. CLEW_BASE_URL names a server of yours. With\n"
+    "none of them offline answers, "
+    "and says back what it hears.",
+)
+@click.argument("prompt", nargs=-1)
+@click.option("-c", "--continue", "go_on", metavar="ID", help="Go on in this session, or from this message.")
+@click.option("-n", "--new", is_flag=True, help="Begin a new session.")
+@click.option("-G", "--incognito", is_flag=True, help="Store nothing: the store is not even opened.")
+@click.option("-m", "--model", metavar="MODEL", help="Who answers.  [default: see below]")
+@click.option("-s", "--system", metavar="TEXT", help="What the model is told first.  [default: CLEW_SYSTEM]")
+@click.option("-a", "--attach", multiple=True, type=click.Path(), help="A file or an image; may be repeated.")
+@click.option("--title", help="Title of a new session.  [default: its first words]")
+@json_options
+@store_option
+@click.pass_context
+def chat(
+    ctx: click.Context,
+    prompt: tuple[str, ...],
+    go_on: str | None,
+    new: bool,
+    incognito: bool,
+    model: str | None,
+    system: str | None,
+    attach: tuple[str, ...],
+    title: str | None,
+    form: Form,
+) -> None:
+    """Says PROMPT to a model and shows the answer as it comes. Without PROMPT, on a terminal, a talk begins.
+
+    Goes on in the session of this directory that was answered last, unless -c names one or -n begins one. What comes
+    from a pipe is the prompt, or goes before it. The question is stored before it is sent. Ctrl+C stops the answer:
+    what arrived is kept, and marked as interrupted; exit code 130.
+    """
+    if (go_on is not None) + new + incognito > 1:
+        raise click.UsageError("-c, -n and -G each say where the talk is kept: give one")
+    words = question_words(" ".join(prompt))
+    if not words and not attach and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+        raise click.UsageError("there is nothing to say: give a PROMPT, or pipe one in")
+    if not words and form != "text":
+        raise click.UsageError("--json is for one answer: give a PROMPT")
+    with _talk(go_on, new, incognito, model, system, title) as (talk, interrupts):
+        if words or attach:
+            begun = talk.session is None
+            code = answer_once(talk, interrupts, words, attach, form)
+            session = talk.session
+            if session is not None and begun and not incognito:
+                warn(dim(f"session {session.handle}", sys.stderr))
+            ctx.exit(code)
+        ctx.exit(_talks(talk, interrupts, incognito=incognito))
+
+
+def question_words(prompt: str) -> str:
+    """The prompt, with what comes from a pipe before it."""
+    if sys.stdin is None or is_terminal(sys.stdin):
+        return prompt
+    piped = sys.stdin.buffer.read().decode(errors="replace").strip() if hasattr(sys.stdin, "buffer") else ""
+    return "\n\n".join(part for part in (piped, prompt) if part)
+
+
+@contextmanager
+def _talk(
+    go_on: str | None, new: bool, incognito: bool, model: str | None, system: str | None, title: str | None
+) -> Iterator[tuple[Talk, Interrupts]]:
+    from clew.cli import models
+    from clew.cli.interrupts import Interrupts
+    from clew.cli.talking import Talk
+
+    interrupts = Interrupts()
+    with clew.open(":memory:") if incognito else writing() as store:
+        session = None if new or incognito else _found(store, go_on)
+        choice = models.choose(model, session)
+        if choice.provider == models.OFFLINE and model is None and models.setting("provider") is None:
+            warn(dim(f"No model is set up: offline answers, which says back what it hears. {models.HOW}", sys.stderr))
+        told = system if system is not None else models.setting("system") if session is None else None
+        talk = Talk(store, choice, interrupts, session=session, system=told, cwd=os.getcwd(), title=title)
+        try:
+            yield talk, interrupts
+        finally:
+            talk.close()
+
+
+def _found(store: clew.Store, go_on: str | None) -> clew.Session | None:
+    """The session to go on in: the one that was named, or the one that was answered last in this directory."""
+    from clew.saving import latest_answered
+
+    if go_on is None:
+        try:
+            return latest_answered(store, os.getcwd())
+        except clew.NotFound:
+            return None
+    found = find(store, go_on)
+    if isinstance(found, clew.Session):
+        return found
+    holder = store._search.session_of(found)
+    if holder is None:
+        return store.sessions.create(at=found.id, cwd=os.getcwd())
+    return holder if holder.head_id == found.id and not holder.is_subagent else holder.fork(at=found.id)
+
+
+def answer_once(talk: Talk, interrupts: Interrupts, words: str, files: tuple[str, ...], form: Form) -> int:
+    """One question and its answer. Returns the exit code."""
+    from clew.cli.attaching import question
+
+    said = question(talk.client, words, files)
+    try:
+        if form == "text":
+            _answer(talk, interrupts, said)
+        else:
+            _answer_json(talk, interrupts, said, form)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _answer(talk: Talk, interrupts: Interrupts, said: str | Native) -> None:
+    """Asks, and shows the answer as it comes. KeyboardInterrupt once what arrived is stored."""
+    from contextlib import closing
+
+    from clew.cli.answering import can_paint, show
+
+    with interrupts.answering(), closing(talk.ask(said)) as events:
+        show(events, rich=can_paint())
+
+
+def _answer_json(talk: Talk, interrupts: Interrupts, said: str | Native, form: Form) -> None:
+    from contextlib import closing
+
+    import msgspec
+
+    from clew.cli.text import out_json, out_jsonl
+
+    with interrupts.answering(), closing(talk.ask(said)) as events:
+        for event in events:
+            shown = msgspec.to_builtins(event)
+            if "type" not in shown:
+                session = talk.session
+                assert session is not None
+                shown = {"type": "reply", "session": session.id, "id": session.head_id, **shown}
+            if form == "jsonl":
+                out_jsonl([shown])
+                sys.stdout.flush()
+        if form == "json":
+            out_json(shown)
+
+
+def _talks(talk: Talk, interrupts: Interrupts, *, incognito: bool) -> int:
+    """A talk at a terminal, until the person leaves."""
+    from clew.cli.slash import Desk, Quit, is_command, losses
+    from clew.cli.typing import reader
+
+    desk = Desk(talk, keep=_keep if incognito else None)
+    _greet(talk, incognito, losses(talk.report))
+    read = reader(node.text for node in talk.questions())
+    while True:
+        try:
+            line = read().strip()
+            said = desk.command(line) if is_command(line) else line
+        except (EOFError, Quit):
+            break
+        except KeyboardInterrupt:
+            warn(dim("Ctrl+D or /quit leaves."))
+        except clew.ClewError as error:
+            report(error)
+        else:
+            if said:
+                _turn(desk, interrupts, said)
+    session = talk.session
+    if session is not None and not (incognito and desk.keep is not None):
+        warn(dim(f"clew chat -c {session.handle} goes on here."))
+    return 0
+
+
+def _turn(desk: Desk, interrupts: Interrupts, said: str | Native) -> None:
+    """One question of a talk. What the provider does wrong is told; what cannot be saved ends the talk."""
+    from clew.cli.attaching import question
+
+    try:
+        if isinstance(said, str):
+            words = said[1:] if said.startswith("//") else said
+            said = question(desk.talk.client, words, desk.files)
+            desk.files = []
+        _answer(desk.talk, interrupts, said)
+    except KeyboardInterrupt:
+        warn(style("interrupted", "33") + dim("; what arrived is kept. /retry asks again."))
+    except (ProviderError, clew.Invalid) as error:
+        report(error)
+    sys.stdout.write("\n")
+
+
+def _greet(talk: Talk, incognito: bool, lost: str) -> None:
+    session = talk.session
+    if incognito:
+        warn(f"{bold('incognito')} {dim(f'· {talk.choice} · nothing is stored; /save keeps it after all')}")
+    elif session is None:
+        warn(f"{bold('new session')} {dim(f'· {talk.choice} · /help')}")
+    else:
+        count = session.counters.messages
+        about = f"· {count} message{'s' if count != 1 else ''} · {talk.choice} · /new begins another, /help{lost}"
+        warn(f"{style(session.handle, '33')} {bold(plain(session.title or 'untitled'))} {dim(about)}")
+
+
+def _keep(talk: Talk) -> str:
+    """Stores a talk that was not to be stored; its handle."""
+    session = talk.session
+    assert session is not None
+    with writing() as store:
+        kept = store.sessions.create(title=session.title, cwd=os.getcwd(), model=session.model, labels=session.labels)
+        kept.append([node.said for node in session.path()])
+        return kept.handle

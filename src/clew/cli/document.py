@@ -1,0 +1,160 @@
+"""A conversation as a document of its own: Markdown, or a page of HTML that loads and runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+from typing import Any
+
+import msgspec
+
+import clew
+from clew.cli.moments import local
+from clew.cli.text import paragraphs, plain
+from clew.model import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResult
+
+HIDDEN = "(reasoning that its provider keeps to itself)"
+_STYLE = """
+:root { color-scheme: light dark } body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5
+system-ui, sans-serif } section { margin: 1.5rem 0 } h2 { font-size: .9rem; margin: 0 0 .3rem } h2 small { font-weight:
+normal; opacity: .6 } .user h2 { color: #0a7ea4 } .assistant h2 { color: #2e7d32 } .tool h2 { color: #a66a00 }
+.system h2 { color: #8e24aa } pre { padding: .8rem; overflow-x: auto; background: #8882; border-radius: .4rem }
+blockquote, details { opacity: .75 } .error { color: #c62828 } .marked { color: #a66a00 }
+"""
+
+
+def markdown_lines(session: clew.Session | None, nodes: Iterable[clew.Node], *, fold: bool = False) -> Iterator[str]:
+    """The conversation as Markdown, for a file: no colours, no breaks that were not there."""
+    if session is not None:
+        yield f"# {plain(session.title or 'Untitled')}"
+    for number, node in enumerate(nodes):
+        if number or session is not None:
+            yield ""
+        message, why = read(node)
+        yield f"## {node.role} · {node.handle} · {local(node.created_at)}{_mark(message)}"
+        if message is None:
+            yield from ("", f"(damaged: {plain(why)})")
+        for block in message.blocks if message is not None else ():
+            yield ""
+            yield from (folded(block) if fold else _markdown(block))
+
+
+def read(node: clew.Node) -> tuple[clew.Message | None, str]:
+    """A node's message; or None, and why it cannot be read."""
+    try:
+        return node.message, ""
+    except clew.Tampered as error:
+        return None, error.why
+
+
+def interrupted(message: clew.Message | None) -> bool:
+    """True for an answer that did not come to its end."""
+    return message is not None and bool((message.extra or {}).get("interrupted"))
+
+
+def _mark(message: clew.Message | None) -> str:
+    return " · interrupted" if interrupted(message) else ""
+
+
+def _markdown(block: Block) -> Iterator[str]:
+    match block:
+        case Text():
+            yield from paragraphs(block.text)
+        case Thinking():
+            yield from (f"> {line}".rstrip() for line in paragraphs(block.text or HIDDEN))
+        case ToolCall():
+            yield f"**tool call** {plain(block.name)} {plain(block.id)}"
+            yield from fenced(block.arguments)
+        case ToolResult():
+            yield f"**tool result**{' **error**' if block.is_error else ''} {plain(block.call_id)}"
+            for inner in block.content:
+                yield from ("", *_markdown(inner))
+        case Media():
+            yield placeholder(block)
+        case Opaque():
+            yield f"[{plain(block.kind)}]"
+            yield from fenced(block.data)
+
+
+def folded(block: Block) -> Iterator[str]:
+    """A block on one line, unless it is what was said."""
+    match block:
+        case Thinking():
+            yield f"> thinking, {len(block.text.split())} words" if block.text else f"> {HIDDEN}"
+        case ToolCall():
+            yield f"⚙ {plain(block.name)}({', '.join(map(plain, block.arguments))})"
+        case ToolResult():
+            size = sum(len(inner.text) for inner in block.content if isinstance(inner, Text))
+            yield f"⚙ {'error' if block.is_error else 'result'}, {size} characters"
+        case Opaque():
+            yield f"[{plain(block.kind)}]"
+        case _:
+            yield from _markdown(block)
+
+
+def fenced(value: Any) -> Iterator[str]:
+    """A value as JSON in a fence."""
+    yield "```json"
+    yield from paragraphs(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    yield "```"
+
+
+def placeholder(block: Media) -> str:
+    """What stands for a picture or a document."""
+    where = block.name or (block.url if block.url and not block.url.startswith("data:") else None)
+    return f"[{block.modality}: {plain(block.mime_type)}{f', {plain(where)}' if where else ''}]"
+
+
+def html_lines(session: clew.Session | None, nodes: Iterable[clew.Node], *, fold: bool = False) -> Iterator[str]:
+    """The conversation as a page. Nothing that was said in it becomes a tag, an image or a script."""
+    title = escape(plain(session.title or "Untitled") if session is not None else "Conversation")
+    yield '<!doctype html><html><head><meta charset="utf-8">'
+    yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+    yield f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>"
+    for node in nodes:
+        message, why = read(node)
+        at = escape(f"{node.handle} · {local(node.created_at)}")
+        mark = ' · <span class="marked">interrupted</span>' if interrupted(message) else ""
+        yield f'<section class="{node.role}" id="{node.handle}"><h2>{node.role} <small>{at}{mark}</small></h2>'
+        if message is None:
+            yield f'<p class="error">damaged: {escape(plain(why))}</p>'
+        for block in message.blocks if message is not None else ():
+            yield _html(block, fold)
+        yield "</section>"
+    yield "</body></html>"
+
+
+def _html(block: Block, fold: bool) -> str:
+    match block:
+        case Text():
+            return _rendered(block.text)
+        case Thinking():
+            words = escape("\n".join(paragraphs(block.text or HIDDEN))).replace("\n", "<br>")
+            return _details("thinking", f"<blockquote>{words}</blockquote>", fold)
+        case ToolCall():
+            return _details(
+                f"tool call {escape(plain(block.name))}", _pre("\n".join(list(fenced(block.arguments))[1:-1])), fold
+            )
+        case ToolResult():
+            inner = "".join(_html(one, fold) for one in block.content)
+            kind = ' <b class="error">error</b>' if block.is_error else ""
+            return _details(f"tool result{kind}", inner, fold)
+        case Media():
+            return f"<p>{escape(placeholder(block))}</p>"
+        case Opaque():
+            return _details(escape(plain(block.kind)), _pre(block.data), fold)
+
+
+def _details(summary: str, inner: str, fold: bool) -> str:
+    return f"<details{'' if fold else ' open'}><summary>{summary}</summary>{inner}</details>"
+
+
+def _pre(value: Any) -> str:
+    return f"<pre>{escape(chr(10).join(list(fenced(value))[1:-1]))}</pre>"
+
+
+def _rendered(text: str) -> str:
+    from markdown_it import MarkdownIt
+
+    reader = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").disable("image")
+    return str(reader.render("\n".join(paragraphs(text))))

@@ -1,0 +1,341 @@
+"""The screen: what is typed on top, sessions below it, and beside them what the chosen one says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import ClassVar, Literal, NamedTuple
+
+from rich.text import Text
+from textual import events, work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+from textual.worker import get_current_worker
+
+import clew
+from clew.cli.document import read
+from clew.cli.forest import snippet
+from clew.cli.forms import home_short
+from clew.cli.moments import ago
+from clew.cli.picker.catalog import Catalog, Row, Scope
+from clew.cli.text import clip, pad, plain
+
+NARROW = 90
+"""Columns below which the preview stands under the list."""
+LAST = 12
+"""Messages that the preview shows."""
+_COLOURS = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow", "system": "bold magenta"}
+
+
+class Choice(NamedTuple):
+    """What the person wants when the screen is gone."""
+
+    what: Literal["resume", "print", "new"]
+    id: str = ""
+
+
+class Picker(App[Choice]):
+    """All sessions. Letters search; everything else is a key with Ctrl, so that it is never typed by accident."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Screen { layers: base; background: ansi_default; }
+    #typed { border: none; height: 1; padding: 0 1; background: ansi_default; }
+    #about, #keys { height: 1; padding: 0 1; color: ansi_bright_black; background: ansi_default; }
+    #keys { dock: bottom; }
+    OptionList { border: none; padding: 0 1; width: 1fr; height: 1fr; background: ansi_default; }
+    #side { width: 1fr; border-left: solid ansi_bright_black; padding: 0 1; scrollbar-size-vertical: 1; }
+    .narrow Horizontal { layout: vertical; }
+    .narrow #side { width: 100%; height: 1fr; border-left: none; border-top: solid ansi_bright_black; }
+    .narrow OptionList { width: 100%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "resume", "resume", priority=True),
+        Binding("tab", "widen", "widen", priority=True),
+        Binding("ctrl+o", "print", "command", priority=True),
+        Binding("ctrl+n", "new", "new", priority=True),
+        Binding("ctrl+r", "rename", "rename", priority=True),
+        Binding("ctrl+t", "tag", "tag", priority=True),
+        Binding("ctrl+f", "fork", "fork", priority=True),
+        Binding("ctrl+d,delete", "trash", "delete", priority=True),
+        Binding("ctrl+z", "undo", "undo", priority=True),
+        Binding("up", "move(-1)", priority=True),
+        Binding("down", "move(1)", priority=True),
+        Binding("pageup", "move(-10)", priority=True),
+        Binding("pagedown", "move(10)", priority=True),
+        Binding("escape", "leave", "quit", priority=True),
+        Binding("ctrl+c,ctrl+q", "quit", priority=True),
+    ]
+    HELP = (
+        "enter resume · tab widen · ^o command · ^n new · ^r rename · ^t tag · ^f fork · ^d delete · ^z undo · esc quit"
+    )
+    SHORT = "enter resume · tab widen · ^r ^t ^f ^d ^z · esc quit"
+
+    def __init__(self, store: clew.Store, cwd: str, *, scope: Scope | None = None) -> None:
+        super().__init__(ansi_color=True)
+        self.catalog = Catalog(store, cwd)
+        self.scope: Scope = scope or "directory"
+        self._chosen_scope = scope is not None
+        self._rows: list[Row] = []
+        self._total = 0
+        self._query = ""
+        self._asks: Literal["rename", "tag"] | None = None
+        """What is typed now, if it is not a search."""
+        self._trashed: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        """The parts of the screen."""
+        yield Input(placeholder="Type to search titles and contents", id="typed", compact=True)
+        yield Static(id="about", markup=False)
+        with Horizontal():
+            yield OptionList(id="list", compact=True, markup=False)
+            with VerticalScroll(id="side", can_focus=False):
+                yield Static(id="preview", markup=False)
+        yield Static(id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """Begins to load."""
+        self.query_one("#list").can_focus = False
+        self.query_one("#typed").focus()
+        self._fill()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The preview goes where there is room."""
+        self.screen.set_class(event.size.width < NARROW, "narrow")
+        wide = event.size.width > len(self.HELP) + 2
+        self.query_one("#keys", Static).update(self.HELP if wide else clip(self.SHORT, event.size.width - 2))
+        if self._rows:
+            self._show(self._rows)
+
+    @work(thread=True)
+    def _fill(self) -> None:
+        for count in self.catalog.load():
+            if get_current_worker().is_cancelled:
+                return
+            self.call_from_thread(self._loaded, count)
+
+    def _loaded(self, count: int) -> None:
+        if not self._chosen_scope and self.catalog.loaded and not self.catalog.find("", self.scope).total:
+            self.scope = next((one for one in self.catalog.scopes if self.catalog.find("", one).total), "everything")
+        if count <= 1000 or self.catalog.loaded:
+            self._search()
+        self._tell()
+
+    # -- searching
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Every letter is a search."""
+        if self._asks is None and event.value != self._query:
+            self._query = event.value
+            self._search()
+
+    def _search(self, keep: str | None = None) -> None:
+        found = self.catalog.find(self._query, self.scope)
+        self._total = found.total
+        self._show(found.rows, keep)
+        if self._query.strip():
+            self._search_contents(self._query, self.scope, {row.id for row in found.rows})
+
+    @work(thread=True, exclusive=True, group="contents")
+    def _search_contents(self, typed: str, scope: Scope, known: set[str]) -> None:
+        more = self.catalog.contents(typed, scope, known)
+        if more and not get_current_worker().is_cancelled:
+            self.call_from_thread(self._add, typed, scope, [row for row, _ in more])
+
+    def _add(self, typed: str, scope: Scope, rows: list[Row]) -> None:
+        if (typed, scope) == (self._query, self.scope):
+            self._total += len(rows)
+            chosen = self._chosen()
+            self._show([*self._rows, *rows], None if chosen is None else chosen.id)
+
+    def _show(self, rows: Sequence[Row], keep: str | None = None) -> None:
+        self._rows = list(rows)
+        options = self.query_one(OptionList)
+        options.clear_options()
+        width, now = options.size.width - 4, datetime.now(UTC)
+        options.add_options([Option(self._line(row, max(20, width), now)) for row in self._rows])
+        if self._rows:
+            at = next((at for at, row in enumerate(self._rows) if row.id == keep), 0)
+            options.highlighted = at
+        else:
+            self.query_one("#preview", Static).update("")
+        self._tell()
+
+    def _line(self, row: Row, width: int, now: datetime) -> Text:
+        when = ago(row.at, now)
+        place = "" if self.scope == "directory" else os.path.basename(row.cwd)
+        place = clip(plain(place), width // 4)
+        room = width - len(when) - 2 - (len(place) + 2 if place else 0)
+        title = Text(pad(clip(plain(row.title or "untitled"), room), room), style="" if row.title else "dim")
+        if place:
+            title.append(f"  {place}", style="blue")
+        return title.append(f"  {when}", style="dim")
+
+    def _tell(self) -> None:
+        where = {"directory": home_short(self.catalog.cwd), "repository": home_short(self.catalog.repository or "")}
+        shown = where.get(self.scope, "everywhere")
+        count = f"{self._total:,} session{'s' if self._total != 1 else ''}"
+        loading = "" if self.catalog.loaded else " · loading …"
+        self.query_one("#about", Static).update(plain(f"{self.scope}: {shown} · {count}{loading}"))
+
+    # -- looking
+
+    def on_option_list_option_highlighted(self, _: OptionList.OptionHighlighted) -> None:
+        """Shows what the chosen session says."""
+        row = self._chosen()
+        if row is not None:
+            self._preview(row)
+
+    @work(thread=True, exclusive=True, group="preview")
+    def _preview(self, row: Row) -> None:
+        shown = preview(self.catalog.store, row)
+        if not get_current_worker().is_cancelled:
+            self.call_from_thread(self.query_one("#preview", Static).update, shown)
+
+    def _chosen(self) -> Row | None:
+        at = self.query_one(OptionList).highlighted
+        return self._rows[at] if at is not None and at < len(self._rows) else None
+
+    # -- what keys do
+
+    def action_move(self, by: int) -> None:
+        """Up and down in the list, while the cursor stays where one types."""
+        options = self.query_one(OptionList)
+        if self._rows and self._asks is None:
+            options.highlighted = min(max((options.highlighted or 0) + by, 0), len(self._rows) - 1)
+
+    def action_widen(self) -> None:
+        """Directory, repository, everything, and round again."""
+        scopes = self.catalog.scopes
+        self.scope = scopes[(scopes.index(self.scope) + 1) % len(scopes)]
+        self._search()
+
+    def action_resume(self) -> None:
+        """Goes on with the chosen session; or takes what was typed for it."""
+        row = self._chosen()
+        if self._asks is not None:
+            self._answered(self.query_one(Input).value)
+        elif row is not None:
+            self.exit(Choice("resume", row.id))
+
+    def action_print(self) -> None:
+        """Leaves with the command that resumes."""
+        row = self._chosen()
+        if row is not None:
+            self.exit(Choice("print", row.id))
+
+    def action_new(self) -> None:
+        """Leaves for a new talk."""
+        self.exit(Choice("new"))
+
+    def action_leave(self) -> None:
+        """One step back: from a question, from a search, from here."""
+        if self._asks is not None:
+            self._ask(None)
+        elif self._query:
+            self.query_one(Input).value = ""
+        else:
+            self.exit()
+
+    def action_rename(self) -> None:
+        """Asks for another title."""
+        row = self._chosen()
+        if row is not None:
+            self._ask("rename", row.title)
+
+    def action_tag(self) -> None:
+        """Asks for labels."""
+        row = self._chosen()
+        if row is not None:
+            self._ask("tag", " ".join(row.labels))
+
+    def action_fork(self) -> None:
+        """Makes a fork of the chosen session, and chooses it."""
+        row = self._chosen()
+        if row is not None and self._asks is None:
+            made = self._tried(lambda: self.catalog.store.sessions.fork(row.id))
+            if made is not None:
+                self.catalog.add(made)
+                self._search(made.id)
+                self.notify(f"{made.handle} is a fork of it", markup=False)
+
+    def action_trash(self) -> None:
+        """Puts the chosen session in the trash."""
+        row = self._chosen()
+        if row is None or self._asks is not None:
+            return
+        gone = self._tried(lambda: self.catalog.store.sessions.trash(row.id))
+        if gone is not None:
+            at = self._rows.index(row)
+            self._trashed.append(row.id)
+            self.catalog.remove(row.id)
+            rest = [one.id for one in self._rows if one.id != row.id]
+            self._search(rest[min(at, len(rest) - 1)] if rest else None)
+            self.notify(f"{gone.handle} is in the trash; ctrl+z brings it back", markup=False)
+
+    def action_undo(self) -> None:
+        """Brings back what was put in the trash last."""
+        if self._trashed:
+            back = self._tried(lambda: self.catalog.store.sessions.restore(self._trashed.pop()))
+            if back is not None:
+                self.catalog.add(back)
+                self._search(back.id)
+
+    def _ask(self, what: Literal["rename", "tag"] | None, value: str = "") -> None:
+        self._asks = what
+        typed = self.query_one(Input)
+        typed.placeholder = {"rename": "title", "tag": "labels"}.get(what or "", "Type to search titles and contents")
+        typed.value = value if what is not None else self._query
+        typed.cursor_position = len(typed.value)
+        if what is not None:
+            about = {"rename": "another title", "tag": "labels, parted by spaces"}[what]
+            self.query_one("#about", Static).update(f"{about} · enter takes it, esc leaves it")
+        else:
+            self._tell()
+
+    def _answered(self, value: str) -> None:
+        row, what = self._chosen(), self._asks
+        self._ask(None)
+        if row is None:
+            return
+        sessions = self.catalog.store.sessions
+        if what == "rename":
+            done = self._tried(lambda: sessions.rename(row.id, value.strip() or None))
+        else:
+            wanted = {*value.split()}
+            gone = [label for label in row.labels if label not in wanted]
+            done = self._tried(lambda: sessions.label(row.id, *wanted, remove=gone))
+        if done is not None:
+            self.catalog.change(done)
+            self._search(row.id)
+
+    def _tried(self, act: Callable[[], clew.Session]) -> clew.Session | None:
+        try:
+            return act()
+        except clew.ClewError as error:
+            self.notify(plain(error.message), severity="error", markup=False)
+            return None
+
+
+def preview(store: clew.Store, row: Row) -> Text:
+    """What a session says of itself, and its last messages."""
+    shown = Text()
+    try:
+        session = store.sessions.get(row.id)
+        count = session.counters.messages
+        shown.append(plain(session.title or "untitled") + "\n", style="bold")
+        about = [session.handle, f"{count} message{'s' if count != 1 else ''}", home_short(session.cwd or "")]
+        about += [session.model or "", *(f"#{label}" for label in session.labels)]
+        shown.append(" · ".join(plain(part) for part in about if part) + "\n", style="dim")
+        for node in session.path(last=LAST):
+            message, why = read(node)
+            words = f"(damaged: {why})" if message is None else message.text[:600].strip() or snippet(message)
+            shown.append(f"\n{node.role}\n", style=_COLOURS.get(node.role, "bold"))
+            shown.append("\n".join(plain(line) for line in words.split("\n")) + "\n")
+    except clew.ClewError as error:
+        shown.append(plain(error.message), style="red")
+    return shown

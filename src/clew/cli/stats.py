@@ -1,0 +1,107 @@
+"""`clew stats`: what there is, counted, with bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import click
+
+from clew.cli import moments
+from clew.cli.forms import Form, home_short, json_options, out_lines, out_value
+from clew.cli.place import reading, store_option
+from clew.cli.progress import Progress
+from clew.cli.text import bold, clip, columns, dim, pad, plain, style, width
+from clew.stats import Stats, Tally
+from clew.stats import stats as counted
+
+MOST = 10
+"""Rows of a table; what is beyond it is one row."""
+DAYS = 14
+_WHOLE, _PARTS = "█", " ▏▎▍▌▋▊▉"
+
+
+@click.command(
+    short_help="Count sessions, messages, tokens and cost.",
+    epilog="\b\nExamples:\n  clew stats\n  clew stats --since 30d\n  clew stats --json | jq .by_model",
+)
+@click.option("--since", callback=moments.since, metavar="WHEN", help="Only from then on: a date, or 2d, 3h, 15m ago.")
+@click.option("--until", callback=moments.until, metavar="WHEN", help="Only up to then.")
+@json_options
+@store_option
+def stats(since: datetime | None, until: datetime | None, form: Form) -> None:
+    """Counts sessions, messages, tokens and cost: in all, by model, day and project. What forks share counts once."""
+    with reading() as store, Progress("counting") as progress:
+        found = counted(store, since=since, until=until, zone=datetime.now().astimezone().tzinfo, progress=progress)
+    if form == "text":
+        out_lines(_lines(found))
+    else:
+        out_value(_json(found), form)
+
+
+def _json(found: Stats) -> dict[str, Any]:
+    tables = {"by_model": found.by_model, "by_day": found.by_day, "by_project": found.by_project}
+    shown = {name: {key: one._asdict() for key, one in table.items()} for name, table in tables.items()}
+    return {"total": found.total._asdict(), **shown, "unknown": found.unknown, "damaged": found.damaged}
+
+
+def _lines(found: Stats) -> Iterator[str]:
+    total = found.total
+    rows = [("sessions", total.sessions), ("messages", total.messages), ("turns", total.turns)]
+    rows += [("tokens in", total.tokens_in), ("tokens out", total.tokens_out)]
+    for name, count in rows:
+        yield f"{name:<12}{bold(f'{count:>14,}')}"
+    if total.cost:
+        yield f"{'cost':<12}{bold(_cost(total.cost).rjust(14))}"
+    if found.unknown:
+        yield dim(f"{found.unknown:,} answers do not say what they cost.")
+    if found.damaged:
+        yield style(f"{found.damaged:,} messages are damaged: 'clew verify' names them.", "31")
+    models = sorted(found.by_model.items(), key=lambda item: -_tokens(item[1]) or -item[1].messages)
+    yield from _table("by model", [(name or "unknown", one) for name, one in models], "answers")
+    days = list(found.by_day.items())[-DAYS:]
+    yield from _table("by day", days, "messages", most=DAYS)
+    projects = sorted(found.by_project.items(), key=lambda item: -item[1].messages)
+    yield from _table("by project", [(home_short(name) or "no directory", one) for name, one in projects], "messages")
+
+
+def _table(title: str, rows: list[tuple[str, Tally]], what: str, *, most: int = MOST) -> Iterator[str]:
+    if not rows:
+        return
+    if len(rows) > most:
+        others = Tally()
+        for _, one in rows[most - 1 :]:
+            others = others.plus(one)
+        rows = [*rows[: most - 1], (f"{len(rows) - most + 1} others", others)]
+    room = columns() or 80
+    names = min(max(width(plain(name)) for name, _ in rows), max(12, room - 54))
+    space = max(4, min(40, room - names - 34))
+    largest = max(one.messages for _, one in rows) or 1
+    yield ""
+    yield f"{bold(pad(title, names))}  {dim(what.rjust(9))}  {dim('tokens'.rjust(9))}"
+    for name, one in rows:
+        bar = style(_bar(one.messages, largest, space), "36")
+        cost = dim(_cost(one.cost).rjust(9)) if one.cost else ""
+        label = pad(clip(plain(name), names), names)
+        yield f"{label}  {one.messages:>9,}  {_short(_tokens(one)):>9}  {bar} {cost}".rstrip()
+
+
+def _bar(value: int, largest: int, space: int) -> str:
+    eighths = round(value * space * 8 / largest) if value else 0
+    return _WHOLE * (eighths // 8) + _PARTS[eighths % 8].strip()
+
+
+def _tokens(one: Tally) -> int:
+    return one.tokens_in + one.tokens_out
+
+
+def _short(count: int) -> str:
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**4, "k")):
+        if count >= size:
+            return f"{count / (1000 if unit == 'k' else size):.1f}{unit}"
+    return f"{count:,}"
+
+
+def _cost(millionths: int) -> str:
+    return f"{millionths / 1_000_000:,.2f}"

@@ -1,0 +1,197 @@
+"""What of a conversation is stored already, and where the rest goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import msgspec
+
+from clew.chat.events import Event, UsageTotal
+from clew.errors import ClewError, Conflict, Invalid, clip
+from clew.model import Message, Native, Said, Text, Thinking, assistant
+from clew.providers import view
+from clew.session import Session
+from clew.store import Store
+
+INTERRUPTED = "interrupted"
+"""The name in a message's free data that says that its answer, or its tool, did not come to an end."""
+SUBAGENT = "subagent"
+Shield = Callable[[], AbstractContextManager[object]]
+
+
+class Wanted(NamedTuple):
+    """What a new session is created with."""
+
+    label: str | None = None
+    parent: Session | None = None
+    title: str | None = None
+    cwd: str | None = None
+    model: str | None = None
+    labels: tuple[str, ...] = ()
+
+
+class Stored(NamedTuple):
+    """A message of the client, and the node it is."""
+
+    said: Said
+    id: str
+
+
+class Keeper:
+    """Follows one client. Not for several threads at once, as the client is not."""
+
+    def __init__(self, store: Store, session: Session | None, wanted: Wanted, shield: Shield) -> None:
+        agent_of(wanted.label)
+        self.session = session
+        self._store = store
+        self._wanted = wanted
+        self._shield = shield
+        self._chain: list[Stored] = []
+        """The client's messages that are stored, after the `_known` ones."""
+        self._known = 0
+        """So many of its first messages the session had said before the client came to it."""
+        self._root: str | None = None
+        """The node that those end at."""
+        self._head = None if session is None else session.head_id
+        """Where the session stood when it was last seen: if it stands elsewhere now, someone else went on in it."""
+        self._seen = UsageTotal()
+
+    def join(self, known: int, at: str | None, usage: UsageTotal) -> None:
+        """The client's first `known` messages are what the session says up to the node `at`."""
+        self._known, self._root, self._chain, self._seen = known, at, [], usage
+
+    def leave(self) -> None:
+        """The client has another conversation now: what it says next begins a session."""
+        self.session, self._head = None, None
+        self.join(0, None, self._seen)
+
+    def keep(self, said: Sequence[Said], usage: UsageTotal, model: str | None, *, interrupted: bool = False) -> bool:
+        """Stores what is new in a conversation; False if nothing is. What it went back from becomes a branch."""
+        new = said[self._known :]
+        same = 0
+        while same < min(len(new), len(self._chain)) and new[same] == self._chain[same].said:
+            same += 1
+        rest = new[same:]
+        if not rest:
+            return False
+        described = self._described(rest, self._cost(usage), model, interrupted)
+        with self._shield():
+            try:
+                ids = self._append(self._chain[same - 1].id if same else self._root, described)
+            except ClewError as error:
+                raise unsaved(error) from error
+        self._chain[same:] = map(Stored, rest, ids)
+        self._seen = usage
+        return True
+
+    def keep_pieces(self, events: Sequence[Event], model: str | None) -> None:
+        """Stores what arrived of an answer that its client does not remember, after what was stored last."""
+        blocks: list[Text | Thinking] = []
+        for kind in (Thinking, Text):
+            words = "".join(event.text for event in events if isinstance(event, kind))
+            if words.strip():
+                blocks.append(kind(text=words))
+        if not blocks:
+            return
+        said = assistant(*blocks, model=model, label=self._wanted.label, extra={INTERRUPTED: True})
+        with self._shield():
+            try:
+                self._append(self._head, [said])
+            except ClewError as error:
+                raise unsaved(error) from error
+
+    def _append(self, at: str | None, said: list[Said]) -> list[str]:
+        """Appends after the node `at`. If someone else went on in the session, a fork of it goes on from there."""
+        if self.session is None:
+            with self._store.transaction():  # what cannot be stored leaves no empty session
+                made = self._created(said)
+                nodes = made.append(said)
+            self.session = made
+        else:
+            try:
+                nodes = self._grown(self.session, at, said)
+            except Conflict:
+                with self._store.transaction():
+                    fork = self.session.fork(at=at) if at is not None else self._created(said)
+                    nodes = fork.append(said)
+                self.session = fork
+        self._head = nodes[-1].id
+        return [node.id for node in nodes]
+
+    def _grown(self, session: Session, at: str | None, said: list[Said]) -> list[Any]:
+        if at == self._head:
+            return session.append(said, expect_head=at)
+        with self._store.transaction():
+            if session.refresh().head_id != self._head:
+                raise Conflict(f"session {session.id} has moved")
+            session.rewind(to=at)
+            return session.append(said, expect_head=at)
+
+    def _created(self, said: Sequence[Said]) -> Session:
+        wanted = self._wanted
+        labels = wanted.labels if wanted.label is None else (*wanted.labels, wanted.label)
+        agent = agent_of(wanted.label)
+        extra = None
+        if agent is not None and wanted.parent is not None:
+            extra = {"called_at": wanted.parent.refresh().head_id}
+        return self._store.sessions.create(
+            title=wanted.title or title_of(said), cwd=wanted.cwd, model=wanted.model, labels=labels, agent=agent,
+            owner=wanted.parent if agent is not None else None, extra=extra,
+        )  # fmt: skip
+
+    def _cost(self, usage: UsageTotal) -> dict[str, int] | None:
+        """What was spent since the last time; None if that is not known."""
+        names = ("input", "output", "cached", "reasoning")
+        spent = {name: getattr(usage, name) - getattr(self._seen, name) for name in names}
+        if not any(spent.values()):
+            return None
+        return {name: count for name, count in spent.items() if count or name in ("input", "output")}
+
+    def _described(
+        self, said: Sequence[Said], cost: dict[str, int] | None, model: str | None, interrupted: bool
+    ) -> list[Said]:
+        """The messages with the label, and with what their provider said beside them: the cost is told once."""
+        found: list[Said] = []
+        for one in reversed(said):
+            beside: dict[str, Any] = dict(one.extra or {})
+            message = one if isinstance(one, Message) else view(one)
+            if isinstance(one, Native) and message.role == "assistant":
+                if message.model is None and model:
+                    beside["model"] = model
+                if message.usage is None and cost is not None:
+                    beside["usage"] = cost
+                    cost = dict.fromkeys(cost, 0)
+            if interrupted and message.role in ("assistant", "tool"):
+                beside[INTERRUPTED] = True
+            label = one.label if self._wanted.label is None else self._wanted.label
+            found.append(msgspec.structs.replace(one, label=label, extra=beside or None))
+        return found[::-1]
+
+
+def agent_of(label: str | None) -> str | None:
+    """The agent that a label ``subagent:NAME:RUN`` names; None for any other label. Invalid if it is not whole."""
+    kind, *rest = (label or "").split(":")
+    if kind != SUBAGENT:
+        return None
+    if len(rest) != 2 or not all(rest):
+        raise Invalid(f"the label of a subagent is subagent:NAME:RUN, not {clip(label or '')}")
+    return rest[0]
+
+
+def title_of(said: Sequence[Said]) -> str | None:
+    """The first words of the first question, on one line."""
+    for one in said:
+        message = one if isinstance(one, Message) else view(one)
+        words = " ".join(message.text[:400].split())
+        if message.role == "user" and words:
+            return words if len(words) <= 60 else words[:59].rstrip() + "…"
+    return None
+
+
+def unsaved(error: ClewError) -> ClewError:
+    """The error of the store, saying what it means for a conversation."""
+    error.message = f"the conversation could not be saved: {error.message}"
+    error.args = (f"{error.message}. {error.hint}" if error.hint else error.message,)
+    return error

@@ -1,0 +1,89 @@
+"""From a stored session into a client, of whatever provider."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from clew.convert.core import Options, convert_read, read_all, tool_names
+from clew.errors import NotFound
+from clew.model import ToolCall
+from clew.node import Node
+from clew.session import Session
+from clew.snapshots import ToolSnapshot, new_snapshot
+from clew.store import Store
+
+if TYPE_CHECKING:
+    from clew.convert import Report
+
+ANSWERS = ("assistant", "tool")
+
+
+def answered(nodes: Sequence[Node]) -> Sequence[Node]:
+    """The messages up to the last that a model or a tool said: a question without an answer is not gone on from."""
+    end = len(nodes)
+    while end and nodes[end - 1].role not in ANSWERS:
+        end -= 1
+    return nodes[:end]
+
+
+def resume(client: Any, session: Session, *, until: str | None = None, system: str | None = None) -> Report:
+    """Puts what a session has said, `until` a message or up to its last answer, in place of a client's conversation.
+
+    Messages of the client's provider go in byte for byte, others converted: the report says what is not as it was. The
+    session is not changed. `system` takes the place of its system prompt. Tools that were called are described to the
+    model by their names; what they run is given with `set_tools`.
+    """
+    nodes = session.path(until=until)
+    if until is None:
+        nodes = list(answered(nodes))
+    said = [node.said for node in nodes if system is None or node.role != "system"]
+    options = Options(client.system if system is None else system, blob=session.blobs.get)
+    tongue, given = read_all(said, "", client.provider, options)
+    found = convert_read(given, tongue, "", client.provider, options)
+    names = tool_names(given, tongue, options)
+    called = dict.fromkeys(
+        names.fit(block.name) for one in given for block in one.blocks if isinstance(block, ToolCall)
+    )
+    client.restore(
+        new_snapshot(
+            provider=client.provider,
+            model=client.model,
+            system_prompt=found.system,
+            messages=b"[" + b",".join(found.messages) + b"]",
+            tools=[ToolSnapshot(name, "", {"type": "object"}) for name in called],
+        )
+    )
+    return found.report
+
+
+def latest_answered(store: Store, cwd: str | None = None) -> Session:
+    """The session with the newest answer, of a model or a tool; in exactly this directory if one is given. NotFound.
+
+    Never a subagent's, and never one that has only questions: there is nothing in it to go on from.
+    """
+    best: tuple[datetime, Session] | None = None
+    cursor = None
+    while True:
+        page = store.sessions.list(limit=20, cursor=cursor, cwd=cwd)
+        for session in page.items:
+            if best is not None and session.updated_at <= best[0]:
+                return best[1]  # the others were active earlier still
+            said = _last_answer(session)
+            if said is not None and (best is None or said > best[0]):
+                best = said, session
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    if best is None:
+        raise NotFound("session", "latest" if cwd is None else f"latest in {cwd}", hint="Begin one.")
+    return best[1]
+
+
+def _last_answer(session: Session) -> datetime | None:
+    for last in (8, None):
+        for node in reversed(session.path(last=last)):
+            if node.role in ANSWERS:
+                return node.created_at
+    return None

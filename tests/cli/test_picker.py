@@ -1,0 +1,214 @@
+"""The picker: what is typed, what is found, what keys do, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, OptionList, Static
+
+import clew
+from clew.cli.picker.app import Choice, Picker, preview
+from clew.cli.picker.catalog import SHOWN, Catalog, repository
+from clew.cli.picker.command import resume_command
+
+Act = Callable[[Picker, Pilot[Choice]], Awaitable[Any]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[clew.Store]:
+    (tmp_path / "app/.git").mkdir(parents=True)
+    (tmp_path / "app/web").mkdir()
+    with clew.open(tmp_path / "chats.db") as store:
+        for title, cwd in ("Holiday in Rome", "/home"), ("CSS of the page", "app/web"), ("Lint step", "app"), (
+            "Build fails", "app"
+        ):  # fmt: skip
+            session = store.sessions.create(title=title, cwd=tmp_path / cwd, labels=["work"])
+            session.append([clew.user(f"About {title}?"), clew.assistant(f"A zebra, \x1b[31m[b]not[/b] {title}")])
+        yield store
+
+
+def at_the_screen(store: clew.Store, cwd: Path, act: Act, *, size: tuple[int, int] = (100, 24)) -> Any:
+    """Runs the picker, does something with it, and gives back what it returned."""
+
+    async def run() -> Any:
+        app = Picker(store, str(cwd))
+        async with app.run_test(size=size) as pilot:
+            while not app.catalog.loaded:
+                await pilot.pause(0.01)
+            await pilot.pause()
+            await act(app, pilot)
+            await pilot.pause()
+        return app.return_value
+
+    return asyncio.run(run())
+
+
+async def settled(app: Picker, pilot: Pilot[Choice]) -> None:
+    await pilot.pause()
+    await app.workers.wait_for_complete()
+    await pilot.pause()
+
+
+def titles(app: Picker) -> list[str]:
+    return [row.title for row in app._rows]
+
+
+def test_letters_search_and_tab_widens(store, tmp_path):
+    """First this directory, then the repository, then everything; titles first, then contents."""
+
+    async def act(app, pilot):
+        assert titles(app) == ["Build fails", "Lint step"]
+        await pilot.press("tab")
+        assert titles(app) == ["Build fails", "Lint step", "CSS of the page"]
+        await pilot.press("tab")
+        assert len(titles(app)) == 4
+        await pilot.press(*"rome")
+        await settled(app, pilot)
+        assert titles(app) == ["Holiday in Rome"]
+        await pilot.press("escape", *"zeb")
+        await settled(app, pilot)
+        assert sorted(titles(app)) == ["Build fails", "CSS of the page", "Holiday in Rome", "Lint step"]
+        await pilot.press("escape", *"#work lint")
+        assert titles(app) == ["Lint step"]
+        assert app.query_one(Input).value == "#work lint"
+
+    at_the_screen(store, tmp_path / "app", act)
+
+
+def test_a_directory_without_sessions_shows_more(store, tmp_path):
+    """What there is, is seen."""
+
+    async def act(app, pilot):
+        assert app.scope == "everything"
+        assert len(titles(app)) == 4
+
+    at_the_screen(store, tmp_path, act)
+
+
+def test_choosing(store, tmp_path):
+    """Enter goes on, Ctrl+O asks for the command, Ctrl+N begins anew, Escape leaves with nothing."""
+    lint = store.sessions.list(title="Lint").items[0].id
+
+    def press(*keys: str) -> Act:
+        async def act(app, pilot):
+            await pilot.press(*keys)
+
+        return act
+
+    assert at_the_screen(store, tmp_path / "app", press("down", "enter")) == Choice("resume", lint)
+    assert at_the_screen(store, tmp_path / "app", press("down", "down", "up", "down", "ctrl+o")) == Choice(
+        "print", lint
+    )
+    assert at_the_screen(store, tmp_path / "app", press("ctrl+n")) == Choice("new")
+    assert at_the_screen(store, tmp_path / "app", press("x", "escape", "escape")) is None
+
+
+def test_changing(store, tmp_path):
+    """Another title, other labels, a fork, the trash and back; the list shows it."""
+
+    async def act(app, pilot):
+        await pilot.press("ctrl+r", *" again", "enter")
+        assert titles(app)[0] == "Build fails again"
+        await pilot.press("ctrl+t", *" urgent", "enter")
+        assert app._rows[0].labels == ("urgent", "work")
+        await pilot.press("ctrl+r", *"no", "escape")
+        assert titles(app)[0] == "Build fails again"
+        await pilot.press("ctrl+f")
+        assert len(titles(app)) == 3
+        await pilot.press("ctrl+d")
+        assert len(titles(app)) == 2
+        await pilot.press("ctrl+z")
+        assert len(titles(app)) == 3
+        await pilot.press("ctrl+d", "ctrl+d")
+
+    at_the_screen(store, tmp_path / "app", act)
+    assert len(store.sessions.list().items) == 3
+    assert len(store.sessions.trashed().items) == 2
+    assert {session.title for session in store.sessions.list().items} >= {"CSS of the page"}
+
+
+def test_what_cannot_be_done_is_told(store, tmp_path):
+    """A held session stays, and the screen with it."""
+    store.sessions.list(title="Build").items[0].hold()
+
+    async def act(app, pilot):
+        await pilot.press("ctrl+d")
+        assert len(titles(app)) == 2
+
+    at_the_screen(store, tmp_path / "app", act)
+    assert store.sessions.trashed().items == []
+
+
+def test_the_preview(store, tmp_path):
+    """It shows what was said last, as it is: neither controls nor markup are obeyed."""
+    shown = preview(store, next(row for row in loaded(store, tmp_path).find("lint", "everything").rows)).plain
+    assert "About Lint step?" in shown
+    assert "A zebra, \\x1b[31m[b]not[/b] Lint step" in shown
+
+    async def act(app, pilot):
+        await settled(app, pilot)
+        assert "About Build fails?" in str(app.query_one("#preview", Static).render())
+
+    at_the_screen(store, tmp_path / "app", act)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_widths(store, tmp_path, columns):
+    """Where there is no room beside the list, the preview stands under it."""
+
+    async def act(app, pilot):
+        await settled(app, pilot)
+        side, listed = app.query_one("#side").region, app.query_one(OptionList).region
+        assert (side.y > listed.y) == (columns < 90)
+        assert side.width > 30
+
+    at_the_screen(store, tmp_path / "app", act, size=(columns, 24))
+
+
+def loaded(store: clew.Store, cwd: Path) -> Catalog:
+    catalog = Catalog(store, str(cwd))
+    assert list(catalog.load())[-1] == len(store.sessions.list(limit=1000).items)
+    return catalog
+
+
+def test_the_catalog(store, tmp_path):
+    """Every word must be there, in whatever order and case; many are counted, and the first are given."""
+    catalog = loaded(store, tmp_path / "app")
+    assert [row.title for row in catalog.find("STEP lint", "everything").rows] == ["Lint step"]
+    assert catalog.find("lint rome", "everything").total == 0
+    assert catalog.contents("ze", "everything", set()) == []
+    assert len(catalog.contents("about zebra", "everything", set())) == 0
+    (row, words), *_ = catalog.contents("zeb", "directory", set())
+    assert "zebra" in words
+    assert catalog.within(row, "directory")
+    for _ in range(SHOWN):
+        store.sessions.create(title="more")
+    found = loaded(store, tmp_path).find("more", "everything")
+    assert (len(found.rows), found.total) == (SHOWN, SHOWN)
+
+
+def test_repositories(tmp_path):
+    """The nearest folder with a version control above; none if there is none."""
+    (tmp_path / "a/.git").mkdir(parents=True)
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    assert repository(str(tmp_path / "a/b/c")) == str(tmp_path / "a")
+    assert repository(str(tmp_path / "a")) == str(tmp_path / "a")
+
+
+def test_the_command_that_resumes(clew_cli, db, tmp_path, monkeypatch):
+    """It works from anywhere: it names the store that was named, and the directory of the session."""
+    from clew.cli.root import cli
+
+    monkeypatch.chdir(tmp_path)
+    with clew.open(db) as store, cli.make_context("clew", []):
+        here = store.sessions.create(cwd=tmp_path)
+        there = store.sessions.create(cwd="/src/my app")
+        assert resume_command(here) == f"clew --db {db} chat -c {here.handle}"
+        assert resume_command(there) == f"cd '/src/my app' && clew --db {db} chat -c {there.handle}"
+        monkeypatch.delenv("CLEW_DB")
+        assert resume_command(here) == f"clew chat -c {here.handle}"

@@ -1,0 +1,57 @@
+"""`clew stats`: everything counted once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import clew
+from clew.stats import Tally, stats
+
+
+def fill(db: str) -> None:
+    with clew.open(db) as store:
+        one = store.sessions.create(cwd="/src/app")
+        at = datetime(2026, 5, 1, 12, tzinfo=UTC)
+        used = clew.Usage(input=10, output=5, cost=20_000)
+        one.append(clew.user("A"), created_at=at)
+        one.append(clew.assistant("B", model="m-1", usage=used), created_at=at)
+        fork = one.fork()
+        one.append(clew.assistant("C", model="m-2"), created_at=datetime(2026, 5, 2, tzinfo=UTC))
+        fork.append(clew.assistant("D", model="m-1", usage=used), created_at=datetime(2026, 5, 2, tzinfo=UTC))
+        other = store.sessions.create()
+        other.append(clew.native("openai", b'{"role":"assistant","content":"x"}', extra={"model": "m-1"}))
+
+
+def test_a_shared_message_counts_once(db):
+    """By model, day and project; what has no name is counted too."""
+    fill(db)
+    with clew.open(db) as store:
+        found = stats(store)
+    assert found.total == Tally(3, 5, 1, 20, 10, 40_000)
+    assert {name: one.messages for name, one in found.by_model.items()} == {"m-1": 3, "m-2": 1}
+    assert [one.messages for one in found.by_day.values()] == [2, 2, 1]
+    assert list(found.by_day)[:2] == ["2026-05-01", "2026-05-02"]
+    assert found.by_project == {"/src/app": Tally(2, 4, 1, 20, 10, 40_000), "": Tally(1, 1)}
+    assert (found.unknown, found.damaged) == (2, 0)
+
+
+def test_a_time_may_be_chosen(db):
+    """From then on, up to then."""
+    fill(db)
+    with clew.open(db) as store:
+        found = stats(store, since=datetime(2026, 5, 2, tzinfo=UTC), until=datetime(2026, 5, 3, tzinfo=UTC))
+    assert found.total.messages == 2
+
+
+def test_text_and_json(clew_cli, db):
+    """Bars for people, numbers for scripts; an empty store is no failure."""
+    assert clew_cli("stats").code == 3  # it is named, and not there
+    fill(db)
+    out = clew_cli("stats", env={"COLUMNS": "80"}).out
+    assert "messages                 5" in out
+    assert "0.04" in out
+    (row,) = [line for line in out.splitlines() if line.startswith("m-1")]
+    assert "█" in row
+    assert max(map(len, out.splitlines())) <= 80
+    assert clew_cli("stats", "--json").json["by_model"]["m-2"]["messages"] == 1
+    assert clew_cli("stats", "--jsonl", "--since", "2026-05-03").lines[0]["total"]["messages"] == 1

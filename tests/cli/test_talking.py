@@ -1,0 +1,255 @@
+"""What may be typed in a talk, how it is completed, and how an answer is drawn."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+import clew
+from clew.chat.events import Event, Reply
+from clew.cli import models
+from clew.cli.answering import Screen, blocks
+from clew.cli.interrupts import ENOUGH, Interrupts
+from clew.cli.slash import COMMANDS, Desk, Quit, is_command
+from clew.cli.talking import Talk
+from clew.cli.typing import completions
+from clew.model import Text, Thinking, ToolCall, ToolResult
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    with clew.open(":memory:") as store:
+        yield Desk(Talk(store, models.parse("offline"), Interrupts(), cwd="/src"))
+
+
+def say(desk: Desk, *questions: str) -> None:
+    for question in questions:
+        list(desk.talk.ask(question))
+
+
+def said(desk: Desk) -> list[str]:
+    session = desk.talk.session
+    assert session is not None
+    return [node.text for node in session.path()]
+
+
+def test_a_fork_goes_on_elsewhere(desk, capsys):
+    """The talk goes on in the fork; what it was forked from stays."""
+    say(desk, "One")
+    before = desk.talk.session
+    assert desk.command("/fork Other idea") is None
+    say(desk, "Two")
+    assert desk.talk.session.title == "Other idea"
+    assert said(desk) == ["One", "You said: One", "Two", "You said: Two"]
+    assert len(before.path()) == 2
+    assert before.handle in capsys.readouterr().err
+
+
+def test_going_back(desk):
+    """By one question, by several, to a message; what is left is a branch, and the model does not see it."""
+    say(desk, "One", "Two", "Three")
+    first = desk.talk.session.path()[1]
+    desk.command("/rewind")
+    assert said(desk)[-1] == "You said: Two"
+    desk.command(f"/rewind {first.handle}")
+    assert said(desk) == ["One", "You said: One"]
+    desk.command("/rewind 1")
+    assert said(desk) == []
+    say(desk, "Four")
+    assert said(desk) == ["Four", "You said: Four"]
+    assert len(desk.talk.client.history) == 2
+    assert len(desk.talk.session.branches()) == 3
+    for wrong in "/rewind 9", "/rewind nothing":
+        with pytest.raises(clew.ClewError):
+            desk.command(wrong)
+
+
+def test_asking_again(desk, monkeypatch):
+    """The same question, or in other words; the answer before is a branch."""
+    say(desk, "One", "Two")
+    again = desk.command("/retry")
+    assert isinstance(again, clew.Native)
+    assert said(desk) == ["One", "You said: One"]
+    list(desk.talk.ask(again))
+    assert desk.command("/edit Zwei") == "Zwei"
+    say(desk, "Zwei")
+    assert said(desk)[-1] == "You said: Zwei"
+    monkeypatch.setenv("EDITOR", "sed -i s/Zwei/Drei/")
+    assert desk.command("/edit") == "Drei"
+    say(desk, "Drei")
+    monkeypatch.setenv("EDITOR", "true")
+    assert desk.command("/edit") is None
+    assert len(desk.talk.session.branches()) == 3
+
+
+def test_saying_something_of_the_session(desk, capsys, tmp_path):
+    """Labels, a title, a file of it."""
+    say(desk, "One")
+    desk.command("/tag work urgent")
+    desk.command("/tag -urgent")
+    desk.command("/title New words")
+    desk.command(f"/save {tmp_path / 'talk.md'}")
+    session = desk.talk.session
+    assert (session.labels, session.title) == (("work",), "New words")
+    text = (tmp_path / "talk.md").read_text()
+    assert text.startswith("# New words\n\n## user · ")
+    assert text.endswith("\n\nYou said: One\n")
+    with pytest.raises(clew.Invalid, match="File exists"):
+        desk.command(f"/save {tmp_path / 'talk.md'}")
+    desk.command("/save")
+    assert "everything is saved" in capsys.readouterr().err
+
+
+def test_another_model_goes_on(desk, capsys, monkeypatch):
+    """The talk stays; a model that cannot be reached changes nothing."""
+    say(desk, "One")
+    desk.command("/model")
+    assert "offline/offline" in capsys.readouterr().out
+    with pytest.raises(clew.Invalid, match="no token"):
+        desk.command("/model opus")
+    desk.command("/model offline/other")
+    say(desk, "Two")
+    assert desk.talk.session.model == "other"
+    assert len(said(desk)) == 4
+
+
+def test_an_incognito_talk_may_be_kept(desk, capsys):
+    """Once; then it is like any other."""
+    kept = []
+
+    def keep(talk: Talk) -> str:
+        kept.append(talk)
+        return "k3m9qa"
+
+    desk.keep = keep
+    say(desk, "One")
+    desk.command("/save")
+    desk.command("/save")
+    assert kept == [desk.talk]
+    assert "kept as k3m9qa" in capsys.readouterr().err
+
+
+def test_files_wait_for_the_next_question(desk, tmp_path, capsys):
+    """They are named when they are there."""
+    (tmp_path / "a.txt").write_text("x")
+    desk.command(f"/attach {tmp_path / 'a.txt'}")
+    assert desk.files == [str(tmp_path / "a.txt")]
+    with pytest.raises(clew.NotFound):
+        desk.command("/attach nothing")
+
+
+def test_leaving_beginning_helping(desk, capsys):
+    """The rest of the commands; each is in the list."""
+    say(desk, "One")
+    before = desk.talk.session
+    desk.command("/new")
+    assert desk.talk.session is None
+    say(desk, "Two")
+    assert desk.talk.session != before
+    assert said(desk) == ["Two", "You said: Two"]
+    desk.command("/help")
+    listed = capsys.readouterr().out
+    assert all(f"/{name} " in listed for name in COMMANDS)
+    with pytest.raises(Quit):
+        desk.command("/quit")
+    with pytest.raises(clew.Invalid, match="no command /nonsense"):
+        desk.command("/nonsense")
+
+
+@pytest.mark.parametrize("command", ["/fork", "/rewind", "/retry", "/edit", "/tag x", "/title x", "/save"])
+def test_before_anything_was_said(desk, command):
+    """What needs a session says so."""
+    with pytest.raises(clew.ClewError) as caught:
+        desk.command(command)
+    assert caught.value.hint or caught.value.message
+
+
+def test_what_is_a_command():
+    """A line that begins with one slash; a path in the middle of a paste is none."""
+    assert is_command("/help")
+    assert not is_command("//help")
+    assert not is_command("/etc/hosts\nis broken")
+    assert not is_command("help")
+
+
+def test_completion(tmp_path, monkeypatch):
+    """Commands, models, files; never of what is said."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "notebook").mkdir()
+    assert [word for word, _ in completions("/re")] == ["/rewind", "/retry"]
+    assert [word for word, _ in completions("/model so")] == ["sonnet"]
+    assert "claude-local" in [word for word, _ in completions("/model c")]
+    assert [word for word, _ in completions("/attach not")] == ["notebook" + os.sep, "notes.txt"]
+    assert list(completions("re")) == []
+    assert list(completions("/attach nowhere/x")) == []
+
+
+def test_blocks_of_markdown():
+    """Cut at empty lines, never inside of code; together they are the text."""
+    text = "# One\n\nTwo\nthree\n\n```\na\n\nb\n```\n\nfour"
+    assert list(blocks(text)) == ["# One\n", "Two\nthree\n", "```\na\n\nb\n```\n", "four"]
+    assert list(blocks("")) == [""]
+    assert list(blocks("~~~\n```\n\n")) == ["~~~\n```\n\n"]
+
+
+def drawn(*events: Event, width: int = 60) -> list[str]:
+    """What is on a terminal at the end, as its lines."""
+    from rich.console import Console
+
+    file = io.StringIO()
+    screen = Screen(Console(file=file, width=width, force_terminal=False, highlight=False, markup=False))
+    for event in events:
+        screen.add(event)
+    screen.end()
+    return file.getvalue().splitlines()
+
+
+def test_an_answer_is_drawn():
+    """Thoughts, words, a tool call on one line; in order, parted by empty lines."""
+    call = ToolCall(id="1", name="look", arguments={"city": "Rome"})
+    lines = drawn(
+        Thinking(text="A capi"), Thinking(text="tal."), Text(text="It is **Ro"), Text(text="me**.\n\nI look."), call,
+        ToolResult(call_id="1", content=(Text(text="clear\nskies"),)), Text(text="Clear."), Reply(text="Clear."),
+    )  # fmt: skip
+    assert lines == [
+        "A capital.", "", "It is Rome.", "", "I look.", '⚙ look(city="Rome") → clear skies', "", "Clear.",
+    ]  # fmt: skip
+
+
+def test_what_is_interrupted_is_drawn_too():
+    """A call without its result, and half a block of code."""
+    assert drawn(ToolCall(id="1", name="look")) == ["⚙ look() …"]
+    assert drawn(Text(text="```python\nx = 1"))[-1].strip() == "x = 1"
+
+
+def test_a_drawing_obeys_no_text():
+    """Neither controls nor links, images, markup or emoji names."""
+    lines = "\n".join(drawn(Text(text="\x1b[31mred [bold]x[/bold] :smile: [here](http://x.test)")))
+    assert "\x1b" not in lines
+    assert "[bold]x[/bold] :smile: here (http://x.test)" in lines
+    failed = ToolResult(call_id="1", content=(Text(text="\x1b]0;title\x07"),), is_error=True)
+    assert drawn(ToolCall(id="1", name="look"), failed) == ["⚙ look() ✗ \\x1b]0;title\\x07"]
+
+
+def test_the_first_interrupt_waits_for_a_save():
+    """Inside of a shield nothing is raised; on leaving it is. Further ones are ignored, until it is enough."""
+    interrupts = Interrupts()
+    with interrupts.answering():
+        reached = []
+        with pytest.raises(KeyboardInterrupt):
+            with interrupts.shield():
+                signal.raise_signal(signal.SIGINT)
+                reached.append("saved")
+        assert reached == ["saved"]
+        for _ in range(ENOUGH - 2):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with interrupts.answering(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,0 +1,1 @@
+"""What a chat client says and hears is stored as it happens."""
