@@ -20,7 +20,7 @@ LAYERS: list[set[str]] = [
     {"redaction"},
     {"backends"},
     {"backends.sql"},
-    {"backends.sqlite"},
+    {"backends.sqlite", "backends.postgres"},
     {"envelope"},
     {"sealed"},
     {"node"},
@@ -120,6 +120,7 @@ def test_backends_know_rows_alone() -> None:
                 "backends",
                 "backends.sql",
                 "backends.sqlite",
+                "backends.postgres",
             }
 
 

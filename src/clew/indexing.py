@@ -57,8 +57,8 @@ class Index:
     @property
     def _path(self) -> str:
         """Where it belongs. Nothing readable of a sealed store may reach the disk: its index is in memory."""
-        path = self._engine.backend.path
-        return ":memory:" if self._engine.keyed or path == ":memory:" else f"{path}-search"
+        file = self._engine.backend.file
+        return ":memory:" if self._engine.keyed or file is None else f"{file}-search"
 
     def open(self) -> sqlite3.Connection:
         """The database, made or emptied if it has to be."""
@@ -154,9 +154,10 @@ class Index:
     def remove(self) -> None:
         """Takes the file away, if there is one: a sealed store has none."""
         self.close()
-        if self._engine.backend.path == ":memory:":
+        file = self._engine.backend.file
+        if file is None:
             return
-        path = f"{self._engine.backend.path}-search"
+        path = f"{file}-search"
         for end in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 os.unlink(path + end)

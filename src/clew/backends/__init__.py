@@ -432,6 +432,11 @@ class Backend(Protocol):
         """How the place is called."""
         ...
 
+    @property
+    def file(self) -> str | None:
+        """The file it is in, beside which others may lie; None if it is in none of this machine's."""
+        ...
+
     on_epoch: Callable[[Tx], object]
     """Told when a write finds that a new epoch has begun since this process last looked. That transaction is undone;
     `write` and `batch` then do their work again, and the end of `transaction` raises Renewed."""

@@ -15,11 +15,11 @@ _COLUMNS = {
 }
 
 
-def queries() -> dict[str, str]:
-    """The named statements, column lists filled in."""
-    blocks = _read("queries.sql").split("-- name: ")[1:]
+def queries(dialect: str | None = None) -> dict[str, str]:
+    """The named statements, column lists filled in; those of a dialect's own in place of the common ones."""
+    files = ["queries.sql"] if dialect is None else ["queries.sql", f"queries.{dialect}.sql"]
     named = {}
-    for block in blocks:
+    for block in (block for file in files for block in _read(file).split("-- name: ")[1:]):
         name, _, statement = block.partition("\n")
         for mark, columns in _COLUMNS.items():
             statement = statement.replace(mark, columns)
@@ -29,7 +29,7 @@ def queries() -> dict[str, str]:
 
 def migrations(dialect: str) -> list[tuple[int, str]]:
     """The migrations of one dialect as (format they lead to, script), in order."""
-    names = [name for name in os.listdir(_FOLDER) if name.endswith(f".{dialect}.sql")]
+    names = [name for name in os.listdir(_FOLDER) if name.endswith(f".{dialect}.sql") and name[:4].isdigit()]
     return [(int(name[:4]), _read(name)) for name in sorted(names)]
 
 

@@ -1,4 +1,5 @@
 -- Every statement that a backend runs on the row level, by name. A parameter is a question mark, in reading order.
+-- They are SQLite's, and PostgreSQL's where queries.postgres.sql has no other of the same name.
 -- {run}, {node}, {ref}, {blob} stand for the column lists of the row types in clew.backends.
 
 -- name: state
@@ -32,19 +33,19 @@ SELECT NOT EXISTS (SELECT 1 FROM trees) AND NOT EXISTS (SELECT 1 FROM refs)
 
 -- name: node
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
-       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.id = ?
 
 -- name: node_at
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
-       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ?
 
 -- name: places_after
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
-       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos > ? ORDER BY n.pos LIMIT ?
 
@@ -74,20 +75,20 @@ SELECT {node} FROM nodes n WHERE n.pos BETWEEN ? AND ? ORDER BY n.pos
 
 -- name: by_ord_up
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
-       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}, n.ord
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
-WHERE n.ord > ? AND n.ord < ? AND t.workspace = ifnull(?, t.workspace) ORDER BY n.ord LIMIT ? OFFSET ?
+WHERE n.ord > ? AND n.ord < ? AND t.workspace = coalesce(?, t.workspace) ORDER BY n.ord LIMIT ? OFFSET ?
 
 -- name: by_ord_down
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
-       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}, n.ord
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
-WHERE n.ord > ? AND n.ord < ? AND t.workspace = ifnull(?, t.workspace) ORDER BY n.ord DESC LIMIT ? OFFSET ?
+WHERE n.ord > ? AND n.ord < ? AND t.workspace = coalesce(?, t.workspace) ORDER BY n.ord DESC LIMIT ? OFFSET ?
 
 -- name: last_ord
-SELECT ifnull(max(ord), 0) FROM nodes
+SELECT coalesce(max(ord), 0) FROM nodes
 
 -- name: ord_id
 SELECT id FROM nodes WHERE ord = ?
@@ -121,15 +122,15 @@ UPDATE runs SET parent = ?, derived = ?, tip = ?, closed = ?, wrapped_key = ?, m
 -- name: add_node
 INSERT INTO nodes (pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body, ord)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-        1 + max((SELECT ord_floor FROM epoch), (SELECT ifnull(max(ord), 0) FROM nodes)))
+        1 + max((SELECT ord_floor FROM epoch), (SELECT coalesce(max(ord), 0) FROM nodes)))
 
 -- name: raise_floor
-UPDATE epoch SET ord_floor = max(ord_floor, (SELECT ifnull(max(ord), 0) FROM nodes))
+UPDATE epoch SET ord_floor = max(ord_floor, (SELECT coalesce(max(ord), 0) FROM nodes))
 
 -- name: body_bytes
-SELECT ifnull(sum(length(body)), 0) FROM (
+SELECT coalesce(sum(length(body)), 0) FROM (
     SELECT body FROM nodes WHERE pos BETWEEN ? AND ? UNION ALL SELECT body FROM quarantine WHERE pos BETWEEN ? AND ?
-)
+) AS bodies
 
 -- name: delete_nodes
 DELETE FROM nodes WHERE pos BETWEEN ? AND ?
@@ -159,7 +160,7 @@ DELETE FROM forgotten WHERE number <= ?
 SELECT number, low, high FROM forgotten WHERE number > ? ORDER BY number LIMIT ?
 
 -- name: forgotten_span
-SELECT ifnull(min(number), 1), ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'forgotten'), 0) FROM forgotten
+SELECT coalesce(min(number), 1), coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'forgotten'), 0) FROM forgotten
 
 -- name: delete_run
 DELETE FROM runs WHERE run = ?
@@ -175,7 +176,7 @@ SELECT workspace FROM trees WHERE tree = ?
 
 -- name: tip
 SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id, r.wrapped_key,
-       ifnull((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
+       coalesce((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
        r.tree, h.pos, h.id, u.depth, u.carried, h.turns, h.tokens_in, h.tokens_out, h.cost, h.gaps,
        u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = r.head + 1),
        u.wrapped_key
@@ -227,7 +228,7 @@ ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?
 
 -- name: count_refs
 SELECT count(*) FROM refs r
-WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR ifnull(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, 1))
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR coalesce(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, 1))
   AND (? IS NULL OR r.look = ?) AND (? IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
 
 -- name: refs_owned
@@ -243,7 +244,7 @@ UPDATE refs SET wrapped_key = ?, mac = ?, data = ? WHERE ref = ?
 SELECT {ref} FROM refs r WHERE r.tree = ? AND r.head BETWEEN ? AND ? ORDER BY r.ref
 
 -- name: top_rank
-SELECT ifnull(max(rank), 0) FROM refs WHERE workspace = ? AND kind = ? AND trashed_at IS NULL
+SELECT coalesce(max(rank), 0) FROM refs WHERE workspace = ? AND kind = ? AND trashed_at IS NULL
 
 -- name: add_ref
 INSERT INTO refs (workspace, kind, key, owner, tree, head, head_id, version, created_at, active_at, rank,
@@ -341,13 +342,13 @@ UPDATE chunks SET body = ? WHERE pos = ?
 SELECT body FROM chunks WHERE pos = ?
 
 -- name: add_use
-INSERT OR IGNORE INTO uses (blob, user) VALUES (?, ?)
+INSERT INTO uses (blob, "user") VALUES (?, ?) ON CONFLICT DO NOTHING
 
 -- name: blobs_used
-SELECT DISTINCT blob FROM uses WHERE user BETWEEN ? AND ?
+SELECT DISTINCT blob FROM uses WHERE "user" BETWEEN ? AND ?
 
 -- name: delete_uses
-DELETE FROM uses WHERE user BETWEEN ? AND ?
+DELETE FROM uses WHERE "user" BETWEEN ? AND ?
 
 -- name: blob_in_use
 SELECT EXISTS (SELECT 1 FROM uses WHERE blob = ?)

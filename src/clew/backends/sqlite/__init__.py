@@ -87,6 +87,10 @@ class SQLiteBackend:
 
     # -- the contract
 
+    @property
+    def file(self) -> str | None:
+        return None if self.memory else self.path
+
     def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
         tx = self._here()
         if tx is not None:

@@ -1,0 +1,448 @@
+"""A store on a PostgreSQL server, for many machines.
+
+Write transactions take their turn: one lock for each store, waited for in order, released with the transaction. An
+append to a session does without: it is one statement that moves the head if everything is still as it was seen, so
+that appends to many sessions go on side by side. See `Ahead`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, TypeVar
+
+import psycopg
+
+from clew.backends import Call, Job, State, Tip, Tx
+from clew.backends.postgres.ahead import Ahead, Statement, Turn
+from clew.backends.postgres.connection import (
+    FORMAT,
+    Connection,
+    Connections,
+    in_transaction,
+    lost,
+    parse,
+    translate,
+)
+from clew.backends.postgres.migrate import migrate
+from clew.backends.postgres.rows import SQL, PostgresTx
+from clew.errors import ClewError, Closed, Invalid, SchemaTooNew, Unavailable
+
+T = TypeVar("T")
+_Statements = list[tuple[Call, list[Statement]]]
+"""What each call of a batch is going to do."""
+
+TRIES = 3
+"""Times that an append is tried without waiting for its turn, and that a connection may break before it is told."""
+_DRIVER = (psycopg.Error, OverflowError)
+_OPEN: weakref.WeakSet[PostgresBackend] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In the child: no store of the parent's may be used, nor even closed."""
+    for backend in _OPEN:
+        backend._forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class Lost(Unavailable):
+    """The connection has broken, in the middle of a transaction or at its end."""
+
+    def __init__(self, told: ClewError, *, at_commit: bool) -> None:
+        self.at_commit = at_commit
+        """True if the transaction may have been committed."""
+        super().__init__(told.message, hint=told.hint)
+
+
+class PostgresBackend:
+    """See `clew.backends.Backend`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        durability: Literal["full", "relaxed"] = "full",
+        timeout: float = 60.0,
+        create: bool = True,
+        pool_size: int = 8,
+    ) -> None:
+        if durability not in ("full", "relaxed"):
+            raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
+        target = parse(url)
+        self.path = target.name
+        self.epoch = 0
+        """The number of the epoch that this process last looked at the store in."""
+        self.on_epoch: Callable[[Tx], object] = lambda tx: None
+        self._store = 0
+        self._local = threading.local()
+        self._closed = self._forked = False
+        self._connections = Connections(target, size=pool_size, timeout=timeout, relaxed=durability == "relaxed")
+        _OPEN.add(self)
+        try:
+            with self._told():
+                with self._connections.connect() as conn:
+                    migrate(conn, target.schema, self.path, create=create)
+                self._connections.open()
+                store_id = self.read(lambda tx: tx.header("store_id")) or b""
+            self._store = int.from_bytes(store_id[:8], "big", signed=True)
+            self.look_anew()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def file(self) -> None:
+        """None: it is in no file of this machine's."""
+        return
+
+    # -- the contract
+
+    def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
+        tx = self._here()
+        if tx is not None:
+            with self._told():
+                return work(tx)
+        for left in reversed(range(TRIES)):
+            with self._told(), self._connections.take() as conn:
+                try:
+                    if single:
+                        return work(PostgresTx(conn, self._store))
+                    conn.execute(SQL["begin_read"])
+                    try:
+                        return work(PostgresTx(conn, self._store))
+                    finally:
+                        if not lost(conn):
+                            conn.execute("ROLLBACK")
+                except psycopg.Error:
+                    if not lost(conn) or not left:
+                        raise
+            self._connections.check()
+        raise AssertionError
+
+    def read_anew(self, work: Callable[[Tx], T]) -> T:
+        return self.read(work)
+
+    def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
+        tx = self._here()
+        if tx is not None:
+            return self._inside(tx, work, settle)
+        if self._local.__dict__.get("ahead") is not None:
+            return self._later(work)
+        with self._once():
+            for again in range(TRIES):
+                try:
+                    result, statement = self._prepared(work, again=again > 0)
+                    if statement is None or self._extend(statement):
+                        return result
+                except Turn:
+                    break
+                except Lost as error:
+                    job: Job = Job(work, settle)
+                    if self._settled(job, error) or settle is None:
+                        return job.outcome()  # type: ignore[no-any-return]
+                    break  # its id tells if it was done after all
+            return self._in_turn(work, settle)
+
+    def batch(self, calls: Sequence[Call]) -> None:
+        self._here()
+        with self._once():
+            waiting = self._all_ahead(calls)
+            if waiting:
+                self._batch(waiting)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What this thread reads and writes inside is one transaction, committed at the end, undone by an error."""
+        open_one = self._here()
+        if open_one is not None:
+            with self._savepoint(open_one):
+                yield
+            return
+        with self._once(), ExitStack() as stack:
+            tx = stack.enter_context(self._turn())
+            self._local.tx, self._local.jobs = tx, []
+            stack.callback(setattr, self._local, "tx", None)
+            yield
+            self._still(tx)
+
+    def in_transaction(self) -> bool:
+        return self._here() is not None
+
+    def look_anew(self) -> None:
+        self.epoch = self.read(self._epoch).number
+
+    def clean(self) -> tuple[str, ...]:
+        if self._here() is not None:
+            raise Invalid("a store cannot be cleaned inside a transaction")
+        with self._told(), self._connections.take() as conn:
+            # Not in a transaction, and for as long as it takes: it makes room of the rows that nobody sees any more.
+            conn.execute("SET statement_timeout = 0")
+            try:
+                for table in ("nodes", "runs", "refs", "log", "blobs", "chunks", "quarantine", "labels"):
+                    conn.execute(f"VACUUM {table}".encode())
+            finally:
+                if not lost(conn):
+                    conn.execute("RESET statement_timeout")
+        return ()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        if getattr(self._local, "tx", None) is not None:
+            raise Invalid("a store cannot be closed inside its own transaction")
+        self._closed = True
+        if not self._forked:  # else the connections belong to the parent
+            self._connections.close()
+
+    # -- an append that does not wait
+
+    def _prepared(self, work: Callable[[Any], T], *, again: bool) -> tuple[T, Any]:
+        """What `work` returns if the statement beside it is done. Turn if it has to wait for its turn."""
+        ahead = Ahead(self._store, self.epoch, self._tip, again=again)
+        try:
+            result = work(ahead)
+        except ClewError:
+            raise Turn from None  # whatever it is, it is told by a transaction that sees one moment
+        return result, ahead.statement()
+
+    def _tip(self, ref: int) -> Tip | None:
+        return self.read(lambda tx: tx.tip(ref), single=True)
+
+    def _extend(self, statement: Statement) -> bool:
+        """True if it was done, durably; False if something is not as it was seen. Lost."""
+        with self._told(), self._connections.take() as conn:
+            try:
+                row = conn.execute(*statement).fetchone()
+                return bool(row and row[0])
+            except psycopg.errors.UniqueViolation:
+                raise Turn from None
+            except psycopg.Error as error:
+                if lost(conn):
+                    raise self._lost(error, at_commit=True) from error
+                raise
+
+    def _all_ahead(self, calls: Sequence[Call]) -> list[Call]:
+        """Does what it can of `calls` with one visit to the server; those that are left have to wait for their turn."""
+        statements: _Statements = []
+        left: list[Call] = []
+        for call in calls:
+            mine: list[Statement] = []
+            self._local.ahead = mine
+            try:
+                call.run()
+            except Turn:
+                left.append(call)
+                continue
+            finally:
+                self._local.ahead = None
+            if call.error is not None or len(mine) > 1:
+                left.append(call)
+            elif mine:
+                statements.append((call, mine))
+        if statements:
+            left += self._together(statements)
+        return left
+
+    def _later(self, work: Callable[[Any], T]) -> T:
+        """`write` inside a call of a batch: what it returns holds if the whole batch is done."""
+        result, statement = self._prepared(work, again=False)
+        if statement is not None:
+            self._local.ahead.append(statement)
+        return result
+
+    def _together(self, statements: _Statements) -> list[Call]:
+        """Sends all statements at once, with one commit. Those calls whose statement was not done."""
+        try:
+            if len(statements) == 1:
+                ((call, (statement,)),) = statements
+                return [] if self._extend(statement) else [call]
+            with self._told(), self._connections.take() as conn:
+                return [call for call, done in zip(*self._pipelined(conn, statements), strict=True) if not done]
+        except (Turn, ClewError):  # whatever it was, each is tried again by itself, and told
+            return [call for call, _ in statements]
+
+    def _pipelined(self, conn: Connection, statements: _Statements) -> tuple[list[Call], list[bool]]:
+        cursors = []
+        try:
+            with conn.pipeline():
+                conn.execute(SQL["begin"])
+                cursors = [conn.execute(*statement) for _, (statement,) in statements]
+                conn.execute("COMMIT")
+        except psycopg.Error:
+            if not lost(conn):
+                conn.execute("ROLLBACK")
+            raise
+        return [call for call, _ in statements], [_true(cursor) for cursor in cursors]
+
+    # -- waiting for one's turn
+
+    def _in_turn(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
+        job: Job = Job(work, settle)
+        for left in reversed(range(TRIES)):
+            try:
+                with self._turn() as tx, self._told():
+                    result = work(tx)
+                return result
+            except Lost as error:
+                # Before the commit nothing was done: it can be done again.
+                if (error.at_commit or not left) and not self._settled(job, error):
+                    break
+        return job.outcome()  # type: ignore[no-any-return]
+
+    def _batch(self, calls: Sequence[Call]) -> None:
+        """One transaction for all `calls`; each gets its outcome. A write inside a call has a savepoint of its own."""
+        try:
+            with self._turn() as tx:
+                self._local.tx = tx
+                try:
+                    for call in calls:
+                        self._local.jobs = call.jobs
+                        call.run()
+                        if not in_transaction(tx.conn):
+                            raise call.error or Unavailable("the transaction was undone")
+                finally:
+                    self._local.tx = None
+        except Lost as error:
+            for call in calls:
+                for job in call.jobs:
+                    self._settled(job, error)
+                failed = next((job.error for job in call.jobs if job.error is not None), None)
+                if failed is not None or not call.jobs:
+                    call.error = call.error or failed or error
+        except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
+            for call in calls:
+                call.error = call.error or error
+
+    @contextmanager
+    def _turn(self) -> Iterator[PostgresTx]:
+        """A write transaction, begun when no other is open; committed at the end, undone by an error. Lost."""
+        with self._connections.take() as conn:
+            tx = self._begin(conn)
+            try:
+                yield tx
+            except BaseException as error:
+                if lost(conn):
+                    raise self._lost(error) from error
+                conn.execute("ROLLBACK")
+                raise
+            try:
+                conn.execute("COMMIT")
+            except psycopg.Error as error:
+                if lost(conn):
+                    raise self._lost(error, at_commit=True) from error
+                raise translate(error, self.path) from error
+
+    def _begin(self, conn: Connection) -> PostgresTx:
+        """Waits for its turn. If a new epoch has begun, it is looked at first: nothing was prepared for the old one."""
+        while True:
+            tx = PostgresTx(conn, self._store)
+            try:
+                if tx.begin() == self.epoch:
+                    return tx
+                conn.execute("ROLLBACK")
+            except psycopg.Error as error:
+                if lost(conn):
+                    raise self._lost(error) from error
+                conn.execute("ROLLBACK")
+                raise translate(error, self.path) from error
+            self.look_anew()
+
+    def _lost(self, error: BaseException, *, at_commit: bool = False) -> Lost:
+        self._connections.check()
+        return Lost(translate(error, self.path), at_commit=at_commit)
+
+    def _inside(self, tx: PostgresTx, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
+        """`write` inside a transaction: a savepoint, so that its failure leaves nothing behind."""
+        job: Job = Job(work, settle)
+        self._local.jobs.append(job)
+        with self._savepoint(tx):
+            job.finish(work(tx))
+        return job.outcome()  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _savepoint(self, tx: PostgresTx) -> Iterator[None]:
+        self._still(tx)
+        with self._told():
+            tx.conn.execute("SAVEPOINT inner_one")
+            try:
+                yield
+                self._still(tx)
+            except BaseException:
+                if not lost(tx.conn):
+                    tx.conn.execute("ROLLBACK TO inner_one")
+                    tx.conn.execute("RELEASE inner_one")
+                raise
+            tx.conn.execute("RELEASE inner_one")
+
+    def _still(self, tx: PostgresTx) -> None:
+        """Unavailable if an error has undone the transaction: what follows would be kept without what came first."""
+        if not in_transaction(tx.conn):
+            raise Unavailable(
+                "an error has undone the whole transaction", hint="Leave it, and make all of its calls again."
+            )
+
+    def _settled(self, job: Job, error: Lost) -> bool:
+        """True if a commit whose answer was lost was done all the same: then the job has its result, else the error.
+
+        The look waits for its turn, and so for the end of whatever the server may still be doing for the lost one.
+        """
+        job.error = error
+        if job.settle is None:
+            return False
+        try:
+            with self._turn() as tx, self._told():
+                kept = job.settle(tx)
+        except ClewError:
+            return False  # the first error stands
+        if kept is not None:
+            job.finish(kept)
+        return kept is not None
+
+    # -- opening
+
+    def _epoch(self, tx: Tx) -> State:
+        state = tx.state()
+        if state.format > FORMAT:
+            raise SchemaTooNew(self.path, state.format, FORMAT)
+        self.on_epoch(tx)
+        return state
+
+    def _here(self) -> PostgresTx | None:
+        """The transaction this thread is in, if any. Closed if the store cannot be used here at all."""
+        if self._closed or self._forked:
+            why = "was opened before this process was forked" if self._forked else "is closed"
+            raise Closed(f"the store {why}")
+        return getattr(self._local, "tx", None)
+
+    @contextmanager
+    def _once(self) -> Iterator[None]:
+        """Unavailable if this thread is in the middle of a write already: it would wait for itself."""
+        if getattr(self._local, "writing", False):
+            raise Unavailable(
+                "this thread is in the middle of another write",
+                hint="A signal handler or __del__ must not write; let it set a flag.",
+            )
+        self._local.writing = True
+        try:
+            yield
+        finally:
+            self._local.writing = False
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Driver errors become clew's."""
+        try:
+            yield
+        except _DRIVER as error:
+            raise translate(error, self.path) from error
+
+
+def _true(cursor: psycopg.Cursor[tuple[Any, ...]]) -> bool:
+    row = cursor.fetchone()
+    return bool(row and row[0])

@@ -1,0 +1,219 @@
+"""Connections to a server: how they are named, made and shared, and how the driver's errors are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+try:
+    import psycopg
+    from psycopg import pq
+    from psycopg.types.numeric import Int8BinaryDumper
+    from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+except ImportError as missing:  # the core does without it
+    raise ImportError("a store on PostgreSQL needs psycopg: pip install 'clew[postgres]'") from missing
+
+from clew.errors import ClewError, Closed, Conflict, Invalid, NotFound, ReadOnly, StorageFull, Tampered, Unavailable
+
+FORMAT = 1
+"""The newest format this clew reads and writes."""
+OLDEST_SERVER = 140000
+SLOWEST = 10.0
+"""Seconds that a statement may take at least, however short others are to be waited for."""
+SCHEMA = "clew"
+"""The schema that a store is in, unless its URL names another: ``postgresql://…/app?schema=chats``."""
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_AGAIN = "Make the same call again."
+
+
+class Target(NamedTuple):
+    """Where a store is."""
+
+    conninfo: str
+    """For the driver."""
+    schema: str
+    name: str
+    """For people: the URL without its password."""
+
+
+def parse(url: str) -> Target:
+    """A URL taken apart. Invalid."""
+    try:
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        (schema,) = [value for name, value in query if name == "schema"] or [SCHEMA]
+        query = [(name, value) for name, value in query if name != "schema"]
+        conninfo = urlunsplit(parts._replace(query=urlencode(query, quote_via=quote)))
+        known = psycopg.conninfo.conninfo_to_dict(conninfo)
+    except (ValueError, psycopg.Error):
+        raise Invalid("this is not the URL of a PostgreSQL database", hint="postgresql://user@host/database") from None
+    if not schema or "\0" in schema or len(schema.encode()) > 63:
+        raise Invalid("a schema has a name of 1 to 63 bytes")
+    user = f"{known['user']}@" if "user" in known else ""
+    host = str(known.get("host", ""))
+    port = f":{known['port']}" if "port" in known else ""
+    name = f"postgresql://{user}{quote(host, safe=',[]')}{port}/{known.get('dbname', '')}?schema={quote(schema)}"
+    return Target(conninfo, schema, name)
+
+
+class Connections:
+    """The connections of one store: at most `size`, kept for the next caller, replaced when they break."""
+
+    def __init__(self, target: Target, *, size: int, timeout: float, relaxed: bool) -> None:
+        self._target = target
+        self._size = size
+        self._timeout = timeout
+        self._settings = {
+            "search_path": _identifier(target.schema),
+            "lock_timeout": _milliseconds(timeout),
+            "statement_timeout": _milliseconds(max(timeout, SLOWEST)),
+            "idle_in_transaction_session_timeout": "0",
+            "bytea_output": "hex",
+        }
+        self._relaxed = relaxed
+        self._taken = 0
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            target.conninfo,
+            kwargs=self._options(),
+            configure=self._configure,
+            min_size=0,
+            max_size=size,
+            timeout=timeout,
+            num_workers=1,
+            open=False,
+            name="clew",
+        )
+
+    def connect(self) -> Connection:
+        """A connection that is nobody else's, and that the caller closes. It tells best why there is none."""
+        conn: Connection = psycopg.connect(self._target.conninfo, **self._options())
+        try:
+            self._configure(conn)
+        except BaseException:
+            conn.close()
+            raise
+        return conn
+
+    def open(self) -> None:
+        """Begins to keep connections."""
+        self._pool.open()
+
+    @contextmanager
+    def take(self) -> Iterator[Connection]:
+        """A connection for one piece of work. Unavailable if there is none for as long as the timeout."""
+        try:
+            conn = self._pool.getconn()
+        except PoolTimeout as error:
+            raise self._none() from error
+        self._taken += 1
+        try:
+            yield conn
+        finally:
+            self._taken -= 1
+            self._pool.putconn(conn)
+
+    def check(self) -> None:
+        """Replaces those that have broken: where one has, others have too."""
+        with suppress(psycopg.Error):
+            self._pool.check()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._pool.close()
+
+    def _none(self) -> Unavailable:
+        within = f"within {self._timeout:g} seconds"
+        if self._taken >= self._size:
+            return Unavailable(
+                f"all {self._size} connections to {self._target.name} are in use, and none came free {within}",
+                hint="Open the store with a larger pool_size, or keep transactions shorter.",
+            )
+        return Unavailable(f"{self._target.name} gave no connection {within}", hint="Check the server.")
+
+    def _options(self) -> dict[str, Any]:
+        wait = max(2, int(self._timeout))
+        given = psycopg.conninfo.conninfo_to_dict(self._target.conninfo)
+        usual: dict[str, Any] = {
+            "application_name": "clew",
+            "connect_timeout": min(wait, 10),
+            "tcp_user_timeout": wait * 1000,  # a link that has gone dead is noticed
+        }
+        return {name: value for name, value in usual.items() if name not in given} | {"autocommit": True}
+
+    def _configure(self, conn: Connection) -> None:
+        conn.prepare_threshold = 0  # the statements are few and always the same
+        conn.adapters.register_dumper(int, Int8BinaryDumper)  # else its size decides the type, and each type a plan
+        calls = ["set_config(%s, %s, false)"] * len(self._settings)
+        # Whoever was told that something is stored may rely on it, whatever the server is set to.
+        calls.append(
+            "set_config('synchronous_commit', 'off', false)" if self._relaxed else
+            "set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), false)"
+        )  # fmt: skip
+        values = [part for pair in self._settings.items() for part in pair]
+        conn.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
+
+
+def lost(conn: Connection) -> bool:
+    """True if a connection has broken, so that nobody can say what became of its last statement."""
+    return conn.closed or conn.pgconn.status == pq.ConnStatus.BAD
+
+
+def in_transaction(conn: Connection) -> bool:
+    """True if a transaction is open, and sound."""
+    return not conn.closed and conn.info.transaction_status == pq.TransactionStatus.INTRANS
+
+
+def translate(error: Exception, path: str) -> ClewError:
+    """The error of clew's that tells what a driver's error means."""
+    if isinstance(error, ClewError):
+        return error
+    if isinstance(error, OverflowError):
+        return Tampered(path, "a number in it is beyond reason")
+    state = (getattr(error, "sqlstate", None) or "") if isinstance(error, psycopg.Error) else ""
+    # What comes after the first line may have values of rows in it.
+    error.args = tuple(str(arg).partition("\n")[0] for arg in error.args[:1])
+    if isinstance(error, PoolClosed):
+        return Closed("the store is closed")
+    if isinstance(error, psycopg.DataError) and not state:
+        return Invalid("a text cannot have a NUL character")
+    match state:
+        case "53100":
+            return StorageFull(f"no space is left for {path}", hint="Free some on the server, then make the same call again.")
+        case "53300":
+            return Unavailable(f"{path} has no connection left to give", hint="Raise max_connections, or use fewer.")
+        case "55P03":
+            return Unavailable(f"{path} is kept busy by another program", hint=_AGAIN)
+        case "57014":
+            return Unavailable(f"{path} took longer than the timeout", hint="Check the server, then make the same call again.")
+        case "25006":
+            return ReadOnly(f"{path} cannot be written", hint="It may be a replica: name the primary server.")
+        case "42501":
+            return ReadOnly(f"{path} does not allow this user to do that", hint="Grant the user rights on its schema.")
+        case "3D000":
+            return NotFound("store", path, hint="There is no such database: create it first.")
+        case "23505":
+            return Conflict("someone else has stored the same")
+        case "42P01" | "42703" | "42883" | "3F000":
+            return Unavailable(f"{path} has no store, or not a whole one", hint="Open it anew.")
+    if state[:2] == "28":
+        return Unavailable(f"{path} refuses this user", hint="Check user and password; a password may be in ~/.pgpass.")
+    if state[:2] == "40":
+        return Unavailable(f"{path} could not run this beside what others do", hint=_AGAIN)
+    if state[:2] in ("XX", "58"):
+        return Unavailable(f"{path} has failed inside ({state})", hint="Look at the server's log, then verify the store.")
+    if isinstance(error, psycopg.OperationalError):
+        return Unavailable(f"{path} cannot be reached", hint="Check the server, then make the same call again.")
+    return Unavailable(f"{path} answered with error {state or type(error).__name__}", hint=_AGAIN)
+
+
+def _identifier(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
+
+
+def _milliseconds(seconds: float) -> str:
+    """0 would mean forever."""
+    return str(min(max(1, int(seconds * 1000)), 2**31 - 1))

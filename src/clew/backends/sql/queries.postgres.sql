@@ -1,0 +1,73 @@
+-- What PostgreSQL says in other words than queries.sql, under the same names; and what it alone needs.
+
+-- name: begin
+BEGIN
+
+-- name: begin_read
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
+
+-- name: lock
+SELECT pg_advisory_xact_lock(?)
+
+-- name: add_tree
+INSERT INTO trees (workspace, created_at) VALUES (?, ?) RETURNING tree
+
+-- name: add_run
+INSERT INTO runs (run, tree, parent, derived, depth, carried, tip, closed, wrapped_key, mac)
+SELECT nextval('run_numbers') << 8 | v.tree & 255, v.*
+FROM (VALUES (?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bytea)) AS v (tree)
+RETURNING run
+
+-- name: add_node
+INSERT INTO nodes (pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: add_ref
+INSERT INTO refs (workspace, kind, key, owner, tree, head, head_id, version, created_at, active_at, rank,
+                  trashed_at, expires_at, hold, look, wrapped_key, mac, data)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING ref
+
+-- name: add_log
+INSERT INTO log (pos, created_at, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: add_quarantined
+INSERT INTO quarantine (pos, created_at, why, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: add_blob
+INSERT INTO blobs (tree, look, size, chunks, created_at, wrapped_key, mac) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING blob
+
+-- name: forget
+INSERT INTO forgotten (low, high) VALUES (?, ?) RETURNING number
+
+-- name: forgotten
+SELECT number, low, high FROM forgotten WHERE number > ? ORDER BY number LIMIT nullif(?, -1)
+
+-- name: forgotten_span
+SELECT coalesce(min(number), 1),
+       coalesce(pg_sequence_last_value(pg_get_serial_sequence('forgotten', 'number')::regclass), 0)
+FROM forgotten
+
+-- name: nodes_at
+SELECT u.tree, u.depth, u.carried, u.wrapped_key,
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
+       {node}
+FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ANY (?)
+
+-- name: refs_label
+SELECT {ref} FROM refs r
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
+  AND EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref) AND (?::bytea IS NULL OR r.look = ?)
+ORDER BY r.rank DESC, r.ref DESC LIMIT ?
+
+-- name: count_refs
+SELECT count(*) FROM refs r
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL
+  AND (r.hold <> 0 OR coalesce(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, true))
+  AND (?::bytea IS NULL OR r.look = ?)
+  AND (?::bytea IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
+
+-- name: advance
+SELECT advance(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?)
+
+-- name: extend
+SELECT extend(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
