@@ -28,6 +28,7 @@ from clew.backends.postgres.connection import (
     translate,
 )
 from clew.backends.postgres.migrate import migrate
+from clew.backends.postgres.reader import Reader
 from clew.backends.postgres.rows import SQL, PostgresTx
 from clew.errors import ClewError, Closed, Invalid, SchemaTooNew, Unavailable
 
@@ -113,12 +114,11 @@ class PostgresBackend:
                 try:
                     if single:
                         return work(PostgresTx(conn, self._store))
-                    conn.execute(SQL["begin_read"])
+                    conn.execute(SQL["begin_read"], prepare=False)
                     try:
                         return work(PostgresTx(conn, self._store))
                     finally:
-                        if not lost(conn):
-                            conn.execute("ROLLBACK")
+                        _end(conn)
                 except psycopg.Error:
                     if not lost(conn) or not left:
                         raise
@@ -199,6 +199,18 @@ class PostgresBackend:
         self._closed = True
         if not self._forked:  # else the connections belong to the parent
             self._connections.close()
+
+    @contextmanager
+    def reader(self) -> Iterator[Reader]:
+        """Reads the store as it is at one moment, for verify."""
+        self._here()
+        with self._connections.take() as conn:
+            with self._told():
+                conn.execute(SQL["begin_read"], prepare=False)
+            try:
+                yield Reader(conn, PostgresTx(conn, self._store), self.path)
+            finally:
+                _end(conn)
 
     # -- an append that does not wait
 
@@ -287,8 +299,7 @@ class PostgresBackend:
         for left in reversed(range(TRIES)):
             try:
                 with self._turn() as tx, self._told():
-                    result = work(tx)
-                return result
+                    return work(tx)
             except Lost as error:
                 # Before the commit nothing was done: it can be done again.
                 if (error.at_commit or not left) and not self._settled(job, error):
@@ -332,7 +343,7 @@ class PostgresBackend:
                 conn.execute("ROLLBACK")
                 raise
             try:
-                conn.execute("COMMIT")
+                conn.execute("COMMIT", prepare=False)
             except psycopg.Error as error:
                 if lost(conn):
                     raise self._lost(error, at_commit=True) from error
@@ -441,6 +452,12 @@ class PostgresBackend:
             yield
         except _DRIVER as error:
             raise translate(error, self.path) from error
+
+
+def _end(conn: Connection) -> None:
+    """Ends a transaction that has written nothing. Not by ROLLBACK: the driver would forget its prepared statements."""
+    if not lost(conn):
+        conn.execute("COMMIT", prepare=False)
 
 
 def _true(cursor: psycopg.Cursor[tuple[Any, ...]]) -> bool:

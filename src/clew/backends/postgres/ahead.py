@@ -76,4 +76,3 @@ class Ahead:
             raise Turn
         nodes = rows[0] if len(rows) == 1 else tuple(map(list, zip(*rows, strict=True)))
         return SQL["extend"], (*bounds(self._store, self._ref, seen, move), *nodes)
-

@@ -28,6 +28,7 @@ SCHEMA = "clew"
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 _AGAIN = "Make the same call again."
+_CHECK = "Check the server, then make the same call again."
 
 
 class Target(NamedTuple):
@@ -149,10 +150,8 @@ class Connections:
         conn.adapters.register_dumper(int, Int8BinaryDumper)  # else its size decides the type, and each type a plan
         calls = ["set_config(%s, %s, false)"] * len(self._settings)
         # Whoever was told that something is stored may rely on it, whatever the server is set to.
-        calls.append(
-            "set_config('synchronous_commit', 'off', false)" if self._relaxed else
-            "set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), false)"
-        )  # fmt: skip
+        waits = "'off'" if self._relaxed else "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
+        calls.append(f"set_config('synchronous_commit', {waits}, false)")
         values = [part for pair in self._settings.items() for part in pair]
         conn.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
 
@@ -167,7 +166,7 @@ def in_transaction(conn: Connection) -> bool:
     return not conn.closed and conn.info.transaction_status == pq.TransactionStatus.INTRANS
 
 
-def translate(error: Exception, path: str) -> ClewError:
+def translate(error: BaseException, path: str) -> ClewError:
     """The error of clew's that tells what a driver's error means."""
     if isinstance(error, ClewError):
         return error
@@ -181,14 +180,16 @@ def translate(error: Exception, path: str) -> ClewError:
     if isinstance(error, psycopg.DataError) and not state:
         return Invalid("a text cannot have a NUL character")
     match state:
+        case "XX001" | "XX002":
+            return Tampered(path, "the server says that a page or an index of it is damaged")
         case "53100":
-            return StorageFull(f"no space is left for {path}", hint="Free some on the server, then make the same call again.")
+            return StorageFull(f"no space is left for {path}", hint="Free some, then make the same call again.")
         case "53300":
             return Unavailable(f"{path} has no connection left to give", hint="Raise max_connections, or use fewer.")
         case "55P03":
             return Unavailable(f"{path} is kept busy by another program", hint=_AGAIN)
         case "57014":
-            return Unavailable(f"{path} took longer than the timeout", hint="Check the server, then make the same call again.")
+            return Unavailable(f"{path} took longer than the timeout", hint=_CHECK)
         case "25006":
             return ReadOnly(f"{path} cannot be written", hint="It may be a replica: name the primary server.")
         case "42501":
@@ -204,9 +205,9 @@ def translate(error: Exception, path: str) -> ClewError:
     if state[:2] == "40":
         return Unavailable(f"{path} could not run this beside what others do", hint=_AGAIN)
     if state[:2] in ("XX", "58"):
-        return Unavailable(f"{path} has failed inside ({state})", hint="Look at the server's log, then verify the store.")
+        return Unavailable(f"{path} has failed inside ({state})", hint="Look at its log, then verify the store.")
     if isinstance(error, psycopg.OperationalError):
-        return Unavailable(f"{path} cannot be reached", hint="Check the server, then make the same call again.")
+        return Unavailable(f"{path} cannot be reached", hint=_CHECK)
     return Unavailable(f"{path} answered with error {state or type(error).__name__}", hint=_AGAIN)
 
 

@@ -15,9 +15,7 @@ _LOCK = 0x636C6577 << 32  # "clew"
 def found(conn: Connection, path: str) -> int:
     """The format of the store in the connection's schema; 0 if there is none. SchemaTooNew, nothing changed."""
     if conn.info.server_version < OLDEST_SERVER:
-        raise Unavailable(
-            f"PostgreSQL {conn.info.server_version // 10000} is too old", hint="clew needs 14 or newer."
-        )
+        raise Unavailable(f"PostgreSQL {conn.info.server_version // 10000} is too old", hint="clew needs 14 or newer.")
     there = conn.execute("SELECT to_regclass('epoch') IS NOT NULL AND to_regclass('header') IS NOT NULL").fetchone()
     row = conn.execute("SELECT format FROM epoch").fetchone() if there and there[0] else None
     number = int(row[0]) if row else 0

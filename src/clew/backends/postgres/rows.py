@@ -49,10 +49,11 @@ class PostgresTx:
 
     def begin(self) -> int:
         """Opens a write transaction, when no other is open, and returns the number of the epoch it is in."""
-        with self.conn.pipeline():
-            self._run(SQL["begin"])
-            self._run(SQL["lock"], (self.store,))
-            (self.epoch,) = self._one("epoch")
+        # In one message; each statement sees what was committed when the one before it was done.
+        cursor = self.conn.execute(SQL["begin_write"] % self.store, prepare=False)
+        while cursor.nextset():
+            pass
+        (self.epoch,) = cursor.fetchone() or (0,)
         return self.epoch
 
     def _one(self, name: str, *values: Any) -> Any:
@@ -70,13 +71,13 @@ class PostgresTx:
     # -- the store itself
 
     def state(self) -> State:
-        row = self._run(SQL["state"]).fetchone()
+        row = self._one("state")
         if row is None:
             raise Tampered("the epoch", "its row is missing")
         return State._make(row)
 
     def header(self, name: str) -> bytes | None:
-        row = self._run(SQL["header"], (name,)).fetchone()
+        row = self._one("header", name)
         return row[0] if row else None
 
     def headers(self, prefix: str) -> dict[str, bytes]:
@@ -92,23 +93,23 @@ class PostgresTx:
         self._run(SQL["set_state"], (state, key_id))
 
     def empty(self) -> bool:
-        return bool(self._run(SQL["empty"]).fetchone()[0])
+        return bool(self._one("empty")[0])
 
     def last_ord(self) -> int:
-        return int(self._run(SQL["last_ord"]).fetchone()[0])
+        return int(self._one("last_ord")[0])
 
     def ord_id(self, ord: int) -> bytes | None:
-        row = self._run(SQL["ord_id"], (ord,)).fetchone()
+        row = self._one("ord_id", ord)
         return row[0] if row else None
 
     # -- nodes and runs
 
     def node(self, id: bytes) -> Place | None:
-        row = self._run(SQL["node"], (id,)).fetchone()
+        row = self._one("node", id)
         return Place(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
 
     def node_at(self, pos: int) -> Place | None:
-        row = self._run(SQL["node_at"], (pos,)).fetchone()
+        row = self._one("node_at", pos)
         return Place(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
 
     def nodes_at(self, positions: Sequence[int]) -> dict[int, Place]:
@@ -116,14 +117,14 @@ class PostgresTx:
         return {row[5]: Place(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows}
 
     def ground(self, id: bytes) -> Ground | None:
-        row = self._run(SQL["ground"], (id,)).fetchone()
+        row = self._one("ground", id)
         return Ground._make(row) if row else None
 
     def ids_between(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
         return [row[0] for row in self._run(SQL["ids_between"], (low, high, limit))]
 
     def id_beside(self, id: bytes) -> list[bytes]:
-        found = [self._run(SQL[name], (id,)).fetchone() for name in ("id_before", "id_after")]
+        found = [self._one(name, id) for name in ("id_before", "id_after")]
         return [row[0] for row in found if row]
 
     def lineage(self, pos: int) -> list[tuple[RunRow, int]]:
@@ -147,7 +148,7 @@ class PostgresTx:
         return [(row[-1], Place(row[0], row[1], row[2], row[3], row[4], row[5:-1])) for row in rows]
 
     def run(self, run: int) -> RunRow | None:
-        row = self._run(SQL["run"], (run,)).fetchone()
+        row = self._one("run", run)
         return RunRow._make(row) if row else None
 
     def runs_from(self, low: int, high: int) -> list[RunRow]:
@@ -155,18 +156,18 @@ class PostgresTx:
 
     def last_seq(self, run: int) -> int:
         low = run << SEQ_BITS
-        found = self._run(SQL["last_pos"], (low, low | MAX_SEQ)).fetchone()[0]
+        found = self._one("last_pos", low, low | MAX_SEQ)[0]
         return -1 if found is None else found & MAX_SEQ
 
     def add_tree(self, workspace: str, created_at: int) -> int:
-        return int(self._run(SQL["add_tree"], (workspace, created_at)).fetchone()[0])  # type: ignore[index]
+        return int(self._one("add_tree", workspace, created_at)[0])
 
     def tree_workspace(self, tree: int) -> str | None:
-        row = self._run(SQL["tree_workspace"], (tree,)).fetchone()
+        row = self._one("tree_workspace", tree)
         return row[0] if row else None
 
     def add_run(self, row: RunRow) -> int:
-        return int(self._run(SQL["add_run"], row[1:]).fetchone()[0])  # type: ignore[index]
+        return int(self._one("add_run", *row[1:])[0])
 
     def set_run(self, row: RunRow) -> None:
         self._run(SQL["set_run"], (row.parent, row.derived, row.tip, row.closed, row.wrapped_key, row.mac, row.run))
@@ -176,10 +177,10 @@ class PostgresTx:
             raise Conflict("a message with this id is already stored")
 
     def body_bytes(self, low: int, high: int) -> int:
-        return int(self._run(SQL["body_bytes"], (low, high, low, high)).fetchone()[0])
+        return int(self._one("body_bytes", low, high, low, high)[0])
 
     def delete_nodes(self, low: int, high: int) -> int:
-        number = int(self._run(SQL["forget"], (low, high)).fetchone()[0])  # type: ignore[index]
+        number = int(self._one("forget", low, high)[0])
         self._run(SQL["forget_old"], (number - REMEMBERED,))
         self.drop_quarantined(low, high)
         return self._run(SQL["delete_nodes"], (low, high)).rowcount
@@ -188,14 +189,14 @@ class PostgresTx:
         return self._run(SQL["forgotten"], (after, limit)).fetchall()
 
     def forgotten_span(self) -> tuple[int, int]:
-        first, last = self._run(SQL["forgotten_span"]).fetchone()
+        first, last = self._one("forgotten_span")
         return first, last
 
     def delete_run(self, run: int) -> None:
         self._run(SQL["delete_run"], (run,))
 
     def delete_tree_if_empty(self, tree: int) -> bool:
-        if self._run(SQL["tree_in_use"], (tree, tree)).fetchone()[0]:
+        if self._one("tree_in_use", tree, tree)[0]:
             return False
         for (blob,) in self._run(SQL["tree_blobs"], (tree,)).fetchall():
             self.delete_blob(blob)
@@ -205,7 +206,7 @@ class PostgresTx:
     # -- exchanging keys: rows in order of their numbers, and their bytes anew
 
     def sizes(self) -> dict[str, int]:
-        return dict(zip(TABLES, self._run(SQL["sizes"]).fetchone(), strict=True))
+        return dict(zip(TABLES, self._one("sizes"), strict=True))
 
     def runs_after(self, run: int, limit: int) -> list[tuple[RunRow, bytes | None]]:
         return [(RunRow._make(row[1:]), row[0]) for row in self._run(SQL["runs_after"], (run, limit))]
@@ -238,7 +239,7 @@ class PostgresTx:
     # -- quarantine
 
     def quarantined(self, pos: int) -> QuarantineRow | None:
-        row = self._run(SQL["quarantined"], (pos,)).fetchone()
+        row = self._one("quarantined", pos)
         return QuarantineRow._make(row) if row else None
 
     def quarantined_after(self, pos: int, limit: int) -> list[QuarantineRow]:
@@ -254,22 +255,22 @@ class PostgresTx:
     # -- refs
 
     def tip(self, ref: int) -> Tip | None:
-        row = self._run(SQL["tip"], (ref,)).fetchone()
+        row = self._one("tip", ref)
         return Tip._make(row) if row else None
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
-        row = self._run(SQL["ref"], (workspace, kind, key)).fetchone()
+        row = self._one("ref", workspace, kind, key)
         return RefRow._make(row) if row else None
 
     def ref_at(self, ref: int) -> RefRow | None:
-        row = self._run(SQL["ref_at"], (ref,)).fetchone()
+        row = self._one("ref_at", ref)
         return RefRow._make(row) if row else None
 
     def keys_between(self, workspace: str, kind: str, low: bytes, high: bytes, limit: int) -> list[bytes]:
         return [row[0] for row in self._run(SQL["keys_between"], (workspace, kind, low, high, limit))]
 
     def key_beside(self, workspace: str, kind: str, key: bytes) -> list[bytes]:
-        found = [self._run(SQL[name], (workspace, kind, key)).fetchone() for name in ("key_before", "key_after")]
+        found = [self._one(name, workspace, kind, key) for name in ("key_before", "key_after")]
         return [row[0] for row in found if row]
 
     def refs_recent(
@@ -296,8 +297,7 @@ class PostgresTx:
         return [RefRow._make(row) for row in rows]
 
     def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int) -> int:
-        bounds = (workspace, kind, now, now, look, look, label, label)
-        return int(self._run(SQL["count_refs"], bounds).fetchone()[0])
+        return int(self._one("count_refs", workspace, kind, now, now, look, look, label, label)[0])
 
     def refs_owned(self, ref: int) -> list[RefRow]:
         return [RefRow._make(row) for row in self._run(SQL["refs_owned"], (ref,))]
@@ -306,10 +306,10 @@ class PostgresTx:
         return [RefRow._make(row) for row in self._run(SQL["refs_in_tree"], (tree, low, high))]
 
     def top_rank(self, workspace: str, kind: str) -> int:
-        return int(self._run(SQL["top_rank"], (workspace, kind)).fetchone()[0])
+        return int(self._one("top_rank", workspace, kind)[0])
 
     def add_ref(self, row: RefRow) -> int:
-        made = self._run(SQL["add_ref"], row[1:]).fetchone()
+        made = self._one("add_ref", *row[1:])
         if made is None:
             raise Conflict(f"a {row.kind} with this id is already stored")
         return int(made[0])
@@ -352,14 +352,14 @@ class PostgresTx:
 
     def log_next(self, ref: int) -> int:
         low = ref << SEQ_BITS
-        found = self._run(SQL["log_last"], (low, low | MAX_SEQ)).fetchone()[0]
+        found = self._one("log_last", low, low | MAX_SEQ)[0]
         return low if found is None else found + 1
 
     def log_range(self, low: int, high: int, limit: int) -> list[LogRow]:
         return [LogRow._make(row) for row in self._run(SQL["log_range"], (low, high, limit))]
 
     def log_by_id(self, id: bytes) -> LogRow | None:
-        row = self._run(SQL["log_by_id"], (id,)).fetchone()
+        row = self._one("log_by_id", id)
         return LogRow._make(row) if row else None
 
     def add_log(self, rows: Sequence[LogRow]) -> None:
@@ -369,18 +369,18 @@ class PostgresTx:
     # -- blobs
 
     def blob(self, tree: int, look: bytes) -> BlobRow | None:
-        row = self._run(SQL["blob"], (tree, look)).fetchone()
+        row = self._one("blob", tree, look)
         return BlobRow._make(row) if row else None
 
     def blob_by_number(self, blob: int) -> BlobRow | None:
-        row = self._run(SQL["blob_by_number"], (blob,)).fetchone()
+        row = self._one("blob_by_number", blob)
         return BlobRow._make(row) if row else None
 
     def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:
         return [BlobRow._make(row) for row in self._run(SQL["blobs_between"], (tree, low, high))]
 
     def add_blob(self, row: BlobRow) -> int:
-        return int(self._run(SQL["add_blob"], row[1:]).fetchone()[0])  # type: ignore[index]
+        return int(self._one("add_blob", *row[1:])[0])
 
     def set_blob(self, row: BlobRow) -> None:
         self._run(SQL["set_blob"], (row.look, row.size, row.chunks, row.wrapped_key, row.mac, row.blob))
@@ -389,7 +389,7 @@ class PostgresTx:
         self._run(SQL["add_chunk"], (pos, body))
 
     def chunk(self, pos: int) -> bytes | None:
-        row = self._run(SQL["chunk"], (pos,)).fetchone()
+        row = self._one("chunk", pos)
         return row[0] if row else None
 
     def add_uses(self, user: int, blobs: Iterable[int]) -> None:
@@ -401,7 +401,7 @@ class PostgresTx:
             return
         self._run(SQL["delete_uses"], (low, high))
         for (blob,) in used:
-            if not self._run(SQL["blob_in_use"], (blob,)).fetchone()[0]:
+            if not self._one("blob_in_use", blob)[0]:
                 self.delete_blob(blob)
 
     def delete_blob(self, blob: int) -> None:

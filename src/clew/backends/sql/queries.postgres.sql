@@ -6,15 +6,15 @@ BEGIN
 -- name: begin_read
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
 
--- name: lock
-SELECT pg_advisory_xact_lock(?)
+-- name: begin_write
+BEGIN; SELECT pg_advisory_xact_lock(%d); SELECT number FROM epoch
 
 -- name: add_tree
 INSERT INTO trees (workspace, created_at) VALUES (?, ?) RETURNING tree
 
 -- name: add_run
 INSERT INTO runs (run, tree, parent, derived, depth, carried, tip, closed, wrapped_key, mac)
-SELECT nextval('run_numbers') << 8 | v.tree & 255, v.*
+SELECT nextval('run_numbers') << 8 | (v.tree & 255), v.*
 FROM (VALUES (?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bytea)) AS v (tree)
 RETURNING run
 
