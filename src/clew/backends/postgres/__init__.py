@@ -30,11 +30,13 @@ from clew.backends.postgres.connection import (
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
 from clew.backends.postgres.rows import SQL, PostgresTx
-from clew.errors import ClewError, Closed, Invalid, SchemaTooNew, Unavailable
+from clew.errors import ClewError, Closed, Conflict, Invalid, SchemaTooNew, Unavailable
 
 T = TypeVar("T")
-_Statements = list[tuple[Call, list[Statement]]]
-"""What each call of a batch is going to do."""
+_Begun = tuple[Call, Statement, Job]
+"""A call of a batch, and what it is going to do."""
+_Left = tuple[Call, list[Job]]
+"""A call that is to be made again, and what of it may have been done without anybody knowing."""
 
 TRIES = 3
 """Times that an append is tried without waiting for its turn, and that a connection may break before it is told."""
@@ -133,7 +135,7 @@ class PostgresBackend:
         if tx is not None:
             return self._inside(tx, work, settle)
         if self._local.__dict__.get("ahead") is not None:
-            return self._later(work)
+            return self._later(work, settle)
         with self._once():
             for again in range(TRIES):
                 try:
@@ -152,9 +154,9 @@ class PostgresBackend:
     def batch(self, calls: Sequence[Call]) -> None:
         self._here()
         with self._once():
-            waiting = self._all_ahead(calls)
-            if waiting:
-                self._batch(waiting)
+            left = self._all_ahead(calls)
+            if left:
+                self._batch(left)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -239,58 +241,60 @@ class PostgresBackend:
                     raise self._lost(error, at_commit=True) from error
                 raise
 
-    def _all_ahead(self, calls: Sequence[Call]) -> list[Call]:
+    def _all_ahead(self, calls: Sequence[Call]) -> list[_Left]:
         """Does what it can of `calls` with one visit to the server; those that are left have to wait for their turn."""
-        statements: _Statements = []
-        left: list[Call] = []
+        begun: list[_Begun] = []
+        left: list[_Left] = []
         for call in calls:
-            mine: list[Statement] = []
+            mine: list[tuple[Statement, Job]] = []
             self._local.ahead = mine
             try:
                 call.run()
             except Turn:
-                left.append(call)
+                left.append((call, []))
                 continue
             finally:
                 self._local.ahead = None
             if call.error is not None or len(mine) > 1:
-                left.append(call)
+                left.append((call, []))
             elif mine:
-                statements.append((call, mine))
-        if statements:
-            left += self._together(statements)
-        return left
+                begun.append((call, *mine[0]))
+        return left + self._together(begun) if begun else left
 
-    def _later(self, work: Callable[[Any], T]) -> T:
-        """`write` inside a call of a batch: what it returns holds if the whole batch is done."""
+    def _later(self, work: Callable[[Any], T], settle: Callable[[Tx], T | None] | None) -> T:
+        """`write` inside a call of a batch: what it returns holds if its statement is done."""
         result, statement = self._prepared(work, again=False)
         if statement is not None:
-            self._local.ahead.append(statement)
+            self._local.ahead.append((statement, Job(work, settle)))
         return result
 
-    def _together(self, statements: _Statements) -> list[Call]:
+    def _together(self, begun: Sequence[_Begun]) -> list[_Left]:
         """Sends all statements at once, with one commit. Those calls whose statement was not done."""
         try:
-            if len(statements) == 1:
-                ((call, (statement,)),) = statements
-                return [] if self._extend(statement) else [call]
-            with self._told(), self._connections.take() as conn:
-                return [call for call, done in zip(*self._pipelined(conn, statements), strict=True) if not done]
-        except (Turn, ClewError):  # whatever it was, each is tried again by itself, and told
-            return [call for call, _ in statements]
+            if len(begun) == 1:
+                done = [self._extend(begun[0][1])]
+            else:
+                with self._told(), self._connections.take() as conn:
+                    done = self._pipelined(conn, [statement for _, statement, _ in begun])
+        except Lost as error:
+            # A call that is made again makes a new message: the one that may be stored has to be asked for by its id.
+            return [(call, [job]) for call, _, job in begun if not self._settled(job, error)]
+        except (Turn, ClewError):  # nothing was done: each is tried again, and told
+            done = [False] * len(begun)
+        return [(call, []) for (call, _, _), yes in zip(begun, done, strict=True) if not yes]
 
-    def _pipelined(self, conn: Connection, statements: _Statements) -> tuple[list[Call], list[bool]]:
-        cursors = []
+    def _pipelined(self, conn: Connection, statements: Sequence[Statement]) -> list[bool]:
         try:
             with conn.pipeline():
                 conn.execute(SQL["begin"])
-                cursors = [conn.execute(*statement) for _, (statement,) in statements]
+                cursors = [conn.execute(*statement) for statement in statements]
                 conn.execute("COMMIT")
-        except psycopg.Error:
-            if not lost(conn):
-                conn.execute("ROLLBACK")
+        except psycopg.Error as error:
+            if lost(conn):
+                raise self._lost(error, at_commit=True) from error
+            conn.execute("ROLLBACK")
             raise
-        return [call for call, _ in statements], [_true(cursor) for cursor in cursors]
+        return [_true(cursor) for cursor in cursors]
 
     # -- waiting for one's turn
 
@@ -306,28 +310,29 @@ class PostgresBackend:
                     break
         return job.outcome()  # type: ignore[no-any-return]
 
-    def _batch(self, calls: Sequence[Call]) -> None:
-        """One transaction for all `calls`; each gets its outcome. A write inside a call has a savepoint of its own."""
+    def _batch(self, left: Sequence[_Left], tries: int = TRIES) -> None:
+        """One transaction for all calls; each gets its outcome. A write inside a call has a savepoint of its own."""
         try:
             with self._turn() as tx:
                 self._local.tx = tx
                 try:
-                    for call in calls:
-                        self._local.jobs = call.jobs
+                    for call, lost_jobs in left:
+                        self._local.jobs, self._local.lost = call.jobs, list(lost_jobs)
                         call.run()
                         if not in_transaction(tx.conn):
                             raise call.error or Unavailable("the transaction was undone")
                 finally:
-                    self._local.tx = None
+                    self._local.tx, self._local.lost = None, []
         except Lost as error:
-            for call in calls:
-                for job in call.jobs:
-                    self._settled(job, error)
-                failed = next((job.error for job in call.jobs if job.error is not None), None)
-                if failed is not None or not call.jobs:
-                    call.error = call.error or failed or error
+            if tries > 1 and not error.at_commit:
+                self._batch(left, tries - 1)  # nothing was done
+                return
+            for call, _ in left:
+                kept = [self._settled(job, error) for job in call.jobs]
+                if not all(kept) or not kept:
+                    call.error = call.error or error
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
-            for call in calls:
+            for call, _ in left:
                 call.error = call.error or error
 
     @contextmanager
@@ -370,10 +375,16 @@ class PostgresBackend:
 
     def _inside(self, tx: PostgresTx, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
         """`write` inside a transaction: a savepoint, so that its failure leaves nothing behind."""
-        job: Job = Job(work, settle)
+        job: Job = self._local.lost.pop() if getattr(self._local, "lost", None) else Job(work, settle)
         self._local.jobs.append(job)
         with self._savepoint(tx):
-            job.finish(work(tx))
+            try:
+                job.finish(job.work(tx))
+            except Conflict:
+                kept = None if job.work is work or job.settle is None else job.settle(tx)
+                if kept is None:
+                    raise
+                job.finish(kept)  # it was stored late
         return job.outcome()  # type: ignore[no-any-return]
 
     @contextmanager

@@ -207,8 +207,16 @@ def translate(error: BaseException, path: str) -> ClewError:
     if state[:2] in ("XX", "58"):
         return Unavailable(f"{path} has failed inside ({state})", hint="Look at its log, then verify the store.")
     if isinstance(error, psycopg.OperationalError):
-        return Unavailable(f"{path} cannot be reached", hint=_CHECK)
+        return _unreached(str(error), path)
     return Unavailable(f"{path} answered with error {state or type(error).__name__}", hint=_AGAIN)
+
+
+def _unreached(said: str, path: str) -> ClewError:
+    """What is meant by words alone: the driver has no code for what goes wrong before a connection is made."""
+    why = said.rpartition("FATAL:")[2].strip() if "FATAL:" in said else ""
+    if why.startswith("database ") and why.endswith("does not exist"):
+        return NotFound("store", path, hint="There is no such database: create it first.")
+    return Unavailable(f"{path} cannot be reached{f' ({why})' if why else ''}", hint=_CHECK)
 
 
 def _identifier(name: str) -> str:

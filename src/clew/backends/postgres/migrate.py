@@ -12,12 +12,13 @@ from clew.errors import NotFound, SchemaTooNew, Unavailable
 _LOCK = 0x636C6577 << 32  # "clew"
 
 
-def found(conn: Connection, path: str) -> int:
-    """The format of the store in the connection's schema; 0 if there is none. SchemaTooNew, nothing changed."""
+def found(conn: Connection, schema: str, path: str) -> int:
+    """The format of the store in a schema, which is the connection's; 0 if there is none. SchemaTooNew, nothing changed."""
     if conn.info.server_version < OLDEST_SERVER:
         raise Unavailable(f"PostgreSQL {conn.info.server_version // 10000} is too old", hint="clew needs 14 or newer.")
-    there = conn.execute("SELECT to_regclass('epoch') IS NOT NULL AND to_regclass('header') IS NOT NULL").fetchone()
-    row = conn.execute("SELECT format FROM epoch").fetchone() if there and there[0] else None
+    # The catalogue is asked as a table: a name that was looked up in vain is remembered for the whole transaction.
+    there = conn.execute("SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'epoch'", (schema,)).fetchone()
+    row = conn.execute("SELECT format FROM epoch").fetchone() if there else None
     number = int(row[0]) if row else 0
     if number > FORMAT:
         raise SchemaTooNew(path, number, FORMAT)
@@ -26,12 +27,12 @@ def found(conn: Connection, path: str) -> int:
 
 def migrate(conn: Connection, schema: str, path: str, *, create: bool) -> None:
     """Makes the store, or brings it to the newest format; one process does, the others find it done."""
-    if found(conn, path) == FORMAT:
+    if found(conn, schema, path) == FORMAT:
         return
     with conn.transaction():
         # Whoever comes second waits here, and then sees what the first has done.
         conn.execute("SELECT pg_advisory_xact_lock(%s + hashtext(%s))", (_LOCK, schema))
-        number = found(conn, path)
+        number = found(conn, schema, path)
         if number == 0:
             if not create:
                 raise NotFound("store", path, hint="Check the URL, and the schema that it names.")
