@@ -33,7 +33,7 @@ def machine(server: Server, key: bytes | None) -> type[StoreMachine]:
 def test_a_store_is_its_model(server: Server, key: bytes | None) -> None:
     """Paths, histories, counters, branches, lists and latest are those of the model after every step."""
     short = settings(max_examples=6, stateful_step_count=25, deadline=None, suppress_health_check=LARGE)
-    run_state_machine_as_test(lambda: machine(server, key)(), settings=short)
+    run_state_machine_as_test(machine(server, key), settings=short)
 
 
 @pytest.mark.soak
@@ -41,4 +41,4 @@ def test_a_store_is_its_model(server: Server, key: bytes | None) -> None:
 def test_a_store_is_its_model_for_long(server: Server, key: bytes | None) -> None:
     """The same, over long sequences and many of them."""
     long = settings(max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=LARGE)
-    run_state_machine_as_test(lambda: machine(server, key)(), settings=long)
+    run_state_machine_as_test(machine(server, key), settings=long)

@@ -91,7 +91,6 @@ class PostgresBackend:
             with self._told():
                 with self._connections.connect() as conn:
                     migrate(conn, target.schema, self.path, create=create)
-                self._connections.open()
                 store_id = self.read(lambda tx: tx.header("store_id")) or b""
             self._store = int.from_bytes(store_id[:8], "big", signed=True)
             self.look_anew()
@@ -121,8 +120,8 @@ class PostgresBackend:
                         return work(PostgresTx(conn, self._store))
                     finally:
                         _end(conn)
-                except psycopg.Error:
-                    if not lost(conn) or not left:
+                except psycopg.Error as error:
+                    if not lost(conn, error) or not left:
                         raise
             self._connections.check()
         raise AssertionError
@@ -237,7 +236,7 @@ class PostgresBackend:
             except psycopg.errors.UniqueViolation:
                 raise Turn from None
             except psycopg.Error as error:
-                if lost(conn):
+                if lost(conn, error):
                     raise self._lost(error, at_commit=True) from error
                 raise
 
@@ -290,7 +289,7 @@ class PostgresBackend:
                 cursors = [conn.execute(*statement) for statement in statements]
                 conn.execute("COMMIT")
         except psycopg.Error as error:
-            if lost(conn):
+            if lost(conn, error):
                 raise self._lost(error, at_commit=True) from error
             conn.execute("ROLLBACK")
             raise
@@ -343,14 +342,14 @@ class PostgresBackend:
             try:
                 yield tx
             except BaseException as error:
-                if lost(conn):
+                if lost(conn, error):
                     raise self._lost(error) from error
                 conn.execute("ROLLBACK")
                 raise
             try:
                 conn.execute("COMMIT", prepare=False)
             except psycopg.Error as error:
-                if lost(conn):
+                if lost(conn, error):
                     raise self._lost(error, at_commit=True) from error
                 raise translate(error, self.path) from error
 
@@ -363,7 +362,7 @@ class PostgresBackend:
                     return tx
                 conn.execute("ROLLBACK")
             except psycopg.Error as error:
-                if lost(conn):
+                if lost(conn, error):
                     raise self._lost(error) from error
                 conn.execute("ROLLBACK")
                 raise translate(error, self.path) from error

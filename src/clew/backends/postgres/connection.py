@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
@@ -11,15 +14,16 @@ try:
     import psycopg
     from psycopg import pq
     from psycopg.types.numeric import Int8BinaryDumper
-    from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 except ImportError as missing:  # the core does without it
     raise ImportError("a store on PostgreSQL needs psycopg: pip install 'clew[postgres]'") from missing
 
-from clew.errors import ClewError, Closed, Conflict, Invalid, NotFound, ReadOnly, StorageFull, Tampered, Unavailable
+from clew.errors import ClewError, Conflict, Invalid, NotFound, ReadOnly, StorageFull, Tampered, Unavailable
 
 FORMAT = 1
 """The newest format this clew reads and writes."""
 OLDEST_SERVER = 140000
+LIFETIME = 3600.0
+"""Seconds that a connection is kept: after a failover, or a change of addresses, none stays with the old server."""
 SLOWEST = 10.0
 """Seconds that a statement may take at least, however short others are to be waited for."""
 SCHEMA = "clew"
@@ -62,7 +66,11 @@ def parse(url: str) -> Target:
 
 
 class Connections:
-    """The connections of one store: at most `size`, kept for the next caller, replaced when they break."""
+    """The connections of one store: at most `size`, kept for the next caller, replaced when they break.
+
+    They are made by the thread that needs one. A pool that makes them in the background waits longer after every
+    failure, and so is late to notice that a server is back.
+    """
 
     def __init__(self, target: Target, *, size: int, timeout: float, relaxed: bool) -> None:
         self._target = target
@@ -72,25 +80,15 @@ class Connections:
             "search_path": _identifier(target.schema),
             "lock_timeout": _milliseconds(timeout),
             "statement_timeout": _milliseconds(max(timeout, SLOWEST)),
-            "idle_in_transaction_session_timeout": "0",
-            "bytea_output": "hex",
         }
         self._relaxed = relaxed
-        self._taken = 0
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
-            target.conninfo,
-            kwargs=self._options(),
-            configure=self._configure,
-            min_size=0,
-            max_size=size,
-            timeout=timeout,
-            num_workers=1,
-            open=False,
-            name="clew",
-        )
+        self._slots = threading.Semaphore(size)
+        self._idle: deque[tuple[Connection, float]] = deque()
+        """Those that nobody uses, each with when it was made; the one used last is taken first."""
+        self._closed = False
 
     def connect(self) -> Connection:
-        """A connection that is nobody else's, and that the caller closes. It tells best why there is none."""
+        """A new connection, which the caller closes."""
         conn: Connection = psycopg.connect(self._target.conninfo, **self._options())
         try:
             self._configure(conn)
@@ -99,41 +97,65 @@ class Connections:
             raise
         return conn
 
-    def open(self) -> None:
-        """Begins to keep connections."""
-        self._pool.open()
-
     @contextmanager
     def take(self) -> Iterator[Connection]:
         """A connection for one piece of work. Unavailable if there is none for as long as the timeout."""
+        if not self._slots.acquire(timeout=self._timeout):
+            raise Unavailable(
+                f"all {self._size} connections to {self._target.name} are in use,"
+                f" and none came free within {self._timeout:g} seconds",
+                hint="Open the store with a larger pool_size, or keep transactions shorter.",
+            )
         try:
-            conn = self._pool.getconn()
-        except PoolTimeout as error:
-            raise self._none() from error
-        self._taken += 1
-        try:
-            yield conn
+            conn, made = self._kept() or (self._patiently(), time.monotonic())
+            try:
+                yield conn
+            finally:
+                self._give(conn, made)
         finally:
-            self._taken -= 1
-            self._pool.putconn(conn)
+            self._slots.release()
 
     def check(self) -> None:
-        """Replaces those that have broken: where one has, others have too."""
-        with suppress(psycopg.Error):
-            self._pool.check()
+        """Lets go of those that nobody uses: where one has broken, others have too."""
+        with suppress(IndexError):  # another thread may take the last one
+            while True:
+                self._idle.pop()[0].close()
 
     def close(self) -> None:
         """Idempotent."""
-        self._pool.close()
+        self._closed = True
+        self.check()
 
-    def _none(self) -> Unavailable:
-        within = f"within {self._timeout:g} seconds"
-        if self._taken >= self._size:
-            return Unavailable(
-                f"all {self._size} connections to {self._target.name} are in use, and none came free {within}",
-                hint="Open the store with a larger pool_size, or keep transactions shorter.",
-            )
-        return Unavailable(f"{self._target.name} gave no connection {within}", hint="Check the server.")
+    def _kept(self) -> tuple[Connection, float] | None:
+        while True:
+            try:
+                conn, made = self._idle.pop()
+            except IndexError:
+                return None
+            if time.monotonic() - made < LIFETIME:
+                return conn, made
+            conn.close()
+
+    def _give(self, conn: Connection, made: float) -> None:
+        # One that is still in a transaction was interrupted.
+        if conn.closed or conn.info.transaction_status != pq.TransactionStatus.IDLE:
+            conn.close()
+        else:
+            self._idle.append((conn, made))
+        if self._closed:
+            self.check()
+
+    def _patiently(self) -> Connection:
+        """A new connection; if the server is not there, it may be coming back."""
+        until, pause = time.monotonic() + self._timeout, 0.02
+        while True:
+            try:
+                return self.connect()
+            except psycopg.OperationalError as error:
+                if time.monotonic() + pause > until:
+                    raise translate(error, self._target.name) from error
+            time.sleep(pause)
+            pause = min(2 * pause, 0.5)
 
     def _options(self) -> dict[str, Any]:
         wait = max(2, int(self._timeout))
@@ -156,8 +178,11 @@ class Connections:
         conn.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
 
 
-def lost(conn: Connection) -> bool:
+def lost(conn: Connection, error: BaseException | None = None) -> bool:
     """True if a connection has broken, so that nobody can say what became of its last statement."""
+    state = getattr(error, "sqlstate", None) or ""
+    if state.startswith(("08", "57P")):  # the server's last words; the link is about to go
+        conn.close()
     return conn.closed or conn.pgconn.status == pq.ConnStatus.BAD
 
 
@@ -175,8 +200,6 @@ def translate(error: BaseException, path: str) -> ClewError:
     state = (getattr(error, "sqlstate", None) or "") if isinstance(error, psycopg.Error) else ""
     # What comes after the first line may have values of rows in it.
     error.args = tuple(str(arg).partition("\n")[0] for arg in error.args[:1])
-    if isinstance(error, PoolClosed):
-        return Closed("the store is closed")
     if isinstance(error, psycopg.DataError) and not state:
         return Invalid("a text cannot have a NUL character")
     match state:

@@ -13,7 +13,7 @@ _LOCK = 0x636C6577 << 32  # "clew"
 
 
 def found(conn: Connection, schema: str, path: str) -> int:
-    """The format of the store in a schema, which is the connection's; 0 if there is none. SchemaTooNew, nothing changed."""
+    """The format of the store in the connection's schema; 0 if there is none. SchemaTooNew, nothing changed."""
     if conn.info.server_version < OLDEST_SERVER:
         raise Unavailable(f"PostgreSQL {conn.info.server_version // 10000} is too old", hint="clew needs 14 or newer.")
     # The catalogue is asked as a table: a name that was looked up in vain is remembered for the whole transaction.
