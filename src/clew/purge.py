@@ -72,6 +72,9 @@ class Receipt(NamedTuple):
     kept: tuple[Kept, ...]
     pending: tuple[str, ...]
     """What is still to be cleared: ``wal``, ``file``, ``search``; ``rows`` if that was not even begun, or not noted."""
+    beyond: tuple[str, ...] = ()
+    """Where a server may still hold copies that clew cannot reach: ``pages`` until they are written over, ``wal`` and its
+    archives, ``replicas``."""
 
 
 Receipts = list[Receipt]
@@ -130,12 +133,12 @@ class Purger:
             with suppress(_Undo), self._engine.transaction():
                 entry = self._delete(entry, targets, check)
                 raise _Undo
-            return _receipt(msgspec.structs.replace(entry, pending=()))
+            return self._receipt(msgspec.structs.replace(entry, pending=()))
         entry = self._delete(entry, targets, check)
         if not entry.sessions:
-            return _receipt(_cleared(entry, (), self._engine))
+            return self._receipt(_cleared(entry, (), self._engine))
         (entry,) = self._clear([entry], entry.failures)
-        return _receipt(entry)
+        return self._receipt(entry)
 
     def destroy(self, work: Callable[[Tx], Loss], *, reason: Reason, dry_run: bool = False) -> Receipt:
         """Runs `work`, which takes bodies away and leaves their rows, and clears every trace of them.
@@ -157,9 +160,9 @@ class Purger:
             with suppress(_Undo), self._engine.transaction():
                 done = self._engine.write(go)
                 raise _Undo
-            return _receipt(msgspec.structs.replace(done, pending=()))
+            return self._receipt(msgspec.structs.replace(done, pending=()))
         done = self._write(go)
-        return _receipt(self._clear([done])[0] if done.messages else _cleared(done, (), self._engine))
+        return self._receipt(self._clear([done])[0] if done.messages else _cleared(done, (), self._engine))
 
     def finish(self) -> bool:
         """Clears what was left to be cleared; True if nothing is left to do."""
@@ -168,7 +171,7 @@ class Purger:
 
     def receipts(self) -> list[Receipt]:
         """Every receipt, oldest first."""
-        return [_receipt(entry) for entry in self._entries()]
+        return [self._receipt(entry) for entry in self._entries()]
 
     # -- rows
 
@@ -274,6 +277,14 @@ class Purger:
             found[entry.id] = _sum(found[entry.id], entry) if entry.id in found else entry
         return list(found.values())
 
+    def _receipt(self, entry: _Entry) -> Receipt:
+        finished = None if entry.finished is None else moment(entry.finished)
+        beyond = self._engine.backend.beyond if entry.sessions or entry.messages else ()
+        return Receipt(
+            entry.id, entry.reason, moment(entry.started), finished, entry.sessions, entry.messages, entry.blobs,
+            entry.bytes, entry.failures, entry.kept, entry.pending, beyond,
+        )  # fmt: skip
+
 
 def unclean(tx: Tx) -> bytes | None:
     """The mark that is there while traces of something deleted may be left."""
@@ -302,11 +313,3 @@ def _sum(entry: _Entry, part: _Entry) -> _Entry:
         for name in ("sessions", "messages", "blobs", "bytes", "failures", "kept")
     }
     return msgspec.structs.replace(part, **added)
-
-
-def _receipt(entry: _Entry) -> Receipt:
-    finished = None if entry.finished is None else moment(entry.finished)
-    return Receipt(
-        entry.id, entry.reason, moment(entry.started), finished, entry.sessions, entry.messages, entry.blobs,
-        entry.bytes, entry.failures, entry.kept, entry.pending,
-    )  # fmt: skip

@@ -437,6 +437,11 @@ class Backend(Protocol):
         """The file it is in, beside which others may lie; None if it is in none of this machine's."""
         ...
 
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """Where copies of what was deleted may be that `clean` cannot reach."""
+        ...
+
     on_epoch: Callable[[Tx], object]
     """Told when a write finds that a new epoch has begun since this process last looked. That transaction is undone;
     `write` and `batch` then do their work again, and the end of `transaction` raises Renewed."""
@@ -479,7 +484,8 @@ class Backend(Protocol):
 
     def clean(self) -> tuple[str, ...]:
         """Sees to it that what was deleted is nowhere any more. What could not be done now: ``wal`` if a reader
-        keeps the log from being emptied. Others drop what they hold in memory at the next commit.
+        keeps the log from being emptied, or the server from giving up rows. Others drop what they hold in memory at
+        the next commit.
         """
         ...
 

@@ -29,7 +29,7 @@ from clew.backends.postgres.connection import (
 )
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
-from clew.backends.postgres.rows import SQL, PostgresTx
+from clew.backends.postgres.rows import SQL, TABLES, PostgresTx
 from clew.errors import ClewError, Closed, Conflict, Invalid, SchemaTooNew, Unavailable
 
 T = TypeVar("T")
@@ -102,6 +102,11 @@ class PostgresBackend:
     def file(self) -> None:
         """None: it is in no file of this machine's."""
         return
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """A page keeps the bytes of a row until they are written over; logs and replicas are the server's own."""
+        return ("pages", "wal", "replicas")
 
     # -- the contract
 
@@ -184,13 +189,12 @@ class PostgresBackend:
         with self._told(), self._connections.take() as conn:
             # Not in a transaction, and for as long as it takes: it makes room of the rows that nobody sees any more.
             conn.execute("SET statement_timeout = 0")
-            try:
-                for table in ("nodes", "runs", "refs", "log", "blobs", "chunks", "quarantine", "labels"):
-                    conn.execute(f"VACUUM {table}".encode())
-            finally:
-                if not lost(conn):
-                    conn.execute("RESET statement_timeout")
-        return ()
+            (before,) = conn.execute(SQL["now"]).fetchone() or (0,)
+            for table in (*TABLES, "labels", "uses"):
+                conn.execute(f"VACUUM {table}".encode(), prepare=False)
+            (readers,) = conn.execute(SQL["readers"], (before,)).fetchone() or (0,)
+            conn.execute("RESET statement_timeout")
+        return ("wal",) if readers else ()
 
     def close(self) -> None:
         if self._closed:

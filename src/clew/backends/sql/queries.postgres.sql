@@ -71,3 +71,11 @@ SELECT advance(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?)
 
 -- name: extend
 SELECT extend(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: now
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+
+-- name: readers
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xmin IS NOT NULL
+  AND backend_type = 'client backend' AND age(backend_xmin) > age((? & 4294967295)::text::xid)

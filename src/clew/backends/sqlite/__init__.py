@@ -91,6 +91,10 @@ class SQLiteBackend:
     def file(self) -> str | None:
         return None if self.memory else self.path
 
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        return ()
+
     def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
         tx = self._here()
         if tx is not None:
