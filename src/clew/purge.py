@@ -73,8 +73,9 @@ class Receipt(NamedTuple):
     pending: tuple[str, ...]
     """What is still to be cleared: ``wal``, ``file``, ``search``; ``rows`` if that was not even begun, or not noted."""
     beyond: tuple[str, ...] = ()
-    """Where a server may still hold copies that clew cannot reach: ``pages`` until they are written over, ``wal`` and its
-    archives, ``replicas``."""
+    """Where a server may still hold copies that clew cannot reach: ``pages`` until they are written over, ``wal`` and
+    its archives, ``replicas``.
+    """
 
 
 Receipts = list[Receipt]

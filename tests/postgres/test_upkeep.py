@@ -99,7 +99,8 @@ def test_others_append_while_keys_are_exchanged(url: str) -> None:
     with clew.open(url, key=K1) as one, clew.open(url, key=K1) as two:
         sample.fill(one, words=2, blob=50_000)
         session = two.sessions.create()
-        ready, done, said = threading.Event(), threading.Event(), []
+        ready, done = threading.Event(), threading.Event()
+        said: list[str] = []
 
         def talk() -> None:
             while not done.is_set():

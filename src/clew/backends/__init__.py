@@ -66,11 +66,14 @@ __all__ = [
     "Renewed",
     "RunRow",
     "State",
+    "Tail",
     "Tip",
     "Tx",
 ]
 
 T = TypeVar("T")
+Tail = tuple[str, str, bytes, int]
+"""Workspace, kind and key of a ref, and how many nodes."""
 
 
 class Tx(Protocol):
@@ -446,10 +449,11 @@ class Backend(Protocol):
     """Told when a write finds that a new epoch has begun since this process last looked. That transaction is undone;
     `write` and `batch` then do their work again, and the end of `transaction` raises Renewed."""
 
-    def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
+    def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
         """What `work` returns, from one moment of the store. It must not write.
 
-        `single` promises that it asks one thing only, so that no transaction is needed to see one moment.
+        `single` promises that it asks one thing only, so that no transaction is needed to see one moment. `tail` says
+        that it is going to ask for a ref and the last nodes before its head, which may be fetched together.
         """
         ...
 

@@ -11,13 +11,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, TypeVar
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Literal, TypeVar, cast
 
 import psycopg
 
-from clew.backends import Call, Job, State, Tip, Tx
+from clew.backends import Call, Job, State, Tail, Tip, Tx
 from clew.backends.postgres.ahead import Ahead, Statement, Turn
+from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.connection import (
     FORMAT,
     Connection,
@@ -110,11 +111,14 @@ class PostgresBackend:
 
     # -- the contract
 
-    def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
+    def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
         tx = self._here()
         if tx is not None:
             with self._told():
                 return work(tx)
+        if tail is not None:
+            with suppress(Turn):
+                return work(cast(Tx, self.read(lambda tx: Glance(cast(PostgresTx, tx), tail), single=True)))
         for left in reversed(range(TRIES)):
             with self._told(), self._connections.take() as conn:
                 try:

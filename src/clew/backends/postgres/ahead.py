@@ -13,7 +13,7 @@ Statement = tuple[bytes, tuple[Any, ...]]
 
 
 class Turn(BaseException):
-    """Control flow: the work needs a transaction of its own, after waiting for its turn. Nothing was done yet."""
+    """Control flow: the work needs a transaction of its own. Nothing was done yet."""
 
 
 class Ahead:

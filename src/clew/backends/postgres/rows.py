@@ -133,6 +133,10 @@ class PostgresTx:
     def stretch(self, low: int, high: int) -> list[NodeRow]:
         return self._run(SQL["stretch"], (low, high)).fetchall()
 
+    def tail(self, workspace: str, kind: str, key: bytes, count: int) -> list[tuple[Any, ...]]:
+        """A ref's head and the `count` nodes before it in its run, last first; beside the head stand ref and run."""
+        return self._run(SQL["tail"], (count, workspace, kind, key)).fetchall()
+
     def by_ord(
         self,
         after: int | None,

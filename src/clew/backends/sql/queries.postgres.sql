@@ -79,3 +79,11 @@ SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xmin IS NOT NULL
   AND backend_type = 'client backend' AND age(backend_xmin) > age((? & 4294967295)::text::xid)
+
+-- name: tail
+SELECT {node}, beside.*
+FROM refs f JOIN nodes n ON n.pos BETWEEN greatest(f.head - ?, f.head >> 24 << 24) AND f.head
+LEFT JOIN LATERAL (
+    SELECT {ref}, {run} FROM refs r JOIN runs u ON u.run = r.head >> 24 WHERE r.ref = f.ref AND n.pos = f.head
+) AS beside ON true
+WHERE f.workspace = ? AND f.kind = ? AND f.key = ? ORDER BY n.pos DESC

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from clew.backends import Call, Job, Renewed, State, Tx
+from clew.backends import Call, Job, Renewed, State, Tail, Tx
 from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.connection import (
     FORMAT,
@@ -95,7 +95,7 @@ class SQLiteBackend:
     def beyond(self) -> tuple[str, ...]:
         return ()
 
-    def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
+    def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
         tx = self._here()
         if tx is not None:
             with self._told():
