@@ -91,18 +91,20 @@ class Index:
             self._empty(conn, mode)
         self._forget(conn, mode, *forgotten)
         done = self._edge(conn, mode)
+        if done < total:
+            total = self._engine.backend.settled()
         while done < total:
-            found = self._engine.read(lambda tx, done=done: tx.by_ord(done, None, newest=False, limit=BATCH))  # type: ignore[misc]
-            if not found:
+            more = self._engine.read(partial(_after, done=done, edge=total))
+            if not more:
                 break
-            rows = [row for row in (self._row(place) for _, place in found) if row is not None]
+            rows = [row for row in (self._row(place) for _, place in more) if row is not None]
             conn.execute("BEGIN IMMEDIATE")
             with conn:
                 if self._edge(conn, mode) == done:  # else another process was here first
                     conn.executemany(
                         f"INSERT INTO {mode} (rowid, text, id, role, created_at) VALUES (?, ?, ?, ?, ?)", rows
                     )
-                    ord, last = found[-1]
+                    ord, last = more[-1]
                     conn.execute("INSERT INTO marks VALUES (?, ?, ?)", (mode, ord, last.row[ID]))
                     conn.execute(
                         "DELETE FROM marks WHERE mode = ? AND ord NOT IN"

@@ -25,6 +25,7 @@ from clew.indexing import Index
 from clew.log import Log
 from clew.node import moment
 from clew.refs import Refs
+from clew.serverindex import ServerIndex
 
 Reason = Literal[
     "user-requested", "retention-expired", "privacy-policy-change", "workspace-reset", "corruption-detected",
@@ -115,7 +116,7 @@ class _Undo(Exception):
 class Purger:
     """Purges sessions of one store."""
 
-    def __init__(self, engine: Engine, refs: Refs, index: Index) -> None:
+    def __init__(self, engine: Engine, refs: Refs, index: Callable[[], Index | ServerIndex]) -> None:
         self._engine = engine
         self._refs = refs
         self._index = index
@@ -199,7 +200,7 @@ class Purger:
         try:
             return self._engine.write(work)
         except StorageFull:
-            self._index.remove()  # it can be made again, and what it held is space to delete with
+            self._index().remove()  # it can be made again, and what it held is space to delete with
             self._engine.backend.clean()
             return self._engine.write(work)
 
@@ -254,7 +255,7 @@ class Purger:
 
     def _wipe(self) -> tuple[str, ...]:
         """Clears the search index, the write-ahead log and the file. What could not be cleared now."""
-        pending = () if self._index.shred() else ("search",)
+        pending = () if self._index().shred() else ("search",)
         try:
             return pending + self._engine.backend.clean()
         except ClewError:

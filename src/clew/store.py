@@ -275,7 +275,7 @@ class Store:
     def _purger(self) -> Purger:
         from clew.purge import Purger
 
-        return Purger(self._engine, self._refs, self._search.index)
+        return Purger(self._engine, self._refs, lambda: self._search.index)
 
     def transaction(self) -> AbstractContextManager[None]:
         """Makes several steps of this thread one: all are kept, or none. Other writers wait meanwhile."""

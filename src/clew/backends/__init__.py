@@ -445,6 +445,11 @@ class Backend(Protocol):
         """Where copies of what was deleted may be that `clean` cannot reach."""
         ...
 
+    @property
+    def keeps_words(self) -> bool:
+        """True if an index of words can be kept with the rows: see `clew.serverindex`."""
+        ...
+
     on_epoch: Callable[[Tx], object]
     """Told when a write finds that a new epoch has begun since this process last looked. That transaction is undone;
     `write` and `batch` then do their work again, and the end of `transaction` raises Renewed."""
@@ -484,6 +489,10 @@ class Backend(Protocol):
 
     def look_anew(self) -> None:
         """Takes note of the epoch. SchemaTooNew, or what `on_epoch` raises, if the store is no use any more."""
+        ...
+
+    def settled(self) -> int:
+        """The highest number of a node now; no lower one, nor the same, will come after this has returned."""
         ...
 
     def clean(self) -> tuple[str, ...]:

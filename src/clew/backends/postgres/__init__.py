@@ -18,7 +18,6 @@ import psycopg
 
 from clew.backends import Call, Job, State, Tail, Tip, Tx
 from clew.backends.postgres.ahead import Ahead, Statement, Turn
-from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.connection import (
     FORMAT,
     Connection,
@@ -28,6 +27,7 @@ from clew.backends.postgres.connection import (
     parse,
     translate,
 )
+from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
 from clew.backends.postgres.rows import SQL, TABLES, PostgresTx
@@ -103,6 +103,10 @@ class PostgresBackend:
     def file(self) -> None:
         """None: it is in no file of this machine's."""
         return
+
+    @property
+    def keeps_words(self) -> bool:
+        return True
 
     @property
     def beyond(self) -> tuple[str, ...]:
@@ -194,11 +198,38 @@ class PostgresBackend:
             # Not in a transaction, and for as long as it takes: it makes room of the rows that nobody sees any more.
             conn.execute("SET statement_timeout = 0")
             (before,) = conn.execute(SQL["now"]).fetchone() or (0,)
-            for table in (*TABLES, "labels", "uses"):
+            for table in (*TABLES, "labels", "uses", "search"):
                 conn.execute(f"VACUUM {table}".encode(), prepare=False)
             (readers,) = conn.execute(SQL["readers"], (before,)).fetchone() or (0,)
             conn.execute("RESET statement_timeout")
         return ("wal",) if readers else ()
+
+    def settled(self) -> int:
+        with self._told(), self._connections.take() as conn:
+            # Whoever writes holds the lock until the end: when it is free, nothing is on its way. Others queue up
+            # behind whoever waits for it, so that must not be long.
+            try:
+                cursor = conn.execute(SQL["settled"] % self._store, prepare=False)
+                while cursor.nextset():
+                    pass
+                (number,) = cursor.fetchone() or (0,)
+            finally:
+                if not lost(conn):
+                    conn.execute("ROLLBACK")
+            return int(number)
+
+    def words(self, work: Callable[[PostgresTx], T]) -> T:
+        """Runs `work` on the search index, in a transaction that waits for nobody's turn."""
+        with self._told(), self._connections.take() as conn:
+            conn.execute(SQL["begin"], prepare=False)
+            try:
+                result = work(PostgresTx(conn, self._store))
+                conn.execute("COMMIT", prepare=False)
+            except BaseException:
+                if not lost(conn):
+                    conn.execute("ROLLBACK")
+                raise
+            return result
 
     def close(self) -> None:
         if self._closed:

@@ -187,7 +187,9 @@ class PostgresTx:
         number = int(self._one("forget", low, high)[0])
         self._run(SQL["forget_old"], (number - REMEMBERED,))
         self.drop_quarantined(low, high)
-        return self._run(SQL["delete_nodes"], (low, high)).rowcount
+        gone = self._run(SQL["delete_nodes"], (low, high)).rowcount
+        self._run(SQL["drop_words"], (low, high))  # now that nobody can add any
+        return gone
 
     def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
         return self._run(SQL["forgotten"], (after, limit)).fetchall()
@@ -411,6 +413,34 @@ class PostgresTx:
     def delete_blob(self, blob: int) -> None:
         self._run(SQL["delete_chunks"], (blob << SEQ_BITS, blob << SEQ_BITS | MAX_SEQ))
         self._run(SQL["delete_blob"], (blob,))
+
+    # -- words, for the search index of a plain store
+
+    def search_edge(self, workspace: str, mode: str) -> int:
+        """Up to which number everything of a workspace is in the index."""
+        return int(self._one("search_edge", workspace, mode)[0])
+
+    def add_words(self, workspace: str, mode: str, rows: Sequence[Sequence[Any]], edge: int) -> None:
+        """Adds words of messages that are still there: position, id, role, time and lexemes of each."""
+        if rows:
+            self._run(SQL["add_words"], (workspace, mode, *map(list, zip(*rows, strict=True))))
+        self._run(SQL["move_edge"], (workspace, mode, edge))
+
+    def find_words(
+        self, workspace: str, mode: str, query: str, filters: dict[str, Any], limit: int, offset: int
+    ) -> list[tuple[int, bytes, float]]:
+        """Position, id and rank of what matches, best first; newest first if there is no query."""
+        role, spans = filters.get("role"), filters.get("spans")
+        lows, highs = (None, None) if spans is None else ([low for low, _ in spans], [high for _, high in spans])
+        since, until = filters.get("since", -(1 << 62)), filters.get("until", 1 << 62)
+        rest = (workspace, mode, role, role, since, until, lows, lows, highs, limit, offset)
+        found = self._run(SQL["find_words"], (query, *rest)) if query else self._run(SQL["find_all"], rest)
+        return found.fetchall()
+
+    def clear_words(self) -> None:
+        """Takes all of them away."""
+        self._run(SQL["clear_words"])
+        self._run(SQL["clear_edges"])
 
 
 def bounds(store: int, ref: int, seen: Tip, move: Move) -> tuple[Any, ...]:

@@ -42,7 +42,6 @@ CREATE SEQUENCE ords AS bigint;
 CREATE TABLE nodes (
     pos        bigint PRIMARY KEY,
     ord        bigint NOT NULL DEFAULT nextval('ords'),
-    xact       xid8 NOT NULL DEFAULT pg_current_xact_id(), -- whose writing it is: ords below it may still be to come
     created_at bigint NOT NULL,
     role       bigint NOT NULL,
     kind       bigint NOT NULL,
@@ -135,6 +134,25 @@ CREATE TABLE forgotten (
     number bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     low    bigint NOT NULL,
     high   bigint NOT NULL
+);
+
+CREATE TABLE search (           -- words of messages in a plain store, derived from them: filled by whoever searches
+    workspace  text NOT NULL,
+    mode       text NOT NULL,       -- words | substring
+    pos        bigint NOT NULL,
+    id         bytea NOT NULL,
+    role       bigint NOT NULL,
+    created_at bigint NOT NULL,
+    lexemes    tsvector NOT NULL,
+    PRIMARY KEY (pos, mode)
+);
+CREATE INDEX search_lexemes ON search USING gin (lexemes);
+
+CREATE TABLE search_edge (      -- up to which ord the words of a workspace are all in `search`
+    workspace text NOT NULL,
+    mode      text NOT NULL,
+    ord       bigint NOT NULL,
+    PRIMARY KEY (workspace, mode)
 );
 
 -- Moves the head of a ref that is still as it was seen, and nothing else: see `Tx.advance`. The lock is taken by a

@@ -87,3 +87,48 @@ LEFT JOIN LATERAL (
     SELECT {ref}, {run} FROM refs r JOIN runs u ON u.run = r.head >> 24 WHERE r.ref = f.ref AND n.pos = f.head
 ) AS beside ON true
 WHERE f.workspace = ? AND f.kind = ? AND f.key = ? ORDER BY n.pos DESC
+
+-- name: settled
+BEGIN; SET LOCAL lock_timeout = 500; SELECT pg_advisory_xact_lock(%d); SELECT coalesce(max(ord), 0) FROM nodes
+
+-- name: search_edge
+SELECT coalesce(max(ord), 0) FROM search_edge WHERE workspace = ? AND mode = ?
+
+-- name: add_words
+INSERT INTO search (workspace, mode, pos, id, role, created_at, lexemes)
+SELECT ?, ?, v.pos, v.id, v.role, v.created_at, v.lexemes::tsvector
+FROM unnest(?::bigint[], ?::bytea[], ?::bigint[], ?::bigint[], ?::text[]) AS v (pos, id, role, created_at, lexemes)
+JOIN nodes n ON n.pos = v.pos AND n.id = v.id
+FOR KEY SHARE OF n -- whoever deletes one waits until its words are there, and takes them along
+ON CONFLICT DO NOTHING
+
+-- name: move_edge
+INSERT INTO search_edge (workspace, mode, ord) VALUES (?, ?, ?)
+ON CONFLICT (workspace, mode) DO UPDATE SET ord = greatest(search_edge.ord, excluded.ord)
+
+-- name: find_words
+SELECT s.pos, s.id, ts_rank(s.lexemes, q.query)::float8
+FROM search s, (SELECT ?::text::tsquery AS query) AS q
+WHERE s.workspace = ? AND s.mode = ? AND s.lexemes @@ q.query
+  AND (?::bigint IS NULL OR s.role = ?) AND s.created_at >= ? AND s.created_at < ?
+  AND (?::bigint[] IS NULL OR EXISTS (SELECT 1 FROM unnest(?::bigint[], ?::bigint[]) AS w (low, high)
+                                      WHERE s.pos BETWEEN w.low AND w.high))
+ORDER BY 3 DESC, s.created_at DESC, s.pos DESC LIMIT ? OFFSET ?
+
+-- name: find_all
+SELECT s.pos, s.id, 0::float8
+FROM search s
+WHERE s.workspace = ? AND s.mode = ?
+  AND (?::bigint IS NULL OR s.role = ?) AND s.created_at >= ? AND s.created_at < ?
+  AND (?::bigint[] IS NULL OR EXISTS (SELECT 1 FROM unnest(?::bigint[], ?::bigint[]) AS w (low, high)
+                                      WHERE s.pos BETWEEN w.low AND w.high))
+ORDER BY s.created_at DESC, s.pos DESC LIMIT ? OFFSET ?
+
+-- name: drop_words
+DELETE FROM search WHERE pos BETWEEN ? AND ?
+
+-- name: clear_words
+DELETE FROM search
+
+-- name: clear_edges
+DELETE FROM search_edge

@@ -92,6 +92,10 @@ class SQLiteBackend:
         return None if self.memory else self.path
 
     @property
+    def keeps_words(self) -> bool:
+        return False
+
+    @property
     def beyond(self) -> tuple[str, ...]:
         return ()
 
@@ -228,6 +232,9 @@ class SQLiteBackend:
             self._writer.close()
         finally:
             self._committer.leave()
+
+    def settled(self) -> int:
+        return self.read(lambda tx: tx.last_ord(), single=True)
 
     def clean(self) -> tuple[str, ...]:
         if self._here() is not None:
