@@ -44,7 +44,7 @@ LAYERS: list[set[str]] = [
     {"search", "purge"},
     {"quarantine"},
     {"store"},
-    {"retention", "scan"},
+    {"retention", "scan", "tenants"},
     {"records", "otel"},
     {""},  # the public door, `import clew`
     {"aio", "testing"},

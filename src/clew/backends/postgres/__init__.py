@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar, cast
 import psycopg
 
 from clew.backends import Call, Job, State, Tail, Tip, Tx
+from clew.backends.postgres import tenants
 from clew.backends.postgres.ahead import Ahead, Statement, Turn
 from clew.backends.postgres.connection import (
     FORMAT,
@@ -79,7 +80,7 @@ class PostgresBackend:
         if durability not in ("full", "relaxed"):
             raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
         target = parse(url)
-        self.path = target.name
+        self.path, self._schema = target.name, target.schema
         self.epoch = 0
         """The number of the epoch that this process last looked at the store in."""
         self.on_epoch: Callable[[Tx], object] = lambda tx: None
@@ -239,6 +240,21 @@ class PostgresBackend:
         self._closed = True
         if not self._forked:  # else the connections belong to the parent
             self._connections.close()
+
+    def isolate(self) -> None:
+        """See `clew.tenants`."""
+        with self._told(), self._connections.take() as conn:
+            tenants.isolate(conn)
+
+    def admit(self, role: str, workspace: str) -> None:
+        """See `clew.tenants`."""
+        with self._told(), self._connections.take() as conn:
+            tenants.admit(conn, self._schema, role, workspace)
+
+    def dismiss(self, role: str, workspace: str | None) -> None:
+        """See `clew.tenants`."""
+        with self._told(), self._connections.take() as conn:
+            tenants.dismiss(conn, self._schema, role, workspace)
 
     @contextmanager
     def reader(self) -> Iterator[Reader]:

@@ -219,6 +219,8 @@ def translate(error: BaseException, path: str) -> ClewError:
             return ReadOnly(f"{path} does not allow this user to do that", hint="Grant the user rights on its schema.")
         case "3D000":
             return NotFound("store", path, hint="There is no such database: create it first.")
+        case "42704":
+            return NotFound("role", path, hint="Create the role in the database first.")
         case "23505":
             return Conflict("someone else has stored the same")
         case "42P01" | "42703" | "42883" | "3F000":

@@ -33,6 +33,11 @@ def migrations(dialect: str) -> list[tuple[int, str]]:
     return [(int(name[:4]), _read(name)) for name in sorted(names)]
 
 
+def script(name: str) -> str:
+    """A script beside the migrations."""
+    return _read(name)
+
+
 def _read(name: str) -> str:
     with open(os.path.join(_FOLDER, name), encoding="utf-8") as file:
         return file.read()
