@@ -37,7 +37,7 @@ LAYERS: list[set[str]] = [
     {"session"},
     {"sessions"},
     {"beside"},
-    {"verify", "backup"},
+    {"verify", "backup", "copying"},
     {"words"},
     {"indexing"},
     {"serverindex"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from clew.backends import (
@@ -67,6 +67,29 @@ class PostgresTx:
             return 0
         self._cursor.executemany(SQL[name], rows)
         return self._cursor.rowcount
+
+    # -- whole tables, for copying a store
+
+    def run_sql(self, sql: str, values: Sequence[Any] = ()) -> None:
+        """Runs a statement in which a parameter is a question mark."""
+        self._run(sql.replace("?", "%s").encode(), values)
+
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Stores rows as they are, with the numbers they have."""
+        marks = ", ".join(["%s"] * len(columns))
+        named = ", ".join(columns)
+        self._cursor.executemany(
+            f"INSERT INTO {table} ({named}) OVERRIDING SYSTEM VALUE VALUES ({marks})".encode(), rows
+        )
+
+    def set_counters(self, counters: Mapping[str, int]) -> None:
+        """No number up to these is given again."""
+        sequences = {"trees": "trees_tree_seq", "refs": "refs_ref_seq", "blobs": "blobs_blob_seq",
+                     "forgotten": "forgotten_number_seq", "ords": "ords"}  # fmt: skip
+        highest = {sequences[name]: number for name, number in counters.items() if name in sequences}
+        highest["run_numbers"] = (counters["runs"] >> 8) + 1
+        for name, number in highest.items():
+            self._run(b"SELECT setval(to_regclass(%s), greatest(%s, 1), %s)", (name, number, number > 0))
 
     # -- the store itself
 

@@ -6,7 +6,7 @@ import os
 
 _FOLDER = os.path.dirname(__file__)
 
-_COLUMNS = {
+COLUMNS = {
     "{node}": "n.pos, n.created_at, n.role, n.kind, n.turns, n.tokens_in, n.tokens_out, n.cost, n.gaps, n.id, n.body",
     "{run}": "u.run, u.tree, u.parent, u.derived, u.depth, u.carried, u.tip, u.closed, u.wrapped_key, u.mac",
     "{ref}": "r.ref, r.workspace, r.kind, r.key, r.owner, r.tree, r.head, r.head_id, r.version, r.created_at,"
@@ -21,7 +21,7 @@ def queries(dialect: str | None = None) -> dict[str, str]:
     named = {}
     for block in (block for file in files for block in _read(file).split("-- name: ")[1:]):
         name, _, statement = block.partition("\n")
-        for mark, columns in _COLUMNS.items():
+        for mark, columns in COLUMNS.items():
             statement = statement.replace(mark, columns)
         named[name.strip()] = statement.strip()
     return named
