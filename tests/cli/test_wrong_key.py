@@ -128,7 +128,7 @@ KEYS: dict[str, Callable[[Path], dict[str, str]]] = {
     "none": lambda work: {},
 }
 LEAVES = leaves()
-STORELESS = {"tour", "key generate", "key from-recovery"}
+STORELESS = {"copy", "tour", "key generate", "key from-recovery"}  # a copy needs no key: it stays sealed
 """Commands that open no store of the user's: no key can be wrong for them."""
 
 

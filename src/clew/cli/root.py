@@ -37,6 +37,7 @@ COMMANDS = {
     "verify": ("upkeep", "Read everything and name what is damaged."),
     "quarantine": ("quarantine", "Deal with damaged messages."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
+    "copy": ("copying", "Copy a whole store: a file to a server, or back."),
     "tour": ("tour", "See it all happen in a temporary store."),
 }
 """Each command, the module it is in, and what it does: help lists them without loading them."""
