@@ -64,6 +64,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Crashed:
 def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -> list[str]:
     """A command line that the command would carry out: what it requires, and what it needs beside that."""
     words = {"message": crashed.node, "title": "Other", "words": "lint", "path": str(work / "copy.db")}
+    words |= {"source": str(crashed.path), "target": str(work / "copy.db")}
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
