@@ -135,7 +135,7 @@ def test_a_purge(place: str, base: psycopg.Connection[Any], key: bytes | None) -
         assert (receipt.messages, receipt.pending, receipt.beyond) == (2, (), ("pages", "wal", "replicas"))
         assert store.sessions.receipts() == [receipt]
         left = dump(base)
-        assert CANARY.encode() not in left
+        assert b"ariadne" not in left.lower()
         assert not any(wrapped in left for (wrapped,) in keys if wrapped)
         assert store.search("Ariadne") == []
         assert store.verify().ok
