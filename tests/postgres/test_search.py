@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -134,6 +135,27 @@ def test_a_search_beside_a_long_transaction(url: str) -> None:
             assert two.search("inside") == []
         session.append(clew.user("after"))
         assert [len(two.search(word)) for word in ("before", "inside", "after")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "sealed"])
+def test_what_is_committed_late_is_found(url: str, key: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that has its number before another, and is committed after that was searched for, is found, too."""
+    with clew.open(url, key=key) as one, clew.open(url, key=key) as two:
+        slow, fast = one.sessions.create(), two.sessions.create()
+        slow.append(clew.user("first"))
+        fast.append(clew.user("first"))
+        backend: Any = one._engine.backend
+        held: list[Any] = []
+        monkeypatch.setattr(backend, "_extend", lambda statement: held.append(statement) or True)
+        slow.append(clew.user("late"))
+        with backend._connections.take() as conn:
+            conn.execute("BEGIN")
+            conn.execute(*held[0])
+            fast.append(clew.user("early"))
+            with suppress(clew.Unavailable):  # in memory, an index waits until nothing is on its way
+                assert [hit.node.text for hit in two.search("early")] == ["early"]
+            conn.execute("COMMIT")
+        assert [len(two.search(word)) for word in ("early", "late")] == [1, 1]
 
 
 def test_words_as_the_server_writes_them() -> None:

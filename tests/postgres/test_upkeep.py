@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import clew
-from clew import ids, retention
+from clew import ids, rekey, retention
 from clew.errors import Conflict, Invalid, Sealed, WrongKey
 from clew.testing import FakeClock
 from tests.postgres.server import Server
@@ -118,6 +118,17 @@ def test_others_append_while_keys_are_exchanged(url: str) -> None:
         assert [node.text for node in one.sessions.get(session.id).path()] == said
         report = one.verify()
         assert report.ok, report.damage
+
+
+def test_who_has_no_key_stops_at_once(url: str) -> None:
+    """As soon as sealing has begun, another who has no key appends nothing any more, though no row has changed yet."""
+    with clew.open(url) as one, clew.open(url) as two:
+        session = two.sessions.create()
+        session.append(clew.user("plain"))
+        rekey.begin(one._engine, "seal", K1)
+        with pytest.raises(Sealed):
+            session.append(clew.user("too late"))
+        rekey.go_on(one._engine, None)
 
 
 @pytest.mark.parametrize("key", [None, K1], ids=["plain", "sealed"])
