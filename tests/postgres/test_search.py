@@ -142,15 +142,15 @@ def test_what_is_committed_late_is_found(url: str, key: bytes | None, monkeypatc
     """A message that has its number before another, and is committed after that was searched for, is found, too."""
     with clew.open(url, key=key) as one, clew.open(url, key=key) as two:
         slow, fast = one.sessions.create(), two.sessions.create()
-        slow.append(clew.user("first"))
         fast.append(clew.user("first"))
+        slow.append(clew.user("first"))
         backend: Any = one._engine.backend
         held: list[Any] = []
         monkeypatch.setattr(backend, "_extend", lambda statement: held.append(statement) or True)
         slow.append(clew.user("late"))
         with backend._connections.take() as conn:
             conn.execute("BEGIN")
-            conn.execute(*held[0])
+            assert conn.execute(*held[0]).fetchone() == (True,)
             fast.append(clew.user("early"))
             with suppress(clew.Unavailable):  # in memory, an index waits until nothing is on its way
                 assert [hit.node.text for hit in two.search("early")] == ["early"]
