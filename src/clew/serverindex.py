@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from clew.backends import CREATED_AT, ID, POS, ROLE
+from clew.backends import ID, POS
 from clew.engine import Engine
 from clew.errors import Tampered, Unavailable
 from clew.indexing import BATCH, Mode, Progress, searchable
+from clew.model import ROLES
+from clew.node import microseconds
 from clew.words import grams, vector, words
 
 if TYPE_CHECKING:
@@ -71,10 +73,10 @@ class ServerIndex:
         """Nothing is open."""
 
     def _row(self, mode: Mode, place: Any) -> tuple[int, bytes, int, int, str] | None:
-        row = place.row
+        node = self._engine.node(place)
         try:
-            text = searchable(self._engine.node(place).message)
+            text = searchable(node.message)
         except Tampered:
             return None
         lexemes = vector(words(text), places=True) if mode == "words" else vector(grams(text), places=False)
-        return row[POS], row[ID], row[ROLE], row[CREATED_AT], lexemes
+        return place.row[POS], place.row[ID], ROLES.index(node.role), microseconds(node.created_at), lexemes

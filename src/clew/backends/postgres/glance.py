@@ -7,8 +7,9 @@ from typing import NoReturn
 from clew.backends import NodeRow, RefRow, RunRow, Tail
 from clew.backends.postgres.ahead import Turn
 from clew.backends.postgres.rows import PostgresTx
+from clew.backends.sql import COLUMNS
 
-_NODE = 11
+_NODE = len(COLUMNS["{node}"].split(","))
 _REF = _NODE + len(RefRow._fields)
 
 
