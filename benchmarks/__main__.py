@@ -14,7 +14,19 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 import clew
-from benchmarks import appending, footprint, peers, reading, redacting, sealing, searching, together
+from benchmarks import (
+    agents,
+    appending,
+    checkpoints,
+    footprint,
+    peers,
+    reading,
+    redacting,
+    sealing,
+    searching,
+    snapshots,
+    together,
+)
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.floor import Floor, session_id
 from benchmarks.measure import Figure
@@ -37,6 +49,11 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "rotate": sealing.rotate,
     "purge": sealing.purge,
     "redact": redacting.redact,
+    "resume": agents.resume,
+    "mirror": agents.mirror,
+    "autosave": snapshots.autosave,
+    "snapshots": snapshots.listing,
+    "tree": checkpoints.tree,
 }
 
 

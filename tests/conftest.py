@@ -16,6 +16,16 @@ pytest.register_assert_rewrite("clew.testing")
 settings.register_profile("clew", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("clew")
 
+SOAK = 3600
+"""Seconds that a test of `make soak` may take; the others have those of pyproject.toml."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives long tests the time they need."""
+    for item in items:
+        if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SOAK))
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

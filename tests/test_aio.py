@@ -17,6 +17,7 @@ import clew.aio
 from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio import faces
 from clew.backends.sqlite import SQLiteBackend
+from tests.reliability.tools import DEAR
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parent.parent
@@ -294,7 +295,7 @@ async def test_quarantine(tmp_path):
     async with clew.aio.open(path) as opened:
         node = await (await opened.sessions.create()).append(clew.user("a"))
     conn = sqlite3.connect(path)
-    conn.execute("UPDATE nodes SET cost = cost + 1")
+    conn.execute(f"UPDATE nodes SET {DEAR}")
     conn.commit()
     conn.close()
     async with clew.aio.open(path) as opened:

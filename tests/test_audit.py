@@ -202,6 +202,24 @@ def test_what_looks_like_content_is_refused(store: Store, kind: Any, subject: An
     assert deeds(store) == []
 
 
+def test_no_secret_is_noted_by_the_name_of_what_was_done(path: Path) -> None:
+    """A deed in which a redaction rule finds something is refused; clew's own deeds are not, whatever the rules."""
+    from clew.redaction import Rule, Rules, builtin
+
+    secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+    rules = Rules([*builtin(), Rule("ids", "[0-9a-f-]{8,}")])
+    with clew.open(path, key=bytes(32), redact=rules, audit=True) as store:
+        for given in ((secret, None), ("x", secret)):
+            with pytest.raises(clew.Invalid, match="redaction rule"):
+                store.audit.record("export", *given)
+        session = store.sessions.create()
+        store.backup(path.with_name("copy.db"))
+        session.hold().release()
+        store.sessions.purge(session.id)
+        kinds = [deed.kind for deed in store.audit.read()]
+    assert kinds == ["open", "create", "export", "hold", "release", "purge"]
+
+
 def test_bad_questions_are_invalid(store: Store, path: Path) -> None:
     """A time without a zone, a kind that cannot be, an actor that is none: told at once, not when it is iterated."""
     for filters in ({"since": datetime(2026, 1, 1)}, {"until": "now"}, {"kind": "No Kind"}):

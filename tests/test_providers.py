@@ -159,3 +159,84 @@ def test_what_is_not_json_is_refused(raw):
     """NaN, torn JSON, raw control characters and broken UTF-8 are not JSON in any reading."""
     with clew.open(":memory:") as store, pytest.raises(clew.Invalid):
         store.sessions.create().append(clew.native("openai", raw))
+
+
+def test_files_sounds_and_refusals_of_openai() -> None:
+    """Files by content or address, recordings, refusals and what was heard are seen; a handle is opaque."""
+    parts: list[dict[str, Any]] = [
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "AA=="}},
+        {"type": "input_file", "file_url": "https://a.test/b.pdf"},
+        {"type": "input_audio", "input_audio": {"data": "AA==", "format": "mp3"}},
+        {"type": "input_image", "file_id": "file-1"},
+        {"type": "refusal", "refusal": "no"},
+    ]
+    assert view("openai", {"role": "user", "content": parts}).blocks == (
+        clew.Media(
+            mime_type="application/pdf", modality="document", url="data:application/pdf;base64,AA==", name="a.pdf"
+        ),
+        clew.Media(mime_type="application/pdf", modality="document", url="https://a.test/b.pdf"),
+        clew.Media(mime_type="audio/mp3", modality="audio", url="data:audio/mp3;base64,AA=="),
+        clew.Opaque(kind="input_image", data=parts[3]),
+        clew.Text(text="no", extra={"refusal": True}),
+    )
+    heard = view("openai", {"role": "assistant", "content": None, "audio": {"id": "a", "transcript": "hello"}})
+    assert heard.text == "hello"
+
+
+def test_other_calls_of_openai() -> None:
+    """Tools that take text, shells, the old way of calling, and reasoning of servers that speak OpenAI's tongue."""
+    custom = {"id": "c", "type": "custom", "custom": {"name": "python", "input": "1"}}
+    message = view("openai-compatible", {"role": "assistant", "reasoning_content": "hm", "tool_calls": [custom]})
+    assert message.blocks == (
+        clew.Thinking(text="hm"),
+        clew.ToolCall(id="c", name="python", arguments={"input": "1"}),
+    )
+    shell = view("openai-responses", {"type": "shell_call", "call_id": "s", "action": {"commands": ["ls"]}})
+    assert shell == clew.assistant(clew.ToolCall(id="s", name="shell", arguments={"action": {"commands": ["ls"]}}))
+    output = {"type": "shell_call_output", "call_id": "s", "output": [{"stdout": "a"}]}
+    assert view("openai-responses", output) == clew.tool('[{"stdout":"a"}]', call_id="s")
+    old = view("openai", {"role": "assistant", "function_call": {"name": "f", "arguments": "[1]"}})
+    assert old.blocks == (clew.ToolCall(id="f", name="f", arguments={"": [1]}),)
+    assert view("openai", {"role": "function", "name": "f", "content": "ok"}) == clew.tool("ok", call_id="f")
+    picture = view("openai-responses", {"type": "image_generation_call", "id": "i", "result": "AA=="})
+    assert picture == clew.assistant(
+        clew.Media(mime_type="image/png", modality="image", url="data:image/png;base64,AA==")
+    )
+
+
+def test_documents_of_anthropic() -> None:
+    """A document is shown by its content; its title is its name, or text where it has none."""
+    sources: list[dict[str, Any]] = [
+        {"title": "T", "context": "C", "source": {"type": "base64", "media_type": "application/pdf", "data": "AA=="}},
+        {"title": "T", "context": "C", "source": {"type": "text", "media_type": "text/plain", "data": "words"}},
+        {"title": "T", "source": {"type": "content", "content": [{"type": "text", "text": "chunk"}]}},
+        {"source": {"type": "url", "url": "https://a.test/b"}},
+    ]
+    content = [{"type": "document", **source} for source in sources]
+    assert view("anthropic", {"role": "user", "content": content}).blocks == (
+        clew.Text(text="C"),
+        clew.Media(mime_type="application/pdf", modality="document", url="data:application/pdf;base64,AA==", name="T"),
+        clew.Text(text="T\n\nC\n\nwords"),
+        clew.Text(text="T"),
+        clew.Text(text="chunk"),
+        clew.Media(mime_type="application/pdf", modality="document", url="https://a.test/b"),
+    )
+
+
+def test_gemini_in_snake_case() -> None:
+    """What Google's SDK writes is seen as what its service writes: other names, another alphabet of base64."""
+    parts: list[dict[str, Any]] = [
+        {"function_call": {"name": "f", "args": {}}},
+        {"inline_data": {"mime_type": "image/png", "data": "-_8"}},
+    ]
+    assert view("gemini", {"role": "model", "parts": parts}).blocks == (
+        clew.ToolCall(id="f", name="f"),
+        clew.Media(mime_type="image/png", modality="image", url="data:image/png;base64,+/8="),
+    )
+    answers: list[dict[str, Any]] = [{"output": "ok"}, {"error": "no"}, {"result": [1]}, {"x": 1, "output": "ok"}]
+    told = [{"functionResponse": {"name": "f", "response": answer}} for answer in answers]
+    results = view("gemini", {"role": "user", "parts": told}).blocks
+    assert [(one.content[0], one.is_error) for one in results if isinstance(one, clew.ToolResult)] == [
+        (clew.Text(text="ok"), False), (clew.Text(text="no"), True), (clew.Text(text="[1]"), False),
+        (clew.Text(text='{"x":1,"output":"ok"}'), False),
+    ]  # fmt: skip

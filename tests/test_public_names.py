@@ -12,10 +12,16 @@ from types import ModuleType
 import pytest
 
 import clew
+import clew.agents
 import clew.aio
+import clew.aio.agents
+import clew.chat
+import clew.chat.aio
+import clew.convert
 import clew.events
 import clew.records
 import clew.testing
+import clew.testing.providers
 from clew.audit import Audit
 from clew.blobs import Blobs
 from clew.log import Log
@@ -33,7 +39,7 @@ NAMES: dict[object, str] = {
     clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
     "hold release held hold_reason retain expires_at trash trashed_at "
     "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
-    "forked_from forked_at __enter__ __exit__",
+    "forked_from forked_at owner_id __enter__ __exit__",
     Sessions: "create get latest list fork rename label delete hold release retain trash trashed restore purge",
     Quarantine: "sweep list restore purge on_event",
     Nodes: "save save_dialog get list path children subtree delete resolve handles",
@@ -55,7 +61,21 @@ NAMES: dict[object, str] = {
     "set_policy policy sweep sweeper events pending",
     clew.events: "Events Event ConversationStored ConversationDeleted PurgeCompleted CapacityWarning "
     "CorruptionDetected RetentionInDoubt SlowWrites CircuitChanged OperationFinished",
+    clew.agents: "open SessionStore Session SessionMetadata Options Transcript Event Mirror Rebuilt "
+    "Memory Cleaned import_tree Imported ImportedSession Skipped project_hash",
+    clew.agents.SessionStore: "create start load load_latest resume fork list delete cleanup append_message "
+    "append_event load_messages load_messages_up_to transcript transcript_path memory mirror rebuild_mirror flush "
+    "close",
+    clew.agents.Session: "id metadata messages last add save append_and_save append_event transcript "
+    "conversation refresh",
+    clew.aio.agents: "open over import_tree SessionStore Session Transcript Memory",
+    clew.convert: "convert convert_messages convert_session repair_messages Converted ConvertedSession "
+    "ConvertedSnapshot Loss Report",
     clew.testing: "BackendConformance FakeClock SequentialIds",
+    clew.chat: "ChatClient StreamingChatClient PersistentChatClient connect validate_base_url InvalidBaseURL "
+    "MAX_BASE_URL_LENGTH Client ClaudeLocal Tool Reply UsageTotal ProviderError",
+    clew.chat.aio: "connect AsyncClient Stream",
+    clew.testing.providers: "ProviderServer Request Say Fail Send ToolUse self_signed",
 }
 
 
@@ -91,8 +111,15 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     "module",
     (
         "clew errors ids files keys model redaction node nodes blobs log session sessions search verify backup "
-        "quarantine store scan audit policy due retention aio aio.retention testing "
-        "events exporting otel records records.shapes records.service records.deferred records.aio"
+        "quarantine store scan audit policy due retention aio aio.retention testing testing.control testing.contract "
+        "testing.backend "
+        "events exporting otel records records.shapes records.service records.deferred records.aio "
+        "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importing "
+        "agents.options agents.metadata aio.agents "
+        "convert convert.report convert.core convert.stored testing.snapshots "
+        "chat.aio chat.base_url chat.client chat.connecting chat.conversation chat.events chat.local "
+        "chat.protocols chat.tools testing.providers.answers testing.providers.server "
+        "mcp mcp.tools mcp.http mcp.answers cpeconvo cpeconvo.reading cpeconvo.importing"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

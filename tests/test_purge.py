@@ -14,7 +14,7 @@ import pytest
 import clew
 from clew import purge
 from clew.backends.sqlite import scrubbing
-from clew.errors import Invalid, NotFound, StorageFull, Tampered, Unavailable
+from clew.errors import Conflict, Invalid, NotFound, StorageFull, Tampered, Unavailable
 from clew.purge import Failure, Kept
 from clew.session import Session
 from clew.store import Store
@@ -183,6 +183,31 @@ def test_a_fork_at_the_end_keeps_all(store: Store) -> None:
     assert len(fork.path()) == 5
 
 
+def test_attachments_that_nothing_shows_go(store: Store, path: Path) -> None:
+    """An attachment that no message shows goes with a purge, even if a fork keeps the tree; what is shown stays."""
+    session = talk(store, words="harmless")
+    shown = session.attach(b"shown", mime_type="image/png")
+    session.append(clew.user("see", shown))
+    fork = session.fork()
+    session.blobs.put(SECRET.encode() * 40)
+    upload = iter([b"a" * 300_000, b"b"])
+    later = fork.blobs.put(piece for piece in upload)
+
+    def interrupted() -> Iterator[bytes]:
+        yield b"c" * 5_000_000
+        receipt = store.sessions.purge(session.id)
+        assert (receipt.blobs, receipt.messages) == (2, 0)
+        yield b"d"
+
+    whole = fork.blobs.put(interrupted())
+    assert fork.blobs.get(whole.digest)[-1:] == b"d"
+    assert fork.blobs.get(shown.blob or "") == b"shown"
+    with pytest.raises(NotFound):
+        fork.blobs.get(later.digest)
+    assert traces(path) == []
+    assert store.verify().ok
+
+
 def test_what_stays_of_a_run_gets_another_key(path: Path) -> None:
     """An older copy of the file has the purged end; the data key that opens it is nowhere in the store any more."""
     with clew.open(path, key=KEY) as store:
@@ -203,6 +228,53 @@ def test_what_stays_of_a_run_gets_another_key(path: Path) -> None:
         assert [node.text for node in fork.path()][299] == f"{SECRET} 299"
         assert old[29:61] not in path.read_bytes()
         assert store.verify().damage == []
+
+
+def spoil(path: Path, statement: str, *values: object) -> None:
+    """Changes rows behind the store's back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        conn.execute("PRAGMA foreign_keys = OFF")
+        assert conn.execute(statement, values).rowcount > 0
+
+
+def one_row(path: Path, query: str) -> tuple[bytes]:
+    """The first row of an answer."""
+    with closing(sqlite3.connect(path)) as conn:
+        return conn.execute(query).fetchone()  # type: ignore[no-any-return]
+
+
+SHARED = {
+    "a body": "UPDATE nodes SET body = x'00' WHERE pos & 16777215 = 1",
+    "a row": "UPDATE nodes SET facts = CAST(x'00' || substr(facts, 2) AS BLOB) WHERE pos & 16777215 = 1",
+    "a run": "UPDATE runs SET carried = carried + 1",
+    "a missing message": "DELETE FROM nodes WHERE pos & 16777215 = 1",
+    "the quarantine": "UPDATE quarantine SET why = 'other'",
+}
+"""What may be wrong with messages that a session shares with a fork."""
+
+
+@pytest.mark.parametrize("what", SHARED)
+def test_a_damaged_past_keeps_no_session_from_going(path: Path, key: bytes | None, what: str) -> None:
+    """What a session shares with a fork may be damaged: its own messages go all the same, and the damage stays told."""
+    with clew.open(path, key=key) as store:
+        session = talk(store)
+        nodes = session.path()
+        fork = session.fork(at=nodes[2].id)
+        if what == "the quarantine":
+            spoil(path, "UPDATE nodes SET body = x'00' WHERE pos & 16777215 = 0")
+            store.quarantine.sweep(force=True)
+        (facts,) = one_row(path, "SELECT facts FROM nodes WHERE pos & 16777215 = 1")
+        spoil(path, SHARED[what])
+        receipt = store.sessions.purge(session.id)
+        assert (receipt.sessions, receipt.messages, receipt.pending) == ((session.id,), 2, ())
+        kept_key = key is not None and what != "a run"
+        assert [one.session for one in receipt.failures] == [session.id] * kept_key
+        assert not store.verify().ok
+        if what == "a row":  # put right, it can be read again: nothing that the fork needs was given up
+            spoil(path, "UPDATE nodes SET facts = ? WHERE pos & 16777215 = 1", facts)
+            assert [node.text for node in fork.path()] == [f"{SECRET} {number}" for number in range(3)]
+            assert store.verify().ok
+        assert fork.path()[0].id == nodes[0].id if what not in ("a run", "a missing message") else True
 
 
 # -- what does not
@@ -232,6 +304,54 @@ def test_one_that_is_damaged_fails_alone(store: Store, path: Path) -> None:
     receipt = store.sessions.purge([bad.id, good.id])
     assert receipt.sessions == (good.id,)
     assert "damaged" in receipt.failures[0].error
+
+
+DEEDS: dict[str, Callable[[Store, Session], object]] = {
+    "delete": lambda store, held: held.delete(),
+    "trash": lambda store, held: held.trash(),
+    "purge": lambda store, held: _raised(store.sessions.purge(held.id)),
+    "purge of what is damaged": lambda store, held: _raised(
+        store.sessions.purge(held.id, reason="corruption-detected")
+    ),
+    "delete of a subagent": lambda store, held: held.subagents()[0].delete(),
+    "delete of messages": lambda store, held: store.nodes.delete(held.path()[1].id, recursive=True),
+}
+
+
+def _raised(receipt: purge.Receipt) -> None:
+    """A failure in a receipt, as an error."""
+    assert receipt.sessions == ()
+    raise Tampered("a session", receipt.failures[0].error)
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_a_hold_that_someone_took_away(store: Store, path: Path, deed: str) -> None:
+    """The column says that it is not held, and its data says otherwise: that is damage, and nothing is deleted."""
+    held = talk(store)
+    store.sessions.create(agent="a", owner=held).append(clew.user("trace"))
+    held.hold("Audit")
+    spoil(path, "UPDATE refs SET hold = 0 WHERE ref = ?", held._row.ref)
+    with pytest.raises(Tampered, match="held"):
+        DEEDS[deed](store, store.sessions.get(held.id))
+    spoil(path, "UPDATE refs SET hold = 1 WHERE ref = ?", held._row.ref)
+    assert len(held.path()) == 5
+    assert store.verify().ok
+    with pytest.raises(Conflict):
+        held.delete()
+
+
+@pytest.mark.parametrize("change", ["data = x'00'", "version = version + 1", "created_at = created_at + 1"])
+def test_a_damaged_session_goes_when_that_is_known(store: Store, path: Path, change: str) -> None:
+    """It is not deleted on its own word; but it is, once someone says that it is damaged."""
+    session = talk(store)
+    spoil(path, f"UPDATE refs SET {change} WHERE ref = ?", session._row.ref)
+    with pytest.raises(Tampered):
+        store.sessions.get(session.id).delete()
+    assert store.sessions.purge(session.id).sessions == ()
+    receipt = store.sessions.purge(session.id, reason="corruption-detected")
+    assert (receipt.sessions, receipt.messages, receipt.failures, receipt.pending) == ((session.id,), 5, (), ())
+    assert traces(path) == []
+    assert store.verify().ok
 
 
 def test_damage_is_not_signed_anew(path: Path, key: bytes | None) -> None:
@@ -486,9 +606,14 @@ def test_a_receipt_of_another_workspace(path: Path) -> None:
         with reading(path):
             assert here.sessions.purge(session.id).pending
         assert there._finish()
-        assert here.sessions.receipts()[0].pending
+        receipt = here.sessions.receipts()[0]
+        assert receipt.pending == ()
+        assert receipt.finished_at is not None
+        assert there.sessions.receipts() == []
         assert here._finish()
-        assert here.sessions.receipts()[0].pending == ()
+        assert here.sessions.receipts() == [receipt]
+        spoil(path, "UPDATE log SET body = x'00'")  # and if those are damaged, that concerns nobody else
+        assert there.sessions.purge(talk(there).id).pending == ()
 
 
 def test_a_full_disk(path: Path, key: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from clew.backends.sqlite.rows import SQLiteTx
 from clew.engine import Engine
 from clew.quarantine import Event
 from clew.store import Store
-from tests.reliability.tools import need_strace, output, python
+from tests.reliability.tools import AS_IT_WAS, DEAR, need_strace, output, python
 
 T = TypeVar("T")
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
@@ -150,6 +150,40 @@ def test_a_damaged_message_is_taken_out_alone(path: Path, reopen: Callable[..., 
     assert (raw(path, found) == 1) == (key is None)
 
 
+ODD = {
+    "its own bytes as text": "CAST(body AS TEXT)",
+    "other bytes as text": "CAST(x'fffe80' AS TEXT)",
+    "words": "'words'",
+    "a number": "12",
+    "a fraction": "0.5",
+}
+"""What damage may make of a body, beside other bytes."""
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_a_body_of_another_kind(path: Path, reopen: Callable[..., Store], key: Any, what: str) -> None:
+    """A body that became text or a number is taken out like any other, and keeps nobody from exchanging keys."""
+    with reopen() as store:
+        node = everything(store)[7]
+    before = body(path, node)
+    sql(path, f"UPDATE nodes SET body = {ODD[what]} WHERE id = ?", ids.parse(node.id))
+    with reopen() as store:
+        with pytest.raises(clew.Tampered):
+            everything(store)[7].text  # noqa: B018
+        assert store.quarantine.sweep().moved == (node.id,)
+        (kept,) = store.quarantine.list()
+        assert (kept.kept, kept.bytes > 0) == (True, True)
+        if key is None:
+            store.seal(KEY)
+        store.rotate(OTHER, deep=True)
+        store.unseal()
+        assert store.verify().ok
+        if key is None and what == "its own bytes as text":  # else they are under a key that is gone
+            assert store.quarantine.restore(node.id).text == f"{WORD} number007"
+            assert body(path, node) == before
+            assert store.verify().ok
+
+
 @pytest.mark.parametrize("count", [3, 4])
 def test_more_than_a_few_stop_the_sweep(path: Path, reopen: Callable[..., Store], count: int) -> None:
     """Three are taken out; with a fourth nothing is moved, the counts are named, and only force goes on."""
@@ -207,6 +241,7 @@ def test_what_cannot_be_taken_out_is_named(tmp_path: Path, key: Any) -> None:
         first = session.append(
             clew.user("a picture", session.attach(b"x" * 1000, mime_type="image/png", modality="image"))
         )
+        second = session.append(clew.user("no picture"))
         session.log.append([b"one", b"two"])
         other = store.sessions.create()
         other.append([clew.user("a"), clew.user("b")])
@@ -216,7 +251,8 @@ def test_what_cannot_be_taken_out_is_named(tmp_path: Path, key: Any) -> None:
             path,
             f"UPDATE {name} SET {column} = CAST({column} || 'x' AS BLOB) WHERE rowid = (SELECT min(rowid) FROM {name})",
         )
-    sql(path, "UPDATE nodes SET created_at = 'never' WHERE pos = 1 << 24")
+    sql(path, "UPDATE nodes SET facts = 'never' WHERE pos = 1 << 24")
+    sql(path, "UPDATE nodes SET facts = CAST(facts || 'x' AS BLOB) WHERE pos = (1 << 24) + 1")
     if key is not None:
         sql(path, "UPDATE runs SET wrapped_key = zeroblob(85) WHERE run = 2")
     with clew.open(path, key=key) as store:
@@ -227,6 +263,7 @@ def test_what_cannot_be_taken_out_is_named(tmp_path: Path, key: Any) -> None:
             (f"log entry 0 of session {session.id}", "its checksum does not match"),
             ("piece 0 of blob 1", "its checksum does not match"),
             (f"node {first.id}", "a column of its row has a value of the wrong kind"),
+            (f"node {second.id}", "a column of its row has a value of the wrong kind"),
             *([("run 2", "its data key is damaged")] if key else []),
         }
     assert kept_rows(path) == 0
@@ -243,7 +280,7 @@ class Repairing(SQLiteBackend):
         super().__init__(str(path))
 
     def read_anew(self, work: Callable[[Tx], T]) -> T:
-        if self.when == "second look":
+        if self.when == "second look" and cast("Any", work).keywords["limit"] == 1:
             self.repair()
         return super().read_anew(work)
 
@@ -373,7 +410,7 @@ def test_a_message_comes_back_when_its_row_is_repaired(path: Path, reopen: Calla
     with reopen() as store:
         node = everything(store)[7]
         nodes = [one.text for one in everything(store)]
-    sql(path, "UPDATE nodes SET created_at = created_at + 1 WHERE id = ?", ids.parse(node.id))
+    sql(path, f"UPDATE nodes SET {DEAR} WHERE id = ?", ids.parse(node.id))
     with reopen() as store:
         store.quarantine.sweep()
         assert store.verify().ok
@@ -381,7 +418,7 @@ def test_a_message_comes_back_when_its_row_is_repaired(path: Path, reopen: Calla
         with pytest.raises(clew.Tampered, match="does not open"):
             store.quarantine.restore(node.id)
         assert dump(path) == before
-    sql(path, "UPDATE nodes SET created_at = created_at - 1 WHERE id = ?", ids.parse(node.id))
+    sql(path, f"UPDATE nodes SET {AS_IT_WAS} WHERE id = ?", ids.parse(node.id))
     with reopen() as store:
         assert [one.why for one in store.verify().damage] == ["the row of its message is not as it was then"]
         assert store.search("number007") == []
@@ -597,7 +634,7 @@ def test_whoever_listens_is_told(path: Path, reopen: Callable[..., Store]) -> No
     with reopen() as store:
         one, two = everything(store)[7:9]
     spoil(path, one)
-    sql(path, "UPDATE nodes SET cost = cost + 1 WHERE id = ?", ids.parse(two.id))
+    sql(path, f"UPDATE nodes SET {DEAR} WHERE id = ?", ids.parse(two.id))
     heard: list[Event] = []
     with reopen() as store:
 
@@ -609,7 +646,7 @@ def test_whoever_listens_is_told(path: Path, reopen: Callable[..., Store]) -> No
         store.quarantine.sweep(dry_run=True)
         assert heard == []
         store.quarantine.sweep()
-        sql(path, "UPDATE nodes SET cost = cost - 1 WHERE id = ?", ids.parse(two.id))
+        sql(path, f"UPDATE nodes SET {AS_IT_WAS} WHERE id = ?", ids.parse(two.id))
         store.quarantine.restore(two.id)
         store.quarantine.purge(everything=True, dry_run=True)
         store.quarantine.purge(everything=True)
@@ -637,13 +674,14 @@ def test_a_forged_quarantine_is_damage(path: Path, reopen: Callable[..., Store])
     with reopen() as store:
         store.quarantine.sweep()
     empty = "UPDATE nodes SET body = x'' WHERE id = ?"
+    role = "UPDATE nodes SET facts = CAST(substr(facts, 1, 8) || x'02' || substr(facts, 10) AS BLOB) WHERE id = ?"
     made = "INSERT INTO quarantine SELECT pos, 1, 'so it is', x'01' FROM nodes WHERE id = ?"
     cases: list[tuple[str, int, list[tuple[str, clew.Node]]]] = [
         ("node", 7, [("DELETE FROM quarantine WHERE ? != ''", nodes[7])]),
         ("node", 8, [(empty, nodes[8])]),
         ("quarantine", 8, [(made, nodes[8])]),
         ("quarantine", 8, [(empty, nodes[8]), (made, nodes[8])]),
-        ("quarantine", 7, [("UPDATE nodes SET role = 2 WHERE id = ?", nodes[7])]),
+        ("quarantine", 7, [(role, nodes[7])]),
     ]
     sound = path.read_bytes()
     for what, position, statements in cases:
@@ -678,14 +716,14 @@ def test_workspaces_do_not_see_each_others(tmp_path: Path, key: Any) -> None:
     path = tmp_path / "chats.db"
     with clew.open(path, key=key, workspace="a") as store:
         node = store.sessions.create().append(clew.user("mine"))
-    sql(path, "UPDATE nodes SET cost = cost + 1")
+    sql(path, f"UPDATE nodes SET {DEAR}")
     with clew.open(path, key=key, workspace="b") as store:
         assert store.quarantine.sweep(force=True).moved == (node.id,)
         assert store.quarantine.list() == []
         assert store.quarantine.purge(everything=True).messages == 0
         with pytest.raises(clew.NotFound):
             store.quarantine.restore(node.id)
-    sql(path, "UPDATE nodes SET cost = cost - 1")
+    sql(path, f"UPDATE nodes SET {AS_IT_WAS}")
     with clew.open(path, key=key, workspace="a") as store:
         assert store.quarantine.restore(node.id).text == "mine"
 

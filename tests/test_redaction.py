@@ -16,6 +16,7 @@ import clew
 from clew import redaction
 from clew.redaction import NOTE, PERSONAL, Rule, Rules, annotation, builtin, redact
 from clew.redaction.rules import LARGEST, VIEW, Allowance, luhn
+from clew.snapshots import Messages, ToolSnapshot, new_snapshot
 
 # Made here and not written out, so that no scanner takes this file for a leak.
 HEX, ALNUM, UPPER, DIGITS = "0a1b2c3d4e5f6789", "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0z", "AB2CD3EF4GH5JK6L", "1029384756"
@@ -346,6 +347,10 @@ def test_letters_of_several_bytes() -> None:
         (Rule("a", 5), "are text"),  # type: ignore[arg-type]
         (Rule("a", "x", replacement=None), "are text"),  # type: ignore[arg-type]
         (Rule("a", "x", hints="x"), "hints"),  # type: ignore[arg-type]
+        (Rule("a", "x", hints=("\ud800",)), "lone surrogate"),
+        (Rule("a", "x", hints=("x" * 101,)), "hints"),
+        (Rule("a", "x", hints=tuple(f"x{n}" for n in range(51))), "hints"),
+        (Rule("a", "x", "i", hints=("X",)), "never see"),
         (Rule("a", "x", check="sum"), "unknown check 'sum'"),  # type: ignore[arg-type]
     ],
 )
@@ -799,7 +804,13 @@ def test_no_path_goes_around_it(tmp_path: Path) -> None:
         store.nodes.save([clew.user(text), clew.Save(clew.user(text))])
         store.nodes.save_dialog([*session.path(), clew.user(text)])
         session.rename(text).label(f"{CANARY}2").update(extra={CANARY: 1}, model=text)
+        session.append(clew.native(CANARY, b"{}"))
+        session.append(
+            clew.user(json.dumps({"n": 1, "k": f"\n{CANARY}"}).replace("1", "9" * 5000, 1).replace("g", "\\u0067"))
+        )
+        session.append(clew.user(json.dumps(CANARY).replace("g", "\\u0067")))
         session.hold(text).release()
+        session.update(extra={"thinking": {"signature": CANARY}, "thoughtSignature": CANARY})
         session.fork(title=text)
         store.sessions.create(agent=text, owner=session, title=text)
         session.log.append([text.encode(), json.dumps({"a": f"\n{CANARY}"}).encode(), b"\xff" + b"x"])
@@ -812,6 +823,41 @@ def test_no_path_goes_around_it(tmp_path: Path) -> None:
         assert store.sessions.list(label="***").items == store.sessions.list(label="b").items
         entries = [entry.data for entry in session.log.read()]
         assert entries == [b"it is *** then", b'{"a": "\\n***"}', b"\xffx"]
+    assert CANARY.encode() not in on_disk(path)
+
+
+def test_no_snapshot_goes_around_it(tmp_path: Path) -> None:
+    """However a snapshot comes in, neither its messages nor what is around them bring the secret to the disk."""
+    path = tmp_path / "a.db"
+    text = f"it is {CANARY} then"
+    message = json.dumps({"role": "user", "content": text}).encode()
+    with clew.open(path, redact=RULES) as store:
+        odd = [b"[" + message + b"]", b'{"a": ' + message + b"}", b'["\\ud800 %s", 1]' % CANARY.encode(), b"[ ]"]
+        around: dict[str, Any] = {
+            "system_prompt": text,
+            "tools": [ToolSnapshot("look", text, {"type": "object", "properties": {CANARY: {"description": text}}})],
+            "metadata": {"a": text, CANARY: "b"},
+        }
+        made = [new_snapshot(provider="claude", messages=raw, model=text, **around) for raw in odd]
+        for snapshot in made:
+            store.snapshots.save(snapshot)
+        talk, said = Messages(), new_snapshot(provider="claude").id
+        for _ in range(3):
+            talk.append(message)
+            store.snapshots.save(new_snapshot(provider="claude", messages=talk, **around).replace(id=said))
+        session = store.sessions.create()
+        session.append(clew.user(text))
+        taken = store.snapshots.take(session, **around)
+        assert CANARY.encode() not in on_disk(path)
+        assert store.snapshots.load(taken.id) == taken
+        first = store.snapshots.load(made[0].id)
+        assert (first.model, first.system_prompt, first.metadata) == (
+            *["it is *** then"] * 2,
+            {"a": "it is *** then", "***": "b"},
+        )
+        assert first.messages == b'[{"role": "user", "content": "it is *** then"}]'
+        assert (first.created_at, first.provider, first.id) == (made[0].created_at, "claude", made[0].id)
+        assert store.snapshots.load(said).message_count == 3
     assert CANARY.encode() not in on_disk(path)
 
 

@@ -18,10 +18,12 @@ import clew
 import clew.aio
 from clew import keys, rekey
 from clew.backends import Renewed
+from clew.backends.sqlite.rows import SQLiteTx
 from clew.envelope import blob_owner, ref_owner, run_owner
 from clew.errors import Conflict, Invalid, NotFound, Sealed, Tampered, Unavailable, WrongKey
 from clew.rekey import Kind
 from clew.sealed import SealedSeal
+from clew.sealed import made as made_key
 from clew.store import Store
 from tests.reliability import sample
 
@@ -246,6 +248,30 @@ def test_cut_short_anywhere(path: Path, kind: Kind, after: int, monkeypatch: pyt
         assert [node.text for node in store.sessions.latest().path()].count("more") == len(either)
 
 
+@pytest.mark.parametrize("kind", ["seal", "unseal", "deep"])
+def test_large_bodies_make_small_batches(path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch ends with 500 rows or with 4 MB, whichever comes first, and the walk still comes to its end."""
+    with opened(path, BEFORE[kind]) as store:
+        session = store.sessions.create(title="large")
+        session.append([*[clew.user("y" * 1_500_000)] * 7, *[clew.user("z")] * 20])
+        session.log.append([b"l" * 2_500_000] * 4)
+        session.blobs.put(b"b" * 5_000_000)
+        batches = list[int]()
+        set_bodies = SQLiteTx.set_bodies
+
+        def measured(tx: SQLiteTx, table: str, bodies: Any) -> None:
+            batches.append(sum(len(body) for body, _ in bodies))
+            set_bodies(tx, table, bodies)
+
+        monkeypatch.setattr(SQLiteTx, "set_bodies", measured)
+        do(store, kind)
+    assert len([size for size in batches if size]) == 3 + 2 + 2
+    assert max(batches) < (4 << 20) + 2_600_000
+    with opened(path, AFTER[kind]) as store:
+        assert len(store.sessions.latest().path()) == 27
+        assert store.verify().ok
+
+
 @each_kind
 def test_cut_short_inside_a_batch(path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch is one transaction: one that is cut short in the middle has not begun."""
@@ -287,7 +313,7 @@ def test_status_tells_how_far_it_is(path: Path, monkeypatch: pytest.MonkeyPatch)
             raise Cut
 
     with opened(path, K1) as store:
-        assert store.key_status() == rekey.Status("sealed", (keys.key_id(K1).hex(),), False, 0, 0)
+        assert store.key_status() == rekey.Status("sealed", (keys.key_id(K1).hex(),), False, 0, 0, False)
         with pytest.raises(Cut):
             store.rotate(K2, deep=True, progress=stop)
     assert {one.state for one in seen} == {"rotating"}
@@ -622,7 +648,7 @@ def test_what_was_read_before_it_was_sealed(path: Path) -> None:
         read_across(store, lambda: store.seal(K2))
 
 
-def read_across(store: Store, change: Callable[[], None]) -> None:
+def read_across(store: Store, change: Callable[[], object]) -> None:
     """Looks at half of everything, has the store changed, and looks at the rest."""
     long = store.sessions.create(title="long")
     long.append([clew.user(str(number)) for number in range(40)])
@@ -682,7 +708,7 @@ def test_one_without_the_key_is_told(path: Path) -> None:
 
 
 def test_one_who_slept_through_it_is_told(path: Path) -> None:
-    """Who did not look while the key was exchanged has the old one alone: WrongKey, for reading and for writing."""
+    """Who did not look while the key was exchanged has the old one alone: WrongKey, which says what to do."""
     small(path, "rotate")
     with opened(path, K1) as here, opened(path, K1) as there:
         session = there.sessions.latest()
@@ -691,7 +717,12 @@ def test_one_who_slept_through_it_is_told(path: Path) -> None:
             with pytest.raises(WrongKey) as caught:
                 deed()
             assert caught.value.expected == (keys.key_id(K2),)
+            assert "exchanged" in caught.value.hint
+            assert "Open it again" in str(caught.value)
         check_small(here)
+    with pytest.raises(WrongKey) as caught:
+        opened(path, K1)
+    assert "exchanged" not in str(caught.value)
 
 
 @pytest.mark.parametrize("how", ["append", "read", "rename", "log", "blob", "create"])
@@ -927,6 +958,54 @@ def test_a_store_in_memory(path: Path) -> None:
             change()
             assert sample.readings(store) == before
             assert store.verify().damage == []
+
+
+@each_kind
+def test_a_reader_in_the_way(path: Path, kind: Kind) -> None:
+    """Who reads keeps traces of before in the files: that is told, by all who ask, until someone could clear them."""
+    small(path, kind)
+    with opened(path, BEFORE[kind]) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM nodes").fetchone()
+            asked: dict[str, Callable[[], rekey.Status]] = {
+                "seal": lambda: store.seal(K2),
+                "unseal": store.unseal,
+                "rotate": lambda: store.rotate(K2),
+                "deep": lambda: store.rotate(K2, deep=True),
+            }
+            now = asked[kind]()
+            assert now.unclean
+            assert now == store.key_status()
+            assert now.state == ("plain" if kind == "unseal" else "sealed")
+            with clew.open(path, key=AFTER[kind], tidy=False) as other:
+                assert other.key_status().unclean
+            traced = any(b"/src" in file.read_bytes() for file in path.parent.glob("chats.db*"))
+            assert traced == (kind in ("seal", "unseal"))
+    with opened(path, AFTER[kind]) as store:
+        assert not store.key_status().unclean
+        check_small(store)
+    assert any(b"/src" in file.read_bytes() for file in path.parent.glob("chats.db*")) == (kind == "unseal")
+
+
+@each_kind
+def test_an_append_that_shares_the_first_step(path: Path, kind: Kind) -> None:
+    """What is committed together with the first step is written the old way, and the next append goes on from it."""
+    small(path, kind)
+    with opened(path, BEFORE[kind]) as store:
+        engine, session = store._engine, store.sessions.latest("/src")
+        session.append(clew.user("before"))
+        new = None if kind == "unseal" else made_key(K2)
+        engine.key = K2 if kind == "seal" else engine.key
+        with store.transaction():
+            engine.write(lambda tx: rekey._begin(engine, tx, kind, AFTER[kind], new))
+            session.append(clew.user("with it"))
+        engine.backend.look_anew()
+        session.append(clew.user("after"))
+        assert [node.text for node in session.path()[3:]] == ["before", "with it", "after"]
+        do(store, kind)
+        assert store.verify().ok
+        assert [node.text for node in session.path()[3:]] == ["before", "with it", "after"]
 
 
 def test_an_empty_store(path: Path) -> None:

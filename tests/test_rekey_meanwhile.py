@@ -20,7 +20,7 @@ def test_writes_between_the_batches(path: Path, kind: rekey.Kind, alone: bool, m
     Alone, one session goes on where it ended, and nothing else is done: its appends do not look at the store first.
     """
     monkeypatch.setattr(rekey, "BATCH", 3)
-    monkeypatch.setattr(rekey, "_CHUNKS", 1)
+    monkeypatch.setattr(rekey, "BYTES", 200_000)
     with clew.open(path, key=None if kind == "seal" else OLD) as store:
         sessions = [store.sessions.create(title=f"{n}") for n in range(3)]
         said: list[list[str]] = [[] for _ in sessions]

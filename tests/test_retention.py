@@ -92,7 +92,7 @@ def test_the_end_of_time_is_no_error() -> None:
     "settings",
     [{"days": 6}, {"days": 181}, {"days": 0}, {"days": -30}, {"days": True}, {"days": 30.0}, {"days": "30"},
      {"trash_days": 6}, {"trash_days": 181}, {"workspaces": {"a": 6}}, {"workspaces": {1: 30}}, {"workspaces": None},
-     {"share": 1.1}, {"share": -0.1}, {"share": float("nan")}, {"share": "half"}],
+     {"workspaces": {"\ud800": 30}},     {"share": 1.1}, {"share": -0.1}, {"share": float("nan")}, {"share": "half"}],
 )  # fmt: skip
 def test_a_policy_out_of_range_is_invalid(settings: Any) -> None:
     """7 to 180 days, and nothing else: no number of seconds is ever taken for days."""
@@ -114,6 +114,8 @@ def test_a_policy_can_be_clamped() -> None:
     assert "'acme'" in warnings[0]
     with pytest.raises(clew.Invalid):
         Policy.clamped("many")  # type: ignore[arg-type]
+    with pytest.raises(clew.Invalid):
+        Policy.clamped(workspaces=[7])  # type: ignore[arg-type]
 
 
 def test_the_policy_is_kept_in_the_store(path: Path) -> None:
@@ -639,9 +641,29 @@ def test_without_listeners_a_sweeper_logs(path: Path, clock: FakeClock, caplog: 
             assert "secret" not in caplog.text
 
 
-@pytest.mark.parametrize("every", [timedelta(), -DAY, 6])
+@pytest.mark.parametrize(
+    "settings",
+    [{"quiet": 5}, {"open_sessions": 5}, {"open_sessions": "k3m9qa"}, {"open_sessions": [5]}, {"now": "now"},
+     {"now": datetime(2026, 1, 1)}, {"policy": 30}],
+)  # fmt: skip
+def test_a_sweep_that_makes_no_sense_is_invalid(store: Store, settings: Any) -> None:
+    """It is told before anything is looked at, and nothing is removed."""
+    for call in (retention.preview, retention.sweep):
+        with pytest.raises(clew.Invalid):
+            call(store, **{"policy": Policy(), **settings})
+
+
+def test_what_is_never_quiet_is_always_open(store: Store, clock: FakeClock) -> None:
+    """The longest time there is spares everything, and is no error."""
+    session = store.sessions.create()
+    clock.advance(31 * DAY)
+    assert [spared.why for spared in retention.sweep(store, Policy(), quiet=timedelta.max).spared] == ["open"]
+    assert session in store.sessions.list().items
+
+
+@pytest.mark.parametrize("every", [timedelta(), -DAY, 6, timedelta.max])
 def test_a_sweeper_needs_an_interval(store: Store, every: Any) -> None:
-    """A sweeper that would never rest is Invalid."""
+    """A sweeper that would never rest, or for longer than can be waited, is Invalid."""
     with pytest.raises(clew.Invalid):
         Sweeper(store, every=every)
 

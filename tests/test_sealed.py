@@ -28,7 +28,8 @@ from clew.envelope import (
     blob_owner,
     chunk_context,
     log_context,
-    node_context,
+    node_place,
+    pack_facts,
     ref_context,
     ref_fields,
     ref_owner,
@@ -120,7 +121,8 @@ def test_contexts_are_known() -> None:
         row, context = one["row"], one["context"]
         match one["of"]:
             case "node":
-                assert node_context(*(NO_ID if value is None else value for value in row.values())) == context
+                tree, id, parent, depth, *told = row.values()
+                assert node_place(tree, id, parent or NO_ID, depth) + pack_facts(*told) == context
             case "ref":
                 assert ref_context(ref_row(row)) == context
             case "log":
@@ -754,7 +756,7 @@ def test_columns_hold_what_the_list_says(told: Path) -> None:
             case _ if isinstance(value, str):
                 assert value in names or value.startswith("kdf "), column
             case _ if isinstance(value, bytes):
-                assert len(value) == (8 if column == "epoch.key_id" else 16), column
+                assert len(value) == {"epoch.key_id": 8, "nodes.facts": 43}.get(column, 16), column
             case _:
                 assert isinstance(value, int), column
     empty = {column for column, count in seen.items() if not count}
@@ -779,7 +781,12 @@ def test_no_word_shows(told: Path) -> None:
                 word.encode().hex().encode(),
             ):
                 assert form.lower() not in low, place
-    assert {one.name for one in told.parent.iterdir()} == {"chats.db", "chats.db-lock", "chats.db-kept"}
+    assert {one.name for one in told.parent.iterdir()} == {
+        "chats.db",
+        "chats.db-lock",
+        "chats.db-reserve",
+        "chats.db-kept",
+    }
 
 
 def test_look_ups_are_no_plain_hashes(told: Path) -> None:

@@ -83,6 +83,7 @@ def test_a_subagents_trace_is_its_own_chain(store: Store) -> None:
     session = store.sessions.create(cwd="/a")
     session.append(clew.user("q"))
     trace = store.sessions.create(agent="explorer", owner=session, labels=["subagent:explorer:1"], cwd="/a")
+    assert (trace.owner_id, session.owner_id) == (session.id, None)
     trace.append([clew.user("go"), clew.assistant("done")])
     assert [node.parent_id is None for node in trace.path()] == [True, False]
     assert store.sessions.latest() == store.sessions.latest("/a") == session

@@ -1,7 +1,7 @@
-"""Writes src/clew/aio/faces.py from the sync classes, so that the two faces cannot drift apart.
+"""Writes src/clew/aio/faces.py and agents.py from the sync classes, so that the two faces cannot drift apart.
 
-    python tools/aio.py           writes the file
-    python tools/aio.py --check   says whether it is current, and changes nothing
+    python tools/aio.py           writes the files
+    python tools/aio.py --check   says whether they are current, and changes nothing
 
 A method of a sync class becomes an async method of the same name, arguments and docstring. What it returns is wrapped
 where it is one of the classes that have an async face.
@@ -15,11 +15,12 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TARGET = ROOT / "src/clew/aio/faces.py"
+FACES = ROOT / "src/clew/aio"
 
 CLASSES = {
     "Blobs": "blobs", "Log": "log", "Session": "session", "Sessions": "sessions", "Nodes": "nodes",
-    "Quarantine": "quarantine", "StoreBlobs": "beside", "StoreLog": "beside", "Audit": "audit", "Store": "store",
+    "Quarantine": "quarantine", "StoreBlobs": "beside", "StoreLog": "beside", "Audit": "audit",
+    "Snapshots": "snapshots/stored", "Store": "store",
 }  # fmt: skip
 COMMITS = {
     ("Session", "append"),
@@ -29,24 +30,32 @@ COMMITS = {
     ("StoreLog", "append"),
 }
 """Calls that share a transaction with whatever else is waiting: what programs do often, and briefly."""
-ASKS = {("Session", "handle"), ("Session", "counters")}
+ASKS = {("Session", "handle"), ("Session", "counters"), ("Session", "owner_id"), ("Session", "messages")}
 """Properties that read the store: theirs is an awaitable."""
-BY_HAND = {("Store", "close"), ("Store", "transaction")}
+BY_HAND = {("Store", "close"), ("Store", "transaction"), ("SessionStore", "close")}
 ITERATORS = {
-    "Iterator[Node]": "Node",
-    "Iterator[Entry]": "Entry",
-    "Iterator[bytes]": "bytes",
-    "Iterator[Deed]": "Deed",
-    "Iterator[str]": "str",
-}
-ALIASES = {"SessionList": "list[Session]"}
+    "Iterator[Node]": "Node", "Iterator[Entry]": "Entry", "Iterator[bytes]": "bytes", "Iterator[Event]": "Event",
+    "Iterator[Deed]": "Deed", "Iterator[str]": "str",
+}  # fmt: skip
+ALIASES = {
+    "SessionList": "list[Session]", "TranscriptList": "list[Transcript]", "MetadataList": "list[SessionMetadata]",
+}  # fmt: skip
+WRAPPED = ("Session", "Page", "Hit", "Transcript", "Memory")
+"""What a method returns has to be wrapped if one of these words is in its type."""
+
+AGENT_CLASSES = {
+    "Transcript": "agents/transcript", "Memory": "agents/memory", "Session": "agents/session",
+    "SessionStore": "agents/store",
+}  # fmt: skip
+OUTSIDE = {"Conversation"}
+"""Classes with an async face that another of the files has."""
 
 HEADER = '''"""The async face of a store: the same names, awaited. Written by tools/aio.py from the sync classes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
@@ -72,6 +81,8 @@ if TYPE_CHECKING:
     from clew.keys import Key
     from clew.purge import Reason, Receipt, Receipts
     from clew.rekey import Status
+    from clew.snapshots import Snapshot, ToolSnapshot, stored
+    from clew.snapshots.stored import Summaries
     from clew.verify import Report
 
 
@@ -146,6 +157,115 @@ def _bare(value: Any) -> Any:
     return value._sync if isinstance(value, _Face) else value
 '''
 
+AGENT_HEADER = '''"""The async face of `clew.agents`: the same names, awaited. Written by tools/aio.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, cast
+
+from anyio import to_thread
+
+from clew import agents
+from clew.agents import Cleaned, Event, Imported, Mirror, Options, Rebuilt, SessionMetadata
+from clew.agents import memory, session, store, transcript
+from clew.agents.store import NodeList, Sayable
+from clew.aio.face import Threads
+from clew.aio.faces import Session as Conversation
+from clew.aio.faces import Store
+from clew.errors import ClewError
+from clew.model import Said
+from clew.node import Node
+
+
+def open(path: str | os.PathLike[str], **options: Any) -> Opening:
+    """Opens a store for agents: await it, or use it with ``async with``. Takes what `clew.agents.open` takes."""
+    return Opening(path, options)
+
+
+async def over(opened: Store, *, mirror: Mirror | str | os.PathLike[str] | None = None) -> SessionStore:
+    """The sessions of a store that is open, for agents. Closing them leaves it open."""
+    made = await opened._threads.run(lambda: agents.SessionStore(opened._sync, mirror=mirror))
+    return SessionStore(opened._threads, made)
+
+
+async def import_tree(into: SessionStore, root: str | os.PathLike[str], *, dry_run: bool = False) -> Imported:
+    """Imports every session below `root`: see `clew.agents.import_tree`."""
+    return await into._threads.run(agents.import_tree, into._sync, root, dry_run=dry_run)
+
+
+class Opening:
+    """Sessions about to be opened."""
+
+    def __init__(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
+        self._path = path
+        self._options = options
+        self._opened: SessionStore | None = None
+
+    def __await__(self) -> Generator[Any, Any, SessionStore]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> SessionStore:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+    async def _open(self) -> SessionStore:
+        opened = await to_thread.run_sync(lambda: agents.open(self._path, **self._options))
+        return SessionStore(Threads(opened._store._engine), opened)
+
+
+class _Face:
+    def __init__(self, threads: Threads, sync: Any) -> None:
+        self._threads = threads
+        self._sync = sync
+
+    def _wrap(self, value: Any) -> Any:
+        """`value` with the async face on whatever in it has one."""
+        for kind, awaited in _AWAITED.items():
+            if isinstance(value, kind):
+                return awaited(self._threads, value)
+        return [self._wrap(item) for item in value] if isinstance(value, list) else value
+
+    def __repr__(self) -> str:
+        return f"<async {self._sync!r}>"
+
+
+def _bare(value: Any) -> Any:
+    return value._sync if isinstance(value, _Face) else value
+'''
+
+AGENT_TAIL = """
+
+_AWAITED: dict[type, type[_Face]] = {
+    session.Session: Session, transcript.Transcript: Transcript, memory.Memory: Memory
+}
+"""
+
+SESSIONS_TAIL = '''
+    async def close(self) -> None:
+        """Brings the mirror up to date, then closes the store if it was opened here. Idempotent."""
+        if self._sync._closes:
+            await self._threads.close()
+        await self._threads.run(self._sync.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+'''
+
 STORE_TAIL = '''
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """Makes several steps of this task one: all are kept, or none. Other writers wait meanwhile: keep it short."""
@@ -170,13 +290,14 @@ def face(name: str, module: str) -> str:
     """The async class of one sync class."""
     tree = ast.parse((ROOT / f"src/clew/{module}.py").read_text())
     cls = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-    lines = [f"\n\nclass {name}(_Face):", f'    """{ast.get_docstring(cls)}"""', "", f"    _sync: {module}.{name}"]
+    sync = f"{module.rpartition('/')[2]}.{name}"
+    lines = [f"\n\nclass {name}(_Face):", f'    """{ast.get_docstring(cls)}"""', "", f"    _sync: {sync}"]
     for node in cls.body:
         if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or (name, node.name) in BY_HAND:
             continue
         lines += ["", *member(name, module, node)]
     text = "\n".join(lines) + "\n"
-    return text + STORE_TAIL if name == "Store" else text
+    return text + {"Store": STORE_TAIL, "SessionStore": SESSIONS_TAIL}.get(name, "")
 
 
 def member(cls: str, module: str, node: ast.FunctionDef) -> list[str]:
@@ -185,7 +306,7 @@ def member(cls: str, module: str, node: ast.FunctionDef) -> list[str]:
     returns = ALIASES.get(ast.unparse(node.returns), ast.unparse(node.returns)) if node.returns else "None"
     doc = [f'        """{ast.get_docstring(node, clean=False)}"""'] if ast.get_docstring(node) else []
     if marks & {"property", "cached_property"}:
-        if returns in CLASSES:
+        if returns in CLASSES.keys() | AGENT_CLASSES.keys() | OUTSIDE:
             body = [f"        return {returns}(self._threads, self._sync.{node.name})"]
         elif (cls, node.name) in ASKS:
             body = [f"        return self._threads.run(lambda: self._sync.{node.name})"]
@@ -205,7 +326,7 @@ def member(cls: str, module: str, node: ast.FunctionDef) -> list[str]:
         return [f"    def {node.name}({args}) -> AsyncIterator[{ITERATORS[returns]}]:", *doc, *body]
     verb = "commit" if (cls, node.name) in COMMITS else "run"
     call = f"await self._threads.{verb}({', '.join([target, *given])})"
-    if any(word in returns for word in ("Session", "Page", "Hit")) and "NodePage" not in returns:
+    if any(word in returns for word in WRAPPED) and "NodePage" not in returns:
         call = f"cast({returns!r}, self._wrap({call}))"
     return [f"    async def {node.name}({args}) -> {returns}:", *doc, f"        return {call}"]
 
@@ -225,19 +346,28 @@ def bare(arg: ast.arg) -> str:
 
 
 def main() -> int:
-    """Writes or checks the file."""
-    text = HEADER + "".join(face(name, module) for name, module in CLASSES.items())
-    formatted = subprocess.run(
-        [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TARGET), "-"],
+    """Writes or checks the files."""
+    texts = {
+        "faces.py": HEADER + "".join(face(name, module) for name, module in CLASSES.items()),
+        "agents.py": AGENT_HEADER + "".join(face(*one) for one in AGENT_CLASSES.items()) + AGENT_TAIL,
+    }
+    for name, text in texts.items():
+        target = FACES / name
+        formatted = ruff(["format"], ruff(["check", "--select", "I", "--fix", "--quiet"], text, target), target)
+        if "--check" not in sys.argv:
+            target.write_text(formatted)
+        elif not target.exists() or target.read_text() != formatted:
+            print(f"src/clew/aio/{name} is not current: run python tools/aio.py", file=sys.stderr)
+            return 1
+    return 0
+
+
+def ruff(command: list[str], text: str, target: pathlib.Path) -> str:
+    """`text` as ruff leaves it."""
+    return subprocess.run(
+        [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(target), "-"],
         input=text, capture_output=True, text=True, check=True, cwd=ROOT,
     ).stdout  # fmt: skip
-    if "--check" in sys.argv:
-        if not TARGET.exists() or TARGET.read_text() != formatted:
-            print("src/clew/aio/faces.py is not current: run python tools/aio.py", file=sys.stderr)
-            return 1
-        return 0
-    TARGET.write_text(formatted)
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Writes the generated pages of docs/reference, and checks the docs as a whole.
 
-    python tools/docs.py           writes docs/reference/{cli,api,errors}.md
+    python tools/docs.py           writes docs/reference/{cli,api,errors}.md and clew.1
     python tools/docs.py --check   changes nothing; says what is not current, not documented, or linked and not there
 
 The pages come from the source: commands from click, names and sentences from signatures and docstrings. The check also
@@ -71,6 +71,19 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [f"quarantine:{name}" for name in ("Quarantine", "Swept", "Left", "Quarantined", "Event")],
     ),
     (
+        "clew.checkpoints",
+        "Working files as they were, and the way back. A message is named by its id, its handle or its node.",
+        [
+            "checkpoints/checkpoints:Checkpoints",
+            "checkpoints/values:Checkpoint",
+            "checkpoints/states:Entry",
+            "checkpoints/states:State",
+            "checkpoints/states:Heads",
+            "checkpoints/values:Rewound",
+            "checkpoints/values:FileDiff",
+        ],
+    ),
+    (
         "clew.keys",
         "Where the key of a sealed store comes from. `Key` is `bytes` or a `Passphrase`: what a store is opened with.",
         [f"keys:{name}" for name in KEYS.split()],
@@ -107,11 +120,89 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ),
     ("clew.otel", "", ["otel:instrument"]),
     (
+        "clew.agents",
+        "Sessions for agent runtimes. `Sayable` is a message: clew's own, an SDK's object, or its JSON.",
+        [
+            "agents/store:open",
+            "agents/store:SessionStore",
+            "agents/session:Session",
+            "agents/metadata:SessionMetadata",
+            "agents/metadata:project_hash",
+            "agents/options:Options",
+            "agents/transcript:Transcript",
+            "agents/transcript:Event",
+            "agents/memory:Memory",
+            "agents/mirror:Mirror",
+            "agents/mirror:Rebuilt",
+            "agents/store:Cleaned",
+            "agents/importing:import_tree",
+            "agents/importing:Imported",
+            "agents/importing:ImportedSession",
+            "agents/importing:Skipped",
+        ],
+    ),
+    (
+        "clew.snapshots",
+        "Conversations saved whole. `store.snapshots` keeps them in the store, and has the same names.",
+        [f"snapshots/types:{name}" for name in ("Snapshot", "ToolSnapshot", "SnapshotSummary", "SnapshotStore")]
+        + [f"snapshots/types:{name}" for name in ("Messages", "new_snapshot", "validate_snapshot_id", "generate_key")]
+        + ["snapshots/file_store:FileStore", "snapshots/object_store:ObjectStore", "snapshots/stored:Snapshots"]
+        + ["snapshots/autosave:autosave"],
+    ),
+    (
+        "clew.chat",
+        "Conversations with models. `clew.chat.aio` has the same names, awaited where they wait for a model.",
+        [
+            "chat/connecting:connect",
+            "chat/base_url:validate_base_url",
+            *(f"chat/protocols:{name}" for name in ("ChatClient", "StreamingChatClient", "PersistentChatClient")),
+            "chat/client:Client",
+            "chat/conversation:Conversation",
+            "chat/local:ClaudeLocal",
+            "chat/tools:Tool",
+            "chat/events:Reply",
+            "chat/events:UsageTotal",
+            "chat/aio:connect",
+            "chat/aio:AsyncClient",
+            "chat/aio:Stream",
+        ],
+    ),
+    (
+        "clew.testing.providers",
+        "A provider on this machine, for tests.",
+        [
+            "testing/providers/server:ProviderServer",
+            "testing/providers/server:Request",
+            "testing/providers/server:self_signed",
+            *(f"testing/providers/answers:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
+        ],
+    ),
+    (
+        "clew.convert",
+        "Continuing with another provider. Nothing that is converted is changed.",
+        [
+            *(f"convert/core:{name}" for name in ("convert_messages", "repair_messages", "Converted")),
+            *(f"convert/stored:{name}" for name in ("convert", "ConvertedSnapshot", "convert_session")),
+            *("convert/stored:ConvertedSession", "convert/report:Report", "convert/report:Loss"),
+        ],
+    ),
+    (
         "clew.aio",
         AIO,
         ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper"],
     ),
-    ("clew.testing", "", ["testing:FakeClock", "testing:SequentialIds", "testing:BackendConformance"]),
+    ("clew.mcp", "", ["mcp/tools:server"]),
+    (
+        "clew.cpeconvo",
+        "",
+        ["cpeconvo/importing:import_file", "cpeconvo/importing:view", "cpeconvo/reading:recognised"]
+        + [f"cpeconvo/importing:{name}" for name in ("Imported", "ImportedTree", "Skipped", "View")],
+    ),
+    (
+        "clew.testing",
+        "",
+        ["testing/control:FakeClock", "testing/control:SequentialIds", "testing/backend/__init__:BackendConformance"],
+    ),
 ]
 SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]", "QuarantinedList": "list[Quarantined]"}
 """Names that the source needs where `list` is a method, and that say less than what they stand for."""
@@ -133,7 +224,9 @@ ELSEWHERE = {"errors", "keys", "redaction", "retention"}
 
 def main() -> int:
     """Writes the pages, or checks everything."""
-    pages = {"cli.md": cli_page(), "api.md": api_page(), "errors.md": errors_page()}
+    from clew.cli.manual import manual
+
+    pages = {"cli.md": cli_page(), "api.md": api_page(), "errors.md": errors_page(), "clew.1": manual()}
     if "--check" not in sys.argv[1:]:
         REFERENCE.mkdir(parents=True, exist_ok=True)
         for name, text in pages.items():
@@ -246,8 +339,7 @@ def cli_page() -> str:
     lines += ["| command | |", "|---|---|"]
     lines += [f"| [{name}](#{slug(f'clew {name}')}) | {command.short_help} |" for name, command in commands()]
     lines += ["", *_epilog(cli), "", "## Exit codes", "", "| code | meaning |", "|---|---|"]
-    for code, meaning in re.findall(r"^(\d+) +(.+)$", inspect.getdoc(exits) or "", re.MULTILINE):
-        lines.append(f"| {code} | {meaning} |")
+    lines += [f"| {code} | {meaning} |" for code, meaning in exits.MEANINGS.items()]
     for name, command in commands():
         lines += ["", f"## clew {name}", "", "```text", _usage(name, command), "```", "", _prose(command.help)]
         options = [param for param in command.params if isinstance(param, click.Option)]
@@ -313,7 +405,10 @@ def entry(module: str, name: str) -> Iterator[str]:
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
     package = {"policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
-    known = ("aio", "events", "keys", "otel", "records", "redaction", "retention", "scan", "testing")
+    known = (
+        "agents", "aio", "convert", "cpeconvo", "events", "keys", "mcp", "otel", "records", "redaction", "retention",
+        "scan", "snapshots", "testing",
+    )  # fmt: skip
     prefix = f"clew.{package}." if package in known else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"

@@ -71,6 +71,16 @@ class Audit:
         `kind` and `reason` are words of small letters, `subject` an id or a name without blanks; `actor` is the one the
         store was opened for, unless another is named.
         """
+        for given in (subject, actor):
+            text = given.encode() if isinstance(given, str) and given.isprintable() else b""
+            if self._engine.redacted(text) != text:
+                raise Invalid("a redaction rule finds something in this deed", hint="Name an id instead.")
+        self._record(kind, subject, actor, reason=reason, amount=amount)
+
+    def _record(
+        self, kind: str, subject: str, actor: str | None = None, *, reason: str | None = None, amount: int = 1
+    ) -> None:
+        """`record` for clew's own deeds: their subjects are ids, in which no rule is to find anything."""
         engine, refs = self._engine, self._refs
         engine.write(lambda tx: note(engine, refs, tx, kind, subject, actor=actor, reason=reason, amount=amount))
 

@@ -117,6 +117,17 @@ class Blobs:
         except MISTYPED:
             return False
 
+    def _keep(self, tx: Tx, tree: int, data: bytes) -> Blob:
+        """`put` for bytes that are in memory, as a step of a transaction that the caller runs."""
+        from hashlib import sha256
+
+        blob = Blob(sha256(data).hexdigest(), len(data))
+        if tx.blob(tree, self._engine.blob_look(tree, blob.digest)) is None:
+            staged, pieces = self._stage(tx, tree), list(_pieces(data))
+            self._fill(tx, staged, 0, pieces)
+            self._finish(tx, staged, blob, len(pieces))
+        return blob
+
     def _stage(self, tx: Tx, tree: int) -> BlobRow:
         """A blob in the making. Those that a crash left behind are removed."""
         if tx.tree_workspace(tree) is None:

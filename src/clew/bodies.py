@@ -50,7 +50,8 @@ def damaged(engine: Engine, progress: Progress | None = None) -> tuple[int, list
     done, found = 0, list[Body]()
     for walk, limit in _WALKS:
         after = -1
-        while page := engine.read(partial(walk, engine=engine, after=after, limit=limit)):
+        # Not `read`: a body may have become a text that is none.
+        while page := engine.backend.read_anew(partial(walk, engine=engine, after=after, limit=limit)):
             found += [again for one in page if one.why is not None for again in _again(engine, walk, one)]
             after, done = page[-1].at, done + len(page)
             if progress is not None:

@@ -3,7 +3,8 @@
 A node is needed while it has a child, a ref, or a compaction that stands for it, or was saved without a ref. When a ref
 goes, deletion walks up from its head and stops at the first node that is needed.
 
-A hold on a ref covers the refs it owns, and every node that it or one of them has on its path or in its history.
+A hold on a ref covers the refs it owns, and every node that it or one of them has on its path or in its history. What
+the column says of it is believed only if the ref's data, which is bound to it, opens.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from clew import ids
 from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
 from clew.engine import Engine
-from clew.envelope import kept_context, run_owner
+from clew.envelope import MISTYPED, kept_context, ref_context, ref_owner, run_owner
 from clew.errors import Conflict, Tampered
 from clew.refs import BRANCH, Refs
 
@@ -41,14 +42,17 @@ class Gone:
         """Of bodies, as they were stored."""
         self.shred = shred
         """True if nobody may read it from an older copy of the file: what stays of a run gets another data key."""
+        self.old_keys = 0
+        """Runs that could not get one, because something that stays in them is damaged."""
 
 
-def delete_ref(engine: Engine, tx: Tx, ref: RefRow, *, shred: bool = False) -> Gone:
+def delete_ref(engine: Engine, tx: Tx, ref: RefRow, *, shred: bool = False, damaged: bool = False) -> Gone:
     """Deletes a ref, the refs it owns, and every node that only they needed.
 
-    Conflict, nothing deleted, if a hold keeps one of the refs.
+    Conflict, nothing deleted, if a hold keeps one of the refs; Tampered if that cannot be told, unless `damaged` says
+    that this is known.
     """
-    going = with_owned(tx, ref)
+    going = with_owned(engine, tx, ref, damaged=damaged)
     for one in reversed(going):  # owners last
         tx.delete_ref(one.ref)
     gone = Gone(shred=shred)
@@ -56,17 +60,25 @@ def delete_ref(engine: Engine, tx: Tx, ref: RefRow, *, shred: bool = False) -> G
         if one.head is not None:
             _prune(engine, tx, one.head, gone)
     for tree in {one.tree for one in going if one.tree is not None}:  # a subagent has a tree of its own
-        tx.delete_tree_if_empty(tree)
+        if not tx.delete_tree_if_empty(tree) and shred:
+            _drop_unshown(tx, tree)
     return gone
 
 
-def with_owned(tx: Tx, ref: RefRow) -> list[RefRow]:
-    """A ref and all that go with it, owners first. Conflict if a hold keeps one of them."""
+def _drop_unshown(tx: Tx, tree: int) -> None:
+    """Deletes the blobs of a tree that nothing shows, but for those in the making, which may be another's."""
+    for blob in tx.blobs_unused(tree):
+        if blob.mac:
+            tx.delete_blob(blob.blob)
+
+
+def with_owned(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) -> list[RefRow]:
+    """A ref and all that go with it, owners first. Conflict and Tampered as in `delete_ref`."""
     going = [ref]
     for one in going:
         going.extend(tx.refs_owned(one.ref))
     for one in (*owners(tx, ref), *going):
-        _refuse_held(one)
+        _refuse_held(engine, one, damaged=damaged)
     return going
 
 
@@ -79,19 +91,38 @@ def owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
             yield above
 
 
-def held_by(tx: Tx, pos: int) -> RefRow | None:
-    """A ref whose hold covers the node at a position."""
+def held_by(engine: Engine, tx: Tx, pos: int) -> RefRow | None:
+    """A ref whose hold covers the node at a position, or may cover it: its row is damaged."""
     run = tx.run(pos >> SEQ_BITS)
     for ref in () if run is None else _reaching(tx, [Cut(run, pos & MAX_SEQ)]):
         for one in (ref, *owners(tx, ref)):
-            if one.hold:
+            if one.hold or not _opens(engine, one):
                 return one
     return None
 
 
-def _refuse_held(ref: RefRow) -> None:
+def _refuse_held(engine: Engine, ref: RefRow, *, damaged: bool = False) -> None:
+    """Conflict if a ref is held. Tampered if its row says that it is not, and was not written so.
+
+    With `damaged` only if it was written as one that is held.
+    """
     if ref.hold:
         raise Conflict(f"{ref.kind} {ids.text(ref.key)} is held", hint="Release it first.")
+    if _opens(engine, ref._replace(hold=1)) if damaged else not _opens(engine, ref):
+        raise Tampered(f"{ref.kind} {ids.text(ref.key)}", "its row does not tell whether it is held")
+
+
+def _opens(engine: Engine, ref: RefRow) -> bool:
+    """True if a ref's data opens under what its row says."""
+    try:
+        return engine.seal.box(ref.wrapped_key, ref_owner(ref.key)).open(ref.data, ref_context(ref)) is not None
+    except MISTYPED:
+        return False
+
+
+def prune(engine: Engine, tx: Tx, head: int) -> None:
+    """Deletes upward from `head` what nobody needs: a ref has left it."""
+    _prune(engine, tx, head, Gone())
 
 
 def _prune(engine: Engine, tx: Tx, head: int, gone: Gone) -> None:
@@ -131,7 +162,7 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
     cuts = _cuts(tx, wanted, recursive=recursive)
     for ref in _reaching(tx, cuts):
         for one in (ref, *owners(tx, ref)):
-            _refuse_held(one)
+            _refuse_held(engine, one)
     gone, trees = Gone(), set()
     for cut in cuts:
         trees.add(cut.run.tree)
@@ -229,29 +260,44 @@ def _cut(engine: Engine, tx: Tx, cut: Cut, gone: Gone) -> None:
     if cut.first == 0:
         tx.delete_run(run.run)
     else:
-        wrapped = _new_key(engine, tx, run, cut.first) if gone.shred else run.wrapped_key
+        wrapped = _new_key(engine, tx, run, cut.first, gone) if gone.shred else run.wrapped_key
         left = run._replace(closed=1, tip=min(run.tip, cut.first - 1), wrapped_key=wrapped)
         tx.set_run(engine.sign_run(tx, left) if sound else left)
 
 
-def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int) -> bytes | None:
-    """Closes a run's first nodes anew, under another data key: that of those that went is gone then."""
+def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int, gone: Gone) -> bytes | None:
+    """Closes a run's first nodes anew, under another data key: that of those that went is gone then.
+
+    If one of them does not open the key stays: once the damage is repaired, nothing else would open it.
+    """
     box, wrapped = engine.seal.new_box(run_owner(run.tree, run.run))
     if run.wrapped_key is None or wrapped is None:
         return run.wrapped_key  # nothing is sealed here, or will not be for long
-    before, last = (run.run << SEQ_BITS) - 1, (run.run << SEQ_BITS) + count - 1
-    at = before
-    while at < last:
-        places = tx.places_after(at, min(last - at, BATCH))
-        nodes = [engine.node(place) for place in places if place.row[POS] <= last]  # one may be missing: damage
-        whole = [node for node in nodes if node._row[BODY] != b""]
-        tx.set_bodies("nodes", [(box.close(node._payload(), node._context()), node._row[POS]) for node in whole])
-        at = nodes[-1]._row[POS] if nodes else last
+    try:
+        for _ in _payloads(engine, tx, run, count):
+            pass
+    except (Tampered, *MISTYPED):
+        gone.old_keys += 1
+        return run.wrapped_key
+    for table, pos, payload, context in _payloads(engine, tx, run, count):
+        tx.set_bodies(table, [(box.close(payload, context), pos)])
+    return wrapped
+
+
+def _payloads(engine: Engine, tx: Tx, run: RunRow, count: int) -> Iterator[tuple[str, int, bytes, bytes]]:
+    """What a run's first nodes hold, and what of them is in quarantine: table, position, payload, context. Tampered."""
+    at, last = (run.run << SEQ_BITS) - 1, (run.run << SEQ_BITS) + count - 1
     old = engine.stretch(run).box
-    for row in tx.quarantined_after(before, count):
+    for row in tx.quarantined_after(at, count):
         if row.pos <= last:
             kept = old.open(row.body, kept_context(row))
             if kept is None:
                 raise Tampered("the quarantine")
-            tx.set_bodies("quarantine", [(box.close(kept, kept_context(row)), row.pos)])
-    return wrapped
+            yield "quarantine", row.pos, kept, kept_context(row)
+    while at < last:
+        places = [place for place in tx.places_after(at, BATCH) if place.row[POS] <= last]  # one may be missing: damage
+        for place in places:
+            if place.row[BODY] != b"":
+                node = engine.node(place)
+                yield "nodes", place.row[POS], node._payload(), node._context()
+        at = places[-1].row[POS] if places else last

@@ -78,7 +78,7 @@ class Judge:
         if held is not None:
             return Spared(name, "hold", _text(held))
         for one in family:
-            if _text(one) in self._open or self._active(one) > self.now - self._quiet:
+            if _text(one) in self._open or self.now - self._active(one) < self._quiet:
                 return Spared(name, "open", _text(one))
         why: Why = "trash" if row.trashed_at is not None else "policy" if row.expires_at is None else "own"
         return Due(name, last, due, why)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
-from clew.envelope import MISTYPED, NO_BOX, NO_ID, Plain, Seal, node_context, run_fields, run_owner
-from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, clip
+from clew.envelope import MISTYPED, NO_BOX, NO_ID, Plain, Seal, node_place, pack_facts, run_fields, run_owner, totals
+from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, WrongKey, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
 from clew.node import Node, Stretch
@@ -28,6 +28,7 @@ Clock = Callable[[], int]
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of one message at most, unless the store is opened with another limit. Larger things are blobs."""
 
+_EXCHANGED = "The key was exchanged since the store was opened; nothing is lost. Open it again, with the new key."
 AGAIN = 1.0
 """Seconds between two tries to finish what a reader was in the way of."""
 T = TypeVar("T")
@@ -117,7 +118,11 @@ class Engine:
             from clew import sealed  # 20 ms at import, and most stores are plain
 
             known = [] if self._sealed is None else self._sealed.secrets.keys
-            secrets = sealed.unlock(tx, self.store_id, self.key, known, self.backend.path)
+            try:
+                secrets = sealed.unlock(tx, self.store_id, self.key, known, self.backend.path)
+            except WrongKey as wrong:
+                hint = "" if self._sealed is None else _EXCHANGED
+                raise WrongKey(wrong.path, wrong.expected, wrong.given, hint=hint) from None
             lookup_key = secrets.lookup
             if self._sealed is None:
                 self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)
@@ -220,15 +225,14 @@ class Engine:
         The chain goes on in the node's run where it can; else it begins a new run. A root that is `derived` from the
         node at that position carries its totals forward: they are the ground's.
         """
-        tree, pos, parent, run_depth, carried, turns, tokens_in, tokens_out, cost, gaps, extends, wrapped = ground
+        tree, pos, parent, run_depth, carried, above, extends, wrapped = ground
         if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ and self.kept_so(wrapped):
             box = self.seal.box(wrapped, run_owner(tree, pos >> SEQ_BITS))
             stretch = Stretch(tree, run_depth or 0, carried or 0, wrapped, box)
             pos += 1
         else:
             pos, stretch = self._new_run(tx, ground, derived)
-        turns, tokens_in, tokens_out = turns or 0, tokens_in or 0, tokens_out or 0
-        cost, gaps = cost or 0, gaps or 0
+        turns, tokens_in, tokens_out, cost, gaps = _totals(above)
         rows: list[NodeRow] = []
         nodes: list[Node] = []
         shown: list[tuple[Node, frozenset[str]]] = []
@@ -243,14 +247,9 @@ class Engine:
             id, created_at = draft.id, draft.created_at
             if tokens_in | tokens_out | cost >= 1 << 62:
                 raise Invalid("the totals of this path are beyond reason")
-            context = node_context(
-                tree, id, parent or NO_ID, stretch.depth + (pos & MAX_SEQ), created_at, role, kind,
-                turns, tokens_in, tokens_out, cost, gaps,
-            )  # fmt: skip
-            row = (
-                pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id,
-                stretch.box.close(payload, context),
-            )  # fmt: skip
+            above = pack_facts(created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps)
+            context = node_place(tree, id, parent or NO_ID, stretch.depth + (pos & MAX_SEQ)) + above
+            row = (pos, above, id, stretch.box.close(payload, context))
             rows.append(row)
             nodes.append(Node(self, stretch, parent, row))
             parent = id
@@ -361,6 +360,14 @@ def whole_number(name: str, value: object, least: int) -> int:
     if not isinstance(value, int) or not least <= value <= 1 << 60:
         raise Invalid(f"{name} is a whole number from {least} on, not {clip(str(value))}")
     return value
+
+
+def _totals(above: bytes | None) -> tuple[int, int, int, int, int]:
+    """Turns, tokens in and out, cost and gaps, as the facts of the node above have them. Tampered."""
+    try:
+        return (0, 0, 0, 0, 0) if above is None else totals(above)
+    except MISTYPED:
+        raise Tampered("a node", "what its row says of it cannot be read") from None
 
 
 def handle_beside(id: bytes, beside: Iterable[bytes]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 from struct import error as PackError  # noqa: N812 - what packing raises for a value of another type
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from clew.backends import BlobRow, QuarantineRow, RefRow, RunRow
@@ -22,15 +22,32 @@ _HEAD = 5
 MISTYPED = (PackError, TypeError)
 """What is raised where damage has turned a value of a row into something else."""
 NO_ID = b"\0" * 16
-_NODE = Struct("<q16s16sqqBBqqqqB")
-node_context = _NODE.pack
-"""What a node's body is bound to: tree, id, parent or NO_ID, depth, created_at, role, kind, turns, tokens in and
-out, cost, gaps. The packer itself, because it is called for every message that is read."""
+_FACTS, _PLACE = Struct("<qBBqqqqB"), Struct("<q16s16sq")
+FACTS_SIZE = _FACTS.size
+pack_facts = _FACTS.pack
+"""A node's `Facts` as they are stored."""
+node_place = _PLACE.pack
+"""Where a node stands: tree, id, parent or NO_ID, depth. This and its facts, as they are stored, are what its body is
+bound to. The packer itself, because it is called for every message that is read."""
 move_fields = Struct("<16sqq16sqqq").pack
 """What a ref's signature covers, the fields that move with its head: key, tree, head or -1, head_id or NO_ID, version,
 active_at, rank."""
 _REF = Struct("<6q").pack
 _INTS = {count: Struct(f"<{count}q").pack for count in (2, 6, 8)}
+
+
+class Facts(NamedTuple):
+    """What a node's row says of its message. The last five are totals of the path down to it."""
+
+    created_at: int
+    role: int
+    kind: int
+    turns: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: int = 0
+    gaps: int = 0
+    """1: the tokens of some answer are unknown; 2: the cost of one is; 3: both."""
 
 
 class Box(Protocol):
@@ -116,6 +133,17 @@ class Plain:
         return crc32(fields, self._seed).to_bytes(4, "big")
 
 
+def facts(stored: bytes) -> Facts:
+    """The facts of a node. MISTYPED if damage has made something else of them."""
+    return Facts._make(_FACTS.unpack(stored))
+
+
+def totals(stored: bytes) -> tuple[int, int, int, int, int]:
+    """The last five of a node's facts. MISTYPED."""
+    _, _, _, turns, tokens_in, tokens_out, cost, gaps = _FACTS.unpack(stored)
+    return turns, tokens_in, tokens_out, cost, gaps
+
+
 def run_owner(tree: int, run: int) -> bytes:
     """Whose the data key of a run is."""
     return b"run" + _INTS[2](tree, run)
@@ -133,8 +161,14 @@ def blob_owner(tree: int, blob: int) -> bytes:
 
 def run_fields(run: RunRow, tip: bytes | None) -> bytes:
     """What a run's signature covers; `tip` is the id of the node at its tip."""
-    row = (run.run, run.tree, _int(run.parent), _int(run.derived), run.depth, run.carried, run.tip, run.closed)
-    return b"run" + _INTS[8](*row) + (tip or NO_ID) + (run.wrapped_key or b"")
+    return run_shape(run, tip) + (run.wrapped_key or b"")
+
+
+def run_shape(run: RunRow, tip: bytes | None) -> bytes:
+    """`run_fields` but for the data key."""
+    number, tree, parent, derived, depth, carried, last, closed, _, _ = run
+    numbers = _INTS[8](number, tree, _int(parent), _int(derived), depth, carried, last, closed)
+    return b"run" + numbers + (tip or NO_ID)
 
 
 def ref_context(ref: RefRow) -> bytes:
@@ -162,7 +196,7 @@ def kept_payload(context: bytes, found: bytes | None) -> bytes:
 
 def kept_parts(payload: bytes) -> tuple[bytes, bytes | None]:
     """The context and the body in `kept_payload`."""
-    end = 1 + _NODE.size
+    end = 1 + _PLACE.size + FACTS_SIZE
     return payload[1:end], payload[end:] if payload[:1] == b"\x01" else None
 
 

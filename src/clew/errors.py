@@ -7,7 +7,9 @@
     ├── Ambiguous       a handle that fits several ids; names the candidates
     ├── Conflict        someone else was first, or the id is taken; nothing was changed
     ├── Invalid         the input cannot be stored or understood; nothing was changed
-    │   └── NotAStore   the file is not a clew store
+    │   ├── NotAStore   the file is not a clew store
+    │   ├── InvalidSnapshotID  not the canonical text of a UUID; nothing was touched
+    │   └── InvalidBaseURL  an address that no token may be sent to
     ├── Implausible     a sweep would remove more than is likely to be meant; nothing was removed
     ├── Sealed          the store is sealed and no key was given
     │   └── WrongKey    the key is not the store's; nothing was changed
@@ -15,6 +17,7 @@
     ├── Unavailable     the store cannot be reached now: busy, or an I/O error; asking again may help
     │   ├── StorageFull no space left; free some and ask again
     │   └── ReadOnly    the file or its folder cannot be written
+    ├── ProviderError   a language model's provider refused, failed, or broke off
     ├── Unfinished      something ended before everything was done; names what was not
     ├── SchemaTooNew    written by a newer clew; refused unchanged
     └── Closed          the store was closed, or belongs to the process before a fork
@@ -89,17 +92,41 @@ class Implausible(ClewError):
         super().__init__(f"a sweep would remove {going} of {total} sessions: {'; '.join(doubts)}")
 
 
+class InvalidSnapshotID(Invalid):
+    """The id of a snapshot is not a UUID in canonical form. No file and no row was touched."""
+
+    hint = "A snapshot's id is a UUID in lowercase, like 7d444840-9dc0-41d1-b245-5ffdce74fad2."
+
+    def __init__(self, id: object) -> None:
+        shown = clip(id, 32) if isinstance(id, str) else type(id).__name__
+        super().__init__(f"{shown} is not the id of a snapshot")
+
+
+class InvalidBaseURL(Invalid):
+    """The address of a provider is not one that a token may be sent to. Nothing was sent.
+
+    The address itself is not in the message: it may hold a password.
+    """
+
+    hint = "Use an https address with a host, and give the token apart from it."
+
+    def __init__(self, why: str, *, hint: str = "") -> None:
+        super().__init__(f"the base URL {why}", hint=hint)
+
+
 class Sealed(ClewError):
     """The store is sealed; its contents need the key. `passphrase` is True if a passphrase opens it."""
 
     hint = "Open the store again with its key."
 
-    def __init__(self, path: str, expected: Sequence[bytes], *, passphrase: bool = False, but: str = "") -> None:
+    def __init__(
+        self, path: str, expected: Sequence[bytes], *, passphrase: bool = False, but: str = "", hint: str = ""
+    ) -> None:
         self.path = path
         self.expected = tuple(expected)
         self.passphrase = passphrase
         wanted = " or ".join(id.hex() for id in expected)
-        super().__init__(f"{path} is sealed with key {wanted}{but}")
+        super().__init__(f"{path} is sealed{' with key ' if wanted else ''}{wanted}{but}", hint=hint)
 
 
 class WrongKey(Sealed):
@@ -107,9 +134,10 @@ class WrongKey(Sealed):
 
     hint = "Open the store with the key it was sealed with; clew.keys.key_id tells which key is which."
 
-    def __init__(self, path: str, expected: Sequence[bytes], given: bytes) -> None:
+    def __init__(self, path: str, expected: Sequence[bytes], given: bytes, *, hint: str = "") -> None:
         self.given = given
-        super().__init__(path, expected, but=f", not with key {given.hex()}")
+        other = f", not with key {given.hex()}" if expected else f" and does not open with key {given.hex()}"
+        super().__init__(path, expected, but=other, hint=hint)
 
 
 class Tampered(ClewError):
@@ -139,12 +167,29 @@ class ReadOnly(Unavailable):
     hint = "Check the permissions of the file and of its folder."
 
 
+class ProviderError(ClewError):
+    """The provider of a language model refused a request, failed, or broke off its answer.
+
+    `status` is that of HTTP where there was one. What the provider itself said is the `__cause__`: it may quote the
+    conversation, so it is not in the message.
+    """
+
+    def __init__(self, provider: str, why: str, *, status: int | None = None, hint: str = "") -> None:
+        self.provider = provider
+        self.status = status
+        super().__init__(f"{provider}: {why}", hint=hint)
+
+
 class Unfinished(ClewError):
-    """Something ended before everything was done: `failures` has an error for each thing that was not."""
+    """Something ended before everything was done: `failures` has an error for each thing that was not.
+
+    The message says what clew's own errors say; of others it has the name alone, as they may say anything.
+    """
 
     def __init__(self, message: str, failures: Sequence[Exception]) -> None:
         self.failures = tuple(failures)
-        super().__init__(f"{message}: {'; '.join(str(failure) for failure in failures)}")
+        named = (str(one) if isinstance(one, ClewError) else type(one).__name__ for one in failures)
+        super().__init__(f"{message}: {'; '.join(named)}")
 
 
 class SchemaTooNew(ClewError):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from clew.errors import Conflict
+from clew.model import RECORD
 from clew.session_data import SessionData
-
-RECORD = "record"
-"""Where a session's free data keeps what `clew.records` says of it."""
 
 
 def refuse(session_id: str, data: SessionData) -> None:

@@ -73,6 +73,40 @@ def _place(path: str, data: bytes) -> None:
         os.unlink(part)
 
 
+def replace(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Puts a file in the place of the one with its name, which keeps its mode. Durable when this returns.
+
+    Whoever opens it sees one or the other, whole.
+    """
+    try:
+        with suppress(FileNotFoundError):
+            mode = stat.S_IMODE(os.stat(path).st_mode)
+        replace_private(path, data, mode)
+    except OSError as error:
+        raise unwritten(error, path) from error
+
+
+def replace_private(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Puts a file in place of the one of that name, if there is one; its owner alone may touch it. OSError.
+
+    Who reads sees the old one or the new one, whole; so does who looks after a crash. Durable when this returns.
+    """
+    part = f"{path}.{os.urandom(6).hex()}.part"
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            os.fchmod(fd, mode)  # whatever the umask takes away
+            file.write(data)
+            file.flush()
+            sync(fd)
+        os.replace(part, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+    sync_folder(os.path.dirname(path) or ".")
+
+
 @contextmanager
 def lock(path: str, patience: float) -> Iterator[None]:
     """One holder at a time among this user's processes and threads. Unavailable after `patience` seconds.

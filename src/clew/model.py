@@ -17,6 +17,9 @@ Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Modality = Literal["text", "image", "audio", "video", "document"]
 
+RECORD = "clew.record"
+"""Where free data, of a message or of a session, keeps what `clew.records` says of it."""
+
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type", gc=False):
     """What the blocks of a message have in common: a ``type`` when written, and free data in ``extra``."""

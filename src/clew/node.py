@@ -6,21 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from clew import codec, ids
-from clew.backends import (
-    BODY,
-    COST,
-    CREATED_AT,
-    GAPS,
-    ID,
-    MAX_SEQ,
-    POS,
-    ROLE,
-    TOKENS_IN,
-    TOKENS_OUT,
-    TURNS,
-    NodeRow,
-)  # fmt: skip
-from clew.envelope import MISTYPED, NO_ID, Box, node_context
+from clew.backends import BODY, FACTS, ID, MAX_SEQ, POS, NodeRow
+from clew.envelope import FACTS_SIZE, MISTYPED, NO_ID, Box, Facts, facts, node_place
 from clew.errors import Invalid, Tampered
 from clew.model import ROLES, Message, Native, Role, Said
 
@@ -111,14 +98,14 @@ class Node:
     @property
     def created_at(self) -> datetime:
         """When it was said, in UTC."""
-        return moment(self._row[CREATED_AT])
+        return moment(self._facts.created_at)
 
     @property
     def role(self) -> Role:
         """Who said it."""
         try:
-            return ROLES[self._row[ROLE]]
-        except (LookupError, TypeError):
+            return ROLES[self._facts.role]
+        except LookupError:
             raise Tampered(f"node {self.id}", "it has no such role") from None
 
     @property
@@ -132,12 +119,12 @@ class Node:
     @property
     def counters(self) -> Counters:
         """Totals of the path down to here."""
-        row, gaps, depth = self._row, self._row[GAPS], self.depth
+        _, _, _, turns, tokens_in, tokens_out, cost, gaps = self._facts
         try:
-            messages, tokens_known, cost_known = self._stretch.carried + depth + 1, not gaps & 1, not gaps & 2
+            messages = self._stretch.carried + self.depth + 1
         except TypeError:
             raise Tampered(f"node {self.id}", "its totals are not numbers") from None
-        return Counters(messages, row[TURNS], row[TOKENS_IN], row[TOKENS_OUT], row[COST], tokens_known, cost_known)
+        return Counters(messages, turns, tokens_in, tokens_out, cost, not gaps & 1, not gaps & 2)
 
     @property
     def said(self) -> Said:
@@ -174,6 +161,13 @@ class Node:
         """Its words."""
         return self.message.text
 
+    @property
+    def _facts(self) -> Facts:
+        try:
+            return facts(self._row[FACTS])
+        except MISTYPED:
+            raise Tampered(f"node {self.id}", "what its row says of it cannot be read") from None
+
     def _payload(self) -> bytes:
         try:
             payload = self._stretch.box.open(self._row[BODY], self._context())
@@ -186,15 +180,12 @@ class Node:
         return payload
 
     def _context(self) -> bytes:
-        """What its body is bound to."""
-        pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, _ = self._row
+        """What its body is bound to. MISTYPED if damage has made something else of the row."""
+        pos, facts, id, _ = self._row
         tree, depth, _, _, _ = self._stretch
-        if len(id) != 16 or len(self._parent or id) != 16:  # packing would cut off the rest, or fill it up
-            raise Tampered("a node", "its id, or that of the one above it, is too long or too short")
-        return node_context(
-            tree, id, self._parent or NO_ID, depth + (pos & MAX_SEQ), created_at, role, kind,
-            turns, tokens_in, tokens_out, cost, gaps,
-        )  # fmt: skip
+        if len(id) != 16 or len(self._parent or id) != 16 or len(facts) != FACTS_SIZE:  # packing would cut off the rest
+            raise TypeError("its facts, its id, or that of the one above it, are too long or too short")
+        return node_place(tree, id, self._parent or NO_ID, depth + (pos & MAX_SEQ)) + facts
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Node) and self._row[ID] == other._row[ID]

@@ -7,15 +7,18 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from clew import deletion, ids, paths
-from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Ground, Tx
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Ground, Place, Tx
 from clew.engine import Draft, Engine, whole_number
 from clew.errors import Conflict, Invalid, NotFound
 from clew.model import Message, Native, Said
 from clew.node import Node, microseconds
 from clew.refs import Refs
+from clew.trash import Sight
 
 MOST = 1 << 60
 """No page is longer: SQLite cannot count further than a little beyond it."""
+STEP = 200
+"""Nodes that are looked at together, to see which are in sight."""
 CHAIN = "chain"
 """As a parent: the message before it in the same call."""
 
@@ -43,6 +46,7 @@ class _Item(NamedTuple):
     parent: bytes | None
 
 
+Ordered = list[tuple[int, Place]]
 NodeList = list[Node]  # inside `Nodes`, list is its method
 ItemList = list[_Item]
 SaveList = list[Said | Save]
@@ -107,17 +111,30 @@ class Nodes:
         """The handles of nodes given by id."""
         return [self._engine.node_handle(ids.parse(one)) for one in _several(nodes)]
 
-    def list(self, *, limit: int = 50, cursor: str | None = None, offset: int = 0, ascending: bool = False) -> NodePage:
-        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`."""
+    def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        offset: int = 0,
+        ascending: bool = False,
+        trashed: bool = True,
+    ) -> NodePage:
+        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`.
+
+        These are all that are stored. With ``trashed=False`` those that only sessions in the trash have are left out,
+        which takes a look at each tree.
+        """
         whole_number("limit", limit, 1)
         whole_number("offset", offset, 0)
         edge = None if cursor is None else _read_cursor(cursor)
-        after, before = (edge, None) if ascending else (None, edge)
-        found = self._engine.read(
-            lambda tx: tx.by_ord(
-                after, before, newest=not ascending, limit=limit + 1, offset=offset, workspace=self._engine.workspace
-            )
-        )
+
+        def work(tx: Tx) -> Ordered:
+            if trashed:
+                return self._by_ord(tx, edge, ascending, limit + 1, offset)
+            return self._in_sight(tx, edge, ascending, limit + 1, offset)
+
+        found = self._engine.read(work)
         nodes = [self._engine.node(place) for _, place in found[:limit]]
         return NodePage(nodes, f"n{found[limit - 1][0]:x}" if len(found) > limit else None)
 
@@ -231,6 +248,25 @@ class Nodes:
         return [self._engine.node(place) for place in places if place is not None] if all(places) else None
 
     # -- reading
+
+    def _by_ord(self, tx: Tx, edge: int | None, ascending: bool, limit: int, offset: int = 0) -> Ordered:
+        after, before = (edge, None) if ascending else (None, edge)
+        workspace = self._engine.workspace
+        return tx.by_ord(after, before, newest=not ascending, limit=limit, offset=offset, workspace=workspace)
+
+    def _in_sight(self, tx: Tx, edge: int | None, ascending: bool, limit: int, offset: int) -> Ordered:
+        """`_by_ord` without what only the trash still needs."""
+        sight = Sight(tx)
+        found: Ordered = []
+        while page := self._by_ord(tx, edge, ascending, STEP):
+            found += [one for one in page if sight.sees(one[1].tree, one[1].row[POS])]
+            passed = min(offset, len(found))
+            del found[:passed]
+            offset -= passed
+            if len(found) >= limit:
+                break
+            edge = page[-1][0]
+        return found[:limit]
 
     def _node(self, tx: Tx, id: bytes) -> Node:
         place = tx.node(id)

@@ -25,7 +25,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """The largest share of the sessions that one sweep may remove without being asked, once there are more than 10."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.workspaces, dict) or not all(isinstance(name, str) for name in self.workspaces):
+        if not isinstance(self.workspaces, dict) or not all(_is_name(name) for name in self.workspaces):
             raise Invalid("days of workspaces come by their names")
         for days in (self.days, self.trash_days, *self.workspaces.values()):
             retention_days(days)
@@ -49,6 +49,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
                 warnings.append(f"{name} is {kept}, not {value}: a retention is from {SHORTEST} to {LONGEST} days")
             return kept
 
+        if not isinstance(workspaces, dict | None):
+            raise Invalid("days of workspaces come by their names")
         own = {name: near(f"days of {name!r}", value) for name, value in (workspaces or {}).items()}
         return cls(near("days", days), near("trash_days", trash_days), own, share), tuple(warnings)
 
@@ -85,6 +87,11 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     ) -> bool:
         """True if it is due by `now`: `expires_at` has come."""
         return now >= self.expires_at(last_activity, workspace=workspace, days=days, until=until, trashed_at=trashed_at)
+
+
+def _is_name(name: object) -> bool:
+    """True for what a workspace can be called: a policy is kept as JSON, which has no lone surrogates."""
+    return isinstance(name, str) and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _later(start: datetime, days: int) -> datetime:

@@ -17,14 +17,14 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from clew import audit, deletion, ids, paths
+from clew import audit, deletion, ids
 from clew.backends import RefRow, Tx
 from clew.engine import Engine
-from clew.errors import ClewError, Invalid, StorageFull
+from clew.errors import ClewError, Invalid, NotFound, StorageFull, Tampered
 from clew.indexing import Index
 from clew.log import Log
 from clew.node import moment
-from clew.refs import Refs
+from clew.refs import OWN, Refs
 from clew.serverindex import ServerIndex
 
 Reason = Literal[
@@ -33,6 +33,11 @@ Reason = Literal[
 ]  # fmt: skip
 """Why something is purged."""
 
+DAMAGED: Reason = "corruption-detected"
+"""With this reason a session goes even if its own row is damaged; but not if it was held."""
+_OLD_KEY = "its data key stays, because messages that it shares with others are damaged"
+_STANDING = (*deletion.TALKS, "snapshot")
+"""Kinds of ref that keep messages by themselves, and are named for it."""
 RECEIPTS = "receipts"
 """Kind of the one ref whose log holds the receipts."""
 _UNCLEAN = "unclean"
@@ -40,7 +45,7 @@ _UNCLEAN = "unclean"
 
 
 class Failure(NamedTuple):
-    """A session that was not purged, and why."""
+    """A session that was not purged, or of which something stays, and why."""
 
     session: str
     error: str
@@ -52,7 +57,7 @@ class Kept(NamedTuple):
     session: str
     messages: int
     needed_by: tuple[str, ...]
-    """Ids of the sessions of the same tree that are left."""
+    """Ids of the sessions and snapshots of the same tree that are left."""
 
 
 class Receipt(NamedTuple):
@@ -64,7 +69,7 @@ class Receipt(NamedTuple):
     finished_at: datetime | None
     """None while something is pending."""
     sessions: tuple[str, ...]
-    """Ids of the sessions that are gone."""
+    """Ids of the sessions, or of the snapshot, that are gone."""
     messages: int
     blobs: int
     bytes: int
@@ -139,7 +144,8 @@ class Purger:
         entry = self._delete(entry, targets, check)
         if not entry.sessions:
             return self._receipt(_cleared(entry, (), self._engine))
-        (entry,) = self._clear([entry], entry.failures)
+        unnoted = tuple(failure for failure in entry.failures if failure.session not in entry.sessions)
+        (entry,) = self._clear([entry], unnoted)
         return self._receipt(entry)
 
     def destroy(self, work: Callable[[Tx], Loss], *, reason: Reason, dry_run: bool = False) -> Receipt:
@@ -201,26 +207,31 @@ class Purger:
             return self._engine.write(work)
         except StorageFull:
             self._index().remove()  # it can be made again, and what it held is space to delete with
-            self._engine.backend.clean()
+            self._engine.backend.make_room()
             return self._engine.write(work)
 
     def _go(self, tx: Tx, entry: _Entry, row: RefRow, check: Check | None) -> _Entry:
         """One session and the note of it, in one transaction."""
-        row = self._refs.get(tx, row.kind, row.key, trashed=True)
+        damaged = entry.reason == DAMAGED
+        now = tx.ref(self._engine.workspace, row.kind, row.key)
+        if now is None:
+            raise NotFound(row.kind, ids.text(row.key))
+        row = now if damaged else self._refs.checked(now)
         if check is not None:
             check(tx, row)
         blobs = tx.sizes()["blobs"]
-        path = [] if row.head is None else paths.lineage(tx, row.head)
-        gone = deletion.delete_ref(self._engine, tx, row, shred=True)
+        path = [] if row.head is None else tx.lineage(row.head)
+        gone = deletion.delete_ref(self._engine, tx, row, shred=True, damaged=damaged)
         name = ids.text(row.key)
         stay = sum(min(upto, tx.last_seq(run.run)) + 1 for run, upto in path)
         kept: tuple[Kept, ...] = ()
         if stay and row.tree is not None:
             left = tx.refs_in_tree(row.tree, 0, 1 << 62)
-            kept = (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in deletion.TALKS)),)
+            kept = (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in _STANDING)),)
         part = _Entry(
             entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,
             blobs=blobs - tx.sizes()["blobs"], bytes=gone.bytes, kept=kept, pending=entry.pending,
+            failures=(Failure(name, _OLD_KEY),) * bool(gone.old_keys),
         )  # fmt: skip
         self._note(tx, [part])
         soil(tx)
@@ -235,11 +246,14 @@ class Purger:
         pending = () if mark is None else self._wipe()
         cleared = [_cleared(entry, pending, self._engine) for entry in entries]
         notes = [msgspec.structs.replace(_ending(entry), failures=failures) for entry in cleared]
+        others = [] if pending else self._others()
 
         def work(tx: Tx) -> None:
             self._note(tx, notes)
             if unclean(tx) == mark:  # else something was deleted since, and whoever did it clears it
                 tx.set_header(_UNCLEAN, None)
+                for row, left in others:
+                    self._write_down(tx, row, [_ending(_cleared(entry, (), self._engine)) for entry in left])
 
         try:
             if not pending and (cleared or mark is not None):
@@ -265,14 +279,28 @@ class Purger:
         """Writes entries into the log of the receipts."""
         if not entries:
             return
-        row = self._refs.add_own(tx, RECEIPTS)
+        self._write_down(tx, self._refs.add_own(tx, RECEIPTS), entries)
+
+    def _write_down(self, tx: Tx, row: RefRow, entries: Sequence[_Entry]) -> None:
         new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
         Log(self._engine, lambda: row)._append(tx, row, new)
 
+    def _others(self) -> list[tuple[RefRow, list[_Entry]]]:
+        """What is pending in the receipts of other workspaces: who clears the files clears them for all."""
+        found = []
+        for row in self._engine.read(lambda tx: tx.refs_named(RECEIPTS, OWN)):
+            with suppress(Tampered):  # those whose they are are told
+                left = [entry for entry in self._read(row) if entry.pending]
+                if left and row.workspace != self._engine.workspace:
+                    found.append((row, left))
+        return found
+
     def _entries(self) -> list[_Entry]:
         row = self._engine.read(lambda tx: self._refs.own(tx, RECEIPTS))
-        if row is None:
-            return []
+        return [] if row is None else self._read(row)
+
+    def _read(self, row: RefRow) -> list[_Entry]:
+        """The receipts in a log, oldest first, each the sum of its parts."""
         found: dict[str, _Entry] = {}
         for stored in Log(self._engine, lambda: row).read():
             entry = msgspec.json.decode(stored.data, type=_Entry)

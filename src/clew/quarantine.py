@@ -4,7 +4,7 @@ Reading a damaged message raises, and changes nothing. A sweep reads every body 
 again through a connection of its own, and counts as damaged only if it fails there too; the key is known to be right,
 because the store's secrets opened with it. A body alone is taken out: its row stays, so that the tree, the ids and the
 totals stay whole. Data of sessions, log entries and pieces of blobs that are damaged are named and stay where they are:
-they go with their session.
+they go with their session. One whose own data is damaged goes when it is purged as such: see `clew.purge.DAMAGED`.
 """
 
 from __future__ import annotations
@@ -228,9 +228,10 @@ class Quarantine:
             payload = _opened(row, node)
             if payload is not None and kept_parts(payload)[1] is None:
                 continue  # it is gone already
-            holder = deletion.held_by(tx, row.pos)
+            holder = deletion.held_by(self._engine, tx, row.pos)
             if holder is not None:
-                failures.append(Failure(ids.text(holder.key), f"it is held, and so is node {node.id}"))
+                why = "it is held" if holder.hold else "its row does not tell whether it is held"
+                failures.append(Failure(ids.text(holder.key), f"{why}, and so is node {node.id}"))
                 continue
             body = b""
             with suppress(Tampered, *MISTYPED):  # where nothing can be closed any more, nothing is left
@@ -308,7 +309,7 @@ def _opens(node: Node, body: bytes) -> bool:
 
 def _bytes(body: object) -> bytes:
     """A body as bytes, also where damage has made something else of it."""
-    return body if isinstance(body, bytes) else str(body).encode(errors="surrogatepass")
+    return body if isinstance(body, bytes) else str(body).encode(errors="surrogateescape")
 
 
 def _names(items: _Items) -> tuple[str, ...]:

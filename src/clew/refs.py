@@ -135,15 +135,20 @@ class Refs:
         at: Ground | None,
         owner: int | None = None,
         look: bytes | None = None,
+        created_at: int | None = None,
     ) -> RefRow:
-        """A new ref, signed; at the top of its kind even if the clock stepped back. Conflict if the key is taken."""
+        """A new ref, signed; at the top of its kind even if the clock stepped back. Conflict if the key is taken.
+
+        It was created now, unless another time is given.
+        """
         engine = self._engine
         now = engine.clock()
         rank = max(now, tx.top_rank(engine.workspace, kind) + 1)
         head, head_id = (None, None) if at is None else (at.pos, at.id)
         box, wrapped = engine.seal.new_box(ref_owner(key))
         row = RefRow(
-            0, engine.workspace, kind, key, owner, tree, head, head_id, 1, now, now, rank,
+            0, engine.workspace, kind, key, owner, tree, head, head_id, 1,
+            now if created_at is None else created_at, now, rank,
             None, None, 0, look, wrapped, b"", b"",
         )  # fmt: skip
         data = box.close(payload, ref_context(row))
@@ -237,6 +242,7 @@ class Refs:
         """The append for a ref that still stands where it was left; None, and nothing is done, if it does not."""
         assert seen.pos is not None
         engine, top = self._engine, self._tops[row.kind]
+        # The chain must go on in its run: there is room, and the run is kept in the way that new things are.
         if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ or not engine.kept_so(seen.wrapped_key):
             return None
         pos, id, version, now = seen.pos + len(drafts), drafts[-1].id, seen.version + 1, engine.clock()
@@ -275,10 +281,10 @@ def expiry(row: RefRow) -> int | None:
 
 def _standing(tip: Tip, move: Move, last: Node) -> Tip:
     """Where a ref stands after a move to a node that nothing follows yet."""
-    pos, _, _, _, turns, tokens_in, tokens_out, cost, gaps, id, _ = last._row
+    pos, facts, id, _ = last._row
     tree, depth, carried, wrapped, _ = last._stretch
     _, _, version, active_at, rank, mac = move
     return Tip(
         tip.epoch, tip.key, version, active_at, rank, None, mac, id, tip.ref_key, rank,
-        tree, pos, id, depth, carried, turns, tokens_in, tokens_out, cost, gaps, 1, wrapped,
+        tree, pos, id, depth, carried, facts, 1, wrapped,
     )  # fmt: skip

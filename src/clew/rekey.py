@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from clew import ids, keys
-from clew.backends import BODY, POS, SEQ_BITS, BlobRow, Place, RefRow, RunRow, Tx
+from clew.backends import BODY, POS, SEQ_BITS, BlobRow, Place, RefRow, Tx
 from clew.engine import Engine
 from clew.envelope import (
     MISTYPED,
@@ -26,8 +26,8 @@ from clew.envelope import (
     ref_context,
     ref_fields,
     ref_owner,
-    run_fields,
     run_owner,
+    run_shape,
 )
 from clew.errors import Conflict, Invalid, Sealed, Tampered
 from clew.keys import SIZE, Key, key_id
@@ -38,8 +38,10 @@ Progress = Callable[[int, int], None]
 """Called with what is done and what there is to do."""
 
 BATCH = 500
-"""Rows in one transaction; for pieces of blobs a few."""
-_CHUNKS = 8
+"""Rows in one transaction, …"""
+BYTES = 4 << 20
+"""… and bytes of bodies, about: neither memory nor the wait of other writers grows with what people store."""
+_BODIES = ("nodes", "quarantine", "refs", "log", "chunks")
 _MARK = "rekey"
 
 # Owners first where keys are given, what they own first where keys are taken away.
@@ -91,6 +93,9 @@ class Status(NamedTuple):
     """Of a walk that is under way: rows behind it, …"""
     total: int
     """… and rows in all."""
+    unclean: bool
+    """True while the files may hold traces of how things were kept before, or of what was purged: somebody who reads is
+    in the way. Then a later write, the close, or whoever opens the store next clears them."""
 
 
 def status(engine: Engine) -> Status:
@@ -121,8 +126,8 @@ def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
 
 def go_on(engine: Engine, progress: Progress | None = None) -> None:
     """Walks to the end of what was begun. Tampered, and both keys stay good, if something cannot be read."""
-    *_, seen, rows_in_all = status(engine)
-    total = max(1, rows_in_all)
+    now = status(engine)
+    seen, total = now.done, max(1, now.total)
     while True:
         rows = engine.write(lambda tx: _step(engine, tx))
         if rows is None:
@@ -201,19 +206,9 @@ def _check(engine: Engine, tx: Tx) -> None:
     mark = _mark(tx)
     if mark is None or mark.stage < len(_STAGES[mark.kind]):
         return
-    seal = _seal(engine)
-
-    def runs_after(run: int, limit: int) -> list[RunRow]:
-        return [run for run, _ in tx.runs_after(run, limit)]
-
-    for rows_after in (runs_after, tx.refs_after, tx.blobs_after):
-        at = -1
-        while rows := rows_after(at, 1000):
-            at = rows[-1][0]
-            for row in rows:
-                kept = row.wrapped_key
-                if kept is not None if mark.kind == "unseal" else kept is None or not seal.current(kept):
-                    raise Tampered(engine.backend.path, "a data key in it is not kept the new way")
+    head, size = _seal(engine).current_head()
+    if tx.keys_otherwise(None if mark.kind == "unseal" else head, size):
+        raise Tampered(engine.backend.path, "a data key in it is not kept the new way")
 
 
 def _put(engine: Engine, tx: Tx, secrets: Secrets, state: str) -> None:
@@ -248,7 +243,7 @@ def _status(engine: Engine, tx: Tx) -> Status:
     names = () if state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
     total = 0 if mark is None else sum(sizes[stage.split()[0]] for stage in _STAGES[mark.kind])
     done = 0 if mark is None else min(mark.rows, total)
-    return Status(state, names, bool(tx.headers("kdf ")), done, total)
+    return Status(state, names, bool(tx.headers("kdf ")), done, total, engine.unclean)
 
 
 # -- walking
@@ -260,31 +255,42 @@ def _step(engine: Engine, tx: Tx) -> int | None:
     if mark is None or mark.stage >= len(_STAGES[mark.kind]):
         return None
     table, _, how = _STAGES[mark.kind][mark.stage].partition(" ")
+    limit = _fitting(tx, table, mark.after)
     try:
-        rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, how)
+        rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, limit, how)
     except MISTYPED:
         raise Tampered(f"table {table}", "a column has a value of the wrong kind") from None
     # What is written from now on is written the new way: waiting for a batch without rows could take for ever.
-    more, done = rows >= (_CHUNKS if table == "chunks" else BATCH), mark.rows + rows
+    more, done = rows >= limit, mark.rows + rows
     _set_mark(tx, _Mark(mark.kind, mark.stage, last, done) if more else _Mark(mark.kind, mark.stage + 1, rows=done))
     return rows
 
 
-def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.runs_after(after, BATCH)
+def _fitting(tx: Tx, table: str, after: int) -> int:
+    """How many of the next rows make a batch: `BATCH`, or as many as have `BYTES`."""
+    size = 0
+    for count, length in enumerate(tx.lengths_after(table, after, BATCH) if table in _BODIES else (), 1):
+        size += length
+        if size >= BYTES:
+            return count
+    return BATCH
+
+
+def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.runs_after(after, limit)
     changed = []
     for run, tip in rows:
         wrapped = _exchanged(seal, run.wrapped_key, run_owner(run.tree, run.run), how)
         if wrapped != run.wrapped_key:
-            _signed(seal, run.mac, run_fields(run, tip), run.wrapped_key, f"run {run.run}")
-            other = run._replace(wrapped_key=wrapped)
-            changed.append(other._replace(mac=seal.sign(run_fields(other, tip), wrapped)))
+            shape = run_shape(run, tip)
+            _signed(seal, run.mac, shape + (run.wrapped_key or b""), run.wrapped_key, f"run {run.run}")
+            changed.append((wrapped, seal.sign(shape + (wrapped or b""), wrapped), run.run))
     tx.rekey_runs(changed)
     return len(rows), rows[-1][0].run if rows else after
 
 
-def _refs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.refs_after(after, BATCH)
+def _refs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.refs_after(after, limit)
     for row in rows:
         owner = ref_owner(row.key)
         wrapped = _exchanged(seal, row.wrapped_key, owner, how)
@@ -303,8 +309,8 @@ def _refs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tup
     return len(rows), rows[-1].ref if rows else after
 
 
-def _blobs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.blobs_after(after, BATCH)
+def _blobs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.blobs_after(after, limit)
     for row in rows:
         wrapped = _exchanged(seal, row.wrapped_key, blob_owner(row.tree, row.blob), how)
         if wrapped != row.wrapped_key:
@@ -335,8 +341,8 @@ def _exchanged(seal: SealedSeal, wrapped: bytes | None, owner: bytes, how: str) 
     return seal.rewrap(wrapped, owner) if how == "wrap" else seal.newest(wrapped)
 
 
-def _nodes(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.places_after(after, BATCH)
+def _nodes(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.places_after(after, limit)
     tx.set_bodies("nodes", [_reclosed(engine, place) for place in rows if place.row[BODY] != b""])
     return len(rows), rows[-1].row[POS] if rows else after
 
@@ -346,8 +352,8 @@ def _reclosed(engine: Engine, place: Place) -> tuple[bytes, int]:
     return node._stretch.box.close(node._payload(), node._context()), place.row[POS]
 
 
-def _quarantine(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.quarantined_after(after, BATCH)
+def _quarantine(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.quarantined_after(after, limit)
     bodies = []
     for row in rows:
         run = tx.run(row.pos >> SEQ_BITS)
@@ -359,8 +365,8 @@ def _quarantine(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) 
     return len(rows), rows[-1].pos if rows else after
 
 
-def _log(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.log_after(after, BATCH)
+def _log(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.log_after(after, limit)
     bodies = []
     ref: RefRow | None = None
     for row in rows:
@@ -375,8 +381,8 @@ def _log(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tupl
     return len(rows), rows[-1].pos if rows else after
 
 
-def _chunks(seal: SealedSeal, engine: Engine, tx: Tx, after: int, how: str) -> tuple[int, int]:
-    rows = tx.chunks_after(after, _CHUNKS)
+def _chunks(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    rows = tx.chunks_after(after, limit)
     bodies = []
     blob: BlobRow | None = None
     for pos, body in rows:
@@ -400,7 +406,7 @@ def _again(seal: SealedSeal, wrapped: bytes | None, owner: bytes, body: bytes, c
     return box.close(payload, context)
 
 
-_WALKS: dict[str, Callable[[SealedSeal, Engine, Tx, int, str], tuple[int, int]]] = {
+_WALKS: dict[str, Callable[[SealedSeal, Engine, Tx, int, int, str], tuple[int, int]]] = {
     "runs": _runs,
     "nodes": _nodes,
     "quarantine": _quarantine,

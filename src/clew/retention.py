@@ -193,6 +193,10 @@ class Look:
         policy = get_policy(store) if policy is None else policy
         if not isinstance(policy, Policy):
             raise Invalid("no retention is set", hint="Give a clew.retention.Policy, or keep one with set_policy.")
+        if not isinstance(quiet, timedelta):
+            raise Invalid(f"quiet is a timedelta, not {type(quiet).__name__}")
+        if isinstance(open_sessions, str) or not isinstance(open_sessions, Iterable):
+            raise Invalid("open sessions come as a list")
         at = moment(store._engine.clock() if now is None else microseconds(now))
         names = frozenset(_name(store, one) for one in open_sessions)
         self.judge = Judge(store._refs, policy, store._engine.workspace, at, quiet, names)
@@ -218,7 +222,7 @@ class Look:
         receipt = None
         if self.rows:
             receipt = self._store._purger.purge(self.rows, reason="retention-expired", check=self.judge.confirm)
-            self._store.audit.record("sweep", receipt.id, reason=receipt.reason, amount=len(receipt.sessions))
+            self._store.audit._record("sweep", receipt.id, reason=receipt.reason, amount=len(receipt.sessions))
         return Swept(self.judge.now, self.total, receipt, self.spared)
 
     def _verdicts(self, tx: Tx, rows: list[RefRow]) -> tuple[list[RefRow], list[Due | Spared | None]]:
@@ -320,7 +324,7 @@ class Round:
         on_swept: Callable[[Swept], object] | None,
         on_error: Callable[[Exception], object] | None,
     ) -> None:
-        if not isinstance(every, timedelta) or every <= timedelta():
+        if not isinstance(every, timedelta) or not 0 < every.total_seconds() <= threading.TIMEOUT_MAX:
             raise Invalid("the time between two sweeps is a timedelta, longer than none")
         self.policy = policy
         self.seconds = every.total_seconds()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from clew import redaction
+from clew import ids, redaction
 from clew.errors import Tampered
 from clew.redaction import Finding, Rules
 from clew.session import Session
@@ -22,11 +22,12 @@ class Spot(NamedTuple):
     """A place in the store where something was found."""
 
     what: str
-    """``message``, ``session`` (its title, its labels, its free data) or ``log``."""
+    """``message``, ``session`` (its title, its labels, its free data), ``log``, ``snapshot`` (what is around its
+    messages), or ``recovery`` (what a record's own snapshot says)."""
     session: str | None
     """The id of the session; None if it is in the trash, or left behind, or if there never was one."""
     id: str
-    """The id of the message, of the session, or of the log entry."""
+    """The id of the message, of the log entry, of the snapshot, or of the session."""
     findings: tuple[Finding, ...]
 
     @property
@@ -50,12 +51,12 @@ class Scan(NamedTuple):
 
 
 def scan(store: Store, rules: Rules, *, progress: Progress | None = None) -> Scan:
-    """Reads every message, session and log entry of a store, and tells what the rules find. It writes nothing.
+    """Reads every message, session, snapshot and log entry, and tells what the rules find. It writes nothing.
 
-    Attachments are not read, nor the logs of sessions in the trash. `progress` is called with what is done and what
-    there is to do.
+    Attachments are not read, nor the logs and recovery snapshots of sessions in the trash. `progress` is called with
+    what is done and what there is to do.
     """
-    found = Scan([], {"messages": 0, "sessions": 0, "log entries": 0}, [])
+    found = Scan([], {"messages": 0, "sessions": 0, "log entries": 0, "snapshots": 0}, [])
     _messages(store, rules, found, progress)
     for session in _sessions(store):
         found.read["sessions"] += 1
@@ -63,16 +64,20 @@ def scan(store: Store, rules: Rules, *, progress: Progress | None = None) -> Sca
             data = msgspec.json.encode(session.data)
             _note(found, Spot("session", session.id, session.id, redaction.findings(data, rules, own=True)))
             if session.trashed_at is None:
+                for mark in session._owned("recovery"):
+                    data = store._refs.data(mark)[1:]
+                    _note(found, Spot("recovery", session.id, session.id, redaction.findings(data, rules, own=True)))
                 for entry in session.log.read():
                     found.read["log entries"] += 1
                     _note(found, Spot("log", session.id, entry.id, redaction.findings(entry.data, rules)))
         except Tampered:
             found.unreadable.append(f"session {session.id}")
+    _snapshots(store, rules, found)
     return found
 
 
 def _messages(store: Store, rules: Rules, found: Scan, progress: Progress | None) -> None:
-    total, cursor = store._engine.read(lambda tx: tx.last_ord()), None
+    total, cursor = store._engine.read(lambda tx: tx.growth(0).last), None
     while True:
         page = store.nodes.list(limit=PAGE, cursor=cursor, ascending=True)
         for node in page.items:
@@ -90,6 +95,18 @@ def _messages(store: Store, rules: Rules, found: Scan, progress: Progress | None
         cursor = page.next_cursor
         if cursor is None:
             return
+
+
+def _snapshots(store: Store, rules: Rules, found: Scan) -> None:
+    for row in store.snapshots._rows():
+        found.read["snapshots"] += 1
+        id = ids.text(row.key)
+        try:
+            data = store._refs.data(row)[1:]
+        except Tampered:
+            found.unreadable.append(f"snapshot {id}")
+            continue
+        _note(found, Spot("snapshot", None, id, redaction.findings(data, rules, own=True)))
 
 
 def _sessions(store: Store) -> Iterator[Session]:

@@ -17,13 +17,14 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from struct import Struct
 from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from clew.backends import Tx
-from clew.envelope import NO_BOX, Box, Plain
+from clew.envelope import MISTYPED, NO_BOX, Box, Plain
 from clew.errors import Invalid, Tampered, Unavailable, WrongKey
 from clew.keys import ID_SIZE, SIZE, Key, Passphrase, check, key_id
 
@@ -38,7 +39,9 @@ SECRETS = "secrets"
 """Name of the header that holds them."""
 _KDF = "kdf "
 _ID, _NONCE, _TAG = ID_SIZE, 12, 16
-_WRAP = 1 + _ID + _ID + _NONCE + SIZE + _TAG
+_WRAPPED = Struct(f"<B{_ID}s{_ID}s{_NONCE}s{SIZE + _TAG}s")
+"""A wrapped data key: 1, the id of the store key that it is under, its own id, nonce, ciphertext and tag."""
+_WRAP = _WRAPPED.size
 _Secret = Annotated[bytes, Meta(min_length=SIZE, max_length=SIZE)]
 _REMEMBERED = 256
 """Data keys at hand, so that those in use are not unwrapped for each message."""
@@ -268,11 +271,15 @@ class SealedSeal:
         keys = self._unwrap(wrapped, owner)
         if not keys:
             raise Tampered("a data key")
-        return b"".join(self._wrap(id, key, owner) for id, key in keys)
+        return b"".join([self._wrap(id, key, owner) for id, key in keys])
 
     def current(self, wrapped: bytes) -> bool:
         """True if a data key is under the store key for new things, and is not being exchanged."""
         return len(wrapped) == _WRAP and wrapped[1 : 1 + _ID] == self._current[0]
+
+    def current_head(self) -> tuple[bytes, int]:
+        """How every data key begins that is `current`, and how long it is."""
+        return b"\x01" + self._current[0], _WRAP
 
     def newest(self, wrapped: bytes) -> bytes:
         """The newest of a row's data keys alone."""
@@ -283,22 +290,17 @@ class SealedSeal:
         nonce = os.urandom(_NONCE)
         return b"\x01" + under + id + nonce + wrapper.encrypt(nonce, key, b"clew key" + self._store_id + id + owner)
 
-    def _unwrap(self, wrapped: object, owner: bytes) -> list[tuple[bytes, bytes]]:
+    def _unwrap(self, wrapped: bytes, owner: bytes) -> list[tuple[bytes, bytes]]:
         """The data keys, the newest first; none if one is damaged."""
-        if not isinstance(wrapped, bytes):
-            return []
         found = []
-        for start in range(0, len(wrapped), _WRAP):
-            one = wrapped[start : start + _WRAP]
-            under, id, nonce = one[1 : 1 + _ID], one[1 + _ID : 1 + 2 * _ID], one[1 + 2 * _ID : 1 + 2 * _ID + _NONCE]
-            if under not in self._wrappers:
-                self._reload()  # another process may have begun to exchange the store key
-            wrapper = self._wrappers.get(under)
-            if len(one) != _WRAP or one[0] != 1 or wrapper is None:
-                return []
-            try:
-                key = wrapper.decrypt(nonce, one[1 + 2 * _ID + _NONCE :], b"clew key" + self._store_id + id + owner)
-            except InvalidTag:
-                return []
-            found.append((id, key))
+        try:
+            for tag, under, id, nonce, closed in _WRAPPED.iter_unpack(wrapped):
+                if under not in self._wrappers:
+                    self._reload()  # another process may have begun to exchange the store key
+                wrapper = self._wrappers.get(under)
+                if tag != 1 or wrapper is None:
+                    return []
+                found.append((id, wrapper.decrypt(nonce, closed, b"clew key" + self._store_id + id + owner)))
+        except (InvalidTag, *MISTYPED):
+            return []
         return found

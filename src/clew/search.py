@@ -314,11 +314,11 @@ def _like(term: _Term) -> str:
 
 def _marked(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
     """A snippet without its marks, and where they were."""
-    plain, marks = "", []
-    for part in text.split(_OPEN):
-        word, closed, rest = part.partition(_CLOSE)
-        if closed:
-            marks.append((len(plain), len(plain) + len(word)))
+    plain, *parts = text.split(_OPEN)
+    marks = []
+    for part in parts:
+        word, _, rest = part.partition(_CLOSE)
+        marks.append((len(plain), len(plain) + len(word)))
         plain += word + rest
     return plain, tuple(marks)
 

@@ -14,7 +14,7 @@ from clew.blobs import Blob, Blobs
 from clew.engine import Draft, Engine, whole_number
 from clew.errors import Invalid, NotFound, Tampered
 from clew.log import Log
-from clew.model import Media, Message, Modality, Native, Said
+from clew.model import RECORD, Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
 from clew.refs import BRANCH, Refs, expiry
 from clew.session_data import SessionData, directory, label_set, retention_days, unpack
@@ -98,6 +98,13 @@ class Session:
     def is_subagent(self) -> bool:
         """True for the trace of a subagent: it is never continued by `latest`."""
         return self._row.kind != "session"
+
+    @property
+    def owner_id(self) -> str | None:
+        """The id of the session that it goes with, if it is a subagent's; None if it stands alone."""
+        number = self._bound.owner
+        owner = None if number is None else self._engine.read(lambda tx: tx.ref_at(number), single=True)
+        return None if owner is None else ids.text(owner.key)
 
     @property
     def forked_from(self) -> str | None:
@@ -339,13 +346,23 @@ class Session:
     def update(
         self, *, model: str | None = _UNSET, cwd: str | None = _UNSET, extra: dict[str, Any] | None = _UNSET
     ) -> Session:
-        """Changes its model, its directory or its free data; `extra` replaces what was there."""
+        """Changes its model, its directory or its free data.
+
+        `extra` replaces what was there, but for what `clew.records` keeps in it.
+        """
         given = {
             name: value for name, value in (("model", model), ("cwd", cwd), ("extra", extra)) if value is not _UNSET
         }
         if cwd is not _UNSET:
             given["cwd"] = directory(cwd)
-        return self._change(lambda data: msgspec.structs.replace(data, **given))
+
+        def change(data: SessionData) -> SessionData:
+            record = (data.extra or {}).get(RECORD)
+            if record is not None and isinstance(extra, dict | None):
+                given["extra"] = {**(extra or {}), RECORD: record}
+            return msgspec.structs.replace(data, **given)
+
+        return self._change(change)
 
     def attach(
         self, source: bytes | IO[bytes], *, mime_type: str, modality: Modality = "document", name: str | None = None

@@ -261,7 +261,8 @@ class Sessions:
 
         Those with these ids or handles; or with `trashed` all that are in the trash, with `everything` all there are,
         of either only those that were last active, or put in the trash, `before` a moment. What other sessions share
-        stays. One that is held is a failure in the receipt, and the others go. The receipt is kept in the store; with
+        stays. One that is held is a failure in the receipt, and the others go; so is one whose own row is damaged,
+        unless ``reason="corruption-detected"`` says that this is known. The receipt is kept in the store; with
         `dry_run` it only says what would be. NotFound, and nothing is purged, if there is no such session.
         """
         if (keys is not None) + bool(trashed) + bool(everything) != 1:

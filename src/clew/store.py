@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from clew.redaction import Rules
     from clew.rekey import Kind, Status
     from clew.search import Hit, Search
+    from clew.snapshots.stored import Snapshots
     from clew.verify import Report
 
 _POSTGRES = ("postgresql://", "postgres://")
@@ -112,7 +113,7 @@ def open(
         engine.audits, engine.actor = audit, actor
         store = Store(engine, tidy=tidy)
         if audit and engine.keyed:
-            store.audit.record("open", store._key_id())
+            store.audit._record("open", store._key_id())
         return store
     except BaseException:
         backend.close()
@@ -130,7 +131,7 @@ class Store:
 
     @property
     def path(self) -> str:
-        """The file it is in."""
+        """The file it is in, or the server and the schema, without a password."""
         return self._engine.backend.path
 
     @cached_property
@@ -152,6 +153,13 @@ class Store:
     def log(self) -> StoreLog:
         """Entries beside the messages: of any session."""
         return StoreLog(self.sessions)
+
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        """Conversations with a provider, saved whole, to be restored elsewhere."""
+        from clew.snapshots.stored import Snapshots
+
+        return Snapshots(self._engine, self._refs, self.sessions, lambda: self._purger)
 
     @cached_property
     def quarantine(self) -> Quarantine:
@@ -208,33 +216,35 @@ class Store:
 
         made = backup(self._engine, path, progress=progress)
         if self._engine.audits:
-            self.audit.record("export", "store", reason="backup")
+            self.audit._record("export", "store", reason="backup")
         return made
 
     # -- keys
 
-    def seal(self, key: Key, *, progress: Progress | None = None) -> None:
+    def seal(self, key: Key, *, progress: Progress | None = None) -> Status:
         """Gives a plain store a key: everything in it is encrypted, in place, while others who have the key go on.
 
-        Cut short, it goes on where it was when it is asked again. Invalid if the store is sealed already.
+        Cut short, it goes on where it was when it is asked again. Invalid if the store is sealed already. What is
+        returned says `unclean` if readable traces are left in the files because somebody is reading: they are cleared
+        by a later write, by the close, or by whoever opens the store next.
         """
-        self._rekey("seal", key, progress)
+        return self._rekey("seal", key, progress)
 
-    def unseal(self, *, progress: Progress | None = None) -> None:
+    def unseal(self, *, progress: Progress | None = None) -> Status:
         """Makes a sealed store a plain one again. Cut short, it goes on where it was when it is asked again."""
-        self._rekey("unseal", None, progress)
+        return self._rekey("unseal", None, progress)
 
-    def rotate(self, key: Key, *, deep: bool = False, progress: Progress | None = None) -> None:
+    def rotate(self, key: Key, *, deep: bool = False, progress: Progress | None = None) -> Status:
         """Exchanges the store's key for another, while others go on; they keep the old one until they open it again.
 
         The data keys are wrapped anew, which is fast; with `deep` there are new ones, and everything is encrypted
         again. Cut short, it goes on where it was when it is asked again, with either key. The old key is retired when
         everything was read and found sound: if something is damaged, Tampered, and both keys stay good.
         """
-        self._rekey("deep" if deep else "rotate", key, progress)
+        return self._rekey("deep" if deep else "rotate", key, progress)
 
     def key_status(self) -> Status:
-        """How the store is kept, by which keys, and how far an exchange has come."""
+        """How the store is kept, by which keys, how far an exchange has come, and whether traces are left."""
         from clew.rekey import status
 
         return status(self._engine)
@@ -245,7 +255,7 @@ class Store:
 
         return recovery(self._engine)
 
-    def _rekey(self, kind: Kind, key: Key | None, progress: Progress | None) -> None:
+    def _rekey(self, kind: Kind, key: Key | None, progress: Progress | None) -> Status:
         from clew import rekey
         from clew.purge import soil
 
@@ -258,10 +268,11 @@ class Store:
         if damage:
             raise Tampered(self.path, f"{len(damage)} things in it are, so nothing that opens it is given up yet")
         rekey.finish(self._engine)
-        self.audit.record("rotate" if kind == "deep" else kind, before if kind == "unseal" else self._key_id())
+        self.audit._record("rotate" if kind == "deep" else kind, before if kind == "unseal" else self._key_id())
         self._search.remove()
         if not self._finish():
             self._engine.owe(self._finish)
+        return self.key_status()
 
     def _key_id(self) -> str:
         """Which key the store is kept with; ``none`` while it is plain."""

@@ -15,7 +15,7 @@ from clew.refs import Refs
 
 def put(engine: Engine, refs: Refs, tx: Tx, ref: RefRow) -> RefRow:
     """Puts a ref in the trash with all it owns, at one moment; not an activity. Conflict if a hold keeps any of it."""
-    going = with_owned(tx, ref)
+    going = with_owned(engine, tx, ref)
     moment = engine.clock()
     while any(one.trashed_at == moment for one in going):  # what was there before must not come back with these
         moment += 1

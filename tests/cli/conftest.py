@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from clew.cli.root import COMMANDS, cli
+from clew.cli.settings import SETTINGS
 from clew.cli.sources import NEW_VARIABLES, VARIABLES
 
 
@@ -49,12 +50,15 @@ def leaves() -> dict[str, click.Command]:
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the home folder or the settings of whoever runs it."""
-    for name in ("CLEW_DB", "CLEW_DEBUG", "CLEW_TIMEOUT", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PAGER",
-                 *VARIABLES, *NEW_VARIABLES):  # fmt: skip
+    set_ = (one.variable for one in SETTINGS.values() if one.variable is not None)
+    for name in ("CLEW_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PAGER", *set_, *VARIABLES, *NEW_VARIABLES):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     monkeypatch.setenv("TZ", "UTC")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`clew fork | rewind | rename | tag`."""
+"""`clew fork | rename | tag`."""
 
 
 def texts(clew_cli, id):
@@ -34,18 +34,6 @@ def test_a_fork_needs_what_it_names(clew_cli, talk):
     assert clew_cli("fork", session, "--at", "zzzzzz").code == 3
     assert clew_cli("fork", session, "--at", elsewhere).code == 3
     assert clew_cli("fork").code == 2
-
-
-def test_a_rewind_keeps_what_it_leaves(clew_cli, talk):
-    """The session ends earlier; the tree still has the rest."""
-    session = talk("a", "b", "c")
-    first = clew_cli("show", session, "--jsonl").lines[0]["handle"]
-    done = clew_cli("rewind", session, first)
-    assert (done.code, done.out.strip()) == (0, session)
-    assert texts(clew_cli, session) == ["a"]
-    assert [one["snippet"] for one in clew_cli("tree", session, "--json").json] == ["a", "b", "c"]
-    assert "already" in clew_cli("rewind", session, first).err
-    assert clew_cli("rewind", session, "zzzzzz").code == 3
 
 
 def test_a_session_gets_another_title_and_labels(clew_cli, talk):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -149,11 +151,29 @@ def test_a_plain_store_is_sealed_and_unsealed(clew_cli: Run, db: str, filled: st
     assert (again.code, "is sealed already" in again.err) == (0, True)
     assert clew_cli("key", "seal", "--key-file", keys[1]).code == 6
     status = clew_cli("key", "status", "--key-file", keys[0], "--json").json
-    assert status == {"state": "sealed", "key_ids": [id_of(keys[0])], "passphrase": False, "done": 0, "total": 0}
+    assert status == {
+        "state": "sealed", "key_ids": [id_of(keys[0])], "passphrase": False, "done": 0, "total": 0, "unclean": False,
+    }  # fmt: skip
     assert clew_cli("key", "unseal", "--key-file", keys[0], "--json").json["state"] == "plain"
     assert LAST in clew_cli("show", filled, "--last", "1").out
     again = clew_cli("key", "unseal", "--key-file", keys[0])
     assert (again.code, "is not sealed" in again.err) == (0, True)
+
+
+def test_a_reader_keeps_traces(clew_cli: Run, db: str, filled: str, keys: tuple[str, str]) -> None:
+    """While somebody reads, readable traces stay: that is said, with exit code 8, until someone could clear them."""
+    with closing(sqlite3.connect(db, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM nodes").fetchone()
+        done = clew_cli("key", "seal", "--key-file", keys[0])
+        assert (done.code, done.out.strip(), "somebody is reading" in done.err) == (8, id_of(keys[0]), True)
+        status = clew_cli("key", "status", "--key-file", keys[0])
+        assert (status.code, "traces of before" in status.out) == (0, True)
+        assert clew_cli("key", "status", "--key-file", keys[0], "--json").json["unclean"]
+        assert traces(db) > 0
+    assert clew_cli("append", filled, "--key-file", keys[0], input='{"text": "more"}').code == 0
+    assert traces(db) == 0
+    assert not clew_cli("key", "status", "--key-file", keys[0], "--json").json["unclean"]
 
 
 def test_sealing_needs_a_key(clew_cli: Run, filled: str, tmp_path: Path) -> None:

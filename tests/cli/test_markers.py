@@ -55,7 +55,7 @@ def test_c40_a_folder_that_was_named_is_not_marked(clew_cli: Run, ours: Path, tm
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     say(clew_cli, "--db", str(theirs / "chats.db"))
-    assert {file.name for file in theirs.iterdir()} == {"chats.db", "chats.db-lock"}
+    assert {file.name for file in theirs.iterdir()} == {"chats.db", "chats.db-lock", "chats.db-reserve"}
     assert clew_cli("append", input='{"text": "a"}', env={"CLEW_DB": str(theirs / "other.db")}).code == 0
     assert not any(file.name.startswith(".") for file in theirs.iterdir())
     with pytest.raises(OSError):

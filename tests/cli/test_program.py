@@ -17,7 +17,7 @@ from clew.cli.text import clip, paragraphs, plain, width
 from tests.cli.conftest import leaves
 
 LEAVES = leaves()
-BESIDE = {"append", "tour"}
+BESIDE = {"append", "tour", "completion", "help", "hook install", "mcp"}
 """Commands whose output has one form."""
 
 
@@ -48,7 +48,7 @@ def test_every_read_has_json(name, clew_cli):
 
 def test_alone_off_a_terminal(program):
     """Without a command: help on stderr, nothing on stdout, exit 2."""
-    for args in ([], ["key"]):
+    for args in ([], ["key"], ["config"]):
         done = program(*args)
         assert (done.code, done.out) == (2, "")
         assert "Commands:" in done.err

@@ -4,6 +4,8 @@ import sqlite3
 
 import pytest
 
+from tests.reliability.tools import AS_IT_WAS, DEAR
+
 
 def sql(db: str, statement: str) -> None:
     """Runs a statement behind the store's back."""
@@ -18,7 +20,7 @@ def damaged(clew_cli, talk, db) -> tuple[str, str]:
     """A session of 120 messages, one of which is damaged: the ids of both."""
     session = talk(*(f"message {n}" for n in range(120)))
     node = clew_cli("show", session, "--jsonl").lines[7]["id"]
-    sql(db, "UPDATE nodes SET cost = cost + 1 WHERE pos = (1 << 24) + 7")
+    sql(db, f"UPDATE nodes SET {DEAR} WHERE pos = (1 << 24) + 7")
     return session, node
 
 
@@ -41,7 +43,7 @@ def test_a_damaged_message_goes_and_comes_back(clew_cli, db, damaged):
     assert session in line
 
     assert clew_cli("quarantine", "restore", handle).code == 7
-    sql(db, "UPDATE nodes SET cost = cost - 1 WHERE pos = (1 << 24) + 7")
+    sql(db, f"UPDATE nodes SET {AS_IT_WAS} WHERE pos = (1 << 24) + 7")
     back = clew_cli("quarantine", "restore", handle)
     assert (back.code, back.out, back.err) == (0, f"{node}\n", f"message {handle} is back\n")
     assert clew_cli("show", session, "--jsonl").lines[7]["text"] == "message 7"
@@ -54,7 +56,7 @@ def test_each_is_told_by_itself(clew_cli, db, damaged):
     """restore does what it can: exit 8 if some came back, and JSON says which."""
     _, node = damaged
     clew_cli("quarantine", "sweep")
-    sql(db, "UPDATE nodes SET cost = cost - 1 WHERE pos = (1 << 24) + 7")
+    sql(db, f"UPDATE nodes SET {AS_IT_WAS} WHERE pos = (1 << 24) + 7")
     done = clew_cli("quarantine", "restore", "zzzzzz", node, "--json")
     assert done.code == 8
     assert [(item["asked"], item["ok"]) for item in done.json] == [("zzzzzz", False), (node, True)]
@@ -85,7 +87,7 @@ def test_dry_runs_change_nothing(clew_cli, db, damaged):
 def test_too_many_stop_and_ask(clew_cli, talk, db):
     """More than a few: exit 1, the counts and what to do are named, nothing is moved; --force moves them."""
     talk("a", "b", "c")
-    sql(db, "UPDATE nodes SET cost = cost + 1")
+    sql(db, f"UPDATE nodes SET {DEAR}")
     done = clew_cli("quarantine", "sweep")
     assert (done.code, done.out) == (1, "")
     assert "3 of 4 stored bodies" in done.err
@@ -102,7 +104,7 @@ def test_damage_that_stays_is_told(clew_cli, talk, db):
     done = clew_cli("quarantine", "sweep", "--force")
     assert (done.code, done.out) == (7, "")
     assert f"the data of session {session}" in done.err
-    sql(db, "UPDATE nodes SET cost = cost + 1")
+    sql(db, f"UPDATE nodes SET {DEAR}")
     done = clew_cli("quarantine", "sweep", "--force", "--json")
     assert (done.code, len(done.json["moved"]), len(done.json["left"])) == (8, 1, 1)
 

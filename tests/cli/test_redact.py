@@ -6,7 +6,9 @@ import os
 import pytest
 
 import clew
+from clew.records import RecordService
 from clew.redaction import Rules, builtin
+from clew.snapshots import new_snapshot
 
 from .test_upkeep import damage
 
@@ -28,7 +30,7 @@ def test_what_is_stored_is_found(clew_cli, talk):
     found = clew_cli("redact", "--scan", "--json")
     assert found.code == 1
     assert found.json["counts"] == {"aws-access-key": 2, "github-token": 2}
-    assert found.json["read"] == {"messages": 3, "sessions": 1, "log entries": 0}
+    assert found.json["read"] == {"messages": 3, "sessions": 1, "log entries": 0, "snapshots": 0}
     assert found.json["found"][0]["session"] == session
     assert found.json["found"][0]["findings"] == [{"rule": "github-token", "block": 0, "kind": "text", "count": 2}]
     lines = clew_cli("redact", "--scan", "--jsonl")
@@ -39,7 +41,7 @@ def test_what_is_stored_is_found(clew_cli, talk):
 
 
 def test_every_corner_is_looked_into(clew_cli, talk, db):
-    """Logs, branches, forks, subagents, the trash, and messages without a session; what is shared counts once."""
+    """Logs, branches, forks, subagents, snapshots, the trash, messages on their own; what is shared counts once."""
     with clew.open(db) as store:
         session = store.sessions.create()
         first = session.append(clew.user(f"one {CANARY}"))
@@ -52,11 +54,26 @@ def test_every_corner_is_looked_into(clew_cli, talk, db):
         trashed = store.sessions.create(title=CANARY)
         trashed.append(clew.user(CANARY))
         trashed.trash()
+        store.snapshots.save(new_snapshot(provider="claude", system_prompt=CANARY, metadata={CANARY: "a"}))
     found = clew_cli("redact", "--scan", "--json").json
-    assert found["counts"] == {"github-token": 7}
-    assert sorted(one["what"] for one in found["found"]) == ["log", *["message"] * 5, "session"]
-    assert found["read"] == {"messages": 5, "sessions": 4, "log entries": 3}
+    assert found["counts"] == {"github-token": 9}
+    assert sorted(one["what"] for one in found["found"]) == ["log", *["message"] * 5, "session", "snapshot"]
+    assert found["read"] == {"messages": 5, "sessions": 4, "log entries": 3, "snapshots": 1}
     assert clew_cli("redact", "--scan").code == 1
+
+
+def test_snapshots_of_records_are_looked_into(clew_cli, talk, db):
+    """What is said with a snapshot stands beside the messages until it is committed; it is found there."""
+    at = "2025-10-21T12:00:00.000Z"
+    snapshot = {
+        "conversationId": "talk", "sessionId": "s", "lastInteractionAt": at, "updatedAt": at, "pendingMessages": [],
+        "summary": {"synopsis": CANARY, "lastUpdatedAt": at, "keywords": []},
+    }  # fmt: skip
+    with clew.open(db) as store, RecordService(store) as service:
+        service.commit_snapshot(snapshot)
+    (spot,) = clew_cli("redact", "--scan", "--json").json["found"]
+    assert spot["what"] == "recovery"
+    assert "recovery" in clew_cli("redact", "--scan").out
 
 
 def test_a_clean_store(clew_cli, talk):

@@ -22,6 +22,7 @@ def test_what_is_removed_is_out_of_sight_and_comes_back(clew_cli, talk):
     assert ids(clew_cli("ls", "--json")) == [other]
     assert clew_cli("show", session).code == clew_cli("append", handle, input='{"text": "x"}').code == 3
     assert clew_cli("search", "lint", "--jsonl").out == ""
+    assert [leaf["snippet"] for leaf in clew_cli("tree", "--json").json] == ["b"]
     assert (clew_cli("rm", handle).code, clew_cli("rm", session).code) == (0, 0)
     back = clew_cli("restore", handle)
     assert (back.code, back.out.split(), back.err) == (0, [session], f"session {handle} (Build fails) is back\n")

@@ -20,19 +20,24 @@ KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 SEALED, GIVEN = (clew.keys.key_id(key).hex() for key in (KEY, OTHER))
 
 WRITE = """
-import sys, time, clew
+import os, sys, time, clew
+from clew.checkpoints import Checkpoints
 from tests.reliability import sample
 store = clew.open(sys.argv[1], key=bytes(range(32)))
 sample.fill(store, words=5)
 session = store.sessions.create(title="The one", cwd="/src")
 node, last = session.append([clew.user("lint"), clew.assistant("step")])
+checkpoints = Checkpoints(session, os.path.dirname(sys.argv[1]))
+checkpoints.capture(node.id, ["none.txt"])
+checkpoints.rewind(node.id)
 gone = store.sessions.create(title="In the trash")
 gone.append(clew.user("gone"))
 gone.trash()
 spoiled = store.sessions.create(title="Damaged").append(clew.user("spoiled"))
 store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
 store.quarantine.sweep(force=True)
-print(session.id, node.id, gone.id, spoiled.id, flush=True)
+frozen = store.snapshots.take(session).id
+print(session.id, node.id, gone.id, spoiled.id, frozen, flush=True)
 time.sleep(60)
 """
 
@@ -44,7 +49,7 @@ class Crashed:
         self.path = folder / "chats.db"
         writer = python(WRITE, self.path)
         assert writer.stdout is not None
-        self.session, self.node, self.trashed, self.spoiled = writer.stdout.readline().split()
+        self.session, self.node, self.trashed, self.spoiled, self.snapshot = writer.stdout.readline().split()
         os.kill(writer.pid, signal.SIGKILL)
         writer.communicate()
         assert (folder / "chats.db-wal").stat().st_size > 0
@@ -65,16 +70,27 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     """A command line that the command would carry out: what it requires, and what it needs beside that."""
     words = {"message": crashed.node, "title": "Other", "words": "lint", "path": str(work / "copy.db")}
     words |= {"source": str(crashed.path), "target": str(work / "copy.db")}
+    words["folder"] = str(tree(work.parent / "tree"))
+    words |= {"old": "/src", "new": "/elsewhere", "setting": "model", "value": "m", "shell": "bash"}
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
+    other |= dict.fromkeys(("snapshot show", "snapshot restore", "snapshot convert", "snapshot rm"), crashed.snapshot)
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
         for param in command.params
         if isinstance(param, click.Argument) and (param.required or param.name in ("session", "sessions"))
     ]
+    root = ["--root", str(crashed.path.parent)]
     flags = {
         "tag": ["label"],
+        "rewind": [crashed.node],
+        "undo": root,
+        "checkpoint ls": root,
+        "checkpoint show": [crashed.node, *root],
+        "checkpoint diff": [crashed.node, *root],
+        "hook install": ["--dry-run"],
         "purge": ["--yes"],
         "redact": ["--scan"],
+        "snapshot convert": ["--to", "openai"],
         "retention set": ["--days", "14"],
         "retention sweep": ["--days", "14"],
         "quarantine purge": ["--all"],
@@ -83,6 +99,15 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
         "key from-recovery": ["--out", str(work / "made.key")],
     }
     return [*name.split(), *given, *flags.get(name, [])]
+
+
+def tree(folder: Path) -> Path:
+    """A session kept as files, to be imported."""
+    place = folder / "sessions" / "01890a5d-ac96-774b-bcce-b302099a8057"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "metadata.json").write_text(f'{{"id": "{place.name}"}}')
+    (place / "messages.jsonl").write_text('{"role": "user", "content": "lint"}\n')
+    return folder
 
 
 def stdin(name: str) -> str:
@@ -109,6 +134,9 @@ def work(tmp_path: Path) -> Path:
     """A folder with keys, outside of the store's."""
     folder = tmp_path / "work"
     folder.mkdir()
+    told = tmp_path / "settings" / "clew" / "config.toml"
+    told.parent.mkdir(parents=True)
+    told.write_text('model = "m"\n')
     for name, content in (("wrong.key", OTHER), ("empty.key", b""), ("short.key", OTHER[:31]), ("new.key", b"n" * 32)):
         key_file(folder / name, content)
     return folder
@@ -129,7 +157,10 @@ KEYS: dict[str, Callable[[Path], dict[str, str]]] = {
     "none": lambda work: {},
 }
 LEAVES = leaves()
-STORELESS = {"copy", "tour", "key generate", "key from-recovery"}  # a copy needs no key: it stays sealed
+STORELESS = {
+    "tour", "key generate", "key from-recovery", "config show", "config set", "config unset", "completion", "help",
+    "hook install", "copy",  # a copy needs no key: it stays sealed
+}  # fmt: skip
 """Commands that open no store of the user's: no key can be wrong for them."""
 
 

@@ -28,6 +28,11 @@ class Disk:
                 pass
             file.truncate(max(0, file.tell() - leave))
 
+    def left(self) -> int:
+        """Bytes that are free."""
+        now = os.statvfs(self.folder)
+        return now.f_bavail * now.f_frsize
+
     def free(self) -> None:
         """Gives the space back."""
         self._ballast.unlink()

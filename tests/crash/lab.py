@@ -54,12 +54,17 @@ class Outcome(NamedTuple):
 
 def run(mode: str, *options: str, base: Path, durability: str = "full", timeout: float = 60.0) -> Outcome:
     """One run of crashlab in a folder of its own below `base`."""
-    require_crashlab()
     notes = base / f"errors-{os.urandom(4).hex()}.jsonl"
     target = shlex.quote(str(TARGET))
     settings = f"--durability {durability} --timeout {timeout:g} --errors {shlex.quote(str(notes))}"
-    append = f"{{python}} {target} append {{dir}} {settings}"
-    command = [sys.executable, str(CRASHLAB), mode, "--append", append, "--read", f"{{python}} {target} read {{dir}}"]
+    append, read = f"{{python}} {target} append {{dir}} {settings}", f"{{python}} {target} read {{dir}}"
+    return drive(mode, append, read, *options, base=base, notes=notes)
+
+
+def drive(mode: str, append: str, read: str, *options: str, base: Path, notes: Path) -> Outcome:
+    """One run of crashlab with these two verbs; what the target noted is in `notes`."""
+    require_crashlab()
+    command = [sys.executable, str(CRASHLAB), mode, "--append", append, "--read", read]
     env = {**os.environ, "TMPDIR": str(base)}
     done = subprocess.run([*command, *options], capture_output=True, text=True, env=env)
     said = done.stdout + done.stderr

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.backends.sqlite import reserve
 from clew.errors import ReadOnly, StorageFull, Unavailable
 from tests.crash import disk
 
@@ -129,6 +130,83 @@ def test_a_transaction_on_a_full_disk_is_all_or_nothing(small: disk.Disk) -> Non
             session.append(clew.user("first"))
             session.append(clew.user("last"))
         assert [node.text for node in session.path()] == ["before", "first", "last"]
+
+
+@pytest.fixture
+def roomy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[disk.Disk]:
+    """A disk on which a store sets something aside."""
+    monkeypatch.setattr(reserve, "PLENTY", 0)
+    with disk.mounted(tmp_path / "disk", "32m") as made:
+        yield made
+
+
+@pytest.mark.parametrize("size", [300, 9000])
+@pytest.mark.parametrize("again", [False, True], ids=["open", "opened again"])
+@pytest.mark.parametrize("key", [None, b"k" * 32], ids=["plain", "sealed"])
+def test_purging_on_a_full_disk(roomy: disk.Disk, key: bytes | None, again: bool, size: int) -> None:
+    """With no space left at all a store opens, reads and purges; the space is there again, and nothing else is lost."""
+    path = roomy.folder / "s.db"
+    secret = f"xylophone {'x' * size}"
+    store = clew.open(path, key=key)
+    sessions = [store.sessions.create(title=words) for words in ("gone", "stays")]
+    sessions[0].append([clew.user(secret) for _ in range(600)])
+    sessions[1].append([clew.user(f"harmless {number}") for number in range(50)])
+    if again:
+        store.close()
+    roomy.fill()
+    assert roomy.left() == 0
+    store = clew.open(path, key=key) if again else store
+    try:
+        with pytest.raises(StorageFull):
+            store.sessions.get(sessions[1].id).append(clew.user("z" * 8_000_000))
+        assert len(store.sessions.get(sessions[0].id).path()) == 600
+        receipt = store.sessions.purge(sessions[0].id)
+        assert (receipt.messages, receipt.failures, receipt.pending) == (600, (), ())
+        files = [file for file in roomy.folder.glob("s.db*") if b"xylophone" in file.read_bytes()]
+        assert files == []
+        assert roomy.left() > 100_000
+        assert (roomy.folder / "s.db-reserve").stat().st_size == reserve.SIZE
+        kept = store.sessions.get(sessions[1].id)
+        kept.append(clew.user("more"))
+        assert [node.text for node in kept.path()[:50]] == [f"harmless {number}" for number in range(50)]
+        assert store.verify().ok
+    finally:
+        store.close()
+
+
+def test_what_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the owner's alone, takes its space really, and is given back in parts; not where little is left."""
+    kept = reserve.Reserve(str(tmp_path / "s.db"))
+    assert not kept.give()
+    kept.keep()
+    file = Path(kept.path)
+    assert (file.stat().st_size, file.stat().st_mode & 0o777) == (reserve.SIZE, 0o600)
+    assert file.stat().st_blocks * 512 >= reserve.SIZE
+    assert kept.give(reserve.SLICE)
+    assert file.stat().st_size == reserve.SIZE - reserve.SLICE
+    monkeypatch.setattr(reserve, "PLENTY", 1 << 60)
+    kept.keep()
+    assert file.stat().st_size == reserve.SIZE - reserve.SLICE
+    assert kept.give()
+    assert not kept.give()
+    monkeypatch.undo()
+    monkeypatch.delattr(os, "posix_fallocate")
+    kept.keep()
+    assert file.stat().st_size == reserve.SIZE
+
+
+def test_no_space_to_open_in(small: disk.Disk) -> None:
+    """Where nothing was set aside, a store on a full disk says that the disk is full; freed, it is as it was."""
+    path = small.folder / "s.db"
+    with clew.open(path) as store:
+        session = store.sessions.create()
+        session.append(clew.user("hello"))
+    assert not (small.folder / "s.db-reserve").exists()
+    small.fill()
+    with pytest.raises(StorageFull):
+        clew.open(path)
+    small.free()
+    assert texts(path, session.id) == ["hello"]
 
 
 def test_a_read_only_disk(small: disk.Disk) -> None:

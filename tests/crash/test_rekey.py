@@ -22,7 +22,7 @@ RUN = """
 import sys, clew
 from clew import rekey
 from tests.reliability.test_rekey import EXCHANGES
-rekey.BATCH, rekey._CHUNKS = int(sys.argv[3]), 1
+rekey.BATCH, rekey.BYTES = int(sys.argv[3]), 200_000
 exchange = EXCHANGES[sys.argv[2]]
 with clew.open(sys.argv[1], key=exchange.before) as store:
     exchange.run(store, None)

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-RUN = ("clew", "echo", "printf", "cat", "python", "pytest", "cp", "mv", "rm", "mkdir", "for", "ls")
+RUN = ("clew", "echo", "printf", "cat", "python", "pytest", "cp", "mv", "rm", "mkdir", "for", "ls", "cd")
 """Programs that a console block runs."""
 TYPED = ("make", "pip", "python3", ".venv/bin/pip", ".venv/bin/python", "git")
 """Programs that only people run: they set up or install things."""

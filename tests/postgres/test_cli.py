@@ -27,6 +27,8 @@ def test_commands_take_a_url(tmp_path: Path, url: str) -> None:
     assert len(json.loads(listed.stdout)["items" if "items" in listed.stdout else "sessions"]) == 1, listed.stdout
     assert "Why does it fail?" in clew("search", "--db", url, "fail", home=tmp_path).stdout
     assert clew("verify", "--db", url, home=tmp_path).returncode == 0
+    looked = clew("doctor", "--db", url, home=tmp_path)
+    assert (looked.returncode, "on a server" in looked.stdout) == (0, True), looked.stderr
     file = tmp_path / "copy.db"
     copied = clew("copy", url, str(file), "--json", home=tmp_path)
     assert copied.returncode == 0, copied.stderr

@@ -14,7 +14,7 @@ import pytest
 
 import clew
 from tests.concurrency.workers import Writer
-from tests.postgres.server import Server
+from tests.postgres.server import Server, started
 
 
 def stored(url: str, session: str) -> dict[str, list[int]]:
@@ -120,7 +120,7 @@ def storm(server: Server, *, writers: int, seconds: float, kills: int) -> None:
 
 def test_a_server_that_is_killed() -> None:
     """The server is killed twice under load and started again: all that was acknowledged is there, once."""
-    server = Server(fsync=True)
+    server = started(fsync=True)
     try:
         storm(server, writers=3, seconds=3.0, kills=2)
     finally:
@@ -130,7 +130,7 @@ def test_a_server_that_is_killed() -> None:
 @pytest.mark.soak
 def test_a_server_that_is_killed_again_and_again() -> None:
     """Twenty times."""
-    server = Server(fsync=True)
+    server = started(fsync=True)
     try:
         storm(server, writers=4, seconds=60.0, kills=20)
     finally:

@@ -146,7 +146,12 @@ def test_what_is_committed_late_is_found(url: str, key: bytes | None, monkeypatc
         slow.append(clew.user("first"))
         backend: Any = one._engine.backend
         held: list[Any] = []
-        monkeypatch.setattr(backend, "_extend", lambda statement: held.append(statement) or True)
+
+        def hold(statement: Any) -> bool:
+            held.append(statement)
+            return True
+
+        monkeypatch.setattr(backend, "_extend", hold)
         slow.append(clew.user("late"))
         with backend._connections.take() as conn:
             conn.execute("BEGIN")

@@ -311,6 +311,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert [node.id for node in listed] == list(self.model.nodes)
         assert [node.parent_id for node in listed] == [said.parent for said in self.model.nodes.values()]
         assert [node.text for node in listed] == [said.text for said in self.model.nodes.values()]
+        seen, sight = self.store.nodes.list(limit=5000, ascending=True, trashed=False).items, self.model.in_sight()
+        assert [node.id for node in seen] == [id for id in self.model.nodes if id in sight]
 
 
 LARGE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]

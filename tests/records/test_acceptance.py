@@ -251,8 +251,22 @@ def test_counts_are_accurate_and_nothing_is_left(service: RecordService, heard: 
     rows = service._store._engine.read(lambda tx: tx.sizes())
     assert {name: count for name, count in rows.items() if count} == {"refs": 2, "log": rows["log"]}  # receipts, audit
     assert {file.name for file in path.parent.iterdir()} <= {
-        f"{path.name}{end}" for end in ("", "-wal", "-shm", "-lock")
+        f"{path.name}{end}" for end in ("", "-wal", "-shm", "-lock", "-reserve")
     }
+
+
+def test_c15_no_name_of_a_record_shows(service: RecordService, path: Path) -> None:
+    """The ids that an application has made up, and whatever it calls people and files, are sealed with the rest."""
+    privacy = {"containsSecrets": True, "redactionRulesApplied": [CANARY]}
+    people = [{"id": CANARY, "role": "user", "displayName": CANARY}]
+    made(service, CANARY, frame(frameId=CANARY, privacy=privacy), title=CANARY, participants=people)
+    kept = service.attach(CANARY, b"x", type="code", attachment_id=CANARY)
+    service.update(CANARY, {"appendMessages": [frame(2, attachments=[kept])]})
+    service.set_privacy(CANARY, consent_capture=CANARY)
+    service.commit_snapshot(snapshot(CANARY, frame(3), sessionId=CANARY, summary=summary(CANARY)))
+    assert texts(service.get(CANARY))
+    assert in_files(path, CANARY) == []
+    assert CANARY not in path.name
 
 
 def test_c19_a_purge_takes_at_most_half_a_second(service: RecordService) -> None:

@@ -123,6 +123,29 @@ async def test_a_write_that_waits_for_space(tmp_path: Path) -> None:
                 assert len(record.messages) == 2
 
 
+async def test_those_who_wait_for_space_keep_nobody_from_making_it(tmp_path: Path) -> None:
+    """A hundred tasks that wait leave threads for the call that frees what they wait for."""
+    with disk.mounted(tmp_path / "disk", "8m") as small:
+        async with clew.aio.open(small.folder / "s.db") as store:
+            service = RecordService(store, retry_every=60)
+            await service.initialize()
+            await service.create(given("talk"))
+            await service.create(given("old", frame(content="y" * 100_000)))
+            small.fill(leave=200_000)
+            waiting = [await service.update("talk", {"appendMessages": [frame(2, content="x" * 1_000_000)]})]
+            waiting += [await service.update("talk", {"title": f"{n}"}) for n in range(100)]
+            with anyio.fail_after(60):
+                async with anyio.create_task_group() as tasks:
+                    for one in waiting:
+                        assert isinstance(one, Pending)
+                        tasks.start_soon(one.result)
+                    await anyio.sleep(0.1)
+                    small.free()
+                    await service.delete("old", "user-requested")
+            assert all(one.stored for one in waiting if isinstance(one, Pending))
+            await service.dispose()
+
+
 def test_without_anyio_it_says_what_to_install() -> None:
     """Records work without it, and importing the async face names the extra."""
     code = (

@@ -7,7 +7,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import clew
 from clew import events
 from clew.errors import NotFound, StorageFull, Unavailable, Unfinished
 from clew.records import ConversationRecord, Pending, RecordService
+from clew.testing import FakeClock
 from tests.crash import disk
 from tests.records.conftest import KEY
 from tests.records.talk import frame, given, made, snapshot, texts
@@ -227,6 +230,55 @@ def test_what_is_purged_does_not_come_back(small: disk.Disk) -> None:
         with pytest.raises(NotFound):
             waiting.result()
         assert service.list().total_count == 0
+        service.dispose()
+
+
+def test_what_waits_for_a_record_that_stays_is_kept(small: disk.Disk) -> None:
+    """A hold keeps a record when all are purged, and so what waits for it; one that only waits can be deleted."""
+    with clew.open(small.folder / "s.db") as store:
+        service = RecordService(store, retry_every=60)
+        service.initialize()
+        made(service, "held")
+        service.update("held", {"retention": {"manualHold": True}})
+        id = str(uuid.uuid4())
+        made(service, "filler")
+        small.fill(leave=300_000)
+        until_full(service, "filler")
+        kept = service.update("held", {"appendMessages": [frame(2, content="kept")]})
+        unwanted = service.create(given(id.upper()))
+        assert isinstance(kept, Pending)
+        assert isinstance(unwanted, Pending)
+        small.free()
+        service.delete(id, "privacy-policy-change")
+        with pytest.raises(NotFound):
+            unwanted.result()
+        with pytest.raises(NotFound):
+            service.delete(id, "privacy-policy-change")
+        report = service.purge_all("workspace-reset")
+        assert [failure.conversation_id for failure in report.failures] == ["held"]
+        assert texts(kept.result(timeout=0))[-1] == "kept"
+        assert [one.conversation_id for one in service.list().items] == ["held"]
+        service.dispose()
+
+
+def test_what_waits_for_space_is_activity(small: disk.Disk) -> None:
+    """A record that would expire does not while something said in it waits: the sweep that makes space spares it."""
+    clock = FakeClock(1_761_048_000_000_000, tick=1000)
+    with clew.open(small.folder / "s.db", clock=clock) as store:
+        service = RecordService(store, retry_every=60)
+        service.initialize()
+        made(service, "old", frame(1, content="y" * 100_000))
+        made(service, "talk")
+        clock.advance(timedelta(days=31))
+        made(service, "filler")
+        small.fill(leave=300_000)
+        until_full(service, "filler")
+        waiting = service.update("talk", {"appendMessages": [frame(2, content="still here")]})
+        assert isinstance(waiting, Pending)
+        small.free()
+        assert service.sweep().purged_count == 1
+        assert texts(waiting.result(timeout=0))[-1] == "still here"
+        assert service.get("old") is None
         service.dispose()
 
 

@@ -148,3 +148,82 @@ def test_no_way_into_a_record_goes_around_redaction(path: Path) -> None:
         service.commit_conversation("talk")
         assert SECRET not in repr(service.get("talk"))
     assert not [one.name for one in path.parent.iterdir() if SECRET.encode() in one.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\b(?:19|20)\d\d-\d\d-\d\d",
+        r"[0-9a-f]{64}",
+        r"\d{12,}",
+        r"(?i)record|user|document|sequence|checksum|uri|summary|token",
+        r"[\w.]+@[\w.]+",
+    ],
+    ids=["dates", "digests", "numbers", "words", "addresses"],
+)
+def test_no_rule_breaks_what_a_record_consists_of(path: Path, pattern: str) -> None:
+    """Its names, times, digests and numbers stay, whatever rules find in texts; so a strict service purges nothing."""
+    rules = redaction.Rules([redaction.Rule("mine", pattern)])
+    talk, when = "ada@example.com", 1_761_048_000_000
+    with clew.open(path, redact=rules) as store, RecordService(store, strict=True) as service:
+        record = made(service, talk, frame(when), summary=summary(), metrics={"durationMs": when})
+        kept = service.attach(talk, b"the build's log", type="document")
+        tokens = {"containsSecrets": True, "redactionRulesApplied": ["x"], "piiTokens": ["x:" + "0" * 64]}
+        said = frame(when + 1, attachments=[kept], privacy=tokens, frameId="bob@example.com")
+        record = stored(service.update(talk, {"appendMessages": [said], "summary": summary()}))
+        record = stored(service.update(talk, {"appendMessages": [said]}))
+        service.commit_snapshot(snapshot(talk, frame(when + 2), summary=summary(), metrics={"durationMs": when}))
+        assert [one.conversation_id for one in service.list().items] == [record.conversation_id]
+        assert service.recoverable() == (record.conversation_id,)
+        found = service.get_snapshot(record.conversation_id)
+        assert found is not None
+        assert found.summary is not None
+        assert [one.sequence for one in found.pending_messages] == [when + 2]
+        record = stored(service.commit_conversation(record.conversation_id))
+        assert (record.attachments or ())[0].checksum == kept.checksum
+        assert (len(record.messages), record.metrics.duration_ms) == (3, when)
+        assert len({one.frame_id for one in record.messages}) == 3
+        assert b"".join(service.open_attachment(talk, kept.uri)) == b"the build's log"
+
+
+def test_what_only_looks_like_a_record_is_redacted(path: Path) -> None:
+    """Free data that borrows the record's names keeps no secret by them."""
+    rules = redaction.Rules(redaction.builtin())
+    borrowed = {SECRET: 1, "created_at": SECRET, "role": SECRET, "checksum": SECRET, "privacy": {"piiTokens": [SECRET]}}
+    token = SECRET.lower()
+    other = redaction.Rules([redaction.Rule("mine", token)])
+    with clew.open(path, redact=rules) as store:
+        session = store.sessions.create(extra={"clew.record": borrowed})
+        session.append(clew.user("x", extra={"clew.record": borrowed}))
+        session.update(extra={"clew.record": borrowed, "uri": SECRET})
+    with clew.open(path, redact=other) as store, RecordService(store) as service:
+        store.sessions.create(extra={"clew.record": {"privacy": {"piiTokens": [f"{token}:{'0' * 32}"]}}})
+        privacy = {"containsSecrets": True, "redactionRulesApplied": [], "piiTokens": [f"{token}:{'0' * 32}"]}
+        with pytest.raises(clew.Invalid, match="token"):
+            made(service, "talk", frame(privacy=privacy))
+    written = b"".join(one.read_bytes() for one in path.parent.iterdir())
+    assert SECRET.encode() not in written
+    assert token.encode() not in written
+
+
+def test_redaction_knows_every_name_of_a_record() -> None:
+    """What the service keeps in free data has no key that redaction would take for someone else's."""
+    import msgspec
+
+    from clew.records.frames import Said
+    from clew.records.kept import Kept
+    from clew.redaction.formal import KEYS
+
+    def names(kind: object) -> set[str]:
+        found: set[str] = set()
+        if isinstance(kind, msgspec.inspect.StructType):
+            for field in kind.fields:
+                found |= {field.encode_name} | names(field.type)
+        for part in (*getattr(kind, "types", ()), getattr(kind, "item_type", None)):
+            if part is not None:
+                found |= names(part)
+        return found
+
+    found = {name for kind in (Kept, Said) for name in names(msgspec.inspect.type_info(kind))}
+    assert {"schema", "synopsis", "byteLength", "piiTokens"} <= found
+    assert found <= KEYS

@@ -15,7 +15,7 @@ import pytest
 import clew
 from clew import events, ids
 from clew.errors import Closed, Conflict, Invalid, NotFound, Unfinished
-from clew.records import Policy, RecordService
+from clew.records import Pending, Policy, RecordService
 from clew.records.kept import Found
 from clew.store import Store
 from clew.testing import FakeClock
@@ -82,6 +82,21 @@ def test_dispose_waits_for_calls_that_are_going_on(sealed: Store) -> None:
     assert time.monotonic() - began > 0.1
     thread.join()
     assert len(done) == 1
+
+
+def test_what_fails_in_the_background_is_told_by_name(sealed: Store) -> None:
+    """An error of the application's own may repeat what was said, so the message has its name, and it is at hand."""
+
+    def summarise(record: clew.records.ConversationRecord) -> None:
+        raise RuntimeError(record.messages[0].content)
+
+    service = RecordService(sealed, summarise=summarise)
+    service.initialize()
+    made(service, "talk", frame(content="canary"))
+    with pytest.raises(Unfinished, match="RuntimeError") as caught:
+        service.dispose()
+    assert "canary" not in str(caught.value)
+    assert [str(error) for error in caught.value.failures] == ["canary"]
 
 
 def test_dispose_does_not_wait_for_ever(sealed: Store) -> None:
@@ -474,6 +489,40 @@ def test_a_record_that_is_too_large_is_refused(sealed: Store) -> None:
         RecordService(sealed, max_payload=0)
 
 
+@pytest.mark.parametrize("field", ["title", "summary", "participants"])
+def test_everything_said_of_a_record_counts(sealed: Store, field: str) -> None:
+    """A title, a summary or a participant is no way around the limit, neither at first nor later nor as a snapshot."""
+    large: dict[str, Any] = {
+        "title": "x" * 20_000,
+        "summary": summary("x" * 20_000),
+        "participants": [{"id": "u", "role": "user", "displayName": "x" * 20_000}],
+    }
+    with RecordService(sealed, max_payload=10_000) as service:
+        with pytest.raises(Invalid, match="limit"):
+            service.create(given("large", **{field: large[field]}))
+        assert service.list().total_count == 0
+        made(service, "talk")
+        if field != "participants":
+            with pytest.raises(Invalid, match="limit"):
+                service.update("talk", {field: large[field]})
+        if field == "summary":
+            with pytest.raises(Invalid, match="limit"):
+                service.commit_snapshot(snapshot("talk", summary=large["summary"]))
+        assert service.recoverable() == ()
+
+
+def test_a_record_over_the_limit_can_be_kept_and_ended(sealed: Store) -> None:
+    """One that has grown by other means can be held, renamed and committed: what adds nothing is not refused."""
+    session = sealed.sessions.create(title="Much was said")
+    session.append(clew.user("x" * 20_000))
+    with RecordService(sealed, max_payload=10_000) as service:
+        service.update(session.id, {"retention": {"manualHold": True}})
+        service.update(session.id, {"title": "Much"})
+        assert stored(service.commit_conversation(session.id)).retention.manual_hold
+        with pytest.raises(Invalid, match="limit"):
+            service.update(session.id, {"appendMessages": [frame()]})
+
+
 def test_ten_megabytes_by_default(sealed: Store) -> None:
     """Nine are stored; eleven are not."""
     with RecordService(sealed) as service:
@@ -548,6 +597,22 @@ def test_c23_a_record_leaves_only_if_it_may(service: RecordService, sealed: Stor
         service.export("other")
 
 
+def test_c23_whoever_forbids_an_export_that_is_under_way_is_heard(service: RecordService, monkeypatch) -> None:
+    """A record that was read while it could be exported does not leave once it no longer may."""
+    made(service, "talk")
+    service.set_privacy("talk", exportable=True)
+    read = service._read
+
+    def slow(*args: Any) -> Any:
+        found = read(*args)
+        service._records.set_privacy(service._records.key("talk"), False, None)
+        return found
+
+    monkeypatch.setattr(service, "_read", slow)
+    with pytest.raises(Conflict, match="not to be exported"):
+        service.export("talk")
+
+
 def records_json(record: clew.records.ConversationRecord) -> bytes:
     return clew.records.to_json(record)
 
@@ -571,7 +636,7 @@ def test_any_session_is_a_record(service: RecordService, sealed: Store) -> None:
     record = stored(service.update(session.id, {"appendMessages": [frame(1)]}))
     assert len(record.messages) == 4
     service.export(session.id)
-    assert sealed.sessions.get(session.id).extra["record"]
+    assert sealed.sessions.get(session.id).extra["clew.record"]
 
 
 def test_what_the_store_took_out_is_said(service: RecordService, sealed: Store) -> None:
@@ -598,11 +663,11 @@ def test_free_data_of_others_stays(service: RecordService, sealed: Store) -> Non
 
 def test_what_does_not_decode_is_damage(service: RecordService, sealed: Store) -> None:
     """Free data under the record's name that is nothing of the kind is Tampered, not a guess."""
-    session = sealed.sessions.create(extra={"record": {"user_utterances": "many"}})
+    session = sealed.sessions.create(extra={"clew.record": {"user_utterances": "many"}})
     with pytest.raises(clew.Tampered):
         service.get(session.id)
     other = sealed.sessions.create()
-    other.append(clew.user("x", extra={"record": {"sequence": "one"}}))
+    other.append(clew.user("x", extra={"clew.record": {"sequence": "one"}}))
     with pytest.raises(clew.Tampered):
         service.get(other.id)
     assert service.purge_all("workspace-reset").purged_count == 2
@@ -629,6 +694,45 @@ def test_workspaces_do_not_see_each_other(path) -> None:
             assert here.list().total_count == 1
             assert here.purge_all("workspace-reset").purged_count == 1
             assert there.list().total_count == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_payload": "1"}, {"max_pending": -1}, {"max_pending": "1"}, {"max_pending_bytes": None}, {"slow_ms": "1"},
+     {"slow_ms": float("nan")}, {"retry_every": 0}, {"retry_every": float("inf")}, {"retry_every": "1"},
+     {"failures": 0}, {"failures": None}, {"cool_down": -1}, {"cool_down": "1"}, {"policy": None}, {"summarise": 5},
+     {"clock": 5}, {"timer": 5}],
+)  # fmt: skip
+def test_settings_that_make_no_sense_are_invalid(sealed: Store, settings: Any) -> None:
+    """They are told when the service is made, not by what goes wrong later."""
+    with pytest.raises(Invalid):
+        RecordService(sealed, **settings)
+    with pytest.raises(Invalid, match="Store"):
+        RecordService(settings)
+
+
+def test_calls_that_make_no_sense_are_invalid(service: RecordService, sealed: Store) -> None:
+    """Nothing is changed by them, and no record is called damaged for them."""
+    made(service, "talk")
+    size = sealed._engine.read(lambda tx: tx.sizes())["blobs"]
+    wrong: list[Callable[[], object]] = [
+        lambda: service.set_privacy("talk", exportable="no"),  # type: ignore[arg-type]
+        lambda: service.set_privacy("talk", exportable=1),  # type: ignore[arg-type]
+        lambda: service.set_privacy("talk", consent_capture=5),  # type: ignore[arg-type]
+        lambda: service.set_privacy("talk", consent_capture="\ud800"),
+        lambda: service.attach("talk", b"x", type="video"),  # type: ignore[arg-type]
+        lambda: service.attach("talk", b"x", type="code", attachment_id="\ud800"),
+        lambda: service.attach("talk", b"x", type="code", attachment_id=5),  # type: ignore[arg-type]
+        lambda: service.dispose("2"),  # type: ignore[arg-type]
+        lambda: service.dispose(float("nan")),
+        lambda: Pending("update", "talk", 1, lambda: 1).result("x"),  # type: ignore[arg-type]
+        lambda: Pending("update", "talk", 1, lambda: 1).result(float("inf")),
+    ]
+    for call in wrong:
+        with pytest.raises(Invalid):
+            call()
+    assert service.is_initialized
+    assert sealed._engine.read(lambda tx: tx.sizes())["blobs"] == size
 
 
 def test_a_write_that_was_not_kept_is_not_settled(service: RecordService, sealed: Store) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 import clew
 from clew import events
-from clew.errors import Conflict, StorageFull, Unavailable
-from clew.records import CircuitOpen, RecordService
+from clew.errors import Conflict, StorageFull, Unavailable, Unfinished
+from clew.records import CircuitOpen, Pending, RecordService
 from clew.records.background import Background
 from clew.records.breaker import Breaker
 from clew.records.latency import Latency
+from clew.records.writes import Limits, Writes
 from clew.store import Store
 from tests.records.talk import frame, given, made
 
@@ -216,6 +219,90 @@ def test_ticks_until_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> 
     background.add(again.set)
     assert again.wait(5)
     background.stop(1)
+
+
+def test_whoever_asks_for_ticks_during_one_gets_another() -> None:
+    """A write that begins to wait while the last one that waited is stored is tried again by itself, too."""
+    again = threading.Event()
+    ticks: list[int] = []
+
+    def tick() -> bool:
+        ticks.append(1)
+        if len(ticks) == 1:
+            background.keep_ticking()
+        else:
+            again.set()
+        return True
+
+    background = Background(tick, 0.01)
+    background.keep_ticking()
+    assert again.wait(5)
+    background.stop(1)
+
+
+def test_a_tick_that_fails_is_not_the_last() -> None:
+    """What is wrong once may not be so again; whoever stops it finds the error."""
+    again = threading.Event()
+    outcomes = iter([ZeroDivisionError, None])
+
+    def tick() -> bool:
+        if error := next(outcomes):
+            raise error
+        again.set()
+        return True
+
+    background = Background(tick, 0.01)
+    background.keep_ticking()
+    assert again.wait(5)
+    background.stop(1)
+    assert [type(error) for error in background.failures] == [ZeroDivisionError]
+
+
+def test_c28_dispose_does_not_wait_for_another_program(sealed: Store, path: Path) -> None:
+    """A store that someone else keeps busy holds a write up for a minute, and the end of a service for its grace."""
+    service = RecordService(sealed, retry_every=60)
+    service.initialize()
+    made(service, "talk")
+    waiting: Pending[object] = Pending("update", "talk", 1, lambda: sealed.sessions.create())
+    service._writes._deferred.add(waiting)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    with pytest.raises(Unfinished) as caught:
+        service.dispose(0.3)
+    assert time.monotonic() - began < 5
+    other.execute("ROLLBACK")
+    other.close()
+    assert len(caught.value.failures) == 2
+    with pytest.raises(StorageFull):
+        waiting.result(5)
+
+
+def test_what_waited_is_written_once() -> None:
+    """A record that was stored and could not be read back at once is read again, not created again."""
+    outcomes = iter([StorageFull("x"), None])
+    reads = iter([Unavailable("x"), None])
+    written: list[int] = []
+
+    def write() -> int:
+        if error := next(outcomes):
+            raise error
+        written.append(1)
+        return len(written)
+
+    def read(number: int) -> int:
+        if error := next(reads):
+            raise error
+        return number
+
+    writes = Writes(events.Events(), Limits(10, 1000, 150, 60, 5, 30), time.monotonic)
+    waiting = writes.now_or_later("create", "talk", 1, write, read)
+    assert isinstance(waiting, Pending)
+    writes.space()
+    assert not waiting.done
+    writes.space()
+    assert (waiting.result(0), len(written)) == (1, 1)
+    writes.close(time.monotonic() + 1)
 
 
 def test_a_deferred_write_that_is_broken_off_is_an_error_of_its_own(service: RecordService) -> None:

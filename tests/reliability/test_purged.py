@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.backends import BODY
 from clew.backends.sqlite.scrubbing import clean as scrub
 from clew.envelope import run_owner
 from clew.errors import Conflict, NotFound
@@ -172,7 +173,7 @@ def test_what_a_fork_shares_gets_another_key(path: Path) -> None:
         box = SealedBox(store._engine.store_id, old, None)
 
         def opens(node: clew.Node) -> bool:
-            body = b"\x02" + old[0][0] + node._row[10][9:]  # as if it said that it is under the old key
+            body = b"\x02" + old[0][0] + node._row[BODY][9:]  # as if it said that it is under the old key
             return box.open(body, node._context()) is not None
 
         assert all(map(opens, session.path()))

@@ -27,7 +27,7 @@ class Exchange(NamedTuple):
     before: bytes | None
     after: bytes | None
     kind: rekey.Kind
-    run: Callable[[Store, Callable[[int, int], None] | None], None]
+    run: Callable[[Store, Callable[[int, int], None] | None], object]
 
 
 EXCHANGES = {

@@ -13,6 +13,9 @@ import pytest
 import clew
 
 ROOT = Path(__file__).parents[2]
+DEAR = "facts = CAST(substr(facts, 1, 41) || x'01' || substr(facts, 43) AS BLOB)"
+"""SQL that makes a node's row say that its path has cost more than it has."""
+AS_IT_WAS = DEAR.replace("01", "00")
 
 
 def need(tool: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from clew.keys import Key
     from clew.purge import Reason, Receipt, Receipts
     from clew.rekey import Status
+    from clew.snapshots import Snapshot, ToolSnapshot, stored
+    from clew.snapshots.stored import Summaries
     from clew.verify import Report
 
 
@@ -188,6 +190,11 @@ class Session(_Face):
     def is_subagent(self) -> bool:
         """True for the trace of a subagent: it is never continued by `latest`."""
         return self._sync.is_subagent
+
+    @property
+    def owner_id(self) -> Awaitable[str | None]:
+        """The id of the session that it goes with, if it is a subagent's; None if it stands alone."""
+        return self._threads.run(lambda: self._sync.owner_id)
 
     @property
     def forked_from(self) -> str | None:
@@ -353,7 +360,10 @@ class Session(_Face):
     async def update(
         self, *, model: str | None = _UNSET, cwd: str | None = _UNSET, extra: dict[str, Any] | None = _UNSET
     ) -> Session:
-        """Changes its model, its directory or its free data; `extra` replaces what was there."""
+        """Changes its model, its directory or its free data.
+
+        `extra` replaces what was there, but for what `clew.records` keeps in it.
+        """
         return cast(
             "Session", self._wrap(await self._threads.run(self._sync.update, model=model, cwd=cwd, extra=extra))
         )
@@ -551,7 +561,8 @@ class Sessions(_Face):
 
         Those with these ids or handles; or with `trashed` all that are in the trash, with `everything` all there are,
         of either only those that were last active, or put in the trash, `before` a moment. What other sessions share
-        stays. One that is held is a failure in the receipt, and the others go. The receipt is kept in the store; with
+        stays. One that is held is a failure in the receipt, and the others go; so is one whose own row is damaged,
+        unless ``reason="corruption-detected"`` says that this is known. The receipt is kept in the store; with
         `dry_run` it only says what would be. NotFound, and nothing is purged, if there is no such session.
         """
         return await self._threads.run(
@@ -602,10 +613,22 @@ class Nodes(_Face):
         return await self._threads.run(self._sync.handles, nodes)
 
     async def list(
-        self, *, limit: int = 50, cursor: str | None = None, offset: int = 0, ascending: bool = False
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        offset: int = 0,
+        ascending: bool = False,
+        trashed: bool = True,
     ) -> NodePage:
-        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`."""
-        return await self._threads.run(self._sync.list, limit=limit, cursor=cursor, offset=offset, ascending=ascending)
+        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`.
+
+        These are all that are stored. With ``trashed=False`` those that only sessions in the trash have are left out,
+        which takes a look at each tree.
+        """
+        return await self._threads.run(
+            self._sync.list, limit=limit, cursor=cursor, offset=offset, ascending=ascending, trashed=trashed
+        )
 
     async def path(self, id: str, *, last: int | None = None) -> NodeList:
         """From the root down to a node; with `last`, the last ones, still in order. Never what follows it. NotFound."""
@@ -745,6 +768,62 @@ class Audit(_Face):
         return self._threads.stream(self._sync.jsonl, since=since, until=until, kind=kind)
 
 
+class Snapshots(_Face):
+    """The snapshots of a store. A `SnapshotStore`; what snapshots, and sessions, have in common is stored once."""
+
+    _sync: stored.Snapshots
+
+    async def save(self, snapshot: Snapshot) -> None:
+        """Keeps a snapshot, in place of the one with the same id if there is one. Durable when it returns.
+
+        Of a client's messages only those are stored that came since the last time.
+        """
+        return await self._threads.run(self._sync.save, snapshot)
+
+    async def load(self, id: str) -> Snapshot:
+        """The snapshot. Its messages are read when they are first asked for. NotFound; Tampered."""
+        return await self._threads.run(self._sync.load, id)
+
+    async def list(self) -> Summaries:
+        """All there are, newest first. Tampered if one is not what was saved."""
+        return await self._threads.run(self._sync.list)
+
+    async def delete(self, id: str) -> None:
+        """Deletes a snapshot, and each message that nothing else needs. NotFound.
+
+        Traces are left in the files until they are overwritten; `purge` clears them.
+        """
+        return await self._threads.run(self._sync.delete, id)
+
+    async def purge(self, id: str, *, reason: Reason = "user-requested") -> Receipt:
+        """Deletes a snapshot for good, and clears every trace of it: rows, keys, index, files. NotFound.
+
+        What sessions or other snapshots share stays, and the receipt names them.
+        """
+        return await self._threads.run(self._sync.purge, id, reason=reason)
+
+    async def take(
+        self,
+        session: Session | str,
+        *,
+        model: str | None = None,
+        system_prompt: str = "",
+        tools: Iterable[ToolSnapshot] = (),
+        metadata: Mapping[str, str] | None = None,
+    ) -> Snapshot:
+        """A snapshot of a session as it is now; nothing is copied. Its provider is that of the session's messages.
+
+        Messages in neutral form make a snapshot of the provider ``clew``. Invalid if they are of several providers.
+        """
+        return await self._threads.run(
+            self._sync.take, _bare(session), model=model, system_prompt=system_prompt, tools=tools, metadata=metadata
+        )
+
+    async def resume(self, id: str, *, title: str | None = None) -> Session:
+        """A new session that goes on from a snapshot; nothing is copied. NotFound."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.resume, id, title=title)))
+
+
 class Store(_Face):
     """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
 
@@ -752,7 +831,7 @@ class Store(_Face):
 
     @property
     def path(self) -> str:
-        """The file it is in."""
+        """The file it is in, or the server and the schema, without a password."""
         return self._sync.path
 
     @property
@@ -774,6 +853,11 @@ class Store(_Face):
     def log(self) -> StoreLog:
         """Entries beside the messages: of any session."""
         return StoreLog(self._threads, self._sync.log)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Conversations with a provider, saved whole, to be restored elsewhere."""
+        return Snapshots(self._threads, self._sync.snapshots)
 
     @property
     def quarantine(self) -> Quarantine:
@@ -831,18 +915,20 @@ class Store(_Face):
         """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""
         return await self._threads.run(self._sync.backup, path, progress=progress)
 
-    async def seal(self, key: Key, *, progress: Progress | None = None) -> None:
+    async def seal(self, key: Key, *, progress: Progress | None = None) -> Status:
         """Gives a plain store a key: everything in it is encrypted, in place, while others who have the key go on.
 
-        Cut short, it goes on where it was when it is asked again. Invalid if the store is sealed already.
+        Cut short, it goes on where it was when it is asked again. Invalid if the store is sealed already. What is
+        returned says `unclean` if readable traces are left in the files because somebody is reading: they are cleared
+        by a later write, by the close, or by whoever opens the store next.
         """
         return await self._threads.run(self._sync.seal, key, progress=progress)
 
-    async def unseal(self, *, progress: Progress | None = None) -> None:
+    async def unseal(self, *, progress: Progress | None = None) -> Status:
         """Makes a sealed store a plain one again. Cut short, it goes on where it was when it is asked again."""
         return await self._threads.run(self._sync.unseal, progress=progress)
 
-    async def rotate(self, key: Key, *, deep: bool = False, progress: Progress | None = None) -> None:
+    async def rotate(self, key: Key, *, deep: bool = False, progress: Progress | None = None) -> Status:
         """Exchanges the store's key for another, while others go on; they keep the old one until they open it again.
 
         The data keys are wrapped anew, which is fast; with `deep` there are new ones, and everything is encrypted
@@ -852,7 +938,7 @@ class Store(_Face):
         return await self._threads.run(self._sync.rotate, key, deep=deep, progress=progress)
 
     async def key_status(self) -> Status:
-        """How the store is kept, by which keys, and how far an exchange has come."""
+        """How the store is kept, by which keys, how far an exchange has come, and whether traces are left."""
         return await self._threads.run(self._sync.key_status)
 
     async def recovery_key(self) -> str:

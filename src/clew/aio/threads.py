@@ -7,8 +7,8 @@ would stall every other task.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 import anyio
@@ -55,8 +55,7 @@ class Worker:
     def __init__(self, run: Callable[[Sequence[Call]], None], name: str) -> None:
         self._run = run
         self._name = name
-        self._waiting: deque[Request] = deque()
-        self._ready = threading.Semaphore(0)
+        self._waiting: SimpleQueue[Request | None] = SimpleQueue()
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -70,8 +69,7 @@ class Worker:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
                 self._thread.start()
-            self._waiting.append(request)
-        self._ready.release()
+            self._waiting.put(request)
         return await request.outcome()
 
     @property
@@ -83,15 +81,15 @@ class Worker:
         """Finishes what is waiting, then ends the thread. Blocks; idempotent."""
         with self._mutex:
             self._stopping = True
+            self._waiting.put(None)
             thread = self._thread
-        self._ready.release()
         if thread is not None:
             thread.join()
 
     def _serve(self) -> None:
-        while True:
-            self._ready.acquire()
-            batch = self._take()
+        more = True
+        while more:
+            batch, more = self._take()
             if batch:
                 try:
                     self._run(batch)
@@ -99,17 +97,19 @@ class Worker:
                     for request in batch:
                         request.error = request.error or error
                 _wake(batch)
-            elif self._stopping:
-                return
 
-    def _take(self) -> list[Request]:
+    def _take(self) -> tuple[list[Request], bool]:
+        """Those that are waiting, once there is one; False with the last of them."""
         batch: list[Request] = []
-        while self._waiting and len(batch) < LARGEST:
-            request = self._waiting.popleft()
+        request = self._waiting.get()
+        while request is not None:
             request.taken = True
             if not request.dropped:
                 batch.append(request)
-        return batch
+            if len(batch) == LARGEST or self._waiting.empty():
+                return batch, True
+            request = self._waiting.get()  # nobody else takes any
+        return batch, False
 
 
 def each(calls: Sequence[Call]) -> None:

@@ -12,20 +12,14 @@ from typing import Protocol, TypeVar
 
 from clew.backends.rows import (
     BODY,
-    COST,
-    CREATED_AT,
-    GAPS,
+    FACTS,
     ID,
-    KIND,
     MAX_SEQ,
     POS,
-    ROLE,
     SEQ_BITS,
-    TOKENS_IN,
-    TOKENS_OUT,
-    TURNS,
     BlobRow,
     Ground,
+    Growth,
     LogRow,
     Move,
     NodeRow,
@@ -40,22 +34,16 @@ from clew.backends.work import Call, Job, Renewed
 
 __all__ = [
     "BODY",
-    "COST",
-    "CREATED_AT",
-    "GAPS",
+    "FACTS",
     "ID",
-    "KIND",
     "MAX_SEQ",
     "POS",
-    "ROLE",
     "SEQ_BITS",
-    "TOKENS_IN",
-    "TOKENS_OUT",
-    "TURNS",
     "Backend",
     "BlobRow",
     "Call",
     "Ground",
+    "Growth",
     "Job",
     "LogRow",
     "Move",
@@ -105,8 +93,8 @@ class Tx(Protocol):
         """True while nothing was ever put into the store, or everything is gone again."""
         ...
 
-    def last_ord(self) -> int:
-        """The highest number that a stored node has, 0 if there is none."""
+    def growth(self, ord: int) -> Growth:
+        """How the store stands for whoever has read it up to the node with this number."""
         ...
 
     def ord_id(self, ord: int) -> bytes | None:
@@ -203,10 +191,6 @@ class Tx(Protocol):
         """Deletions after number `after`, as (number, low, high)."""
         ...
 
-    def forgotten_span(self) -> tuple[int, int]:
-        """The first deletion that is still remembered and the last there was; (1, 0) if there was none."""
-        ...
-
     def tree_workspace(self, tree: int) -> str | None:
         """The workspace of a tree."""
         ...
@@ -229,8 +213,14 @@ class Tx(Protocol):
         """Runs with higher numbers, in order, each with the id of the node at its tip."""
         ...
 
-    def rekey_runs(self, rows: Sequence[RunRow]) -> None:
-        """Stores the data keys and signatures of runs."""
+    def rekey_runs(self, keys: Sequence[tuple[bytes | None, bytes, int]]) -> None:
+        """Stores data keys and signatures of runs, each with the run's number."""
+        ...
+
+    def keys_otherwise(self, head: bytes | None, size: int) -> bool:
+        """True if a run, ref or blob has a data key that does not begin with `head`, or has another size, or has none;
+        without `head`, if one has a data key.
+        """
         ...
 
     def places_after(self, pos: int, limit: int) -> list[Place]:
@@ -251,6 +241,10 @@ class Tx(Protocol):
 
     def chunks_after(self, pos: int, limit: int) -> list[tuple[int, bytes]]:
         """Pieces of blobs at higher positions, in order, each with its body."""
+        ...
+
+    def lengths_after(self, table: str, after: int, limit: int) -> list[int]:
+        """How many bytes the bodies of the next rows of `nodes`, `quarantine`, `refs`, `log` or `chunks` have."""
         ...
 
     def rekey_ref(self, row: RefRow) -> None:
@@ -287,6 +281,10 @@ class Tx(Protocol):
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
         """A ref by key."""
+        ...
+
+    def refs_named(self, kind: str, key: bytes) -> list[RefRow]:
+        """The refs of a kind with a key, of every workspace."""
         ...
 
     def ref_at(self, ref: int) -> RefRow | None:
@@ -398,6 +396,10 @@ class Tx(Protocol):
         """A tree's blobs whose keyed hash lies between two."""
         ...
 
+    def blobs_unused(self, tree: int) -> list[BlobRow]:
+        """A tree's blobs that nothing shows, complete or not."""
+        ...
+
     def add_blob(self, row: BlobRow) -> int:
         """A new blob; returns its number."""
         ...
@@ -463,7 +465,10 @@ class Backend(Protocol):
         ...
 
     def read_anew(self, work: Callable[[Tx], T]) -> T:
-        """`read` through a connection of its own: what was read before, and may be held in memory, is not believed."""
+        """`read` through a connection of its own: what was read before, and may be held in memory, is not believed.
+
+        A text that is not valid is taken as it is; `read` may raise Tampered for it.
+        """
         ...
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
@@ -499,6 +504,12 @@ class Backend(Protocol):
         """Sees to it that what was deleted is nowhere any more. What could not be done now: ``wal`` if a reader
         keeps the log from being emptied, or the server from giving up rows. Others drop what they hold in memory at
         the next commit.
+        """
+        ...
+
+    def make_room(self) -> None:
+        """Gives space to delete in, on a disk that is full: what was kept for that, and what is not needed. `clean`
+        must follow: what is deleted before it may be left where it was.
         """
         ...
 

@@ -8,20 +8,13 @@ SEQ_BITS = 24
 MAX_SEQ = (1 << SEQ_BITS) - 1
 """A position is ``run << 24 | seq``: 16 million messages in one stretch, then a new run goes on."""
 
-NodeRow = tuple[int, int, int, int, int, int, int, int, int, bytes, bytes]
-"""A node as stored: pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body."""
+NodeRow = tuple[int, bytes, bytes, bytes]
+"""A node as stored: pos, facts, id, body."""
 
 POS: Final = 0
-CREATED_AT: Final = 1
-ROLE: Final = 2
-KIND: Final = 3
-TURNS: Final = 4
-TOKENS_IN: Final = 5
-TOKENS_OUT: Final = 6
-COST: Final = 7
-GAPS: Final = 8
-ID: Final = 9
-BODY: Final = 10
+FACTS: Final = 1
+ID: Final = 2
+BODY: Final = 3
 
 
 class Place(NamedTuple):
@@ -84,11 +77,7 @@ class Ground(NamedTuple):
     id: bytes | None = None
     run_depth: int | None = None
     carried: int | None = None
-    turns: int | None = None
-    tokens_in: int | None = None
-    tokens_out: int | None = None
-    cost: int | None = None
-    gaps: int | None = None
+    facts: bytes | None = None
     open: int | None = None
     """1 if the chain may go on in the node's run: it is the last there, and the run is not closed."""
     wrapped_key: bytes | None = None
@@ -115,11 +104,7 @@ class Tip(NamedTuple):
     id: bytes | None
     run_depth: int | None
     carried: int | None
-    turns: int | None
-    tokens_in: int | None
-    tokens_out: int | None
-    cost: int | None
-    gaps: int | None
+    facts: bytes | None
     open: int | None
     wrapped_key: bytes | None
 
@@ -169,6 +154,18 @@ class QuarantineRow(NamedTuple):
     created_at: int
     why: str
     body: bytes
+
+
+class Growth(NamedTuple):
+    """How far a store has grown, and what was deleted from it."""
+
+    id: bytes | None
+    """Of the node that was asked about."""
+    last: int
+    """The highest number that a stored node has, 0 if there is none."""
+    first_forgotten: int
+    """The first deletion that is still remembered, and the last there was: 1 and 0 if there was none."""
+    last_forgotten: int
 
 
 class State(NamedTuple):

@@ -1,4 +1,4 @@
-"""`clew fork | rewind | rename | tag`: a session goes elsewhere, or says something else of itself."""
+"""`clew fork | rename | tag`: a session goes elsewhere, or says something else of itself."""
 
 from __future__ import annotations
 
@@ -34,27 +34,6 @@ def fork(id: str, at: str | None, title: str | None, form: Form) -> None:
         made = store.sessions.fork(id, at=at, title=title)
         shared = made.counters.messages
         _told(made, f"session {made.handle} shares {shared} message{'s' if shared != 1 else ''} with {plain(id)}", form)
-
-
-@click.command(
-    short_help="Go back to a message; what came after it is kept.",
-    epilog="\b\nExamples:\n  clew rewind k3m9qa 7dq2xe\n  clew tree k3m9qa",
-)
-@click.argument("id")
-@click.argument("message")
-@json_options
-@store_option
-def rewind(id: str, message: str, form: Form) -> None:
-    """Makes MESSAGE the last one of session ID. What came after it stays in the tree, as a branch."""
-    with existing() as store:
-        session = store.sessions.get(id)
-        left = session.rewind(to=message)
-        if left is None:
-            sentence = f"session {session.handle} is there already"
-        else:
-            tip = store.nodes.handles([left.head_id])[0]
-            sentence = f"session {session.handle} is back at {plain(message)}; what it left ends at {tip}"
-        _told(session, sentence, form)
 
 
 @click.command(

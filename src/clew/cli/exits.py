@@ -1,21 +1,4 @@
-"""How a command ends: exit codes, and errors told in one line.
-
-====  =====================================================
-code  meaning
-====  =====================================================
-0     done
-1     failed
-2     the command line cannot be understood
-3     not found
-4     ambiguous: a handle fits several ids
-5     busy: another program keeps the store, try again
-6     wrong key, no key, or what was given as one is none
-7     damaged: stored bytes are not what was written
-8     done in part
-130   interrupted
-141   whoever read the output has gone
-====  =====================================================
-"""
+"""How a command ends: exit codes, and errors told in one line."""
 
 from __future__ import annotations
 
@@ -29,6 +12,20 @@ from clew.cli.text import bold, dim, is_terminal, plain, warn
 
 FAILED, USAGE, NOT_FOUND, AMBIGUOUS, BUSY, SEALED, DAMAGED, PARTIAL = 1, 2, 3, 4, 5, 6, 7, 8
 INTERRUPTED, UNREAD = 130, 141
+MEANINGS = {
+    0: "done",
+    FAILED: "failed",
+    USAGE: "the command line cannot be understood",
+    NOT_FOUND: "not found",
+    AMBIGUOUS: "ambiguous: a handle fits several ids",
+    BUSY: "busy: another program keeps the store, try again",
+    SEALED: "wrong key, no key, or what was given as one is none",
+    DAMAGED: "damaged: stored bytes are not what was written",
+    PARTIAL: "done in part",
+    INTERRUPTED: "interrupted",
+    UNREAD: "whoever read the output has gone",
+}
+"""What each exit code says."""
 
 
 class Unread(Exception):

@@ -134,6 +134,8 @@ def status(form: Form) -> None:
         out(f"key    {id}{' (until the exchange is done)' if number else ''}")
     if now.passphrase:
         out("from   a passphrase")
+    if now.unclean:
+        out("left   traces of before, in its files: whoever writes to it or opens it next clears them")
     if now.total:
         again = next(command for command, state in STATES.items() if state == now.state)
         out(f"done   {now.done:,} of {now.total:,} rows; the same 'clew key {again}' again goes on")

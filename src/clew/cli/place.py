@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 import clew
-from clew.cli import sources
+from clew.cli import settings, sources
 from clew.cli.ask import TRIES, can_ask_secret, secret
 from clew.cli.markers import keep_from_sync
 from clew.cli.sources import Source
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from clew.redaction import Rules
 
 F = TypeVar("F", bound=Callable[..., object])
-_DB, _KEY_FILE = "clew.db", "clew.key_file"
-"""Under these names a path travels from an option, of `clew` or of the command, to whoever opens the store."""
+_NAMES = "clew.names"
+"""Under this name travel ids that another program gave, each with ours."""
 _GIVE = "Give its key: --key-file, or a variable that 'clew --help' names."
 _WRONG = "Nothing was changed. Give the key it was sealed with."
 
@@ -33,25 +33,29 @@ def store_option(command: F) -> F:
 
     def option(flag: str, name: str, help: str) -> Callable[[F], F]:
         def remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-            if value == "" and name == _DB:
+            if value == "" and name == "db":
                 raise click.BadParameter("a store is named by a path")
             if value is not None:
-                ctx.meta[name] = value
+                settings.remember(ctx, name, flag, value)
 
         return click.option(flag, metavar="PATH", expose_value=False, is_eager=True, callback=remember, help=help)
 
-    key_file = option("--key-file", _KEY_FILE, "The file with the key of a sealed store.  [default: CLEW_KEY_FILE]")
-    return option("--db", _DB, "The store.  [default: CLEW_DB, or your data folder]")(key_file(command))
+    help = "The file with the key of a sealed store.  [default: CLEW_KEY_FILE, or your settings]"
+    key_file = option("--key-file", "key_file", help)
+    return option("--db", "db", "The store.  [default: CLEW_DB, your settings, or your data folder]")(key_file(command))
 
 
-def writing(*, redact: Rules | None = None) -> clew.Store:
-    """The store, made if it is not there: sealed if there is a key. A default folder is for its owner alone."""
+def writing(*, redact: Rules | None = None, timeout: float | None = None) -> clew.Store:
+    """The store, made if it is not there: sealed if there is a key. A default folder is for its owner alone.
+
+    `timeout` is how long to wait for other writers, if nothing else was asked for.
+    """
     path, named = _location()
     if not named and not os.path.exists(path):
         folder = os.path.dirname(path)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         keep_from_sync(folder)
-    return _open(path, create=True, redact=redact)[0]
+    return _open(path, create=True, redact=redact, timeout=timeout)[0]
 
 
 def existing(*, tidy: bool = True) -> clew.Store:
@@ -60,11 +64,41 @@ def existing(*, tidy: bool = True) -> clew.Store:
 
 
 def reading() -> clew.Store:
-    """`existing`; before the first message, the default store reads as an empty one."""
+    """`existing`; before the first message, the default store reads as an empty one.
+
+    A file of CPE's reads as a store in memory that has what it has; ids of its messages mean what they mean there.
+    """
     path, named = _location()
     if not named and not os.path.exists(path):
         return clew.open(":memory:")
-    return existing()
+    try:
+        return existing()
+    except clew.NotAStore:
+        shown = _foreign(path)
+        if shown is None:
+            raise
+        return shown
+
+
+def _foreign(path: str) -> clew.Store | None:
+    """Another program's file, to be looked at; None if it is none that can be read."""
+    from clew import cpeconvo
+
+    if not cpeconvo.recognised(path):
+        return None
+    shown = cpeconvo.view(path)
+    click.get_current_context().meta[_NAMES] = shown.ids
+    for one in shown.skipped:
+        warn(f"clew: message {plain(one.id)} of {plain(path)} is left out: {plain(one.why)}")
+    return shown.store
+
+
+def at_once() -> clew.Store | None:
+    """The store, if it is there and opens without a word to anybody; nothing in it is tidied up. For completion."""
+    path, source = _location()[0], given()
+    if not os.path.isfile(path):
+        return None
+    return clew.open(path, key=None if source is None else source.key(), timeout=0.2, create=False, tidy=False)
 
 
 def as_it_is() -> tuple[clew.Store, Key | None]:
@@ -82,17 +116,24 @@ def with_key(key: Key) -> clew.Store:
 
 
 def given() -> Source | None:
-    """How the key of the store was given."""
-    return sources.find(flags={"KEY_FILE:--key-file": click.get_current_context().meta.get(_KEY_FILE)})
+    """How the key of the store was given: by a flag, by a variable, or by the nearest file of settings."""
+    flagged = settings.flagged("key_file")
+    return sources.find(flags={"KEY_FILE:--key-file": flagged}) or sources.in_settings()
 
 
-def _open(path: str, *, create: bool, tidy: bool = True, redact: Rules | None = None) -> tuple[clew.Store, Key | None]:
+def _open(path: str, **how: Any) -> tuple[clew.Store, Key | None]:
     """The store, and the key it was opened with. Sealed, WrongKey; on a terminal a passphrase is asked for."""
     source = given()
     key, tries = None if source is None else source.key(), 0
     while True:
         try:
-            return _connect(path, key=key, create=create, tidy=tidy, redact=redact), key
+            return _connect(path, key=key, **how), key
+        except clew.NotAStore as error:
+            from clew import cpeconvo
+
+            if cpeconvo.recognised(path):
+                error.hint = "It is CPE's: it can be looked at, and 'clew import' takes it into a store."
+            raise
         except clew.WrongKey as error:
             if not 0 < tries < TRIES:
                 error.hint = _WRONG
@@ -112,8 +153,11 @@ def _connect(
     create: bool = False,
     tidy: bool = True,
     redact: Rules | None = None,
+    timeout: float | None = None,
 ) -> clew.Store:
-    return clew.open(path, key=key, timeout=_timeout(), create=create, tidy=tidy, redact=redact, actor=_actor())
+    asked = settings.current().find("timeout")
+    seconds = timeout if timeout is not None and asked.source == "default" else asked.value
+    return clew.open(path, key=key, timeout=seconds, create=create, tidy=tidy, redact=redact, actor=_actor())
 
 
 def _typed(path: str) -> Key:
@@ -129,12 +173,15 @@ def _existing() -> str:
 
 def _location() -> tuple[str, bool]:
     """The path of the store, and whether somebody named it."""
-    named = click.get_current_context().meta.get(_DB) or os.environ.get("CLEW_DB")
-    if named:
-        return str(named), True
+    named = settings.current().value("db")
+    return (default(), False) if named is None else (str(named), True)
+
+
+def default() -> str:
+    """The path of the store that nobody has to name."""
     from platformdirs import user_data_dir
 
-    return os.path.join(user_data_dir("clew", appauthor=False), "clew.db"), False
+    return os.path.join(user_data_dir("clew", appauthor=False), "clew.db")
 
 
 def _actor() -> str | None:
@@ -148,20 +195,10 @@ def _actor() -> str | None:
     return name if name.isprintable() and len(name) <= 128 else None
 
 
-def _timeout() -> float:
-    text = os.environ.get("CLEW_TIMEOUT", "")
-    try:
-        seconds = float(text) if text else 60.0
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < 1e6:
-        raise click.UsageError(f"CLEW_TIMEOUT is a number of seconds, not {text!r}")
-    return seconds
-
-
 def find(store: clew.Store, typed: str) -> clew.Session | clew.Node:
     """What an id or a handle means: a session, or else a message. NotFound; Ambiguous if it may mean either."""
     session = node = None
+    typed = click.get_current_context().meta.get(_NAMES, {}).get(typed, typed)
     with suppress(NotFound):
         session = store.sessions.get(typed)
     try:

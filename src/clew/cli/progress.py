@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Self
@@ -19,7 +20,7 @@ class Progress:
         self._doing = doing
         self._shown = False
         self._next = time.monotonic() + QUIET
-        self._on = is_terminal(sys.stderr)
+        self._on = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"  # which cannot write over a line
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()

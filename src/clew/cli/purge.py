@@ -150,7 +150,8 @@ def _table(found: Iterable[Receipt]) -> Iterator[str]:
         started = local(receipt.started_at)
         yield f"{started}  {plain(receipt.reason)}  {_counted(receipt)}"
         for failure in receipt.failures:
-            yield from (dim(f"  {line}") for line in fitted(f"not purged: {plain(failure.error)}"))
+            word = "left" if failure.session in receipt.sessions else "not purged"
+            yield from (dim(f"  {line}") for line in fitted(f"{word}: {plain(failure.error)}"))
         if receipt.pending:
             yield from (f"  {line}" for line in _ending(receipt))
 

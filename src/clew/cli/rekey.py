@@ -11,6 +11,7 @@ import click
 
 import clew
 from clew.cli import sources
+from clew.cli.exits import PARTIAL
 from clew.cli.forms import Form, json_options, out_value
 from clew.cli.place import as_it_is, given, store_option, with_key
 from clew.cli.progress import Progress
@@ -23,6 +24,9 @@ _NO_KEY = "sealing needs a key: --key-file, --passphrase, or a variable that 'cl
 _NO_NEW_KEY = "an exchange needs a new key: --new-key-file, --new-keyring, --new-passphrase or CLEW_NEW_KEY"
 STATES = {"seal": "sealing", "unseal": "unsealing", "rotate": "rotating"}
 """What a store is called while a command is at work on it."""
+UNCLEAN = (
+    "Traces of before may be left in its files: somebody is reading. Whoever writes to it or opens it next clears them."
+)
 _REMIND = "A lost key is a lost store: 'clew key export-recovery' prints the key, to be put away."
 
 
@@ -34,10 +38,12 @@ _REMIND = "A lost key is a lost store: 'clew key export-recovery' prints the key
 @click.option("--passphrase", is_flag=True, help="Ask for a new passphrase, and seal with that.")
 @json_options
 @store_option
-def seal(passphrase: bool, form: Form) -> None:
+@click.pass_context
+def seal(ctx: click.Context, passphrase: bool, form: Form) -> None:
     """Encrypts everything in a plain store, in place, with the key that was given; from then on it needs that key.
 
-    Cut short, it goes on when it is asked again. Copies made before, like backups, stay as they are.
+    Cut short, it goes on when it is asked again. Copies made before, like backups, stay as they are. Exit code 8 if
+    somebody who reads keeps readable traces from being cleared; whoever writes to the store or opens it next does that.
     """
     store, key = as_it_is()
     with store:
@@ -54,7 +60,7 @@ def seal(passphrase: bool, form: Form) -> None:
             key = source.key()
         with _resumable("seal", store), Progress("sealing") as progress:
             store.seal(key, progress=progress)
-        _told(store, "is sealed", form, remind=True)
+        ctx.exit(_told(store, "is sealed", form, remind=True))
 
 
 @click.command(
@@ -63,7 +69,8 @@ def seal(passphrase: bool, form: Form) -> None:
 )
 @json_options
 @store_option
-def unseal(form: Form) -> None:
+@click.pass_context
+def unseal(ctx: click.Context, form: Form) -> None:
     """Decrypts everything in a sealed store, in place; from then on it opens without a key.
 
     Cut short, it goes on when it is asked again.
@@ -75,7 +82,7 @@ def unseal(form: Form) -> None:
             return
         with _resumable("unseal", store), Progress("unsealing") as progress:
             store.unseal(progress=progress)
-        _told(store, "is not sealed any more: whoever can read the file can read what is in it", form)
+        ctx.exit(_told(store, "is not sealed any more: whoever can read the file can read what is in it", form))
 
 
 @click.command(
@@ -89,7 +96,15 @@ def unseal(form: Form) -> None:
 @click.option("--new-passphrase", is_flag=True, help="Ask for a new passphrase.")
 @json_options
 @store_option
-def rotate(deep: bool, new_key_file: str | None, new_keyring: str | None, new_passphrase: bool, form: Form) -> None:
+@click.pass_context
+def rotate(
+    ctx: click.Context,
+    deep: bool,
+    new_key_file: str | None,
+    new_keyring: str | None,
+    new_passphrase: bool,
+    form: Form,
+) -> None:
     """Exchanges the key of a sealed store for another, which has to be there already, while others go on.
 
     The old key opens the store until everything was read under the new one, and then no more. Cut short, the same
@@ -114,7 +129,7 @@ def rotate(deep: bool, new_key_file: str | None, new_keyring: str | None, new_pa
         new = source.key()
         with _resumable("rotate", store), Progress("exchanging keys") as progress:
             store.rotate(new, deep=deep, progress=progress)
-        _told(store, "has the new key, and the old one opens it no more", form, remind=True)
+        ctx.exit(_told(store, "has the new key, and the old one opens it no more", form, remind=True))
 
 
 def _told_if_done(source: sources.Source, wrong: clew.WrongKey, form: Form) -> None:
@@ -143,17 +158,20 @@ def _resumable(command: str, store: clew.Store) -> Iterator[None]:
         raise
 
 
-def _told(store: clew.Store, sentence: str, form: Form, *, remind: bool = False) -> None:
-    """The id of the key, or all of it as JSON, to stdout; what happened, to stderr."""
+def _told(store: clew.Store, sentence: str, form: Form, *, remind: bool = False) -> int:
+    """The id of the key, or all of it as JSON, to stdout; what happened, to stderr. Returns the exit code."""
     now = store.key_status()
     if form != "text":
         out_value(status_json(now), form)
-        return
+        return PARTIAL if now.unclean else 0
     for id in now.key_ids:
         out(id)
     warn(f"{plain(store.path)} {sentence}")
+    if now.unclean:
+        warn(UNCLEAN)
     if remind and is_terminal(sys.stderr):
         warn(dim(_REMIND, sys.stderr))
+    return PARTIAL if now.unclean else 0
 
 
 def status_json(now: Status) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -21,7 +22,10 @@ COMMANDS = {
     "show": ("show", "Show a session, or the talk up to a message."),
     "search": ("search", "Find messages by their words."),
     "fork": ("change", "Begin a new session that shares the talk so far."),
-    "rewind": ("change", "Go back to a message; what came after it is kept."),
+    "rewind": ("rewind", "Go back to a message: the conversation, the files, or both."),
+    "undo": ("rewind", "Take back the last rewind."),
+    "checkpoint": ("checkpoint", "Look at what is kept of working files."),
+    "hook": ("hook", "Keep files and transcript of a coding agent, called by it."),
     "rename": ("change", "Give a session another title."),
     "tag": ("change", "Add labels to a session, or take them away."),
     "rm": ("trash", "Put sessions in the trash."),
@@ -30,14 +34,22 @@ COMMANDS = {
     "release": ("trash", "Let held sessions be deleted again."),
     "purge": ("purge", "Delete sessions for good, with every trace."),
     "receipts": ("purge", "List what was purged, and when."),
+    "snapshot": ("snapshot", "Save conversations whole, and restore them."),
     "key": ("key", "Make, exchange and print the key of a sealed store."),
     "retention": ("retention", "Purge what was not used for long: preview, sweep, set."),
     "audit": ("audit", "Show who did what, and when."),
     "redact": ("redact", "Find secrets that are stored."),
     "verify": ("upkeep", "Read everything and name what is damaged."),
+    "doctor": ("doctor", "Check the surroundings of the store."),
     "quarantine": ("quarantine", "Deal with damaged messages."),
+    "import": ("importing", "Read session files into the store."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
     "copy": ("copying", "Copy a whole store: a file to a server, or back."),
+    "relocate": ("relocate", "Follow a project that has moved."),
+    "mcp": ("mcp", "Let agents find and read conversations, over MCP."),
+    "config": ("config", "Show and change settings, and say where they come from."),
+    "completion": ("completion", "Print the script that completes commands in a shell."),
+    "help": ("manual", "Explain a command, exit codes, or everything."),
     "tour": ("tour", "See it all happen in a temporary store."),
 }
 """Each command, the module it is in, and what it does: help lists them without loading them."""
@@ -52,8 +64,13 @@ class Root(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(f"clew.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command = getattr(import_module(f"clew.cli.{COMMANDS[cmd_name][0]}"), name)
         assert isinstance(command, click.Command)
+        if ctx.resilient_parsing:  # a shell waits for completions
+            from clew.cli.completion import teach
+
+            teach(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -115,6 +132,7 @@ def _settle_output() -> None:
     "  CLEW_KEY         or the key itself, as 64 hex digits or in base64\n"
     "  CLEW_KEYRING     or its name in the keyring of the system\n"
     "  CLEW_PASSPHRASE  or the passphrase; on a terminal it is asked for\n"
+    "  'clew config' names the others, and the files that can say the same\n"
     "  NO_COLOR, FORCE_COLOR, COLUMNS, PAGER are honoured",
 )
 @store_option

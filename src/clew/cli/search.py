@@ -90,7 +90,17 @@ def _lines(hits: Iterable[Hit]) -> Iterator[str]:
         if room is not None:
             where = clip(where, max(8, room - len(node.handle) - 11 - width(when) - 6))
         yield f"{start}  {bold(where)}  {dim(when)}"
-        yield "    " + _marked(hit.snippet, hit.marks, None if room is None else max(20, room - 4))
+        yield "    " + _marked(*_shown(hit.snippet, hit.marks), None if room is None else max(20, room - 4))
+
+
+def _shown(snippet: str, marks: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
+    """The snippet with its control characters shown, which makes it longer, and where the marks are then."""
+    text, at, moved = "", 0, []
+    for begin, end in marks:
+        text += plain(snippet[at:begin])
+        moved.append((len(text), len(text) + len(plain(snippet[begin:end]))))
+        text, at = text + plain(snippet[begin:end]), end
+    return text + plain(snippet[at:]), moved
 
 
 def _marked(snippet: str, marks: Sequence[tuple[int, int]], room: int | None) -> str:

@@ -73,9 +73,17 @@ def _text(session: clew.Session | None, nodes: Iterable[clew.Node], damaged: lis
             yield style(f"(damaged: {plain(error.why)})", "31")
             continue
         yield _header(node, message.model or "")
-        for block in message.blocks:
+        if message.blocks:
             yield ""
-            yield from _block(block)
+            yield from said_lines(message)
+
+
+def said_lines(message: clew.Message) -> Iterator[str]:
+    """What a message says, its blocks parted by empty lines."""
+    for number, block in enumerate(message.blocks):
+        if number:
+            yield ""
+        yield from _block(block)
 
 
 def _head(session: clew.Session) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 import clew
+from clew.cli import settings
 from clew.cli.ask import can_ask_secret, new_passphrase
 from clew.cli.exits import NoKey
 
@@ -62,6 +63,19 @@ def find(variables: tuple[str, ...] = VARIABLES, flags: Mapping[str, str | None]
         names = " and ".join(source.name for source in found.values())
         raise click.UsageError(f"{names} both give a key: leave one of them out")
     return next(iter(found.values()), None)
+
+
+def in_settings() -> Source | None:
+    """How the nearest file of settings that names a key does so. UsageError if it names two."""
+    for file in settings.current().files:
+        names = [name for name in ("key_file", "keyring") if name in file.values]
+        if len(names) > 1:
+            raise click.UsageError(
+                f"{file.path} has key_file and keyring, which both give a key: leave one of them out"
+            )
+        for name in names:
+            return Source(f"{name} in {file.path}", name.upper(), file.value(name))
+    return None
 
 
 def _from_prompt(source: Source) -> Key:

@@ -146,7 +146,11 @@ def out_jsonl(values: Iterable[Any]) -> None:
 def _out_json(value: Any, indent: int) -> None:
     import msgspec
 
-    encoded = msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()
+    out_document(msgspec.json.format(msgspec.json.encode(value), indent=indent).decode())
+
+
+def out_document(encoded: str) -> None:
+    """A JSON document as it is, but for characters that a terminal would obey."""
     # JSON escapes C0 itself; these it would let through to the terminal, and inside strings they mean the same escaped.
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     out((_INVISIBLE_IN_JSON if unicode else _NOT_ASCII).sub(_json_escape, encoded))

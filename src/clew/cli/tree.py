@@ -57,7 +57,7 @@ def tree(ctx: click.Context, id: str | None, compact: bool, limit: int | None, f
 def _everything(store: clew.Store) -> Iterator[clew.Node]:
     cursor = None
     while True:
-        page = store.nodes.list(limit=500, cursor=cursor, ascending=True)
+        page = store.nodes.list(limit=500, cursor=cursor, ascending=True, trashed=False)
         yield from page.items
         cursor = page.next_cursor
         if cursor is None:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import IO, Any, Generic, Self, TypeVar
 
 try:
-    from anyio import to_thread
+    import anyio
 except ImportError as error:  # the core does without it
     raise ImportError("clew.records.aio needs anyio: pip install 'clew[aio]'") from error
 
@@ -40,6 +40,8 @@ from clew.records.shapes import (
 from clew.retention import EVERY
 from clew.store import Store
 
+LOOK = 0.02
+"""Seconds between two looks at whether what waits for space is stored."""
 AHEAD = 4
 """Pieces of an attachment that are fetched with one visit to a thread."""
 
@@ -81,7 +83,11 @@ class Pending(Generic[T]):
 
     async def result(self, timeout: float | None = None) -> T:  # noqa: ASYNC109 - as its sync twin has it
         """See `clew.records.Pending.result`. A task may be cancelled while it waits."""
-        return await to_thread.run_sync(self._sync.result, timeout, abandon_on_cancel=True)
+        # No thread waits: those that do could keep the one that is to make space from running.
+        with anyio.move_on_after(None if timeout is None else deferred.seconds("timeout", timeout)):
+            while not self._sync.done:  # noqa: ASYNC110 - a thread sets it, and knows no event of this loop
+                await anyio.sleep(LOOK)
+        return self._sync.result(0)
 
 
 class RecordService:
@@ -214,7 +220,7 @@ class RecordService:
 
 
 async def _run(function: Callable[..., S], *args: Any, **kwargs: Any) -> S:
-    return await to_thread.run_sync(partial(function, *args, **kwargs))
+    return await anyio.to_thread.run_sync(partial(function, *args, **kwargs))
 
 
 def _wrap(value: S | deferred.Pending[S]) -> S | Pending[S]:

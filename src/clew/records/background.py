@@ -68,14 +68,19 @@ class Background:
                 self._busy = job is not None
             self._run(job)
 
+    def _tick_once(self) -> None:
+        with self._change:
+            self._ticking = False  # before it: whoever asks for more meanwhile is not overlooked
+        done = False
+        try:
+            done = self._tick()
+        finally:
+            if not done:
+                self.keep_ticking()
+
     def _run(self, job: Job | None) -> None:
         try:
-            if job is None:
-                done = self._tick()
-                with self._change:
-                    self._ticking = not done
-            else:
-                job()
+            (job or self._tick_once)()
         except Exception as error:  # noqa: BLE001 - whoever disposes of the service is told
             self.failures.append(error)
         finally:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar, cast
 
-from clew.errors import NotFound, StorageFull, Unavailable
+from clew.errors import Invalid, NotFound, StorageFull, Unavailable, clip
 
 T = TypeVar("T")
 
@@ -17,6 +17,13 @@ MOST = 1000
 """Calls that wait at most."""
 MOST_BYTES = 16 * 1024 * 1024
 """Bytes that wait at most, as JSON."""
+
+
+def seconds(name: str, value: float) -> float:
+    """`value`, if so long can be waited. Invalid."""
+    if not isinstance(value, int | float) or not 0 <= value <= threading.TIMEOUT_MAX:
+        raise Invalid(f"{name} is a number from 0 on, not {clip(str(value))}")
+    return value
 
 
 class Pending(Generic[T]):
@@ -48,7 +55,7 @@ class Pending(Generic[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """Waits for what the call would have returned, or raised. Unavailable if that takes longer than `timeout`."""
-        if not self._done.wait(timeout):
+        if not self._done.wait(None if timeout is None else seconds("timeout", timeout)):
             raise Unavailable("there is still no space for it", hint="Free some space; it is tried again by itself.")
         if self._error is not None:
             raise self._error
@@ -91,11 +98,17 @@ class Deferred:
         with self._lock:
             return sum(one.size for one in self._waiting)
 
+    @property
+    def conversations(self) -> list[str]:
+        """The ids of those for which something waits."""
+        with self._lock:
+            return [one.conversation_id for one in self._waiting]
+
     def add(self, pending: Pending[T]) -> Pending[T]:
         """Puts a call at the end. StorageFull, and it is not kept, if too much waits already."""
-        size = self.bytes
         with self._lock:
-            if len(self._waiting) >= self._most or size + pending.size > self._most_bytes:
+            size = sum(one.size for one in self._waiting) + pending.size
+            if len(self._waiting) >= self._most or size > self._most_bytes:
                 raise StorageFull(
                     f"no space is left, and {len(self._waiting)} calls wait for it already",
                     hint="Free some space, or purge what is not needed, and make the same call again.",
@@ -133,13 +146,14 @@ class Deferred:
         """While this is held nothing that waits is made: what is purged meanwhile cannot come back by it."""
         return self._turn
 
-    def drop(self, conversation_id: str | None = None) -> None:
-        """Gives up the calls of a conversation, or all: what was purged must not come back."""
+    def drop(self, gone: Callable[[str], bool]) -> int:
+        """Gives up the calls of conversations that are gone, and returns how many: they must not come back."""
         with self._lock:
-            gone = [one for one in self._waiting if conversation_id in (None, one.conversation_id)]
-            self._waiting = deque(one for one in self._waiting if one not in gone)
-        for one in gone:
+            left = [one for one in self._waiting if gone(one.conversation_id)]
+            self._waiting = deque(one for one in self._waiting if one not in left)
+        for one in left:
             one._give_up(NotFound("record", one.conversation_id, hint="It was purged while the call waited for space."))
+        return len(left)
 
     def abandon(self) -> list[Pending[object]]:
         """Gives up everything that waits, and returns it."""

@@ -8,11 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from clew import ids
-from clew.backends import CREATED_AT
 from clew.engine import Draft, Engine
 from clew.errors import Invalid, Tampered
-from clew.exporting import RECORD
-from clew.model import Media, Message, Modality, Native, Text
+from clew.model import RECORD, Media, Message, Modality, Native, Text
 from clew.node import Node
 from clew.records.shapes import (
     BLOBS,
@@ -50,6 +48,14 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     privacy: FramePrivacy = _CLEAN
     attachments: tuple[AttachmentRef, ...] | None = None
     audio: AudioArtifactRef | None = None
+
+
+class _Note(FramePrivacy, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """What the store's own note says of a frame's privacy, among other things."""
+
+
+class NotOurs(Tampered):
+    """It is as it was written, and not as this clew writes it."""
 
 
 def session_key(engine: Engine, conversation_id: str) -> bytes:
@@ -92,12 +98,21 @@ def draft(engine: Engine, session: bytes, frame: MessageFrame) -> Draft:
         blocks.append(_media(attachment.type, attachment.checksum))
     if frame.audio is not None:
         blocks.append(_media(frame.audio.format, frame.audio.uri.removeprefix(BLOBS)))
+    for token in frame.privacy.pii_tokens or ():
+        if _found_in(engine, token.rpartition(":")[0]):
+            raise Invalid("a token has what a redaction rule finds before its hash")
+    named = foreign(frame.frame_id, key)
     said = Said(
-        sequence=frame.sequence, frame_id=foreign(frame.frame_id, key), privacy=frame.privacy,
-        attachments=frame.attachments or None, audio=frame.audio,
+        sequence=frame.sequence, frame_id=None if named is None or _found_in(engine, named) else named,
+        privacy=frame.privacy, attachments=frame.attachments or None, audio=frame.audio,
     )  # fmt: skip
     message = Message(frame.role, tuple(blocks), extra={RECORD: msgspec.to_builtins(said)})
     return engine.draft(message, ids.text(key), time_micros(frame.created_at))
+
+
+def _found_in(engine: Engine, text: str) -> bool:
+    """True if a redaction rule of the store finds something in a text."""
+    return engine.redacted(text.encode()) != text.encode()
 
 
 def _media(kind: str, digest: str) -> Media:
@@ -122,7 +137,7 @@ def frames(nodes: Iterable[Node]) -> Iterator[MessageFrame]:
             sequence=last,
             role=role,
             content=node.text,
-            created_at=time_text(node._row[CREATED_AT]),
+            created_at=time_text(node._facts.created_at),
             attachments=said.attachments,
             privacy=_privacy(node, said.privacy),
             audio=said.audio,
@@ -131,13 +146,14 @@ def frames(nodes: Iterable[Node]) -> Iterator[MessageFrame]:
 
 def _privacy(node: Node, given: FramePrivacy) -> FramePrivacy:
     """What the application said of a frame, and what the store has found in it since."""
-    note: Any = (node.said.extra or {}).get(_REDACTION)
-    if not isinstance(note, dict):
+    try:
+        note = msgspec.convert((node.said.extra or {})[_REDACTION], _Note)
+    except (KeyError, msgspec.ValidationError):
         return given
-    rules = dict.fromkeys((*given.redaction_rules_applied, *note.get("redactionRulesApplied", ())))
-    tokens = dict.fromkeys((*(given.pii_tokens or ()), *note.get("piiTokens", ())))
+    rules = dict.fromkeys((*given.redaction_rules_applied, *note.redaction_rules_applied))
+    tokens = dict.fromkeys((*(given.pii_tokens or ()), *(note.pii_tokens or ())))
     return FramePrivacy(
-        contains_secrets=given.contains_secrets or note.get("containsSecrets") is True,
+        contains_secrets=given.contains_secrets or note.contains_secrets,
         redaction_rules_applied=tuple(rules),
         pii_tokens=tuple(tokens) or None,
     )
@@ -149,7 +165,7 @@ def _said(node: Node) -> Said:
     try:
         return Said() if kept is None else msgspec.convert(kept, Said)
     except msgspec.ValidationError:
-        raise Tampered(f"node {node.id}", "what it says of its frame does not decode") from None
+        raise NotOurs(f"node {node.id}", "what it says of its frame does not decode") from None
 
 
 def attachment(id: str, type: Type, digest: str, size: int) -> AttachmentRef:

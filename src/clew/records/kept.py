@@ -9,12 +9,11 @@ import msgspec
 
 from clew import ids
 from clew.backends import RefRow
-from clew.errors import Tampered
-from clew.exporting import RECORD
+from clew.model import RECORD
 from clew.node import Node
 from clew.policy import Policy
 from clew.records import keeping
-from clew.records.frames import attachments, frames
+from clew.records.frames import NotOurs, attachments, frames
 from clew.records.shapes import (
     SCHEMA,
     Amount,
@@ -34,7 +33,7 @@ from clew.session_data import SessionData
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the session's free data keeps under ``record``. A session that no service has written to has none of it."""
+    """What the session's free data keeps under ``clew.record``; one that no service has written to has none."""
 
     schema: int = SCHEMA
     conversation_id: str | None = None
@@ -92,7 +91,7 @@ def kept(data: SessionData, where: str) -> Kept:
     try:
         return Kept() if said is None else msgspec.convert(said, Kept)
     except msgspec.ValidationError:
-        raise Tampered(where, "what it says of its record does not decode") from None
+        raise NotOurs(where, "what it says of its record does not decode") from None
 
 
 class Found(NamedTuple):
@@ -111,6 +110,11 @@ class Found(NamedTuple):
     def created_at(self) -> str:
         """As the application said it, or when the session was created."""
         return self.kept.created_at or time_text(self.row.created_at)
+
+    @property
+    def words(self) -> int:
+        """Bytes of what is said of it beside its messages."""
+        return len(msgspec.json.encode((self.data.title, self.kept.summary, self.kept.participants)))
 
     def summary(self, policy: Policy) -> ConversationRecordSummary:
         """The session as a list has it."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from clew import audit, ids, paths
+from clew import audit, codec, ids, paths
 from clew.backends import ID, POS, SEQ_BITS, RefRow, Tx
 from clew.engine import Draft
 from clew.errors import Conflict, Invalid
@@ -75,7 +75,10 @@ class Repository:
     def found(self, row: RefRow) -> Found:
         """What a row says, checked. Tampered."""
         data = unpack(self._refs.data(self._refs.checked(row)))
-        return Found(row, data, kept(data, f"session {ids.text(row.key)}"))
+        said = kept(data, f"session {ids.text(row.key)}")
+        if said.conversation_id is not None and session_key(self._engine, said.conversation_id) != row.key:
+            said = msgspec.structs.replace(said, conversation_id=None)  # a fork's, or the id was redacted
+        return Found(row, data, said)
 
     def find(self, key: bytes) -> Found | None:
         """A session; None if it is not there, or in the trash."""
@@ -125,8 +128,9 @@ class Repository:
                 summary=record.summary or found.kept.summary, begun=False,
             )  # fmt: skip
             data = msgspec.structs.replace(found.data, title=record.title)
-            found = self._append(tx, Found(found.row, data, said), drafts, record.messages)
-            return self._save(tx, found._replace(kept=found.kept.measure(record.metrics)))
+            after = self._append(tx, Found(found.row, data, said), drafts, record.messages)
+            self._refuse_words(tx, found, after)
+            return self._save(tx, after._replace(kept=after.kept.measure(record.metrics)))
 
         return self._write(work)
 
@@ -149,6 +153,7 @@ class Repository:
             if mutation.summary is not None:
                 said = msgspec.structs.replace(said, summary=mutation.summary)
             data = added.data if mutation.title is None else msgspec.structs.replace(added.data, title=mutation.title)
+            self._refuse_words(tx, found, Found(added.row, data, said))
             columns = {} if mutation.retention is None else _columns(added.row, mutation.retention)
             version = added.row.version + 1
             said = msgspec.structs.replace(
@@ -210,14 +215,9 @@ class Repository:
         """Adds the messages that are not there yet. Conflict, Invalid if it becomes too much."""
         row = found.row
         new = [n for n, one in enumerate(drafts) if not self._stored(tx, row, one)]
-        size = self._size(tx, row.head) + sum(len(drafts[n].encoded.payload) for n in new)
-        if size > self._max_payload:
-            raise Invalid(
-                f"the record would have {size:,} bytes, the limit is {self._max_payload:,}",
-                hint="Keep large content as an attachment, or begin another conversation.",
-            )
         if not new:
             return found
+        self._refuse_size(tx, found, sum(len(drafts[n].encoded.payload) for n in new))
         for n in new:
             self._check_attachments(tx, row, said[n])
         tip = self._refs.tip(tx, row)
@@ -225,6 +225,20 @@ class Repository:
         move = self._refs.move(tx, row.ref, tip, last[POS], last[ID])
         counted = found.kept.count([said[n] for n in new])
         return found._replace(row=row._replace(**move._asdict()), kept=counted)
+
+    def _refuse_size(self, tx: Tx, found: Found, more: int = 0) -> None:
+        """Invalid if a record has become too large, or would with so many bytes more."""
+        size = self._size(tx, found.row.head) + found.words + more
+        if size > self._max_payload:
+            raise Invalid(
+                f"the record would have {size:,} bytes, the limit is {self._max_payload:,}",
+                hint="Keep large content as an attachment, or begin another conversation.",
+            )
+
+    def _refuse_words(self, tx: Tx, before: Found, after: Found) -> None:
+        """Invalid if a record has become too large by what is said of it."""
+        if after.words > before.words:
+            self._refuse_size(tx, after)
 
     def _stored(self, tx: Tx, row: RefRow, one: Draft) -> bool:
         """True if the message is there already. Conflict if its id is taken by another, or it is elsewhere."""
@@ -265,6 +279,8 @@ class Repository:
         def work(tx: Tx) -> Found:
             row = self._row(tx, key)
             before = self._begin(tx, key, snapshot.conversation_id) if row is None else self.found(row)
+            if said.summary is not None:
+                self._refuse_size(tx, before, len(codec.to_json(said)))
             self._marks.set(tx, before.row, said)
             after = self._append(tx, before, drafts, snapshot.pending_messages)
             return before if after is before else self._save(tx, after)
@@ -300,13 +316,13 @@ class Repository:
 
         self._engine.write(work)
 
-    def pending(self) -> list[Found]:
+    def pending(self) -> list[RefRow]:
         """The sessions that have something pending, last begun first."""
-        found: list[Found] = []
+        found: list[RefRow] = []
         edge: tuple[int, int] | None = None
         while True:
             marks, rows = self._engine.read(lambda tx, edge=edge: self._marks.sessions(tx, edge, SCAN))  # type: ignore[misc]
-            found += [self.found(row) for row in rows]
+            found += rows
             if len(marks) < SCAN:
                 return found
             edge = marks[-1].rank, marks[-1].ref

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import IO, Self, TypeVar
@@ -19,8 +19,8 @@ from clew.policy import Policy
 from clew.purge import Receipt
 from clew.records import keeping, shapes
 from clew.records.calls import Calls
-from clew.records.deferred import MOST, MOST_BYTES, Pending
-from clew.records.frames import Type, attachment
+from clew.records.deferred import MOST, MOST_BYTES, Pending, seconds
+from clew.records.frames import NotOurs, Type, attachment
 from clew.records.kept import Found
 from clew.records.latency import LIMIT_MS
 from clew.records.repository import Change, Repository
@@ -85,7 +85,12 @@ class RecordService:
         written for `cool_down` seconds. `clock` (microseconds since 1970) and `timer` (seconds) are for tests.
         """
         _check(policy)
+        if not isinstance(store, Store):
+            raise Invalid(f"records are kept in a clew.Store, not in {type(store).__name__}")
+        if not all(one is None or callable(one) for one in (summarise, clock, timer)):
+            raise Invalid("summarise, clock and timer are functions")
         whole_number("max_payload", max_payload, 1)
+        limits = Limits(max_pending, max_pending_bytes, slow_ms, retry_every, failures, cool_down).checked()
         self._events = Events()
         self._store = store
         self._policy = policy
@@ -94,7 +99,6 @@ class RecordService:
         self._clock = store._engine.clock if clock is None else clock
         self._records = Repository(store, max_payload, exportable)
         self._calls = Calls(self._events)
-        limits = Limits(max_pending, max_pending_bytes, slow_ms, retry_every, failures, cool_down)
         self._writes = Writes(self._events, limits, timer)
 
     # -- beginning and end
@@ -139,7 +143,7 @@ class RecordService:
         Unfinished names each call that was not finished, each write for which there was no space, and whatever failed
         in the background. The store stays open.
         """
-        deadline = time.monotonic() + grace
+        deadline = time.monotonic() + seconds("grace", grace)
         running = self._calls.end(grace)
         if running is None:
             return
@@ -193,7 +197,8 @@ class RecordService:
     def list(self, *, limit: int = 50, cursor: str | None = None, include_expired: bool = False) -> ListResult:
         """Records without their messages, last interaction first. Invalid if the cursor is not one.
 
-        `cursor` is the `nextCursor` of the page before; it stays good when records change.
+        `cursor` is the `nextCursor` of the page before; it stays good when records change. A record that is damaged is
+        counted and told as `CorruptionDetected`, and not shown.
         """
         with self._operation("list", None):
             whole_number("limit", limit, 1)
@@ -203,28 +208,29 @@ class RecordService:
             while len(rows) <= limit and (page := sessions._recent(SESSION, edge, None, None, min(SCAN, limit + 1))):
                 rows += [row for row in page if include_expired or not keeping.expired(policy, row, now)]
                 edge = page[-1].rank, page[-1].ref
-            shown = [self._records.found(row).summary(policy) for row in rows[:limit]]
             last = rows[limit - 1] if len(rows) > limit else None
             return ListResult(
-                items=tuple(shown),
+                items=tuple(found.summary(policy) for found in self._sound(rows[:limit])),
                 next_cursor=None if last is None else sessions._cursor(last.rank, last.ref),
                 total_count=self._count(include_expired, now),
             )
 
     def delete(self, conversation_id: str, reason: PurgeReason) -> None:
-        """Purges a record with all that belongs to it, also from the trash. NotFound; Conflict if it is held.
+        """Purges a record with all that belongs to it, also from the trash, and gives up what waits to be stored in it.
 
-        Unavailable if it cannot go for another reason; it is all there then.
+        NotFound; Conflict if it is held. Unavailable if it cannot go for another reason; it is all there then.
         """
         with self._operation("delete", conversation_id):
-            session = ids.text(self._records.key(conversation_id))
+            session = self._session(conversation_id)
             with self._writes.paused():
                 try:
                     receipt = self._store.sessions.purge([session], reason=reason)
                 except NotFound:
+                    if self._writes.drop(lambda one: self._session(one) == session):
+                        return
                     raise NotFound("record", conversation_id) from None
                 if not receipt.failures:
-                    self._writes.drop(conversation_id)
+                    self._writes.drop(lambda one: self._session(one) == session)
             self._purged(receipt, reason, {session: conversation_id})
             if receipt.failures:
                 raise self._kept(conversation_id, receipt.failures[0].error)
@@ -235,7 +241,8 @@ class RecordService:
             names = self._names()
             with self._writes.paused():
                 receipt = self._store.sessions.purge(everything=True, reason=reason)
-                self._writes.drop()
+                stay = {failure.session for failure in receipt.failures}
+                self._writes.drop(lambda one: self._session(one) not in stay)
             return self._purged(receipt, reason, names)
 
     # -- recovery
@@ -286,9 +293,12 @@ class RecordService:
             return self._change("commit_conversation", conversation_id, given, expected_version, committed=True)
 
     def recoverable(self) -> tuple[str, ...]:
-        """The ids of conversations with something pending, last begun first: after a crash, those to go on with."""
+        """The ids of conversations with something pending, last begun first: after a crash, those to go on with.
+
+        One that is damaged is told as `CorruptionDetected`, and not among them.
+        """
         with self._operation("recoverable", None):
-            return tuple(found.conversation_id for found in self._records.pending())
+            return tuple(found.conversation_id for found in self._sound(self._records.pending()))
 
     # -- attachments
 
@@ -297,8 +307,9 @@ class RecordService:
     ) -> AttachmentRef:
         """Stores a file for a record, of any size and in pieces, and returns what a message shows it by. NotFound."""
         with self._operation("attach", conversation_id):
-            blob = self._blobs(conversation_id).put(source)
             id = attachment_id or ids.text(self._store._engine.new_id())
+            shapes.to_json(attachment(id, type, "0" * 64, 0))  # what cannot be shown is not stored
+            blob = self._blobs(conversation_id).put(source)
             return attachment(id, type, blob.digest, blob.size)
 
     def open_attachment(self, conversation_id: str, uri: str) -> Iterator[bytes]:
@@ -314,6 +325,9 @@ class RecordService:
     ) -> ConversationRecord:
         """Says whether a record may be exported, and how the person agreed; what is left out stays. NotFound."""
         with self._operation("set_privacy", conversation_id):
+            given = {"exportable": exportable, "consentCapture": consent_capture}
+            said = {name: value for name, value in given.items() if value is not None}
+            shapes.validate_privacy({"classification": "Confidential", "exportable": False, **said})
             found = self._records.set_privacy(self._records.key(conversation_id), exportable, consent_capture)
             return self._stored(found)
 
@@ -321,15 +335,13 @@ class RecordService:
         """The record as JSON, to leave the store. NotFound; Conflict if it is not to be exported."""
         with self._operation("export", conversation_id):
             key = self._records.key(conversation_id)
-            found = self._records.find(key)
-            if found is None:
+            record = self._read(conversation_id, key)
+            found = self._records.find(key)  # after it was read: whoever forbids it meanwhile is heard
+            if record is None or found is None:
                 raise NotFound("record", conversation_id)
             exporting.refuse(ids.text(key), found.data)
-            record = self._read(conversation_id, key)
-            if record is None:
-                raise NotFound("record", conversation_id)
             if self._store._engine.audits:
-                self._store.audit.record("export", ids.text(key))
+                self._store.audit._record("export", ids.text(key))
             self._events.emit(events.ConversationExported(conversation_id=conversation_id))
             return shapes.to_json(record)
 
@@ -362,7 +374,8 @@ class RecordService:
             return self._sweep(self._clock())[0]
 
     def _sweep(self, now: int, *, force: bool = False) -> tuple[Swept, PurgeReport | None]:
-        found = Look(self._store, self._policy, moment(now), (), QUIET)
+        talking = [self._session(id) for id in self._writes.conversations]  # and what was said waits for space
+        found = Look(self._store, self._policy, moment(now), talking, QUIET)
         names = {ids.text(row.key): self._name(row) for row in found.rows}
         try:
             swept = found.purge(force=force)
@@ -388,13 +401,22 @@ class RecordService:
         try:  # once more: what was read beside a writer that failed is not damage
             return self._whole(key)
         except Tampered as error:
-            purged = self._strict and self._purge_damaged(conversation_id, key)
+            damaged = not isinstance(error, NotOurs)
+            purged = self._strict and damaged and self._purge_damaged(conversation_id, key)
             self._corrupt(conversation_id, error, purged=purged)
             raise
 
     def _whole(self, key: bytes) -> ConversationRecord | None:
         whole = self._records.whole(key)
         return None if whole is None else whole.found.record(self._policy, whole.nodes, whole.size)
+
+    def _sound(self, rows: Iterable[RefRow]) -> Iterator[Found]:
+        """Those that can be read; the others are told."""
+        for row in rows:
+            try:
+                yield self._records.found(row)
+            except Tampered as error:
+                self._corrupt(ids.text(row.key), error, purged=False)
 
     def _count(self, include_expired: bool, now: int) -> int:
         """How many there are; the policy's own verdict is not among what the store counts."""
@@ -412,6 +434,10 @@ class RecordService:
             raise NotFound("record", conversation_id)
         tree = found.row.tree or 0
         return Blobs(self._store._engine, lambda: tree)
+
+    def _session(self, conversation_id: str) -> str:
+        """The id of a conversation's session."""
+        return ids.text(self._records.key(conversation_id))
 
     def _name(self, row: RefRow) -> str:
         """A conversation's id, or if that cannot be read its session's."""
@@ -525,7 +551,7 @@ class RecordService:
     def _operation(self, name: str, conversation_id: str | None) -> AbstractContextManager[None]:
         """Around a call; the session's id is what telemetry may know of a conversation."""
         try:
-            session = None if conversation_id is None else ids.text(self._records.key(conversation_id))
+            session = None if conversation_id is None else self._session(conversation_id)
         except ClewError:
             session = None
         return self._calls.call(name, session)

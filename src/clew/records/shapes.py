@@ -27,12 +27,12 @@ MOST = 2**53 - 1
 """The highest whole number that every reader of JSON reads exactly."""
 
 Id = Annotated[str, Meta(min_length=1, max_length=512)]
-Time = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$")]
+Time = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)\Z")]
 Count = Annotated[int, Meta(ge=0, le=MOST)]
-Amount = Annotated[int, Meta(ge=0, le=MOST)] | Annotated[float, Meta(ge=0)]
-Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-BlobUri = Annotated[str, Meta(pattern=f"^{BLOBS}[0-9a-f]{{64}}$")]
-Token = Annotated[str, Meta(pattern="^([a-z0-9._-]{1,64}:)?[0-9a-f]{32,128}$")]
+Amount = Annotated[int, Meta(ge=0, le=MOST)] | Annotated[float, Meta(ge=0, le=MOST)]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+BlobUri = Annotated[str, Meta(pattern=rf"^{BLOBS}[0-9a-f]{{64}}\Z")]
+Token = Annotated[str, Meta(pattern=r"^([a-z0-9._-]{1,64}:)?[0-9a-f]{32,128}\Z")]
 """A keyed hash in hex, with or without its rule's name before it: what is shorter could be the thing itself."""
 
 PurgeReason = Reason
@@ -314,7 +314,7 @@ def validate(kind: type[T], value: object) -> T:
     try:
         if isinstance(value, bytes | bytearray | str):
             return msgspec.json.decode(value, type=kind)
-        return msgspec.convert(msgspec.to_builtins(value), kind)
+        return msgspec.convert(msgspec.to_builtins(value, builtin_types=(bytes, bytearray)), kind)
     except (msgspec.MsgspecError, TypeError, UnicodeError, RecursionError) as error:
         raise Invalid(f"this is no {kind.__name__}: {clip(str(error), 200)}") from None
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
-from clew.errors import StorageFull, Unavailable
+from clew.engine import whole_number
+from clew.errors import Invalid, StorageFull, Unavailable, clip
 from clew.events import CapacityWarning, Circuit, CircuitChanged, Events, SlowWrites
 from clew.records.background import Background, Job
 from clew.records.breaker import Breaker
-from clew.records.deferred import Deferred, Pending
+from clew.records.deferred import Deferred, Pending, seconds
 from clew.records.latency import Latency
 
 S = TypeVar("S")
@@ -27,6 +28,17 @@ class Limits(NamedTuple):
     retry_every: float
     failures: int
     cool_down: float
+
+    def checked(self) -> Limits:
+        """These, if they make sense. Invalid."""
+        whole_number("max_pending", self.pending, 0)
+        whole_number("max_pending_bytes", self.pending_bytes, 0)
+        whole_number("failures", self.failures, 1)
+        for name in ("slow_ms", "retry_every", "cool_down"):
+            seconds(name, getattr(self, name))
+        if not self.retry_every:
+            raise Invalid("retry_every is longer than none")
+        return self
 
 
 class Writes:
@@ -48,13 +60,21 @@ class Writes:
         """How many wait for space."""
         return len(self._deferred)
 
+    @property
+    def conversations(self) -> list[str]:
+        """The ids of those for which something waits."""
+        return self._deferred.conversations
+
     def now_or_later(
         self, operation: str, conversation_id: str, size: int, write: Callable[[], S], then: Callable[[S], T]
     ) -> T | Pending[T]:
         """Writes, then makes a result of it; if there is no space, later. Never before what has waited longer."""
+        done: list[S] = []
 
         def call() -> T:
-            return then(self.now(write))
+            if not done:  # what is stored is not stored again if only its result was not to be had
+                done.append(self.now(write))
+            return then(done[0])
 
         if len(self._deferred) and not self._deferred.flush():
             return self._defer(Pending(operation, conversation_id, size, call))
@@ -82,9 +102,9 @@ class Writes:
         """While this is held nothing that waits is written: what is purged meanwhile cannot come back by it."""
         return self._deferred.paused()
 
-    def drop(self, conversation_id: str | None = None) -> None:
-        """Gives up what waits for a conversation that is gone, or everything."""
-        self._deferred.drop(conversation_id)
+    def drop(self, gone: Callable[[str], bool]) -> int:
+        """Gives up what waits for conversations that are gone, and returns how many calls that were."""
+        return self._deferred.drop(gone)
 
     def space(self) -> None:
         """There may be space again: what waits is tried at once."""
@@ -92,11 +112,12 @@ class Writes:
 
     def close(self, deadline: float) -> list[Exception]:
         """Finishes what it can until then; an error for each thing that it could not."""
+        if len(self._deferred):  # on another thread: a write may have to wait for other programs, and this may not
+            self._background.add(lambda: self._deferred.flush(deadline))
         unfinished = self._background.stop(max(0.0, deadline - time.monotonic()))
         failures = list(self._background.failures)
-        self._deferred.flush(deadline)
         failures += [
-            StorageFull(f"{one.operation} of record {one.conversation_id} was not stored: there was no space")
+            StorageFull(f"{one.operation} of record {clip(one.conversation_id)} was not stored: there was no space")
             for one in self._deferred.abandon()
         ]
         if unfinished:

@@ -95,13 +95,13 @@ def redact(said: Said, rules: Rules, *, token: Token | None = None) -> Redacted:
         if new is None:
             return Redacted(said)
         return work.redacted(_marked(codec.decode(b"\x01" + new, "a redacted message"), work.unsigned))
-    beside = codec.to_json({"label": said.label, "extra": said.extra})
+    beside = codec.to_json({"provider": said.provider, "label": said.label, "extra": said.extra})
     work = _Work(rules, token, len(said.raw) + len(beside))
     body = work.document(said.raw, free=True)
     frame = work.document(beside, free=False, signed=False)
     if body is None and frame is None:
         return Redacted(said)
-    return work.redacted(Native(said.provider, body or said.raw, **msgspec.json.decode(frame or beside)))
+    return work.redacted(Native(raw=body or said.raw, **msgspec.json.decode(frame or beside)))
 
 
 def redact_bytes(data: bytes, rules: Rules, *, own: bool = False) -> bytes:
@@ -147,7 +147,7 @@ class _Work:
             if leaf.is_key:
                 keys[leaf.place].add(leaf.text)
         for leaf in all:
-            if leaf.kind == "text" and leaf.touchable and not self._noted(leaf):
+            if leaf.kind == "text" and leaf.touchable and not (self._noted(leaf) or self._formal(leaf)):
                 text = self.text(leaf.text, where or leaf.where, depth)
                 if text != leaf.text:
                     if leaf.is_key:
@@ -190,7 +190,7 @@ class _Work:
         try:
             if own or text.lstrip().startswith(("{", "[", '"')):
                 msgspec.json.decode(data)
-                return self.document(data, free=not own) or data
+                return self.document(data, free=not own, signed=not own) or data
         except (msgspec.MsgspecError, RecursionError):
             pass  # it is text that begins as JSON does
         new = self.text(text, (None, "text"))
@@ -224,6 +224,11 @@ class _Work:
         if place.name == "piiTokens":
             return _TOKEN.fullmatch(leaf.text) is not None
         return place.name == "redactionRulesApplied" and leaf.text in self.rules.ids
+
+    def _formal(self, leaf: Leaf) -> bool:
+        """True for what a record consists of beside words; but a token must not have a secret before its hash."""
+        before = leaf.text.rpartition(":")[0]
+        return leaf.formal and not (leaf.place.name == "piiTokens" and self.rules.finds(before, self.allowance))
 
 
 def _spotless(said: Message, rules: Rules) -> bool:

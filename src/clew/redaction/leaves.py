@@ -13,13 +13,16 @@ from typing import NamedTuple
 
 import msgspec
 
+from clew.model import RECORD
+from clew.redaction.formal import FORMS, KEYS
+
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9][-+.0-9eE]*+|[\[\]{},:]')
 _decode = msgspec.json.Decoder(str).decode
 
 LONG = 12
 """Digits from which on a number is looked at as a text is: a card number need not stand in quotes."""
 
-_FREE = frozenset({"extra", "arguments", "data"})
+_FREE = frozenset({"extra", "arguments", "data", "metadata", "parameters"})
 """Members of clew's own objects that hold whatever their author put in them."""
 _FIXED = frozenset({"type", "role", "modality", "blob", "cwd", "forked_from", "forked_at"})
 """Members of clew's own objects whose values are clew's words, or names of other things in the store."""
@@ -55,7 +58,7 @@ BLOCK = 3
 class Place:
     """An object or a list in the document."""
 
-    __slots__ = ("above", "changed", "depth", "free", "input", "name", "type")
+    __slots__ = ("above", "changed", "depth", "free", "input", "name", "record", "type")
 
     def __init__(self, above: Place | None, name: str | int, *, free: bool, input: bool) -> None:
         self.above = above
@@ -66,6 +69,8 @@ class Place:
         """True if its keys and numbers are its author's, not clew's."""
         self.input = input
         """True if nothing in it is a provider's signature."""
+        self.record: bool = above is not None and (above.record or (name == RECORD and above.name == "extra"))
+        """True for what a record keeps in free data, and what is in it."""
         self.changed = False
 
     def change(self) -> None:
@@ -112,6 +117,15 @@ class Leaf(NamedTuple):
         if self.place.free:
             return True
         return not self.is_key and self.name not in _FIXED
+
+    @property
+    def formal(self) -> bool:
+        """True for what a record consists of beside words: its names, and what has the form that its name demands."""
+        place = self.place
+        if self.is_key:
+            return self.text == RECORD if place.name == "extra" else place.record and self.text in KEYS
+        form = FORMS.get(str(place.name if isinstance(self.name, int) else self.name))
+        return (place.record or not place.free) and form is not None and form.fullmatch(self.text) is not None
 
     @property
     def kind(self) -> str:
@@ -187,12 +201,11 @@ def quoted(text: str) -> bytes:
 
 
 def is_json(text: str) -> bool:
-    """True if a text is a JSON object or list with escapes in it, behind which something may be hidden."""
-    stripped = text.lstrip()
-    if not stripped.startswith(("{", "[")) or "\\" not in text:
+    """True if a text is a JSON object, list or text with escapes in it, behind which something may be hidden."""
+    if not text.lstrip().startswith(("{", "[", '"')) or "\\" not in text:
         return False
     try:
-        json.loads(text)
+        json.loads(text, parse_int=len)  # a number may be longer than Python cares to read
     except (ValueError, RecursionError):
         return False
     return True

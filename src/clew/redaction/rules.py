@@ -21,6 +21,8 @@ LARGEST = 1000
 """Steps a pattern may compile to. The worst pattern of this size takes half a second for one view."""
 LONGEST = 4000
 """Characters of a pattern at most."""
+MOST_HINTS, LONGEST_HINT = 50, 100
+"""Hints of a rule at most, and letters of each."""
 VIEW = 64 * 1024
 """Bytes that a rule sees at once."""
 OVERLAP = 16 * 1024
@@ -246,6 +248,12 @@ def _compiled(rule: Rule) -> Any:
         isinstance(rule.hints, tuple) and all(isinstance(hint, str) and hint for hint in rule.hints)
     ):
         raise Invalid(f"redaction rule {rule.id}: pattern, flags and replacement are text, hints a tuple of texts")
+    if len(rule.hints) > MOST_HINTS or any(len(hint) > LONGEST_HINT for hint in rule.hints):
+        raise Invalid(
+            f"redaction rule {rule.id} has more than {MOST_HINTS} hints, or one of over {LONGEST_HINT} letters"
+        )
+    if "i" in rule.flags and any(hint != hint.lower() for hint in rule.hints):
+        raise Invalid(f"redaction rule {rule.id} ignores case: it would never see a hint in capitals")
     if rule.check not in (None, "luhn"):
         raise Invalid(f"redaction rule {rule.id} has the unknown check {clip(str(rule.check))}")
     unknown = set(rule.flags) - set("gimsu")
@@ -258,7 +266,7 @@ def _compiled(rule: Rule) -> Any:
     options.log_errors = False
     try:
         pattern = re2.compile((f"(?{flags})" if flags else "").encode() + rule.pattern.encode(), options)
-        rule.replacement.encode()
+        "".join((rule.replacement, *rule.hints)).encode()
     except UnicodeEncodeError:
         raise Invalid(f"redaction rule {rule.id} has a lone surrogate") from None
     except re2.error as error:

@@ -177,11 +177,11 @@ PERSONAL = tuple(rule.id for rule in _PERSONAL)
 
 def builtin(*also: str) -> tuple[Rule, ...]:
     """The built-in rules for secrets, and those for personal data that are named: ``email``, ``phone``."""
-    return (*_SECRETS, *(rule for rule in map(named, dict.fromkeys(also)) if rule not in _SECRETS))
+    return (*_SECRETS, *dict.fromkeys(rule for rule in map(named, also) if rule not in _SECRETS))
 
 
 def named(id: str) -> Rule:
     """The built-in rule with this id. Invalid if there is none."""
-    if id not in _BY_ID:
-        raise Invalid(f"there is no built-in redaction rule {clip(id)}", hint=f"There are {', '.join(_BY_ID)}.")
+    if not isinstance(id, str) or id not in _BY_ID:
+        raise Invalid(f"there is no built-in redaction rule {clip(str(id))}", hint=f"There are {', '.join(_BY_ID)}.")
     return _BY_ID[id]

@@ -73,7 +73,8 @@ def check_uses(found: Findings) -> None:
         except ODD as error:
             problem = f"it cannot be checked ({type(error).__name__})"
         if problem is not None:
-            pos, ref = (user, None) if isinstance(user, int) and user > 0 else (None, -user)
+            known = isinstance(user, int)
+            pos, ref = user if known and user > 0 else None, -user if known and user <= 0 else None
             found.add("use", f"use of blob {blob}", problem, pos=pos, ref=ref)
     found.counts["uses"] = count
 

@@ -75,12 +75,7 @@ class Table(NamedTuple):
 
 
 NULL = type(None)
-NODES = Table(
-    "nodes", "node",
-    dict.fromkeys(["pos", "created_at", "role", "kind", "turns", "tokens_in", "tokens_out", "cost", "gaps"], int)
-    | {"id": bytes, "body": bytes, "ord": int},
-    "nodes_ord",
-)  # fmt: skip
+NODES = Table("nodes", "node", {"pos": int, "facts": bytes, "id": bytes, "body": bytes, "ord": int}, "nodes_ord")
 RUNS = Table(
     "runs", "run",
     {"run": int, "tree": int, "parent": (int, NULL), "derived": (int, NULL), "depth": int, "carried": int, "tip": int,

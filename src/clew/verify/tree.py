@@ -9,32 +9,17 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from clew import codec, ids
-from clew.backends import (
-    BODY,
-    COST,
-    GAPS,
-    ID,
-    KIND,
-    MAX_SEQ,
-    POS,
-    ROLE,
-    SEQ_BITS,
-    TOKENS_IN,
-    TOKENS_OUT,
-    TURNS,
-    QuarantineRow,
-    RunRow,
-)
-from clew.envelope import NO_ID, kept_context, kept_parts, node_context, run_fields
+from clew.backends import BODY, FACTS, ID, MAX_SEQ, POS, SEQ_BITS, QuarantineRow, RunRow
+from clew.envelope import MISTYPED, NO_ID, facts, kept_context, kept_parts, node_place, run_fields, totals
 from clew.errors import ClewError
 from clew.model import ROLES, Message, Said
 from clew.verify.findings import BROKEN, FORGOTTEN, NODES, QUARANTINE, RUNS, TREES, Findings, place
 
 CHECKSUM = "its checksum does not match"
 DROPPED = "no session ends there: one was dropped, or an older state of it was put back"
-_Row = tuple[int, int, int, int, int, int, int, int, int, bytes, bytes, int]
+_Row = tuple[int, bytes, bytes, bytes, int]
 """A node as the scan reads it: a `NodeRow`, and its number in order of commit."""
-_ORD: Final = 11
+_ORD: Final = 4
 # What damaged values do to code that trusts them. An error of clew's own says the same.
 ODD = (*BROKEN, struct.error, ValueError, TypeError, LookupError, AttributeError, msgspec.MsgspecError, ClewError)
 
@@ -196,12 +181,16 @@ def _quarantine_problem(found: Findings, row: QuarantineRow) -> str | None:
     return None if kept_parts(payload)[0] == node._context() else "the row of its message is not as it was then"
 
 
+_Totals = tuple[int, int, int, int, int]
+"""Turns, tokens in and out, cost, gaps."""
+
+
 class _Above(NamedTuple):
     """What a node has to know of the one above it; `totals` is None where they are not to be relied on."""
 
     id: bytes | None
     ord: int
-    totals: tuple[int, int, int, int, int] | None
+    totals: _Totals | None
 
 
 _ROOT = _Above(None, 0, (0, 0, 0, 0, 0))
@@ -212,21 +201,28 @@ def _ground(found: Findings, run: RunRow) -> _Above | None:
     origin = run.derived if run.parent is None else run.parent
     if origin is None:
         return _Above(None, 0, None) if run.carried else _ROOT  # what it stood for may be deleted: the totals stay
-    row = found.one("SELECT id, ord, turns, tokens_in, tokens_out, cost, gaps FROM nodes WHERE pos = ?", origin)
+    row = found.one("SELECT id, ord, facts FROM nodes WHERE pos = ?", origin)
     if row is None or not isinstance(row[1], int):
         return None if run.parent is not None else _Above(None, 0, None)
     if run.parent is not None:
-        return _Above(row[0], row[1], row[2:])
+        return _Above(row[0], row[1], _totals(row[2]))
     above = found.tx.run(origin >> SEQ_BITS)
     whole = above is not None and run.carried == above.carried + above.depth + (origin & MAX_SEQ) + 1
-    return _Above(None, row[1], row[2:] if whole else None)
+    return _Above(None, row[1], _totals(row[2]) if whole else None)
+
+
+def _totals(stored: bytes) -> _Totals | None:
+    """The totals in a node's facts; None if they cannot be read, which is told where that node is checked."""
+    try:
+        return totals(stored)
+    except MISTYPED:
+        return None
 
 
 def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> _Above:
     """Notes what is wrong with a node, and returns what the next one has to know of it."""
     problems: list[str] = []
-    totals = (row[TURNS], row[TOKENS_IN], row[TOKENS_OUT], row[COST], row[GAPS])
-    sound = False
+    counted: _Totals | None = None
     if row[BODY] == b"" and found.tx.quarantined(row[POS]) is not None:
         return _Above(row[ID], row[_ORD], None)
     try:
@@ -239,11 +235,13 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -
         else:
             said = codec.decode(payload, "")
             message = codec.neutral(said)
-            sound = above is not None
-            if row[KIND] != payload[0] or row[ROLE] != ROLES.index(message.role):
+            _, role, kind, *_ = facts(row[FACTS])
+            if kind != payload[0] or role != ROLES.index(message.role):
                 problems.append("its row does not say what its body is")
-            if above is not None and above.totals is not None and totals != _add(above.totals, message):
-                problems.append("its totals do not follow from those above it")
+            if above is not None:
+                counted = _totals(row[FACTS])
+                if above.totals is not None and counted != _add(above.totals, message):
+                    problems.append("its totals do not follow from those above it")
             problems += _unshown(found, run, row, said)
     except ODD as error:
         problems.append(f"its body does not decode ({type(error).__name__})")
@@ -253,22 +251,19 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -
         problems += _lost(found, row)
     for problem in problems:
         found.add("node", f"node {ids.text(row[ID])}", problem, pos=row[POS])
-    return _Above(row[ID], row[_ORD], totals if sound else None)
+    return _Above(row[ID], row[_ORD], counted)
 
 
 def _open(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> bytes | None:
     """The body's payload; None if it does not open. Below a gap there is nothing to open it against."""
-    pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body, _ = row
+    pos, facts, id, body, _ = row
     if above is None:
         return body[5:] if run.wrapped_key is None else None
-    context = node_context(
-        run.tree, id, above.id or NO_ID, run.depth + (pos & MAX_SEQ), created_at, role, kind,
-        turns, tokens_in, tokens_out, cost, gaps,
-    )  # fmt: skip
+    context = node_place(run.tree, id, above.id or NO_ID, run.depth + (pos & MAX_SEQ)) + facts
     return found.engine.stretch(run).box.open(body, context)
 
 
-def _add(totals: tuple[int, int, int, int, int], message: Message) -> tuple[int, int, int, int, int]:
+def _add(totals: _Totals, message: Message) -> _Totals:
     """Totals with one more message."""
     turns, tokens_in, tokens_out, cost, gaps = totals
     used = message.usage

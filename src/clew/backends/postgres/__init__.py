@@ -205,6 +205,9 @@ class PostgresBackend:
             conn.execute("RESET statement_timeout")
         return ("wal",) if readers else ()
 
+    def make_room(self) -> None:
+        """Nothing: the disk is the server's."""
+
     def settled(self) -> int:
         with self._told(), self._connections.take() as conn:
             # Whoever writes holds the lock until the end: when it is free, nothing is on its way. Others queue up

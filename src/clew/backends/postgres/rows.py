@@ -10,6 +10,7 @@ from clew.backends import (
     SEQ_BITS,
     BlobRow,
     Ground,
+    Growth,
     LogRow,
     Move,
     NodeRow,
@@ -118,8 +119,8 @@ class PostgresTx:
     def empty(self) -> bool:
         return bool(self._one("empty")[0])
 
-    def last_ord(self) -> int:
-        return int(self._one("last_ord")[0])
+    def growth(self, ord: int) -> Growth:
+        return Growth._make(self._one("growth", ord))
 
     def ord_id(self, ord: int) -> bytes | None:
         row = self._one("ord_id", ord)
@@ -217,10 +218,6 @@ class PostgresTx:
     def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
         return self._run(SQL["forgotten"], (after, limit)).fetchall()
 
-    def forgotten_span(self) -> tuple[int, int]:
-        first, last = self._one("forgotten_span")
-        return first, last
-
     def delete_run(self, run: int) -> None:
         self._run(SQL["delete_run"], (run,))
 
@@ -240,8 +237,12 @@ class PostgresTx:
     def runs_after(self, run: int, limit: int) -> list[tuple[RunRow, bytes | None]]:
         return [(RunRow._make(row[1:]), row[0]) for row in self._run(SQL["runs_after"], (run, limit))]
 
-    def rekey_runs(self, rows: Sequence[RunRow]) -> None:
-        self._many("rekey_run", [(row.wrapped_key, row.mac, row.run) for row in rows])
+    def rekey_runs(self, keys: Sequence[tuple[bytes | None, bytes, int]]) -> None:
+        self._many("rekey_run", keys)
+
+    def keys_otherwise(self, head: bytes | None, size: int) -> bool:
+        length = 0 if head is None else len(head)
+        return bool(self._one("keys_otherwise", *(length, head, size) * 3)[0])
 
     def places_after(self, pos: int, limit: int) -> list[Place]:
         rows = self._run(SQL["places_after"], (pos, limit))
@@ -258,6 +259,9 @@ class PostgresTx:
 
     def chunks_after(self, pos: int, limit: int) -> list[tuple[int, bytes]]:
         return self._run(SQL["chunks_after"], (pos, limit)).fetchall()
+
+    def lengths_after(self, table: str, after: int, limit: int) -> list[int]:
+        return [row[0] for row in self._run(SQL[f"lengths_{table}"], (after, limit))]
 
     def rekey_ref(self, row: RefRow) -> None:
         self._run(SQL["rekey_ref"], (row.wrapped_key, row.mac, row.data, row.ref))
@@ -290,6 +294,9 @@ class PostgresTx:
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
         row = self._one("ref", workspace, kind, key)
         return RefRow._make(row) if row else None
+
+    def refs_named(self, kind: str, key: bytes) -> list[RefRow]:
+        return [RefRow._make(row) for row in self._run(SQL["refs_named"], (kind, key))]
 
     def ref_at(self, ref: int) -> RefRow | None:
         row = self._one("ref_at", ref)
@@ -407,6 +414,9 @@ class PostgresTx:
 
     def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:
         return [BlobRow._make(row) for row in self._run(SQL["blobs_between"], (tree, low, high))]
+
+    def blobs_unused(self, tree: int) -> list[BlobRow]:
+        return [BlobRow._make(row) for row in self._run(SQL["blobs_unused"], (tree,))]
 
     def add_blob(self, row: BlobRow) -> int:
         return int(self._one("add_blob", *row[1:])[0])

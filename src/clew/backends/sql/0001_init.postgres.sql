@@ -40,18 +40,11 @@ CREATE INDEX runs_derived ON runs (derived) WHERE derived IS NOT NULL;
 
 CREATE SEQUENCE ords AS bigint;
 CREATE TABLE nodes (
-    pos        bigint PRIMARY KEY,
-    ord        bigint NOT NULL DEFAULT nextval('ords'),
-    created_at bigint NOT NULL,
-    role       bigint NOT NULL,
-    kind       bigint NOT NULL,
-    turns      bigint NOT NULL,
-    tokens_in  bigint NOT NULL,
-    tokens_out bigint NOT NULL,
-    cost       bigint NOT NULL,
-    gaps       bigint NOT NULL,
-    id         bytea NOT NULL,
-    body       bytea NOT NULL
+    pos   bigint PRIMARY KEY,
+    ord   bigint NOT NULL DEFAULT nextval('ords'),
+    facts bytea NOT NULL,
+    id    bytea NOT NULL,
+    body  bytea NOT NULL
 );
 CREATE UNIQUE INDEX nodes_id ON nodes (id);
 CREATE UNIQUE INDEX nodes_ord ON nodes (ord);
@@ -182,17 +175,14 @@ CREATE FUNCTION extend(
     store bigint, the_epoch bigint, the_ref bigint, seen_version bigint, seen_head bigint, seen_head_id bytea,
     seen_mac bytea, ref_key bytea, run_key bytea,
     new_head bigint, new_head_id bytea, new_version bigint, new_active_at bigint, new_rank bigint, new_mac bytea,
-    the_pos bigint, the_created_at bigint, the_role bigint, the_kind bigint, the_turns bigint, the_tokens_in bigint,
-    the_tokens_out bigint, the_cost bigint, the_gaps bigint, the_id bytea, the_body bytea
+    the_pos bigint, the_facts bytea, the_id bytea, the_body bytea
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT advance(store, the_epoch, the_ref, seen_version, seen_head, seen_head_id, seen_mac, ref_key, run_key,
                    new_head, new_head_id, new_version, new_active_at, new_rank, new_mac) THEN
         RETURN false;
     END IF;
-    INSERT INTO nodes (pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body)
-    VALUES (the_pos, the_created_at, the_role, the_kind, the_turns, the_tokens_in, the_tokens_out, the_cost, the_gaps,
-            the_id, the_body);
+    INSERT INTO nodes (pos, facts, id, body) VALUES (the_pos, the_facts, the_id, the_body);
     RETURN true;
 END $$;
 
@@ -201,17 +191,13 @@ CREATE FUNCTION extend(
     store bigint, the_epoch bigint, the_ref bigint, seen_version bigint, seen_head bigint, seen_head_id bytea,
     seen_mac bytea, ref_key bytea, run_key bytea,
     new_head bigint, new_head_id bytea, new_version bigint, new_active_at bigint, new_rank bigint, new_mac bytea,
-    the_pos bigint[], the_created_at bigint[], the_role bigint[], the_kind bigint[], the_turns bigint[],
-    the_tokens_in bigint[], the_tokens_out bigint[], the_cost bigint[], the_gaps bigint[], the_id bytea[],
-    the_body bytea[]
+    the_pos bigint[], the_facts bytea[], the_id bytea[], the_body bytea[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT advance(store, the_epoch, the_ref, seen_version, seen_head, seen_head_id, seen_mac, ref_key, run_key,
                    new_head, new_head_id, new_version, new_active_at, new_rank, new_mac) THEN
         RETURN false;
     END IF;
-    INSERT INTO nodes (pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body)
-    SELECT * FROM unnest(the_pos, the_created_at, the_role, the_kind, the_turns, the_tokens_in, the_tokens_out,
-                         the_cost, the_gaps, the_id, the_body);
+    INSERT INTO nodes (pos, facts, id, body) SELECT * FROM unnest(the_pos, the_facts, the_id, the_body);
     RETURN true;
 END $$;

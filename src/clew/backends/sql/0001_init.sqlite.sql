@@ -10,7 +10,7 @@ CREATE TABLE epoch (            -- one row, read again by every write transactio
     one       INTEGER PRIMARY KEY CHECK (one = 1),
     number    INTEGER NOT NULL, -- grows whenever a column after it but ord_floor changes
     format    INTEGER NOT NULL,
-    state     TEXT NOT NULL,    -- plain | sealing | sealed | unsealing
+    state     TEXT NOT NULL,    -- plain | sealing | sealed | rotating | unsealing
     key_id    BLOB,             -- which store key, in a sealed store
     ord_floor INTEGER NOT NULL  -- no ord at or below it is given again, whatever was deleted
 );
@@ -38,18 +38,11 @@ CREATE INDEX runs_parent ON runs (parent) WHERE parent IS NOT NULL;
 CREATE INDEX runs_derived ON runs (derived) WHERE derived IS NOT NULL;
 
 CREATE TABLE nodes (            -- written once; the body is last, so that the rest is read without it
-    pos        INTEGER PRIMARY KEY,
-    ord        INTEGER NOT NULL,    -- order of commit in the whole store
-    created_at INTEGER NOT NULL,
-    role       INTEGER NOT NULL,    -- 0 system, 1 user, 2 assistant, 3 tool
-    kind       INTEGER NOT NULL,    -- 1 neutral, 2 native
-    turns      INTEGER NOT NULL,    -- this and the next four: totals of the path down to here
-    tokens_in  INTEGER NOT NULL,
-    tokens_out INTEGER NOT NULL,
-    cost       INTEGER NOT NULL,    -- millionths
-    gaps       INTEGER NOT NULL,    -- 1: some answer's tokens are unknown; 2: some answer's cost is
-    id         BLOB NOT NULL,
-    body       BLOB NOT NULL        -- envelope
+    pos   INTEGER PRIMARY KEY,
+    ord   INTEGER NOT NULL,     -- order of commit in the whole store
+    facts BLOB NOT NULL,        -- when, who, in which form, and the totals of the path: one value is read faster than eight
+    id    BLOB NOT NULL,
+    body  BLOB NOT NULL         -- envelope
 );
 CREATE UNIQUE INDEX nodes_id ON nodes (id);
 CREATE UNIQUE INDEX nodes_ord ON nodes (ord);

@@ -7,7 +7,7 @@ import os
 _FOLDER = os.path.dirname(__file__)
 
 COLUMNS = {
-    "{node}": "n.pos, n.created_at, n.role, n.kind, n.turns, n.tokens_in, n.tokens_out, n.cost, n.gaps, n.id, n.body",
+    "{node}": "n.pos, n.facts, n.id, n.body",
     "{run}": "u.run, u.tree, u.parent, u.derived, u.depth, u.carried, u.tip, u.closed, u.wrapped_key, u.mac",
     "{ref}": "r.ref, r.workspace, r.kind, r.key, r.owner, r.tree, r.head, r.head_id, r.version, r.created_at,"
     " r.active_at, r.rank, r.trashed_at, r.expires_at, r.hold, r.look, r.wrapped_key, r.mac, r.data",

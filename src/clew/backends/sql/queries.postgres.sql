@@ -19,8 +19,7 @@ FROM (VALUES (?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, 
 RETURNING run
 
 -- name: add_node
-INSERT INTO nodes (pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+INSERT INTO nodes (pos, facts, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 -- name: add_ref
 INSERT INTO refs (workspace, kind, key, owner, tree, head, head_id, version, created_at, active_at, rank,
@@ -42,10 +41,18 @@ INSERT INTO forgotten (low, high) VALUES (?, ?) RETURNING number
 -- name: forgotten
 SELECT number, low, high FROM forgotten WHERE number > ? ORDER BY number LIMIT nullif(?, -1)
 
--- name: forgotten_span
-SELECT coalesce(min(number), 1),
+-- name: growth
+SELECT (SELECT id FROM nodes WHERE ord = ?), (SELECT coalesce(max(ord), 0) FROM nodes),
+       (SELECT coalesce(min(number), 1) FROM forgotten),
        coalesce(pg_sequence_last_value(pg_get_serial_sequence('forgotten', 'number')::regclass), 0)
-FROM forgotten
+
+-- name: keys_otherwise
+SELECT EXISTS (SELECT 1 FROM runs
+               WHERE substr(wrapped_key, 1, ?::int) IS DISTINCT FROM ?::bytea OR length(wrapped_key) <> ?)
+    OR EXISTS (SELECT 1 FROM refs
+               WHERE substr(wrapped_key, 1, ?::int) IS DISTINCT FROM ?::bytea OR length(wrapped_key) <> ?)
+    OR EXISTS (SELECT 1 FROM blobs
+               WHERE substr(wrapped_key, 1, ?::int) IS DISTINCT FROM ?::bytea OR length(wrapped_key) <> ?)
 
 -- name: nodes_at
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
@@ -70,7 +77,7 @@ WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL
 SELECT advance(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?)
 
 -- name: extend
-SELECT extend(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+SELECT extend(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: now
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint

@@ -49,6 +49,21 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos > ? ORDER BY n.pos LIMIT ?
 
+-- name: lengths_nodes
+SELECT coalesce(length(body), 0) FROM nodes WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: lengths_quarantine
+SELECT coalesce(length(body), 0) FROM quarantine WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: lengths_refs
+SELECT coalesce(length(data), 0) FROM refs WHERE ref > ? ORDER BY ref LIMIT ?
+
+-- name: lengths_log
+SELECT coalesce(length(body), 0) FROM log WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: lengths_chunks
+SELECT coalesce(length(body), 0) FROM chunks WHERE pos > ? ORDER BY pos LIMIT ?
+
 -- name: set_body
 UPDATE nodes SET body = ? WHERE pos = ?
 
@@ -87,8 +102,10 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
 WHERE n.ord > ? AND n.ord < ? AND t.workspace = coalesce(?, t.workspace) ORDER BY n.ord DESC LIMIT ? OFFSET ?
 
--- name: last_ord
-SELECT coalesce(max(ord), 0) FROM nodes
+-- name: growth
+SELECT (SELECT id FROM nodes WHERE ord = ?), (SELECT coalesce(max(ord), 0) FROM nodes),
+       (SELECT coalesce(min(number), 1) FROM forgotten),
+       coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'forgotten'), 0)
 
 -- name: ord_id
 SELECT id FROM nodes WHERE ord = ?
@@ -101,6 +118,11 @@ SELECT (SELECT id FROM nodes WHERE pos = u.run << 24 | u.tip), {run} FROM runs u
 
 -- name: rekey_run
 UPDATE runs SET wrapped_key = ?, mac = ? WHERE run = ?
+
+-- name: keys_otherwise
+SELECT EXISTS (SELECT 1 FROM runs WHERE substr(wrapped_key, 1, ?) IS NOT ? OR length(wrapped_key) != ?)
+    OR EXISTS (SELECT 1 FROM refs WHERE substr(wrapped_key, 1, ?) IS NOT ? OR length(wrapped_key) != ?)
+    OR EXISTS (SELECT 1 FROM blobs WHERE substr(wrapped_key, 1, ?) IS NOT ? OR length(wrapped_key) != ?)
 
 -- name: runs_from
 SELECT {run} FROM runs u WHERE u.parent BETWEEN ? AND ?
@@ -120,9 +142,8 @@ INSERT INTO runs (tree, parent, derived, depth, carried, tip, closed, wrapped_ke
 UPDATE runs SET parent = ?, derived = ?, tip = ?, closed = ?, wrapped_key = ?, mac = ? WHERE run = ?
 
 -- name: add_node
-INSERT INTO nodes (pos, created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps, id, body, ord)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-        1 + max((SELECT ord_floor FROM epoch), (SELECT coalesce(max(ord), 0) FROM nodes)))
+INSERT INTO nodes (pos, facts, id, body, ord)
+VALUES (?, ?, ?, ?, 1 + max((SELECT ord_floor FROM epoch), (SELECT coalesce(max(ord), 0) FROM nodes)))
 
 -- name: raise_floor
 UPDATE epoch SET ord_floor = max(ord_floor, (SELECT coalesce(max(ord), 0) FROM nodes))
@@ -159,9 +180,6 @@ DELETE FROM forgotten WHERE number <= ?
 -- name: forgotten
 SELECT number, low, high FROM forgotten WHERE number > ? ORDER BY number LIMIT ?
 
--- name: forgotten_span
-SELECT coalesce(min(number), 1), coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'forgotten'), 0) FROM forgotten
-
 -- name: delete_run
 DELETE FROM runs WHERE run = ?
 
@@ -177,20 +195,23 @@ SELECT workspace FROM trees WHERE tree = ?
 -- name: tip
 SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id, r.wrapped_key,
        coalesce((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
-       r.tree, h.pos, h.id, u.depth, u.carried, h.turns, h.tokens_in, h.tokens_out, h.cost, h.gaps,
+       r.tree, h.pos, h.id, u.depth, u.carried, h.facts,
        u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = r.head + 1),
        u.wrapped_key
 FROM refs r LEFT JOIN runs u ON u.run = r.head >> 24 LEFT JOIN nodes h ON h.pos = r.head, epoch e
 WHERE r.ref = ?
 
 -- name: ground
-SELECT u.tree, n.pos, n.id, u.depth, u.carried, n.turns, n.tokens_in, n.tokens_out, n.cost, n.gaps,
+SELECT u.tree, n.pos, n.id, u.depth, u.carried, n.facts,
        u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = n.pos + 1),
        u.wrapped_key
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.id = ?
 
 -- name: ref
 SELECT {ref} FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key = ?
+
+-- name: refs_named
+SELECT {ref} FROM refs r WHERE r.ref IN (SELECT ref FROM refs WHERE kind = ? AND key = ?) ORDER BY r.ref
 
 -- name: ref_at
 SELECT {ref} FROM refs r WHERE r.ref = ?
@@ -316,6 +337,9 @@ SELECT {blob} FROM blobs b WHERE b.tree = ? AND b.look = ?
 
 -- name: blobs_between
 SELECT {blob} FROM blobs b WHERE b.tree = ? AND b.look BETWEEN ? AND ?
+
+-- name: blobs_unused
+SELECT {blob} FROM blobs b WHERE b.tree = ? AND NOT EXISTS (SELECT 1 FROM uses WHERE blob = b.blob)
 
 -- name: blobs_after
 SELECT {blob} FROM blobs b WHERE b.blob > ? ORDER BY b.blob LIMIT ?

@@ -14,15 +14,21 @@ from typing import TypeVar
 from clew.backends import Call, Job, Renewed, State, Tail, Tx
 from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.connection import (
+    ANY,
+    DRIVER,
     FORMAT,
+    ODD,
     OLDEST_SQLITE,
     Durability,
+    as_found,
     check,
     connect,
+    is_full,
     on_network,
     translate,
 )
 from clew.backends.sqlite.migrate import migrate
+from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.errors import ClewError, Closed, Invalid, NotFound, SchemaTooNew, Tampered, Unavailable
@@ -102,10 +108,10 @@ class SQLiteBackend:
     def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
         tx = self._here()
         if tx is not None:
-            with self._told():
+            with self._told(ANY):
                 return work(tx)
         if self._writer.alone is not None:
-            with self._writer.alone, self._told():
+            with self._writer.alone, self._told(ANY):
                 if self._writer.tx is None:
                     raise Closed("the store is closed")
                 return work(self._writer.tx)
@@ -119,7 +125,7 @@ class SQLiteBackend:
             finally:
                 if tx.conn.in_transaction:
                     tx.run_sql("COMMIT")
-        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        except ANY as error:
             raise translate(error, self.path) from error
         finally:
             self._give_reader(tx)
@@ -127,8 +133,9 @@ class SQLiteBackend:
     def read_anew(self, work: Callable[[Tx], T]) -> T:
         if self._here() is not None or self.memory:
             return self.read(work)
-        with self._told():
+        with self._told(ANY):
             conn = self._connect("ro")
+            conn.text_factory = as_found
             try:
                 conn.execute("BEGIN")
                 return work(SQLiteTx(conn))
@@ -140,8 +147,10 @@ class SQLiteBackend:
         if tx is not None:
             job = Job(work, settle)
             self._local.jobs.append(job)
-            with self._told():
+            try:
                 self._writer.savepoint(tx, job)
+            except sqlite3.Error as error:
+                raise translate(error, self.path) from error
             return job.outcome()  # type: ignore[no-any-return]
         self._not_again()
         if not self._committer.take_lead():
@@ -165,6 +174,8 @@ class SQLiteBackend:
             job = Job(work, settle)
             self._writer.settle((job,), error)
             return job.outcome()  # type: ignore[no-any-return]
+        except ODD as error:
+            raise translate(error, self.path) from error
         except Renewed:
             self.look_anew()
         finally:
@@ -234,7 +245,7 @@ class SQLiteBackend:
             self._committer.leave()
 
     def settled(self) -> int:
-        return self.read(lambda tx: tx.last_ord(), single=True)
+        return self.read(lambda tx: tx.growth(0).last, single=True)
 
     def clean(self) -> tuple[str, ...]:
         if self._here() is not None:
@@ -246,6 +257,17 @@ class SQLiteBackend:
         try:
             with self._told():
                 return self._writer.clean()
+        finally:
+            self._local.frame = None
+            self._committer.leave()
+
+    def make_room(self) -> None:
+        if self.memory or self._here() is not None:
+            return
+        self._not_again()
+        self._committer.enter()
+        try:
+            self._writer.make_room()
         finally:
             self._local.frame = None
             self._committer.leave()
@@ -305,6 +327,8 @@ class SQLiteBackend:
             hot = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
             if hot and os.path.getsize(self.path) <= 4096:
                 return 0
+            if is_full(error) and self._writer.reserve.give(SLICE):
+                return self._look()
             raise
         self._readers.append(SQLiteTx(conn))
         return found
@@ -322,6 +346,7 @@ class SQLiteBackend:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             tx = self._writer.tx = SQLiteTx(self._connect("rw"))
             migrate(tx.conn, check(tx.conn, self.path))
+            self._writer.reserve.keep()
         finally:
             self._writer.turnstile.release()
 
@@ -419,7 +444,7 @@ class SQLiteBackend:
             if self._writer.suspect and isinstance(error, sqlite3.Error):
                 self._writer.settle(jobs, error)
                 return
-            told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+            told = translate(error, self.path) if isinstance(error, ANY) else error
             for job in jobs:
                 job.error = job.error or told
         except BaseException:
@@ -454,14 +479,14 @@ class SQLiteBackend:
                 for call in calls:
                     call.error = call.error or next((job.error for job in call.jobs if job.error is not None), None)
                 return
-            told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+            told = translate(error, self.path) if isinstance(error, ANY) else error
             for call in calls:
                 call.error = call.error or told
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Driver errors become clew's."""
+    def _told(self, errors: tuple[type[Exception], ...] = DRIVER) -> Iterator[None]:
+        """Errors become clew's: the driver's, or those that values of another kind lead to."""
         try:
             yield
-        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        except errors as error:
             raise translate(error, self.path) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import struct
 import sys
 from typing import Literal
 
@@ -15,6 +16,13 @@ FORMAT = 1
 OLDEST_SQLITE = (3, 37, 0)
 
 Durability = Literal["full", "relaxed"]
+
+DRIVER = (sqlite3.Error, UnicodeDecodeError, OverflowError)
+"""What the driver raises."""
+ODD = (TypeError, ValueError, OverflowError, struct.error)
+"""What a value of another kind in a row leads to. All that callers give is checked before a transaction begins, and all
+that is stored was right when it was: inside one, these tell of damage."""
+ANY = (sqlite3.Error, *ODD)
 
 _NETWORK = frozenset(
     (
@@ -39,12 +47,21 @@ def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, tim
     run("PRAGMA foreign_keys = ON")
     run("PRAGMA temp_store = MEMORY")
     if mode == "rw":
+        conn.text_factory = as_found
         run("PRAGMA secure_delete = ON")
         run(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
         if sys.platform == "darwin":  # fsync there only reaches the drive's cache
             run("PRAGMA fullfsync = ON")
             run("PRAGMA checkpoint_fullfsync = ON")
     return conn
+
+
+def as_found(text: bytes) -> str:
+    """A text, also where damage has made one of other bytes: they can be had back with `surrogateescape`.
+
+    For connections that deal with damage. The others leave it to the driver, which is faster, and raises.
+    """
+    return text.decode(errors="surrogateescape")
 
 
 def uri(path: str, mode: str) -> str:
@@ -92,19 +109,25 @@ def on_network(path: str) -> str | None:
     return kind if kind in _NETWORK else None
 
 
-def translate(error: sqlite3.Error | UnicodeDecodeError | OverflowError, path: str) -> ClewError:
-    """The error of clew's that tells what a driver's error means."""
-    if isinstance(error, OverflowError):  # positions are made of numbers that a row has: those of a sound one fit
-        return Tampered(path, "a number in it is beyond reason")
+def is_full(error: BaseException) -> bool:
+    """True if the disk is full; the second if there is no space for the index of the write-ahead log."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE
+
+
+def translate(error: Exception, path: str) -> ClewError:
+    """The error of clew's that tells what an error inside a transaction means: one of `ANY`."""
     if isinstance(error, UnicodeDecodeError):  # the driver stumbles over its own message about a damaged schema
         return Tampered(path, "the database file is malformed")
+    if isinstance(error, ODD):
+        return Tampered(path, "a value in it is of the wrong kind, or beyond reason")
     if "UTF-8" in str(error):  # a body that became text
         error.args = ("a text is not valid UTF-8",)  # the driver's own words have content in them
         return Tampered(path, "a value in it is not valid UTF-8")
+    if is_full(error):
+        return StorageFull(f"no space is left for {path}")
     code = getattr(error, "sqlite_errorcode", 0)
     match code & 0xFF:
-        case sqlite3.SQLITE_FULL:
-            return StorageFull(f"no space is left for {path}")
         case sqlite3.SQLITE_READONLY:
             return ReadOnly(f"{path} cannot be written")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:

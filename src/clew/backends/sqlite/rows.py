@@ -10,6 +10,7 @@ from clew.backends import (
     SEQ_BITS,
     BlobRow,
     Ground,
+    Growth,
     LogRow,
     Move,
     NodeRow,
@@ -25,10 +26,12 @@ from clew.errors import Conflict, Tampered
 
 SQL = queries()
 _TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
+_NODES_AT = SQL["node_at"].removesuffix("= ?") + "IN (%s?)"
 REMEMBERED = 100_000
 """Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
 TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine")
 _BODIES = {"nodes": "set_body", "log": "set_log_body", "chunks": "set_chunk", "quarantine": "set_quarantined"}
+_ODD = "a column has a value of the wrong kind"
 _FOREVER = (1 << 62, 1 << 62)
 
 
@@ -76,10 +79,15 @@ class SQLiteTx:
         row = self._run(SQL["state"]).fetchone()
         if row is None:
             raise Tampered("the epoch", "its row is missing")
-        return State._make(row)
+        state = State._make(row)
+        if not (isinstance(state.number, int) and isinstance(state.format, int) and isinstance(state.state, str)):
+            raise Tampered("the epoch", _ODD)
+        return state
 
     def header(self, name: str) -> bytes | None:
         row = self._run(SQL["header"], (name,)).fetchone()
+        if row is not None and not isinstance(row[0], bytes):
+            raise Tampered(f"the value {name} of the header", _ODD)
         return row[0] if row else None
 
     def headers(self, prefix: str) -> dict[str, bytes]:
@@ -98,8 +106,8 @@ class SQLiteTx:
     def empty(self) -> bool:
         return bool(self._run(SQL["empty"]).fetchone()[0])
 
-    def last_ord(self) -> int:
-        return int(self._run(SQL["last_ord"]).fetchone()[0])
+    def growth(self, ord: int) -> Growth:
+        return Growth._make(self._run(SQL["growth"], (ord,)).fetchone())
 
     def ord_id(self, ord: int) -> bytes | None:
         row = self._run(SQL["ord_id"], (ord,)).fetchone()
@@ -119,8 +127,7 @@ class SQLiteTx:
         found: dict[int, Place] = {}
         for start in range(0, len(positions), 500):
             some = positions[start : start + 500]
-            sql = SQL["node_at"].removesuffix("= ?") + f"IN ({', '.join('?' * len(some))})"
-            for row in self._run(sql, some):
+            for row in self._run(_NODES_AT % ("?, " * (len(some) - 1)), some).fetchall():
                 found[row[5]] = Place(row[0], row[1], row[2], row[3], row[4], row[5:])
         return found
 
@@ -202,10 +209,6 @@ class SQLiteTx:
     def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
         return self._run(SQL["forgotten"], (after, limit)).fetchall()
 
-    def forgotten_span(self) -> tuple[int, int]:
-        first, last = self._run(SQL["forgotten_span"]).fetchone()
-        return first, last
-
     def delete_run(self, run: int) -> None:
         self._run(SQL["delete_run"], (run,))
 
@@ -225,8 +228,12 @@ class SQLiteTx:
     def runs_after(self, run: int, limit: int) -> list[tuple[RunRow, bytes | None]]:
         return [(RunRow._make(row[1:]), row[0]) for row in self._run(SQL["runs_after"], (run, limit))]
 
-    def rekey_runs(self, rows: Sequence[RunRow]) -> None:
-        self.conn.executemany(SQL["rekey_run"], [(row.wrapped_key, row.mac, row.run) for row in rows])
+    def rekey_runs(self, keys: Sequence[tuple[bytes | None, bytes, int]]) -> None:
+        self.conn.executemany(SQL["rekey_run"], keys)
+
+    def keys_otherwise(self, head: bytes | None, size: int) -> bool:
+        length = 0 if head is None else len(head)
+        return bool(self._run(SQL["keys_otherwise"], (length, head, size) * 3).fetchone()[0])
 
     def places_after(self, pos: int, limit: int) -> list[Place]:
         rows = self._run(SQL["places_after"], (pos, limit))
@@ -243,6 +250,9 @@ class SQLiteTx:
 
     def chunks_after(self, pos: int, limit: int) -> list[tuple[int, bytes]]:
         return self._run(SQL["chunks_after"], (pos, limit)).fetchall()
+
+    def lengths_after(self, table: str, after: int, limit: int) -> list[int]:
+        return [row[0] for row in self._run(SQL[f"lengths_{table}"], (after, limit))]
 
     def rekey_ref(self, row: RefRow) -> None:
         self._run(SQL["rekey_ref"], (row.wrapped_key, row.mac, row.data, row.ref))
@@ -281,6 +291,9 @@ class SQLiteTx:
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
         row = self._run(SQL["ref"], (workspace, kind, key)).fetchone()
         return RefRow._make(row) if row else None
+
+    def refs_named(self, kind: str, key: bytes) -> list[RefRow]:
+        return [RefRow._make(row) for row in self._run(SQL["refs_named"], (kind, key))]
 
     def ref_at(self, ref: int) -> RefRow | None:
         row = self._run(SQL["ref_at"], (ref,)).fetchone()
@@ -412,6 +425,9 @@ class SQLiteTx:
 
     def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:
         return [BlobRow._make(row) for row in self._run(SQL["blobs_between"], (tree, low, high))]
+
+    def blobs_unused(self, tree: int) -> list[BlobRow]:
+        return [BlobRow._make(row) for row in self._run(SQL["blobs_unused"], (tree,))]
 
     def add_blob(self, row: BlobRow) -> int:
         return _number(self._run(SQL["add_blob"], row[1:]))

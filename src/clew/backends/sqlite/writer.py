@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
 from clew.backends import Job, Renewed
-from clew.backends.sqlite.connection import translate
+from clew.backends.sqlite.connection import ANY, ODD, is_full, translate
+from clew.backends.sqlite.reserve import Reserve
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.scrubbing import clean as scrub
 from clew.backends.sqlite.turnstile import Turnstile
 from clew.errors import ClewError, Closed, Unavailable
+
+FEW = 200
+"""Pages that are given back at a time, where space is short."""
 
 
 class Writer:
@@ -25,6 +29,7 @@ class Writer:
         """The connection, once something was written; in memory it is the only one, and reads use it too."""
         self.alone = threading.RLock() if path == ":memory:" else None
         self.turnstile = Turnstile(f"{path}-lock")
+        self.reserve = Reserve(path)
         self.epoch = 0
         """The number of the epoch that the store was opened in."""
         self.store_id: bytes | None = None
@@ -33,6 +38,8 @@ class Writer:
         """True after a commit that failed: what it left is not known yet."""
         self._began = 0
         """What `epoch` was when the transaction began: what it does was prepared for that one."""
+        self._cramped = False
+        """True while there is no space to spare: see `make_room`."""
         self._closed = False
         self._connect = connect
         self._timeout = timeout
@@ -88,7 +95,9 @@ class Writer:
     def give_up(self, tx: SQLiteTx, error: BaseException) -> None:
         """`undo` after an error. Renewed if a new epoch has begun: seen in the old way, sound things look damaged."""
         try:
-            outdated = isinstance(error, ClewError) and tx.conn.in_transaction and tx.current_epoch() != self._began
+            outdated = (
+                isinstance(error, (ClewError, *ODD)) and tx.conn.in_transaction and tx.current_epoch() != self._began
+            )
         finally:
             self.undo(tx)
         if outdated:
@@ -112,19 +121,52 @@ class Writer:
         """Leaves nothing in the file but live rows, and nothing in the write-ahead log. What could not be done now."""
         self.turnstile.acquire(self._timeout)
         try:
-            tx = self._renew() if self.tx is None or self.suspect else self.tx
-            if not self._empty_log(tx):
-                return ("wal",)
-            with suppress(sqlite3.OperationalError):  # on a full disk the file keeps its free pages, emptied
-                tx.conn.executescript("PRAGMA incremental_vacuum")  # `execute` would stop after one page
-                if not self._empty_log(tx):
-                    return ("wal",)
-            tx.conn.close()  # it would write back what its pages in memory still hold
-            self.tx = None
-            scrub(self.path, write=True)
+            try:
+                left = self._clean()
+            except sqlite3.Error as error:
+                if not (is_full(error) and self.reserve.give()):
+                    raise
+                left = self._clean()
+            if not left:
+                self._cramped = False
+                self.reserve.keep()
+            return left
         finally:
             self.turnstile.release()
+
+    def make_room(self) -> None:
+        """Gives all that can be given. Until `clean`, what is deleted is not overwritten at once: that takes space."""
+        self.turnstile.acquire(self._timeout)
+        try:
+            self._cramped = True
+            self.reserve.give()
+            with suppress(ClewError, sqlite3.Error):  # what there is without it may be enough
+                self._clean()
+            self._drop()
+        finally:
+            self.turnstile.release()
+
+    def _clean(self) -> tuple[str, ...]:
+        tx = self._renew() if self.tx is None or self.suspect else self.tx
+        if not self._empty_log(tx):
+            return ("wal",)
+        self._shrink(tx)
+        if not self._empty_log(tx):
+            return ("wal",)
+        self._drop()  # it would write back what its pages in memory still hold
+        scrub(self.path, write=True)
         return ()
+
+    def _shrink(self, tx: SQLiteTx) -> None:
+        """Gives free pages back to the file system. On a full disk a few at a time: moving pages takes space, too."""
+        free = tx.conn.execute("PRAGMA freelist_count").fetchone()[0]
+        try:
+            tx.conn.executescript("PRAGMA incremental_vacuum")  # `execute` would stop after one page
+        except sqlite3.OperationalError:
+            with suppress(sqlite3.OperationalError):  # then the file keeps its free pages, emptied
+                while self._empty_log(tx) and free:
+                    tx.conn.executescript(f"PRAGMA incremental_vacuum({FEW})")
+                    free = min(free - 1, tx.conn.execute("PRAGMA freelist_count").fetchone()[0])
 
     def _empty_log(self, tx: SQLiteTx) -> bool:
         """False if somebody who reads keeps the log from being emptied."""
@@ -141,17 +183,17 @@ class Writer:
     def savepoint(self, tx: SQLiteTx, job: Job) -> None:
         """Runs one job so that its failure leaves nothing behind and its neighbours alone."""
         self.still(tx)
-        tx.conn.execute("SAVEPOINT job")
+        tx.run_sql("SAVEPOINT job")
         try:
             job.finish(job.work(tx))
         except BaseException as error:
             if not tx.conn.in_transaction:
                 raise  # the driver has undone everything: disk full, I/O error
-            tx.conn.execute("ROLLBACK TO job")
+            tx.run_sql("ROLLBACK TO job")
             if not isinstance(error, Exception):
                 raise
-            job.error = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
-        tx.conn.execute("RELEASE job")
+            job.error = translate(error, self.path) if isinstance(error, ANY) else error
+        tx.run_sql("RELEASE job")
 
     @contextmanager
     def nested(self, tx: SQLiteTx) -> Iterator[None]:
@@ -181,14 +223,16 @@ class Writer:
         After a failed sync the kernel may show data that the disk does not have. A checkpoint writes the pages anew
         into the main file and syncs them, so what is read after it is durable.
         """
-        if self.tx is not None and self.alone is None:
-            self.tx.conn.close()
-            self.tx = None
+        if self.alone is None:
+            self._drop()
         if self.tx is None:
             self.tx = SQLiteTx(self._connect())
+            if self._cramped:
+                self.tx.conn.execute("PRAGMA secure_delete = OFF")
+            elif self.alone is None:
+                self.reserve.keep()
             if self.store_id and self.tx.header("store_id") != self.store_id:
-                self.tx.conn.close()
-                self.tx = None
+                self._drop()
                 raise Unavailable(f"{self.path} is another store by now", hint="Open it again.")
         if self.suspect and self.alone is None:
             busy, *_ = self.tx.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -198,6 +242,12 @@ class Writer:
                 )
         self.suspect = False
         return self.tx
+
+    def _drop(self) -> None:
+        """Closes the connection, if there is one."""
+        if self.tx is not None:
+            self.tx.conn.close()
+            self.tx = None
 
     def settle(self, jobs: Sequence[Job], error: Exception) -> None:
         """After a commit that failed: looks again, and answers each caller truthfully."""

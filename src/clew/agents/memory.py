@@ -1,0 +1,106 @@
+"""What an agent remembers of a project from one session to the next: a text, kept apart from every session.
+
+It is the data of a ref of its own, so it is sealed with the store, and nothing that deletes sessions touches it. The
+data is the byte 0x01, then JSON: the project's hash and the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from clew import codec
+from clew.backends import RefRow, Tx
+from clew.engine import Engine
+from clew.errors import Conflict, Invalid, Tampered
+from clew.refs import Refs
+
+MEMORY = "memory"
+"""Kind of the refs that hold what projects remember."""
+LIMIT = 1 << 20
+"""Bytes of one memory at most: it is read at the start of every session."""
+
+
+class _Data(msgspec.Struct, frozen=True):
+    project: str
+    text: str
+
+
+class Memory:
+    """The memory of one project."""
+
+    def __init__(self, engine: Engine, refs: Refs, project: str, wrote: Callable[[str], None] = lambda _: None) -> None:
+        self._engine = engine
+        self._refs = refs
+        self._wrote = wrote
+        self._key = engine.look("memory", project.encode())  # a hash that tells nothing without the store's secrets
+        self._project = project
+
+    @property
+    def project(self) -> str:
+        """The hash of the project's directory."""
+        return self._project
+
+    def read(self) -> str:
+        """What is remembered; nothing, at first."""
+        row = self._engine.read(self._row, single=True)
+        return "" if row is None else self._data(row).text
+
+    def version(self) -> int:
+        """Grows with every write; 0 before the first."""
+        row = self._engine.read(self._row, single=True)
+        return 0 if row is None else self._refs.checked(row).version
+
+    def write(self, text: str, *, expect: int | None = None) -> int:
+        """Remembers `text` instead of what was there; durable when this returns. Returns the new version.
+
+        With `expect`, only if that is the version now: else Conflict, and nothing is changed.
+        """
+        if not isinstance(text, str):
+            raise Invalid(f"a memory is text, not {type(text).__name__}")
+        payload = b"\x01" + self._engine.redacted(codec.to_json(_Data(self._project, text)), own=True)
+        if len(payload) > LIMIT:
+            raise Invalid(f"the memory has {len(payload):,} bytes, the limit is {LIMIT:,}", hint="Make it a summary.")
+
+        def work(tx: Tx) -> int:
+            row = self._row(tx)
+            found = 0 if row is None else self._refs.checked(row).version
+            if expect is not None and expect != found:
+                raise Conflict("the memory was changed since it was read", hint="Read it, then write it again.")
+            if row is None:
+                return self._refs.add(tx, MEMORY, self._key, payload, tree=None, at=None).version
+            return self._refs.change(tx, row, payload, look=None).version
+
+        version = self._engine.write(work)
+        self._wrote(self._project)
+        return version
+
+    def _row(self, tx: Tx) -> RefRow | None:
+        return tx.ref(self._engine.workspace, MEMORY, self._key)
+
+    def _data(self, row: RefRow) -> _Data:
+        return unpack(self._refs.data(row))
+
+
+def unpack(payload: bytes) -> _Data:
+    """The data of a memory. Tampered."""
+    try:
+        return msgspec.json.decode(payload[1:], type=_Data)
+    except msgspec.DecodeError:
+        raise Tampered("a memory", "its data does not decode") from None
+
+
+def projects(engine: Engine, refs: Refs) -> list[str]:
+    """The projects that remember something."""
+    workspace, found = engine.workspace, list[str]()
+    before: tuple[int, int] | None = None
+    while rows := engine.read(partial(_page, workspace=workspace, before=before)):
+        found += [unpack(refs.data(row)).project for row in rows]
+        before = rows[-1].rank, rows[-1].ref
+    return found
+
+
+def _page(tx: Tx, workspace: str, before: tuple[int, int] | None) -> list[RefRow]:
+    return tx.refs_recent(workspace, MEMORY, before=before, limit=100)

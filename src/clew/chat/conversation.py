@@ -1,0 +1,186 @@
+"""What the sync and the async client have in common: the conversation itself."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from clew.chat.dialects import Dialect, Json, load
+from clew.chat.events import Reply, UsageTotal
+from clew.chat.protocols import Prompt, Tools
+from clew.chat.tools import Schema, Toolbox
+from clew.chat.turn import Turn
+from clew.errors import Conflict, Invalid, clip
+from clew.model import Native
+from clew.snapshots import Messages, Snapshot, new_snapshot
+from clew.snapshots.types import a_snapshot
+
+if TYPE_CHECKING:
+    from clew.convert import Report
+
+MAX_STEPS = 20
+"""How many requests one question may take, tools included, unless the caller says."""
+
+
+class Conversation:
+    """A conversation with one provider's model, in that provider's own messages."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        model: str,
+        system: str = "",
+        tools: Tools = (),
+        max_tokens: int | None = None,
+        max_steps: int = MAX_STEPS,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._dialect = dialect
+        self.provider = dialect.provider
+        self.model = model
+        self.system = system
+        """The system prompt."""
+        self.max_tokens = max_tokens
+        self.max_steps = max_steps
+        self.id = str(uuid.uuid4())
+        """The id that its snapshots have; after a restore, that of the snapshot."""
+        self.reply: Reply | None = None
+        """The last answer of this client."""
+        self._options = dict(options or {})
+        self._metadata: dict[str, str] = {}
+        self._tools = Toolbox(tools)
+        self._usage = UsageTotal()
+        self._messages = Messages(dialect.opening(system))
+        self._busy = threading.Lock()
+        """Taken for a turn, and for whatever else changes the conversation."""
+        self._swap = threading.Lock()
+        """Taken while the conversation is exchanged, so that nobody saves half of one and half of another."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.provider} {self.model}>"
+
+    @property
+    def usage(self) -> UsageTotal:
+        """What this client's answers have cost so far; a restore does not change it."""
+        return self._usage
+
+    @property
+    def history(self) -> Sequence[Native]:
+        """The conversation so far, oldest first, each message in its provider's own JSON."""
+        return tuple(Native(self.provider, raw) for raw in (*self._dialect.shown(self.system), *self._messages))
+
+    def add(self, prompt: Prompt) -> None:
+        """Puts a message from the person into the conversation. Nothing is sent until the next question."""
+        message = self._said(prompt)
+        with self._alone():
+            self._messages.append(message)
+
+    def set_tools(self, tools: Tools) -> None:
+        """Gives the model these tools, and no others: those it had before are gone."""
+        given = Toolbox(tools)
+        with self._alone():
+            self._tools = given
+
+    def save(self) -> Snapshot:
+        """The conversation as it is now. Saved again it has the same id. No token is in it."""
+        with self._swap:
+            return new_snapshot(
+                provider=self.provider,
+                model=self.model,
+                system_prompt=self.system,
+                messages=self._messages,
+                tools=self._tools.snapshots(),
+                metadata=self._metadata,
+            ).replace(id=self.id)
+
+    def restore(self, snapshot: Snapshot, *, convert: bool = False) -> Report | None:
+        """Puts the conversation of a snapshot in place of this one; the model stays this client's.
+
+        Invalid, and nothing changed, if it is of another provider or its messages are malformed. The tools of the
+        snapshot are described to the model, but what they run is not in it: call `set_tools` afterwards. With `convert`
+        one of another provider is converted first: it goes on under an id of its own, and the report says what is not
+        as it was. The snapshot itself is never changed.
+        """
+        report = None
+        if a_snapshot(snapshot).provider not in self._dialect.accepts:
+            if not convert:
+                raise Invalid(
+                    f"the snapshot's provider does not match: expected {self.provider}, "
+                    f"got {clip(snapshot.provider, 32)}",
+                    hint="Restore it into a client of its own provider, or with convert=True.",
+                )
+            from clew.convert import convert as converted
+
+            snapshot, report = converted(snapshot, self.provider)
+        messages, system = self._dialect.placed(self._checked(snapshot), snapshot.system_prompt)
+        with self._alone(), self._swap:
+            self._tools = self._tools.joined(snapshot.tools)
+            self._messages = Messages(messages)
+            self.system = system
+            self.id = snapshot.id
+            self._metadata = dict(snapshot.metadata)
+        return report
+
+    def _checked(self, snapshot: Snapshot) -> list[bytes]:
+        """A snapshot's messages, if all of them are this provider's."""
+        found = list(snapshot.parts)
+        for number, raw in enumerate(found, 1):
+            if (wrong := self._wrong(raw)) is not None:
+                raise Invalid(f"message {number} of the snapshot is not one of {self.provider}: {wrong}")
+        return found
+
+    def _wrong(self, raw: bytes) -> str | None:
+        """Why this is not a message of the provider; None if it is one."""
+        try:
+            message = load(raw)
+        except (ValueError, RecursionError):
+            return "it cannot be read"
+        return self._dialect.check(message) if isinstance(message, dict) else "it is not an object"
+
+    def _said(self, prompt: Prompt) -> bytes:
+        if isinstance(prompt, Native):
+            if prompt.provider not in self._dialect.accepts:
+                raise Invalid(f"a message of {clip(prompt.provider, 32)} cannot be said to {self.provider}")
+            if (wrong := self._wrong(prompt.raw)) is not None:
+                raise Invalid(f"the message is not one of {self.provider}: {wrong}")
+            return prompt.raw
+        if not isinstance(prompt, str) or not prompt:
+            raise Invalid("a prompt is text, and not empty")
+        return self._dialect.user(prompt)
+
+    def _begin(self, prompt: Prompt, schema: Schema | None = None) -> Turn:
+        """A turn; whoever has it has the conversation until it is left."""
+        question = self._said(prompt)
+        self._take()
+        return Turn(self, question, schema)
+
+    def _take(self) -> None:
+        if not self._busy.acquire(blocking=False):
+            raise Conflict(
+                "this client is in the middle of an answer",
+                hint="Wait for it, or close its stream; or use another one.",
+            )
+
+    def _end(self) -> None:
+        self._busy.release()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self._take()
+        try:
+            yield
+        finally:
+            self._end()
+
+    def _with_options(self, body: Json) -> Json:
+        """The body with the caller's own fields; one that is None is taken out."""
+        for name, value in self._options.items():
+            if isinstance(value, Mapping) and isinstance(there := body.get(name), dict):
+                body[name] = {**there, **value}
+            else:
+                body[name] = value
+        return {name: value for name, value in body.items() if value is not None}

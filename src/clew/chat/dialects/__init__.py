@@ -1,0 +1,149 @@
+"""How each provider's messages and requests are written: JSON in, JSON out, without its SDK.
+
+A dialect knows nothing of sending. What a model answered whole is cut out of the response as the bytes it came in; what
+came in pieces is put together again, field by field, without a field being left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from clew.chat.tools import Schema, Tool
+from clew.errors import Invalid, ProviderError
+from clew.model import Native, Text, Thinking, ToolCall, ToolResult, Usage
+from clew.providers import view
+
+Json = dict[str, Any]
+
+
+class Asked(NamedTuple):
+    """Everything a request is made of."""
+
+    model: str
+    system: str
+    messages: Sequence[bytes]
+    tools: Sequence[Tool]
+    max_tokens: int | None
+    schema: Schema | None
+    """What the answer has to be, as JSON Schema; None if it may be any text."""
+
+
+class Answer(NamedTuple):
+    """What a model answered to one request."""
+
+    messages: list[bytes]
+    """In the provider's own JSON, as they go back to it with the next request; none if the answer is empty."""
+    text: str
+    calls: list[ToolCall]
+    usage: Usage | None
+    stop: str | None
+    model: str | None
+    again: bool = False
+    """True if the provider paused, and wants the same request with what it said so far."""
+
+
+class Collector(Protocol):
+    """Puts an answer together from the events of a stream."""
+
+    def feed(self, event: Json) -> Iterator[Text | Thinking]:
+        """Takes one event; gives what it adds, to be shown."""
+
+    def answer(self) -> Answer | None:
+        """The answer; None if the stream broke off before its end."""
+
+    def arrived(self) -> list[bytes]:
+        """Of an answer that broke off, what can stay in the conversation: its words, and no tool call."""
+
+
+class Dialect(Protocol):
+    """One provider's tongue."""
+
+    provider: str
+    accepts: frozenset[str]
+    """The providers whose snapshots it can take as they are."""
+
+    def user(self, text: str) -> bytes:
+        """A message from the person."""
+
+    def opening(self, system: str) -> list[bytes]:
+        """What a conversation with this system prompt begins with; nothing if the prompt has a place of its own."""
+
+    def shown(self, system: str) -> list[bytes]:
+        """What the history shows before the messages."""
+
+    def placed(self, messages: list[bytes], system: str) -> tuple[list[bytes], str]:
+        """A restored conversation with its system prompt where it belongs, and that prompt."""
+
+    def results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
+        """What tools answered, in the order of the calls."""
+
+    def request(self, asked: Asked, *, stream: bool) -> Json:
+        """The body of a request."""
+
+    def answer(self, body: bytes) -> Answer:
+        """What a whole response says. ProviderError if it is not one."""
+
+    def collect(self) -> Collector:
+        """A collector for one response."""
+
+    def check(self, message: Json) -> str | None:
+        """What is wrong with a message of a snapshot; None if nothing is."""
+
+
+def load(raw: bytes | str) -> Any:
+    """JSON with every integer exact. An escaped lone surrogate, which no request can carry, becomes a question mark."""
+    text = raw if isinstance(raw, str) else raw.decode()
+    value = json.loads(text)
+    if "\\ud" in text.lower():
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+    return value
+
+
+def dump(value: object) -> bytes:
+    """`value` as compact JSON. Invalid if JSON cannot hold it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise Invalid("the text has a lone surrogate", hint="Decode it with errors='replace'.") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"this cannot be written as JSON: {error}") from None
+
+
+def answer(
+    provider: str,
+    messages: list[bytes],
+    *,
+    usage: Usage | None,
+    stop: str | None,
+    model: str | None,
+    again: bool = False,
+) -> Answer:
+    """An answer, with its words and tool calls as the neutral view has them. ProviderError if it has no such view."""
+    try:
+        blocks = [block for raw in messages for block in view(Native(provider, raw)).blocks]
+    except (Invalid, msgspec.MsgspecError, RecursionError):
+        raise unreadable(provider) from None
+    text = "".join(block.text for block in blocks if isinstance(block, Text))
+    calls = [block for block in blocks if isinstance(block, ToolCall)]
+    return Answer(messages if blocks else [], text, calls, usage, stop, model, again)
+
+
+def unreadable(provider: str) -> ProviderError:
+    """The error for a response that is not what its provider sends."""
+    return ProviderError(provider, "the answer is not in the provider's form", hint="Is the base URL the right one?")
+
+
+def count(used: object, *path: str) -> int | None:
+    """A number of tokens, at `path` in what a provider says of an answer's cost; None if it is not there."""
+    for name in path:
+        used = used.get(name) if isinstance(used, dict) else None
+    return used if isinstance(used, int) and not isinstance(used, bool) and used >= 0 else None
+
+
+def text_of(result: ToolResult) -> str:
+    """The words of a tool's result."""
+    return "\n".join(block.text for block in result.content if isinstance(block, Text))

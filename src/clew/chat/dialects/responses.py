@@ -1,0 +1,127 @@
+"""OpenAI's Responses API, with nothing kept at the provider. Each item is a message; the system prompt is the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from clew.chat.dialects import Answer, Asked, Collector, Json, answer, count, dump, load, unreadable
+from clew.chat.dialects.openai import ROLES, Completions, said
+from clew.errors import ProviderError
+from clew.model import Text, Thinking, ToolCall, ToolResult, Usage
+
+_CLOSING = ("response.completed", "response.incomplete")
+
+
+class Responses(Completions):
+    """The dialect of the Responses API."""
+
+    def __init__(self) -> None:
+        super().__init__("openai-responses", accepts=frozenset({"openai-responses"}))
+
+    def results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
+        return [
+            dump({"type": "function_call_output", "call_id": call.id, "output": said(result)})
+            for call, result in zip(calls, results, strict=True)
+        ]
+
+    def request(self, asked: Asked, *, stream: bool) -> Json:
+        body: Json = {
+            "model": asked.model,
+            "input": [load(raw) for raw in asked.messages],
+            # What the provider does not keep it has to be sent again, reasoning included.
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+        }
+        if asked.max_tokens is not None:
+            body["max_output_tokens"] = asked.max_tokens
+        if asked.tools:
+            body["tools"] = [
+                {
+                    "type": "function", "name": tool.name, "description": tool.description,
+                    "parameters": tool.parameters, "strict": False,
+                }
+                for tool in asked.tools
+            ]  # fmt: skip
+        if asked.schema is not None:
+            body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": asked.schema}}
+        return {**body, "stream": True} if stream else body
+
+    def answer(self, body: bytes) -> Answer:
+        try:
+            found = _body(body)
+        except msgspec.MsgspecError:
+            raise unreadable(self.provider) from None
+        if found.status == "failed":
+            raise ProviderError(self.provider, "the model failed to answer")
+        return _answer([bytes(item) for item in found.output], found.usage, _stop(found), found.model)
+
+    def collect(self) -> Collector:
+        return _Stream()
+
+    def check(self, message: Json) -> str | None:
+        if "role" in message:
+            return None if message["role"] in ROLES else "its role is none of those there are"
+        return None if isinstance(message.get("type"), str) else "it has neither a role nor a type"
+
+
+class _Body(msgspec.Struct):
+    output: list[msgspec.Raw]
+    usage: dict[str, Any] | None = None
+    status: str | None = None
+    incomplete_details: dict[str, Any] | None = None
+    model: str | None = None
+
+
+_body = msgspec.json.Decoder(_Body).decode
+
+
+class _Stream:
+    """The items that are done, and the words of the one that is not."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, Json] = {}
+        self._words: dict[int, str] = {}
+        self._closing: Json | None = None
+
+    def feed(self, event: Json) -> Iterator[Text | Thinking]:
+        kind, at = event.get("type"), event.get("output_index", 0)
+        if kind in ("response.output_text.delta", "response.refusal.delta"):
+            self._words[at] = self._words.get(at, "") + event["delta"]
+            yield Text(text=event["delta"])
+        elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+            yield Thinking(text=event["delta"])
+        elif kind == "response.output_item.done":
+            self._items[at] = event["item"]
+        elif kind in _CLOSING:
+            self._closing = event["response"]
+        elif kind == "response.failed":
+            raise ProviderError("openai-responses", "the model failed to answer")
+
+    def answer(self) -> Answer | None:
+        if self._closing is None:
+            return None
+        found = _body(dump({"output": [], **self._closing}))
+        items = [dump(item) for _, item in sorted(self._items.items())]
+        return _answer(items, found.usage, _stop(found), found.model)
+
+    def arrived(self) -> list[bytes]:
+        # Reasoning is only taken back together with what followed from it, so the words stay alone.
+        words = "".join(text for _, text in sorted(self._words.items()))
+        return [dump({"role": "assistant", "content": words})] if words else []
+
+
+def _stop(body: _Body) -> str | None:
+    return (body.incomplete_details or {}).get("reason") or body.status
+
+
+def _answer(items: list[bytes], used: Json | None, stop: str | None, model: str | None) -> Answer:
+    usage = Usage(
+        input=count(used, "input_tokens"),
+        output=count(used, "output_tokens"),
+        cached=count(used, "input_tokens_details", "cached_tokens"),
+        reasoning=count(used, "output_tokens_details", "reasoning_tokens"),
+    )
+    return answer("openai", items, usage=usage if used else None, stop=stop, model=model)

@@ -1,0 +1,57 @@
+"""What comes out of a client: pieces of an answer, the answer, and what it all cost."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from clew.model import Text, Thinking, ToolCall, ToolResult, Usage
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer, complete: the last event of a stream."""
+
+    text: str
+    stop: str | None = None
+    """Why the model stopped, in its provider's word: ``end_turn``, ``length``, ``SAFETY`` …"""
+    model: str | None = None
+    """The model that answered, as the provider names it."""
+    usage: Usage | None = None
+    """What this answer cost, tool calls on the way to it included; None if the provider did not say."""
+
+
+Event = Text | Thinking | ToolCall | ToolResult | Reply
+"""Text and thinking come in pieces; a tool call comes when it is complete, its result when the tool has run."""
+
+
+class UsageTotal(NamedTuple):
+    """What answers have cost, summed."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+    answers: int = 0
+    """How many answers were counted, those that called a tool included."""
+    known: bool = True
+    """False if some answer did not say what it cost: the sums are then lower bounds."""
+
+    def plus(self, usage: Usage | None) -> UsageTotal:
+        """The total with one more answer."""
+        used = usage or Usage()
+        return UsageTotal(
+            self.input + (used.input or 0),
+            self.output + (used.output or 0),
+            self.cached + (used.cached or 0),
+            self.reasoning + (used.reasoning or 0),
+            self.answers + 1,
+            self.known and used.input is not None and used.output is not None,
+        )
+
+    @property
+    def usage(self) -> Usage | None:
+        """The same as a message has it; None if not all of it is known."""
+        if not self.known:
+            return None
+        return Usage(input=self.input, output=self.output, cached=self.cached, reasoning=self.reasoning)

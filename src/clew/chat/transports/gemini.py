@@ -1,0 +1,90 @@
+"""Requests to Gemini, through the SDK of Google."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, closing
+from typing import Any
+
+from clew.chat.dialects import Json, load
+from clew.chat.transports import Endpoint, sdk, translated
+
+BASE_URL = "https://generativelanguage.googleapis.com"
+API_VERSION = "v1beta"
+"""Where tools and answers may be described by JSON Schema."""
+RETRIES = 2
+"""As many as the other providers' SDKs make; this one makes none unless told."""
+
+
+class GeminiTransport:
+    """Carries requests to Gemini."""
+
+    def __init__(self, to: Endpoint) -> None:
+        self._provider = to.provider
+        self._types, self._sdk = _client(to)
+
+    def send(self, body: Json) -> bytes:
+        with translated(self._provider):
+            response = self._sdk.models.generate_content(**_arguments(self._types, body))
+            return str(response.sdk_http_response.body).encode()
+
+    def stream(self, body: Json) -> Generator[Json, None, None]:
+        asked = self._sdk._api_client.request_streamed(*_streamed(body))
+        with translated(self._provider) as progress, closing(asked) as chunks:
+            for chunk in chunks:
+                progress.begun = True
+                yield load(chunk.body)
+
+    def close(self) -> None:
+        self._sdk.close()
+
+
+class AsyncGeminiTransport:
+    """Carries requests to Gemini."""
+
+    def __init__(self, to: Endpoint) -> None:
+        self._provider = to.provider
+        self._types, self._sdk = _client(to)
+
+    async def send(self, body: Json) -> bytes:
+        with translated(self._provider):
+            response = await self._sdk.aio.models.generate_content(**_arguments(self._types, body))
+            return str(response.sdk_http_response.body).encode()
+
+    async def stream(self, body: Json) -> AsyncGenerator[Json, None]:
+        with translated(self._provider) as progress:
+            async with aclosing(await self._sdk._api_client.async_request_streamed(*_streamed(body))) as chunks:
+                async for chunk in chunks:
+                    progress.begun = True
+                    yield load(chunk.body)
+
+    async def close(self) -> None:
+        await self._sdk.aio.aclose()
+
+
+def _client(to: Endpoint) -> tuple[Any, Any]:
+    genai = sdk("google.genai", "gemini")
+    types = genai.types
+    options = types.HttpOptions(
+        base_url=to.base_url,
+        api_version=API_VERSION,
+        timeout=None if to.timeout is None else round(to.timeout * 1000),
+        retry_options=types.HttpRetryOptions(attempts=1 + (RETRIES if to.max_retries is None else to.max_retries)),
+    )
+    return types, genai.Client(api_key=to.token, vertexai=False, http_options=options)
+
+
+def _arguments(types: Any, body: Json) -> dict[str, Any]:
+    """The SDK's types refuse fields they do not know, so the body goes beside them, and comes back unread."""
+    rest = {name: value for name, value in body.items() if name != "model"}
+    config = types.GenerateContentConfig(
+        http_options=types.HttpOptions(extra_body=rest), should_return_http_response=True
+    )
+    return {"model": body["model"], "contents": ".", "config": config}
+
+
+def _streamed(body: Json) -> tuple[str, str, Json]:
+    """A streamed request in the words of the SDK's own HTTP client: its typed stream drops fields it does not know."""
+    model = body["model"] if "/" in body["model"] else f"models/{body['model']}"
+    rest = {name: value for name, value in body.items() if name != "model"}
+    return "post", f"{model}:streamGenerateContent?alt=sse", rest

@@ -1,0 +1,126 @@
+"""`clew checkpoint ls | show | diff`: what is kept of working files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from clew import ids
+from clew.checkpoints import Checkpoint, FileDiff
+from clew.checkpoints.lines import Count, count
+from clew.checkpoints.wire import shown
+from clew.cli.exits import show_help
+from clew.cli.forms import Form, iso, json_options, out_lines, out_value
+from clew.cli.moments import local
+from clew.cli.place import existing, store_option
+from clew.cli.text import dim, out_json, out_jsonl, plain, style, warn
+from clew.cli.workfiles import checkpoints_of, diff_lines, line_of, pair, root_option, session_of, summary
+from clew.errors import ClewError
+
+
+@click.group(
+    invoke_without_command=True,
+    short_help="Look at what is kept of working files.",
+    epilog="\b\nExamples:\n  clew checkpoint ls\n  clew checkpoint diff 7dq2xe",
+)
+@click.pass_context
+def checkpoint(ctx: click.Context) -> None:
+    """Looks at checkpoints: files as they were before an agent changed them, by the message it did so for."""
+    if ctx.invoked_subcommand is None:
+        show_help(ctx)
+
+
+@checkpoint.command("ls", short_help="List checkpoints.", epilog="\b\nExample:\n  clew checkpoint ls k3m9qa")
+@click.argument("session", required=False)
+@root_option
+@json_options
+@store_option
+def ls(session: str | None, root: str | None, form: Form) -> None:
+    """Lists the checkpoints of SESSION, or of the last one of this directory, oldest first."""
+    with existing() as store:
+        found = checkpoints_of(session_of(store, session), root).list()
+        if form == "json":
+            out_json([_json(one) for one in found])
+        elif form == "jsonl":
+            out_jsonl(_json(one) for one in found)
+        else:
+            out_lines(_line(one) for one in found)
+
+
+@checkpoint.command("show", short_help="Show one checkpoint.", epilog="\b\nExample:\n  clew checkpoint show 7dq2xe")
+@click.argument("names", nargs=-1, required=True, metavar="[SESSION] MESSAGE")
+@root_option
+@json_options
+@store_option
+def show(names: tuple[str, ...], root: str | None, form: Form) -> None:
+    """Shows what was kept for MESSAGE, file by file."""
+    typed, message = pair(names)
+    with existing() as store:
+        found = checkpoints_of(session_of(store, typed), root).show(message)
+        if form != "text":
+            out_value(found.manifest(), form)
+            return
+        out_lines([_line(found), *(_file(one) for one in found.manifest()["files"])])
+
+
+@checkpoint.command(
+    "diff", short_help="Show what a rewind would change.", epilog="\b\nExample:\n  clew checkpoint diff k3m9qa 7dq2xe"
+)
+@click.argument("names", nargs=-1, required=True, metavar="[SESSION] MESSAGE")
+@click.option("--stat", is_flag=True, help="One line for each file.")
+@root_option
+@json_options
+@store_option
+def diff(names: tuple[str, ...], stat: bool, root: str | None, form: Form) -> None:
+    """Shows how files would change if they went back to MESSAGE: from what they are to what they were."""
+    typed, message = pair(names)
+    with existing() as store:
+        found = checkpoints_of(session_of(store, typed), root).diff(message)
+        if form == "json":
+            out_json([_diff_json(one) for one in found])
+        elif form == "jsonl":
+            out_jsonl(_diff_json(one) for one in found)
+        else:
+            out_lines(line for one in found for line in ([line_of(one)] if stat else diff_lines(one)))
+            counts = [count(one.before or b"", one.after or b"") for one in found]
+            warn(summary(len(found), Count(sum(one[0] for one in counts), sum(one[1] for one in counts))))
+
+
+def _line(one: Checkpoint) -> str:
+    files = sum(state.kind != "dir" for state in one.states.values())
+    about = f"{files:,} file{'s' if files != 1 else ''}"
+    if one.skipped:
+        about += f", {len(one.skipped):,} of them skipped"
+    before = "" if one.rewound_to is None else dim(f"  before a rewind to {_handle(one.rewound_to)}")
+    return f"{style(_handle(one.message), '33')}  {local(one.created_at)}  {about}{before}"
+
+
+def _file(wire: dict[str, Any]) -> str:
+    if not wire["exists"]:
+        return f"  {dim('missing')}  {plain(wire['path'])}"
+    about = {"link": f" -> {plain(wire.get('target', ''))}", "skipped": dim(f"  {wire.get('skipped')}")}
+    size = f"  {wire['size']:,} bytes" if wire["type"] == "file" else ""
+    return f"  {wire['type']:<7}  {plain(wire['path'])}{about.get(wire['type'], '')}{size}"
+
+
+def _handle(message: str) -> str:
+    try:
+        return ids.handle(ids.parse(message))
+    except ClewError:
+        return plain(message)
+
+
+def _json(one: Checkpoint) -> dict[str, Any]:
+    return {**one.manifest(), "created_at": iso(one.created_at), "handle": _handle(one.message)}
+
+
+def _diff_json(one: FileDiff) -> dict[str, Any]:
+    added, removed = count(one.before or b"", one.after or b"")
+    return {
+        "path": shown(one.path),
+        "from": {"type": one.old.kind, "mode": f"{one.old.mode:04o}", "hash": one.old.digest or None},
+        "to": {"type": one.new.kind, "mode": f"{one.new.mode:04o}", "hash": one.new.digest or None},
+        "insertions": added,
+        "deletions": removed,
+    }

@@ -1,0 +1,134 @@
+"""`clew doctor`: whether everything around the store is as it should be. What is in it, `clew verify` reads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Literal, NamedTuple
+
+import click
+
+import clew
+from clew.cli import settings
+from clew.cli.exits import FAILED
+from clew.cli.forms import Form, json_options, out_lines
+from clew.cli.place import existing, store_option
+from clew.cli.text import bold, dim, out_json, out_jsonl, pad, plain, style
+
+LOG, SPACE = 64 << 20, 200 << 20
+"""Bytes of a write-ahead log that somebody keeps from being emptied; bytes that should be free."""
+_SYNCED = ("Dropbox", "OneDrive", "Google Drive", "Mobile Documents", "Nextcloud", "Syncthing")
+_EXTRAS = {
+    "crypto": "cryptography",
+    "keyring": "keyring",
+    "redaction": "re2",
+    "mcp": "mcp",
+    "aio": "anyio",
+    "postgres": "psycopg",
+}
+_COLOURS = {"ok": "1;32", "note": "1;33", "wrong": "1;31"}
+
+
+class Check(NamedTuple):
+    """Something that was looked at."""
+
+    name: str
+    state: Literal["ok", "note", "wrong"]
+    what: str
+    hint: str = ""
+
+
+@click.command(
+    short_help="Check the surroundings of the store.",
+    epilog="\b\nExamples:\n  clew doctor\n  clew doctor --json | jq '.[] | select(.state != \"ok\")'",
+)
+@json_options
+@store_option
+@click.pass_context
+def doctor(ctx: click.Context, form: Form) -> None:
+    """Checks what is around the store: programs, settings, permissions, space, work that was cut short.
+
+    It changes nothing, and reads no conversation: 'clew verify' does that. Exit code 1 if something is wrong.
+    """
+    with existing(tidy=False) as store:
+        checks = [*_programs(), *_settings(), *_place(store.path), *_work(store)]
+    if form == "json":
+        out_json([one._asdict() for one in checks])
+    elif form == "jsonl":
+        out_jsonl(one._asdict() for one in checks)
+    else:
+        out_lines(_lines(checks))
+    ctx.exit(FAILED if any(one.state == "wrong" for one in checks) else 0)
+
+
+def _lines(checks: list[Check]) -> Iterator[str]:
+    wide = max(len(one.name) for one in checks)
+    for one in checks:
+        yield f"{style(pad(one.state, 5), _COLOURS[one.state])}  {bold(pad(one.name, wide))}  {plain(one.what)}"
+        if one.hint:
+            yield dim(f"{' ' * (wide + 9)}{plain(one.hint)}")
+
+
+def _programs() -> Iterator[Check]:
+    yield Check("clew", "ok", f"{clew.__version__}, Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}")
+    missing = [extra for extra, module in _EXTRAS.items() if find_spec(module) is None]
+    if missing:
+        hint = f"pip install 'clew[{','.join(missing)}]' brings them."
+        yield Check("extras", "note", f"not installed: {', '.join(missing)}", hint)
+
+
+def _settings() -> Iterator[Check]:
+    here = settings.current()
+    db = here.find("db")
+    yield Check(
+        "settings", "ok", f"the store is named by {db.origin if db.source != 'default' else 'nobody: the default'}"
+    )
+    for file in here.files:
+        strange = [settings.strange(name) for name in file.strange]
+        yield Check("file", "note" if strange else "ok", "; ".join([file.path, *strange]))
+
+
+def _place(path: str) -> Iterator[Check]:
+    return iter([Check("store", "ok", f"{path}, on a server")]) if "://" in path else _file(path)
+
+
+def _file(path: str) -> Iterator[Check]:
+    said = os.stat(path)
+    mode = said.st_mode & 0o777
+    if mode & 0o077:
+        yield Check("store", "wrong", f"{path} can be used by others: its mode is {mode:03o}", f"chmod 600 {path}")
+    else:
+        yield Check("store", "ok", f"{path}, {said.st_size:,} bytes, for its owner alone")
+    synced = next((name for name in _SYNCED if name in os.path.abspath(path).split(os.sep)), None)
+    if synced is not None:
+        hint = "A program that copies files while they are written can spoil them: keep the store elsewhere."
+        yield Check("folder", "wrong", f"it seems to be copied by {synced}", hint)
+    log = f"{path}-wal"
+    size = os.path.getsize(log) if os.path.exists(log) else 0
+    if size > LOG:
+        hint = "A program that keeps reading for long keeps it from being emptied: end it."
+        yield Check("log", "note", f"the write-ahead log has {size:,} bytes", hint)
+    free = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
+    hint = "" if free >= SPACE else "Free some: a purge, a backup or an exchange of keys needs room."
+    yield Check("space", "ok" if free >= SPACE else "wrong", f"{free:,} bytes are free", hint)
+
+
+def _work(store: clew.Store) -> Iterator[Check]:
+    """What was begun and not finished, and what was put aside."""
+    status = store.key_status()
+    if status.state in ("plain", "sealed"):
+        yield Check("key", "ok", f"the store is {status.state}")
+    else:
+        hint = "'clew key status' says how far it is; the same command again goes on."
+        yield Check("key", "wrong", f"it was cut short while it was {status.state}", hint)
+    pending = sum(bool(receipt.pending) for receipt in store.sessions.receipts())
+    if pending:
+        hint = "The next command that writes clears them, once no other program has the store open."
+        yield Check("purges", "note", f"{pending:,} left traces that are still to be cleared", hint)
+    aside = len(store.quarantine.list())
+    if aside:
+        yield Check("quarantine", "note", f"{aside:,} damaged messages are there", "'clew quarantine ls' names them.")

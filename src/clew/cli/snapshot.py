@@ -1,0 +1,269 @@
+"""`clew snapshot ls | show | save | restore | convert | rm`: conversations saved whole, in the store or elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import click
+import msgspec
+
+import clew
+from clew import codec
+from clew.cli.convert import convert
+from clew.cli.exits import PARTIAL, code_of, say, show_help
+from clew.cli.forms import Form, iso, json_options, out_lines, out_value, session_json
+from clew.cli.moments import ago, local
+from clew.cli.place import existing, reading, store_option, writing
+from clew.cli.places import place, place_option, place_or, resolve
+from clew.cli.show import said_lines
+from clew.cli.text import bold, dim, out, out_document, out_json, out_jsonl, plain, role_style, style, warn
+
+if TYPE_CHECKING:
+    from clew.snapshots import Snapshot, SnapshotStore, SnapshotSummary
+
+NEUTRAL = "clew"
+"""The provider of a snapshot in clew's own form."""
+_SHORT = 8
+"""Digits of an id that a list shows at least."""
+
+
+@click.group(
+    short_help="Save conversations whole, and restore them.",
+    invoke_without_command=True,
+    epilog="\b\nExamples:\n  clew snapshot save k3m9qa\n  clew snapshot ls --at ~/talks",
+)
+@store_option
+@click.pass_context
+def snapshot(ctx: click.Context) -> None:
+    """Keeps conversations with a provider as they stood at a moment: in the store, in a folder, or in a bucket.
+
+    A snapshot is named by its id, or by the first digits of it. The key of an encrypted folder or bucket is given like
+    that of a sealed store.
+    """
+    if ctx.invoked_subcommand is None:
+        show_help(ctx)
+
+
+@snapshot.command(
+    short_help="List snapshots, newest first.",
+    epilog="\b\nExamples:\n  clew snapshot ls\n  clew snapshot ls --at ~/talks --jsonl | jq -r .id",
+)
+@place_option
+@json_options
+@store_option
+def ls(place_name: str | None, form: Form) -> None:
+    """Lists snapshots, newest first: id, when, messages, tokens (about), provider, model."""
+    with place_or(reading, place_name) as store:
+        found = store.list()
+    if form == "json":
+        out_json([_json(one) for one in found])
+    elif form == "jsonl":
+        out_jsonl(map(_json, found))
+    else:
+        out_lines(_table(found))
+        if not found:
+            warn("No snapshots.")
+
+
+@snapshot.command(
+    short_help="Show a snapshot.",
+    epilog="\b\nExamples:\n  clew snapshot show 7d444840\n  clew snapshot show 7d444840 --json > talk.json",
+)
+@click.argument("snapshot_id", metavar="ID")
+@place_option
+@json_options
+@store_option
+def show(snapshot_id: str, place_name: str | None, form: Form) -> None:
+    """Shows a snapshot as text; with --json its document, which 'clew snapshot save --file' reads."""
+    with place_or(reading, place_name) as store:
+        found = store.load(resolve(store, snapshot_id))
+        if form == "text":
+            out_lines(_text(found))
+        else:
+            out_document(found.to_json().decode())
+
+
+@snapshot.command(
+    short_help="Save a session, or a document, as a snapshot.",
+    epilog="\b\nExamples:\n  clew snapshot save k3m9qa\n  clew snapshot save k3m9qa --at s3://team/talks\n"
+    "  clew snapshot save --file talk.json",
+)
+@click.argument("session", required=False)
+@click.option("--file", "file", type=click.File("rb"), help="A snapshot's document; - is stdin.")
+@click.option("--system", "system_prompt", default="", metavar="TEXT", help="The system prompt, of a session.")
+@place_option
+@json_options
+@store_option
+def save(session: str | None, file: IO[bytes] | None, system_prompt: str, place_name: str | None, form: Form) -> None:
+    """Saves SESSION as it is now, and prints the id of the snapshot. Its messages must be of one provider.
+
+    With --file it saves a document, in place of a snapshot with the same id.
+    """
+    if (session is None) == (file is None):
+        raise click.UsageError("name a session, or give --file")
+    if session is not None:
+        with existing() as store, store.transaction():
+            made = store.snapshots.take(session, system_prompt=system_prompt)
+            if place_name is not None:
+                store.snapshots.delete(made.id)
+        if place_name is not None:
+            place(place_name).save(made)
+        _tell(made, form)
+        return
+    from clew.snapshots import Snapshot
+
+    assert file is not None
+    made = Snapshot.from_json(file.read())
+    with place_or(writing, place_name) as where:
+        where.save(made)
+        _tell(made, form)
+
+
+@snapshot.command(
+    short_help="Begin a session with what a snapshot holds.",
+    epilog="\b\nExamples:\n  clew snapshot restore 7d444840\n"
+    "  clew snapshot restore 7d444840 --at ~/talks --title Again",
+)
+@click.argument("snapshot_id", metavar="ID")
+@click.option("--title", help="The title of the new session.")
+@place_option
+@json_options
+@store_option
+def restore(snapshot_id: str, title: str | None, place_name: str | None, form: Form) -> None:
+    """Begins a session with the messages of a snapshot, and prints its id. The snapshot stays."""
+    from clew.snapshots import new_snapshot
+
+    with existing() if place_name is None else writing() as store:
+        if place_name is None:
+            session = store.snapshots.resume(resolve(store.snapshots, snapshot_id), title=title)
+        else:
+            elsewhere = place(place_name)
+            found = elsewhere.load(resolve(elsewhere, snapshot_id))
+            with store.transaction():
+                passing = found.replace(id=new_snapshot(provider=found.provider).id)
+                store.snapshots.save(passing)
+                session = store.snapshots.resume(passing.id, title=title)
+                store.snapshots.delete(passing.id)
+        if form != "text":
+            out_value(session_json(session), form)
+            return
+        out(session.id)
+        warn(f"session {session.handle} goes on from the snapshot; 'clew show {session.handle}' shows it")
+
+
+@snapshot.command(
+    short_help="Delete snapshots.",
+    epilog="\b\nExamples:\n  clew snapshot rm --dry-run 7d444840\n  clew snapshot rm 7d444840 --at ~/talks",
+)
+@click.argument("snapshot_ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@place_option
+@json_options
+@store_option
+@click.pass_context
+def rm(ctx: click.Context, snapshot_ids: tuple[str, ...], dry_run: bool, place_name: str | None, form: Form) -> None:
+    """Deletes each snapshot, and what only it needed. What sessions share stays. Exit code 8 if only some could go."""
+    with place_or(existing, place_name) as store:
+        outcomes = [_removed(store, asked, dry_run) for asked in dict.fromkeys(snapshot_ids)]
+    if form == "json":
+        out_json([one.json() for one in outcomes])
+    elif form == "jsonl":
+        out_jsonl(one.json() for one in outcomes)
+    else:
+        for one in outcomes:
+            if one.id is not None:
+                out(one.id)
+                warn(f"snapshot {one.id} {'would go' if dry_run else 'is deleted'}")
+    codes = [one.code for one in outcomes]
+    ctx.exit(PARTIAL if 0 in codes and any(codes) else codes[0])
+
+
+snapshot.add_command(convert)
+
+
+class Removed(NamedTuple):
+    """What became of one snapshot that was named."""
+
+    asked: str
+    id: str | None
+    error: clew.ClewError | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code that tells it."""
+        return 0 if self.error is None else code_of(self.error)
+
+    def json(self) -> dict[str, Any]:
+        """It as JSON."""
+        if self.error is None:
+            return {"asked": self.asked, "ok": True, "snapshot": self.id}
+        message, hint = self.error.message, self.error.hint
+        return {"asked": self.asked, "ok": False, "error": message, "hint": hint, "code": self.code}
+
+
+def _removed(store: SnapshotStore, asked: str, dry_run: bool) -> Removed:
+    try:
+        id = resolve(store, asked)
+        if dry_run:
+            store.load(id)
+        else:
+            store.delete(id)
+    except clew.ClewError as error:
+        say(error.message, error.hint, code_of(error))
+        return Removed(asked, None, error)
+    return Removed(asked, id)
+
+
+# -- telling
+
+
+def _tell(made: Snapshot, form: Form) -> None:
+    if form == "text":
+        out(made.id)
+        many = f"{made.message_count} message{'s' if made.message_count != 1 else ''}"
+        warn(f"snapshot {made.id} of {many} is saved")
+    else:
+        out_value({"id": made.id, "provider": made.provider, "message_count": made.message_count}, form)
+
+
+def _json(one: SnapshotSummary) -> dict[str, Any]:
+    return {**msgspec.to_builtins(one), "created_at": iso(one.created_at)}
+
+
+def _table(found: Iterable[SnapshotSummary]) -> Iterator[str]:
+    rows, now = list(found), datetime.now(UTC)
+    size = _SHORT
+    while size < 36 and len({one.id[:size] for one in rows}) < len(rows):
+        size += 1
+    for one in rows:
+        counts = f"{one.message_count:>6} messages  ~{one.token_count:>7} tokens"
+        about = " ".join(plain(word) for word in (one.provider, one.model) if word)
+        yield f"{style(one.id[:size], '33')}  {ago(one.created_at, now):>8}  {counts}  {about}"
+
+
+def _text(found: Snapshot) -> Iterator[str]:
+    about = [style(found.id, "33"), local(found.created_at), plain(found.provider), plain(found.model)]
+    yield bold("# Snapshot")
+    yield dim(" · ").join(part for part in about if part)
+    if found.system_prompt:
+        yield ""
+        yield role_style("system", "## system")
+        yield ""
+        yield from said_lines(clew.system(found.system_prompt))
+    for raw in found.parts:
+        try:
+            message = _view(found.provider, raw)
+        except (clew.Invalid, msgspec.MsgspecError, RecursionError):
+            message = clew.user(clew.Opaque(kind="message", data=raw.decode()))
+        yield ""
+        yield role_style(message.role, f"## {message.role}")
+        yield ""
+        yield from said_lines(message)
+
+
+def _view(provider: str, raw: bytes) -> clew.Message:
+    if provider == NEUTRAL:
+        return msgspec.json.decode(raw, type=clew.Message)
+    return codec.neutral(clew.native(provider, raw))

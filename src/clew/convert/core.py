@@ -1,0 +1,177 @@
+"""Messages of one provider in the words of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+import msgspec
+
+from clew.convert.fit import Fitting, ThinkingAs
+from clew.convert.layout import Names, lay_out
+from clew.convert.reading import Read, own_pieces, pieces, read
+from clew.convert.report import Notes, Report
+from clew.convert.target import Piece, Target
+from clew.convert.tongues import family, target
+from clew.convert.units import cut, note, side
+from clew.errors import Invalid
+from clew.model import Native, Said, Text, ToolCall, texts
+
+BEGIN = "[the conversation begins here]"
+
+
+class Converted(NamedTuple):
+    """Messages in a provider's tongue, and what it took to get there."""
+
+    provider: str
+    messages: tuple[bytes, ...]
+    """Each as the provider's own JSON. If the system prompt is a message there, it is the first."""
+    system: str
+    """The system prompt, for where it is a parameter."""
+    report: Report
+
+    def natives(self) -> list[Native]:
+        """The messages, ready to be stored."""
+        return [Native(self.provider, raw) for raw in self.messages]
+
+
+class Options(NamedTuple):
+    """What a conversion may be told."""
+
+    system: str = ""
+    thinking: ThinkingAs = "text"
+    blob: Callable[[str], bytes] | None = None
+    tools: tuple[str, ...] = ()
+    """Names of tools that are told of beside the messages."""
+
+
+def convert_messages(
+    messages: Sequence[Said | bytes],
+    *,
+    to: str,
+    source: str = "",
+    system: str = "",
+    thinking: ThinkingAs = "text",
+    blob: Callable[[str], bytes] | None = None,
+) -> Converted:
+    """The messages as the provider `to` would have them, and a report of everything that is not as it was.
+
+    Those of the same provider come back byte for byte, as they are. Messages may be neutral, native, or bytes of the
+    provider `source`. `system` is the system prompt they were said under. Reasoning that cannot be proven to its
+    provider becomes text, or with ``thinking="drop"`` goes. `blob` gives the content of attachments; without it they
+    are left out. Invalid if a message cannot be read, or the provider is not known.
+    """
+    options = Options(system, thinking, blob)
+    tongue, given = read_all(messages, source, to, options)
+    if is_own(given, source, to):
+        return Converted(to, tuple(one.raw for one in given), system, Report(source or to, to))
+    return convert_read(given, tongue, source, to, options)
+
+
+def repair_messages(messages: Sequence[Said | bytes], *, provider: str, system: str = "") -> Converted:
+    """The messages of a conversation in a form that its own provider accepts.
+
+    Calls without a result get one that says so, results without a call become text. What needs no repair is kept byte
+    for byte; what is in neutral form, or another provider's, is converted.
+    """
+    options = Options(system)
+    tongue, given = read_all(messages, provider, provider, options)
+    return convert_read(given, tongue, provider, provider, options)
+
+
+def read_all(messages: Sequence[Said | bytes], source: str, to: str, options: Options) -> tuple[Target, list[Read]]:
+    """The tongue of the provider `to`, and the messages as a conversion into it reads them."""
+    if not isinstance(messages, list | tuple):
+        raise Invalid(f"this takes a list of messages, not {type(messages).__name__}")
+    if options.thinking not in ("text", "drop"):
+        raise Invalid("thinking becomes 'text', or is to 'drop'")
+    if not isinstance(options.system, str):
+        raise Invalid(f"a system prompt is text, not {type(options.system).__name__}")
+    tongue = target(to)
+    return tongue, [read(said, source, to, tongue) for said in messages]
+
+
+def is_own(given: Sequence[Read], source: str, to: str) -> bool:
+    """True if a conversation is in the target's tongue already, all of it."""
+    return all(one.own for one in given) if given else family(source) == family(to)
+
+
+def tool_names(given: Sequence[Read], tongue: Target, options: Options) -> Names:
+    """What the tools of a conversation are called in the target's tongue."""
+    called = (block.name for one in given for block in one.blocks if isinstance(block, ToolCall))
+    return Names(tongue, [*options.tools, *called])
+
+
+def convert_read(given: Sequence[Read], tongue: Target, source: str, to: str, options: Options) -> Converted:
+    """The conversion itself. What is in the target's tongue is kept as it is wherever it can stand."""
+    own = {at for at, one in enumerate(given) if one.own}
+    names = tool_names(given, tongue, options)
+    while True:
+        notes = Notes()
+        if any(names.fit(tool) != tool for tool in options.tools):
+            notes.add(None, None, "changed", "tool name")
+        found = list(_pieces(given, own, tongue, notes, options))
+        leading = list(takewhile(lambda piece: piece.role == "system", found))
+        laid = lay_out(_in_place(found[len(leading) :], tongue, notes), tongue, names, notes)
+        units, broken = cut(laid, {at: len(given[at].blocks) for at in own}, tongue)
+        if not broken:
+            break
+        own -= broken  # they cannot stay as they are: once more, and they are converted too
+    prompt = _prompt(options.system, "\n\n".join(texts(piece.what for piece in leading)))
+    written = list(_first(prompt, leading, given, tongue))
+    if tongue.unites == "turns" and units and side(units[0][0]) == "assistant":
+        notes.add(None, None, "added", "first user message")
+        units.insert(0, [Piece(0, None, "user", Text(text=BEGIN))])
+    for unit in units:
+        if unit[0].own:
+            written.append(given[unit[0].message].raw)
+        else:
+            note(unit, tongue, notes)
+            written.extend(map(msgspec.json.encode, tongue.write(unit)))
+    return Converted(to, tuple(written), prompt, notes.report(source or _sources(given), to))
+
+
+def _pieces(given: Sequence[Read], own: set[int], tongue: Target, notes: Notes, options: Options) -> Iterator[Piece]:
+    fitting = Fitting(tongue, notes, options.thinking, options.blob)
+    for at, one in enumerate(given):
+        if at in own:
+            yield from own_pieces(one, at)
+        else:
+            for piece in pieces(one, at, notes):
+                yield from fitting.fit(piece)
+
+
+def _in_place(found: Sequence[Piece], tongue: Target, notes: Notes) -> list[Piece]:
+    """System messages amid the others as the user's, where the target has no other way."""
+    placed = list(found)
+    for at, piece in enumerate(found):
+        if piece.role == "system" and not piece.own and not tongue.keeps_system:
+            notes.add(piece.message, piece.block, "changed", "system message")
+            words = "\n".join(texts([piece.what]))
+            placed[at] = piece._replace(role="user", what=Text(text=f"<system>\n{words}\n</system>"))
+    return placed
+
+
+def _first(prompt: str, leading: Sequence[Piece], given: Sequence[Read], tongue: Target) -> Iterator[bytes]:
+    """The system prompt as messages, if the target has it there."""
+    if not tongue.system_first:
+        return
+    kept = list(dict.fromkeys(piece.message for piece in leading))
+    if leading and all(piece.own for piece in leading) and prompt == "\n\n".join(texts(p.what for p in leading)):
+        yield from (given[at].raw for at in kept)
+    elif prompt:
+        piece = Piece(0, None, "system", Text(text=prompt))
+        yield from map(msgspec.json.encode, tongue.write([piece]))
+
+
+def _prompt(system: str, leading: str) -> str:
+    """The system prompt; a conversation may have it beside its messages, as the first of them, or both."""
+    if not leading or not system:
+        return system or leading
+    return leading if leading.startswith(system) else f"{system}\n\n{leading}"
+
+
+def _sources(given: Sequence[Read]) -> str:
+    """The providers that the messages are of, where the caller did not say."""
+    return ", ".join(dict.fromkeys(one.said.provider for one in given if isinstance(one.said, Native)))

@@ -1,0 +1,158 @@
+"""Makes each block one that the target can say, and notes what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from clew.convert.media import link, words
+from clew.convert.opaque import is_handle, told
+from clew.convert.report import Notes
+from clew.convert.target import Piece, Target, is_refusal
+from clew.model import Media, Opaque, Text, Thinking, ToolCall, ToolResult
+
+ThinkingAs = Literal["text", "drop"]
+MAX_DEPTH = 150
+"""Levels that arguments may be nested: messages are stored up to 200, and have a few levels of their own."""
+
+
+class Fitting:
+    """Fits pieces to a target, one after the other."""
+
+    def __init__(self, target: Target, notes: Notes, thinking: ThinkingAs, blob: Callable[[str], bytes] | None) -> None:
+        self._target = target
+        self._notes = notes
+        self._thinking = thinking
+        self._blob = blob
+
+    def fit(self, piece: Piece) -> Iterator[Piece]:
+        """What the target can say of a piece: itself, others in its place, or nothing."""
+        block = piece.what
+        if block.extra and not is_refusal(block):
+            self._note(piece, "dropped", "free data")
+        if isinstance(block, Text):
+            yield from self._text(piece, block)
+        elif isinstance(block, Thinking):
+            yield from self._thought(piece, block)
+        elif isinstance(block, ToolCall):
+            yield self._call(piece, block)
+        elif isinstance(block, ToolResult):
+            yield from self._result(piece, block)
+        elif isinstance(block, Media):
+            yield from self._media(piece, block)
+        else:
+            yield from self._opaque(piece, block)
+
+    def _text(self, piece: Piece, block: Text) -> Iterator[Piece]:
+        if not block.text.strip() and not self._target.keeps_blank:
+            if block.text:
+                self._note(piece, "dropped", "blank text")
+            return
+        if is_refusal(block) and (piece.role != "assistant" or not self._target.keeps_refusals):
+            self._note(piece, "changed", "refusal")
+            block = Text(text=block.text)
+        elif block.extra and not is_refusal(block):
+            block = Text(text=block.text)
+        yield piece._replace(what=block)
+
+    def _thought(self, piece: Piece, block: Thinking) -> Iterator[Piece]:
+        if block.signature is not None:
+            self._note(piece, "dropped", "signature")
+        if block.redacted is not None:
+            self._note(piece, "dropped", "encrypted reasoning")
+        if not block.text.strip():
+            return
+        if self._thinking == "drop":
+            self._note(piece, "dropped", "thinking")
+        elif self._target.keeps_thinking and piece.role == "assistant":
+            yield piece._replace(what=Thinking(text=block.text))
+        else:
+            self._note(piece, "changed", "thinking")
+            yield piece._replace(what=Text(text=f"<thinking>\n{block.text}\n</thinking>"))
+
+    def _call(self, piece: Piece, block: ToolCall) -> Piece:
+        arguments = block.arguments
+        if too_deep(arguments):
+            self._note(piece, "changed", "arguments")
+            arguments = {"": msgspec.json.encode(arguments).decode()}
+        return piece._replace(what=ToolCall(id=block.id, name=block.name, arguments=arguments))
+
+    def _result(self, piece: Piece, block: ToolResult) -> Iterator[Piece]:
+        inside = [fitted for inner in block.content for fitted in self.fit(piece._replace(what=inner, role="tool"))]
+        content = [one.what for one in inside if not one.aside]
+        if block.is_error and not self._target.keeps_errors:
+            self._note(piece, "changed", "error flag")
+            first = content[0] if content and isinstance(content[0], Text) else Text(text="")
+            if not first.text.lower().startswith("error"):
+                content[: 1 if first.text else 0] = [Text(text=f"Error: {first.text}".rstrip())]
+        result = ToolResult(call_id=block.call_id, content=tuple(content), is_error=block.is_error)  # type: ignore[arg-type]
+        yield piece._replace(what=result)
+        yield from (one for one in inside if one.aside)
+
+    def _media(self, piece: Piece, block: Media) -> Iterator[Piece]:
+        block = self._here(block)
+        part = self._target.media(block)
+        if part is not None:
+            if block.name is not None and block.name not in _leaves(part):
+                self._note(piece, "dropped", "file name")
+            if piece.role in self._target.media_of:
+                yield piece._replace(what=block)
+            else:
+                self._note(piece, "moved", "media")
+                yield piece._replace(what=block, role="user", aside=True)
+        elif (text := words(block)) is not None:
+            self._note(piece, "changed", "document")
+            named = text if block.name is None else f"{block.name}\n\n{text}"
+            yield from self._text(piece, Text(text=named))
+        elif (url := link(block)) is not None:
+            self._note(piece, "changed", "media")
+            yield piece._replace(what=Text(text=f"[{block.modality}: {url}]"))
+        else:
+            self._note(piece, "dropped", "attachment" if block.blob is not None else "media")
+            yield piece._replace(what=Text(text=f"[{block.modality} left out]"))
+
+    def _here(self, block: Media) -> Media:
+        """The same with its bytes, if they are in the store and can be had."""
+        if block.blob is None or self._blob is None:
+            return block
+        import base64
+
+        data = base64.b64encode(self._blob(block.blob)).decode()
+        url = f"data:{block.mime_type};base64,{data}"
+        return Media(mime_type=block.mime_type, modality=block.modality, url=url, name=block.name)
+
+    def _opaque(self, piece: Piece, block: Opaque) -> Iterator[Piece]:
+        if (text := told(block)) is not None:
+            self._note(piece, "changed", "server tool")
+            yield from self._text(piece, Text(text=text))
+        elif is_handle(block):
+            self._note(piece, "dropped", "file handle")
+            yield piece._replace(what=Text(text="[file left out]"))
+        else:
+            self._note(piece, "dropped", "unknown block")
+
+    def _note(self, piece: Piece, kind: Any, what: Any) -> None:
+        self._notes.add(piece.message, piece.block, kind, what)
+
+
+def too_deep(value: object) -> bool:
+    """True if data is nested deeper than `MAX_DEPTH`; looks no deeper, whatever the depth."""
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list | tuple)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _leaves(value: object) -> set[str]:
+    if isinstance(value, dict):
+        return set().union(*(_leaves(inner) for inner in value.values()))
+    return {value} if isinstance(value, str) else set()

@@ -1,0 +1,188 @@
+"""Puts pieces in the order that every provider demands: calls, then what came of each, then whatever else was said.
+
+A call that nothing came of gets a result that says so. A result of no call becomes text. Ids and names that the target
+would refuse are replaced, the same ones always by the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, count
+
+import msgspec
+
+from clew.convert.report import Notes
+from clew.convert.target import Piece, Target
+from clew.model import Media, Text, ToolCall, ToolResult
+
+NO_RESULT = "Error: the call was not finished, and has no result."
+NO_CALL = "[result of a tool call that is not here]"
+
+
+class Names:
+    """The names of tools as the target accepts them: the same one for the same tool, and no two alike.
+
+    Of all that are `known`, those that are good already stay as they are.
+    """
+
+    def __init__(self, target: Target, known: Iterable[str]) -> None:
+        self._target = target
+        self._given = {name: name for name in known if target.tool_name.fullmatch(name)}
+        self._taken = set(self._given)
+
+    def fit(self, name: str) -> str:
+        """The name for a tool."""
+        if name not in self._given:
+            self._given[name] = self._new(name)
+            self._taken.add(self._given[name])
+        return self._given[name]
+
+    def _new(self, name: str) -> str:
+        pattern = self._target.tool_name
+        cleaned = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:56] or "tool"
+        if not pattern.fullmatch(cleaned):
+            cleaned = f"tool_{cleaned}"[:56]
+        numbered = (f"{cleaned}_{number}" for number in count(2))
+        return next(one for one in chain([cleaned], numbered) if one not in self._taken)
+
+
+def lay_out(pieces: Sequence[Piece], target: Target, names: Names, notes: Notes) -> list[Piece]:
+    """The pieces in the order in which the target wants them, with calls answered and named."""
+    answers, orphans = _paired(pieces)
+    laid = _Laying(_renamed(pieces, answers, target, names, notes), answers, notes)
+    for at, piece in enumerate(pieces):
+        if at in orphans:
+            notes.add(piece.message, piece.block, "changed", "result without a call")
+            laid.say(at, _as_text(piece))
+        else:
+            laid.take(at)
+    return laid.done(len(pieces))
+
+
+def _paired(pieces: Sequence[Piece]) -> tuple[dict[int, int], set[int]]:
+    """Which result answers which call, and the results that answer none. Each call has one answer, after it."""
+    waiting: dict[str, deque[int]] = defaultdict(deque)
+    named: dict[str, deque[int]] = defaultdict(deque)
+    answers: dict[int, int] = {}
+    orphans: set[int] = set()
+    for at, piece in enumerate(pieces):
+        if isinstance(call := piece.what, ToolCall):
+            waiting[call.id].append(at)
+            named[call.name].append(at)
+        elif isinstance(result := piece.what, ToolResult):
+            call_at = _first(waiting[result.call_id], answers)
+            if call_at is None:  # Gemini lets a result name the function alone
+                call_at = _first(named[result.call_id], answers)
+            if call_at is None:
+                orphans.add(at)
+            else:
+                answers[call_at] = at
+    return answers, orphans
+
+
+def _first(calls: deque[int], answers: dict[int, int]) -> int | None:
+    while calls and calls[0] in answers:
+        calls.popleft()
+    return calls[0] if calls else None
+
+
+def _renamed(
+    pieces: Sequence[Piece], answers: dict[int, int], target: Target, names: Names, notes: Notes
+) -> list[Piece]:
+    """The pieces with ids and names of calls that the target accepts, on calls and results alike."""
+    found = list(pieces)
+    calls = [(at, piece, piece.what) for at, piece in enumerate(pieces) if isinstance(piece.what, ToolCall)]
+    taken = {call.id for _, piece, call in calls if piece.own}
+    number = 0
+    for at, piece, call in calls:
+        ident, name = call.id, call.name
+        if not piece.own:
+            name = names.fit(call.name)
+            while ident in taken or not target.call_id.fullmatch(ident):
+                number += 1
+                ident = f"call_{number}"
+            taken.add(ident)
+            if ident != call.id:
+                notes.add(piece.message, piece.block, "changed", "call id")
+            if name != call.name:
+                notes.add(piece.message, piece.block, "changed", "tool name")
+            found[at] = piece._replace(what=msgspec.structs.replace(call, id=ident, name=name))
+        if (answer := answers.get(at)) is not None:
+            result = found[answer]
+            assert isinstance(result.what, ToolResult)
+            what = result.what if result.own else msgspec.structs.replace(result.what, call_id=ident)
+            found[answer] = result._replace(what=what, tool=name)
+    return found
+
+
+class _Laying:
+    """A conversation in the making, turn by turn."""
+
+    def __init__(self, pieces: Sequence[Piece], answers: dict[int, int], notes: Notes) -> None:
+        self._pieces = pieces
+        self._answers = answers
+        self._notes = notes
+        self._laid: list[Piece] = []
+        self._calls: list[int] = []
+        self._asides: list[Piece] = []
+        self._speaking = False
+        spoken = (not isinstance(piece.what, ToolResult) and not piece.aside for piece in pieces)
+        self._said = list(accumulate(spoken, initial=0))
+        """How many pieces before each are neither results nor set aside."""
+
+    def take(self, at: int) -> None:
+        """Puts the next piece where it belongs. Results have their place after their calls."""
+        piece = self._pieces[at]
+        if isinstance(piece.what, ToolResult):
+            self._close(at)
+        elif piece.aside and self._speaking:
+            self._asides.append(piece)
+        elif piece.role == "assistant":
+            self._speaking = True
+            self._laid.append(piece)
+            if isinstance(piece.what, ToolCall):
+                self._calls.append(at)
+        else:
+            self.say(at, [piece])
+
+    def say(self, at: int, pieces: Iterable[Piece]) -> None:
+        """Puts what is not the assistant's."""
+        self._close(at)
+        self._laid.extend(pieces)
+
+    def done(self, at: int) -> list[Piece]:
+        """All of it."""
+        self._close(at)
+        return self._laid
+
+    def _close(self, at: int) -> None:
+        """Ends the assistant's turn, if it is speaking: what came of its calls follows."""
+        if not self._speaking:
+            return
+        for answer in sorted(self._answers[call] for call in self._calls if call in self._answers):
+            piece = self._pieces[answer]
+            if self._said[answer] > self._said[at]:
+                self._notes.add(piece.message, piece.block, "moved", "result")
+            self._laid.append(piece)
+        for call in self._calls:
+            if call not in self._answers:
+                self._laid.append(self._missing(self._pieces[call]))
+        self._laid.extend(self._asides)
+        self._calls, self._asides, self._speaking = [], [], False
+
+    def _missing(self, piece: Piece) -> Piece:
+        call = piece.what
+        assert isinstance(call, ToolCall)
+        self._notes.add(piece.message, piece.block, "added", "result")
+        result = ToolResult(call_id=call.id, content=(Text(text=NO_RESULT),), is_error=True)
+        return Piece(piece.message, None, "tool", result, tool=call.name)
+
+
+def _as_text(piece: Piece) -> list[Piece]:
+    """A result of no call, as the user's words."""
+    result = piece.what
+    assert isinstance(result, ToolResult)
+    shown = [one for one in result.content if isinstance(one, Text | Media)]
+    return [piece._replace(what=what, role="user", own=False) for what in (Text(text=NO_CALL), *shown)]

@@ -1,0 +1,94 @@
+"""What a conversion changed: where, how, and what kind of thing; never the words themselves."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["dropped", "changed", "moved", "merged", "added"]
+
+What = Literal[
+    "arguments",
+    "attachment",
+    "blank text",
+    "cache mark",
+    "call id",
+    "citations",
+    "document",
+    "encrypted reasoning",
+    "error flag",
+    "field",
+    "file handle",
+    "file name",
+    "first user message",
+    "free data",
+    "malformed data",
+    "media",
+    "messages",
+    "placeholder signature",
+    "refusal",
+    "result",
+    "result without a call",
+    "role",
+    "server tool",
+    "signature",
+    "system message",
+    "thinking",
+    "tool name",
+    "unknown block",
+]
+"""The things that a report speaks of."""
+
+
+class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that is not as it was. It names the place and the kind of thing, and has no content."""
+
+    message: int | None
+    """Which of the messages given, from 0; None for what was around them."""
+    block: int | None
+    """Which block of it, from 0, in the neutral view; None for the message as a whole."""
+    kind: Kind
+    what: What
+    detail: str = ""
+    """The name of the field or the type of the block, if it is one that providers document."""
+
+    def __str__(self) -> str:
+        place = "the conversation" if self.message is None else f"message {self.message}"
+        block = "" if self.block is None else f", block {self.block}"
+        return f"{place}{block}: {self.what}{f' ({self.detail})' if self.detail else ''} {self.kind}"
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Everything that a conversion dropped, changed, moved, merged or added, in the order of the messages."""
+
+    source: str
+    to: str
+    losses: tuple[Loss, ...] = ()
+
+    def count(self, kind: Kind, what: What | None = None) -> int:
+        """How many entries are of this kind, and of this thing."""
+        return sum(loss.kind == kind and what in (None, loss.what) for loss in self.losses)
+
+    def __bool__(self) -> bool:
+        """True if anything is not as it was."""
+        return bool(self.losses)
+
+
+class Notes:
+    """A report in the making. The same thing at the same place is told once."""
+
+    def __init__(self) -> None:
+        self._losses: dict[Loss, None] = {}
+
+    def add(self, message: int | None, block: int | None, kind: Kind, what: What, detail: str = "") -> None:
+        """Notes one thing."""
+        self._losses[Loss(message, block, kind, what, detail)] = None
+
+    def report(self, source: str, to: str) -> Report:
+        """All of it."""
+        return Report(source, to, tuple(sorted(self._losses, key=_place)))
+
+
+def _place(loss: Loss) -> tuple[int, int]:
+    return (-1 if loss.message is None else loss.message, -1 if loss.block is None else loss.block)

@@ -1,0 +1,116 @@
+"""Whole conversations, saved or stored, for another provider. What they were made from stays as it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from clew.convert.core import Converted, Options, convert_read, is_own, read_all, tool_names
+from clew.convert.fit import ThinkingAs
+from clew.convert.reading import Read
+from clew.convert.report import Report
+from clew.model import Native, Said, system
+from clew.snapshots import Snapshot, ToolSnapshot, new_snapshot
+from clew.snapshots.types import a_snapshot
+
+if TYPE_CHECKING:
+    from clew.session import Session
+    from clew.store import Store
+
+
+class ConvertedSnapshot(NamedTuple):
+    """A snapshot for another provider, and everything that is not as it was."""
+
+    snapshot: Snapshot
+    report: Report
+
+
+class ConvertedSession(NamedTuple):
+    """A session for another provider, and everything that is not as it was."""
+
+    session: Session
+    report: Report
+
+
+def convert(
+    snapshot: Snapshot,
+    to: str,
+    *,
+    model: str = "",
+    thinking: ThinkingAs = "text",
+    metadata: Mapping[str, str] | None = None,
+) -> ConvertedSnapshot:
+    """A new snapshot for the provider `to`, with its own id. The one given is not changed.
+
+    Messages of the same provider are kept byte for byte. Names of tools that the provider would refuse are replaced, in
+    the messages and in the tools alike. `metadata` is added to what the snapshot carries. Invalid if its messages
+    cannot be read.
+    """
+    snapshot = a_snapshot(snapshot)
+    options = Options(snapshot.system_prompt, thinking, None, tuple(tool.name for tool in snapshot.tools))
+    tongue, given = read_all(list(snapshot.parts), snapshot.provider, to, options)
+    messages, prompt, report = snapshot.messages, snapshot.system_prompt, Report(snapshot.provider, to)
+    tools = snapshot.tools
+    if not is_own(given, snapshot.provider, to):
+        found = convert_read(given, tongue, snapshot.provider, to, options)
+        messages, prompt, report = b"[" + b",".join(found.messages) + b"]", found.system, found.report
+        names = tool_names(given, tongue, options)
+        tools = tuple(ToolSnapshot(names.fit(tool.name), tool.description, tool.parameters) for tool in tools)
+    kept = {**snapshot.metadata, "converted_from": snapshot.id, **(metadata or {})}
+    made = new_snapshot(provider=to, model=model, system_prompt=prompt, messages=messages, tools=tools, metadata=kept)
+    return ConvertedSnapshot(made, report)
+
+
+def convert_session(
+    store: Store,
+    session: Session | str,
+    *,
+    to: str,
+    title: str | None = None,
+    model: str | None = None,
+    thinking: ThinkingAs = "text",
+) -> ConvertedSession:
+    """A new session that goes on with the provider `to`. The one given, by itself, id or handle, is not changed.
+
+    It is a fork at the last message: its `path` has the converted messages, its `history` also those they were made
+    of, which are not copied. Attachments are put into the messages. A system prompt that is no message of that provider
+    stays the first, in neutral form. For the same provider only what it would refuse is repaired; if there is nothing,
+    every message is shared. NotFound, Ambiguous; Invalid if the provider is not known.
+    """
+    from clew.session import Session
+
+    source = session if isinstance(session, Session) else store.sessions.get(session)
+    nodes = source.path()
+    options = Options(thinking=thinking, blob=source.blobs.get)
+    tongue, given = read_all([node.said for node in nodes], "", to, options)
+    found = convert_read(given, tongue, "", to, options)
+    said: list[Said] = [*_natives(found, given)]
+    if found.system and not tongue.system_first:
+        said.insert(0, system(found.system))
+    with store.transaction():
+        made = store.sessions.fork(source, at=nodes[-1].id if nodes else None, title=title)
+        if model is not None:
+            made = made.update(model=model)
+        if not said:
+            made.rewind(None)
+        elif [_raw(one) for one in said] != [_raw(node.said) for node in nodes]:
+            made.compact(said)
+    return ConvertedSession(made, found.report)
+
+
+def _natives(found: Converted, given: Sequence[Read]) -> Iterator[Native]:
+    """The messages to be stored, all of one provider. Those that were kept have their labels and free data."""
+    kept: dict[bytes, deque[Native]] = defaultdict(deque)
+    for one in given:
+        if one.own and isinstance(one.said, Native):
+            kept[one.raw].append(msgspec.structs.replace(one.said, provider=found.provider))
+    for raw in found.messages:
+        yield kept[raw].popleft() if kept.get(raw) else Native(found.provider, raw)
+
+
+def _raw(said: Said) -> object:
+    """What tells a message apart: the bytes of a native one, whoever says them."""
+    return said.raw if isinstance(said, Native) else said

@@ -1,0 +1,39 @@
+"""Snapshots: a conversation with a provider, saved whole, to be restored in another process.
+
+>>> from clew.snapshots import new_snapshot
+>>> snapshot = new_snapshot(provider="claude", model="a-model", messages=b'[{"role":"user","content":"Hello"}]')
+>>> snapshot.message_count
+1
+"""
+
+from clew.errors import InvalidSnapshotID
+from clew.snapshots.autosave import autosave
+from clew.snapshots.file_store import FileStore
+from clew.snapshots.object_store import ObjectStore
+from clew.snapshots.types import (
+    SNAPSHOT_VERSION,
+    Messages,
+    Snapshot,
+    SnapshotStore,
+    SnapshotSummary,
+    ToolSnapshot,
+    generate_key,
+    new_snapshot,
+    validate_snapshot_id,
+)
+
+__all__ = [
+    "SNAPSHOT_VERSION",
+    "FileStore",
+    "InvalidSnapshotID",
+    "Messages",
+    "ObjectStore",
+    "Snapshot",
+    "SnapshotStore",
+    "SnapshotSummary",
+    "ToolSnapshot",
+    "autosave",
+    "generate_key",
+    "new_snapshot",
+    "validate_snapshot_id",
+]

@@ -1,0 +1,228 @@
+"""Snapshots as files in a directory: one for each, and one for each large medium that some of them show."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+from clew.errors import ClewError, Invalid, NotFound, Sealed, Tampered, Unavailable, clip
+from clew.files import unwritten
+from clew.snapshots.forms import HEAD, Form, Head
+from clew.snapshots.fs import LOCK, Files, LocalFiles
+from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
+
+if TYPE_CHECKING:
+    import logging
+
+MEDIA = "media"
+"""The folder, inside the store's, of what is too large to be saved again with every snapshot."""
+_ENDING = ".json"
+_MEDIUM = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{12}\.part)?")
+"""The name of a medium, or of what a crash left of one; other files are not the store's."""
+
+Summaries = list[SnapshotSummary]  # inside `FileStore`, list is its method
+
+
+class FileStore:
+    """Keeps snapshots in a directory, which is made when the first one is saved. A `SnapshotStore`.
+
+    With `key`, 32 bytes from `generate_key`, everything is encrypted, and bound to its id: a file under another name
+    does not open. Files of the original program are read, plain and encrypted; with `compatible` its form is written,
+    too. `~` is not expanded. What a list passes over is told to `logger`. `fs` is another file system, for tests.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        key: bytes | None = None,
+        logger: logging.Logger | None = None,
+        fs: Files | None = None,
+        *,
+        compatible: bool = False,
+    ) -> None:
+        name = os.fspath(directory) if isinstance(directory, str | os.PathLike) else None
+        if not isinstance(name, str) or "\0" in name:
+            raise Invalid("a directory is named by a path")
+        if name.startswith("~"):
+            raise Invalid("clew does not expand ~", hint="Use os.path.expanduser first, or write ./~ if you mean it.")
+        self._directory = os.path.abspath(name)
+        self._media = os.path.join(self._directory, MEDIA)
+        self._form = Form(key, compatible=compatible)
+        self._logger = logger
+        self._fs = LocalFiles() if fs is None else fs
+        self._split = not compatible
+
+    def save(self, snapshot: Snapshot) -> None:
+        path = self._path(a_snapshot(snapshot).id)
+        packed = self._form.pack(snapshot, split=self._split)
+        try:
+            self._fs.make_directory(self._directory)
+            with ExitStack() as stack:
+                if packed.media or self._has_media():
+                    stack.enter_context(self._fs.lock(self._directory))
+                before = self._media_of(snapshot.id) if self._has_media() else set()
+                self._add_media(packed.media)
+                self._fs.replace(path, packed.data)
+                if before - packed.media.keys():
+                    self._collect()
+        except OSError as error:
+            raise unwritten(error, path) from error
+
+    def load(self, id: str) -> Snapshot:
+        path = self._path(id)
+        data = self._read(path, id)
+        while True:
+            try:
+                return self._form.unpack(id, data, lambda name: self._medium(id, name))
+            except Tampered:
+                before, data = data, self._read(path, id)
+                if data == before:
+                    raise
+                # It was saved meanwhile, and the media that it showed before went.
+
+    def list(self) -> Summaries:
+        found, locked = list[SnapshotSummary](), None
+        for id in self._ids():
+            try:
+                found.append(self._head(id).summary)
+            except NotFound:
+                continue  # it was deleted meanwhile
+            except ClewError as error:
+                self._warn("snapshot %s is passed over: %s", id, error.message)
+                locked = locked or (error if isinstance(error, Sealed) else None)
+        if locked is not None and not found:
+            raise locked  # nothing opens: not to be taken for an empty store
+        return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
+
+    def delete(self, id: str) -> None:
+        path = self._path(id)
+        try:
+            with ExitStack() as stack:
+                media = self._has_media()
+                if media:
+                    stack.enter_context(self._fs.lock(self._directory))
+                self._fs.remove(path)
+                self._tidy(id)
+                if media:
+                    self._collect()
+        except FileNotFoundError:
+            raise NotFound("snapshot", id) from None
+        except OSError as error:
+            raise unwritten(error, path) from error
+
+    def __repr__(self) -> str:
+        return f"<FileStore {self._directory}>"
+
+    # -- files
+
+    def _path(self, id: str) -> str:
+        """Where a snapshot is. The id is looked at first, and then whether that leads out of the directory."""
+        return self._inside(self._directory, validate_snapshot_id(id) + _ENDING)
+
+    def _inside(self, directory: str, name: str) -> str:
+        path = os.path.abspath(os.path.join(directory, name))
+        if os.path.dirname(path) != directory or path == directory:
+            raise Invalid(f"{clip(name, 32)} leads out of the directory")
+        return path
+
+    def _ids(self) -> Iterator[str]:
+        """The ids that names in the directory stand for; other names are passed over."""
+        try:
+            names = self._fs.names(self._directory)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unread(error, self._directory) from error
+        for name in names:
+            id = name.removesuffix(_ENDING)
+            if id != name and is_snapshot_id(id):
+                yield id
+            elif name not in (MEDIA, LOCK):
+                self._debug("%s is not a snapshot", clip(name))
+
+    def _head(self, id: str) -> Head:
+        """What a file says at its beginning; all of it is read only if that does not tell."""
+        path = self._directory + os.sep + id + _ENDING  # the id is known to be one
+        data = self._read(path, id, HEAD)
+        return self._form.head(id, data) or self._form.whole_head(id, self._read(path, id))
+
+    def _read(self, path: str, id: str, limit: int | None = None) -> bytes:
+        try:
+            return self._fs.read(path, limit)
+        except FileNotFoundError:
+            raise NotFound("snapshot", id) from None
+        except OSError as error:
+            raise _unread(error, path) from error
+
+    def _tidy(self, id: str) -> None:
+        """Removes what a crash in the middle of a save may have left of a snapshot."""
+        for name in self._fs.names(self._directory):
+            if name.startswith(f"{id}{_ENDING}.") and name.endswith(".part"):
+                with suppress(FileNotFoundError):
+                    self._fs.remove(os.path.join(self._directory, name))
+
+    # -- media
+
+    def _has_media(self) -> bool:
+        return bool(self._media_names())
+
+    def _media_names(self) -> set[str]:
+        """What is in the folder of media. One that leads elsewhere is refused: what is there is not the store's."""
+        try:
+            return set(self._fs.names(self._media, follow=False))
+        except FileNotFoundError:
+            return set()
+        except OSError as error:
+            raise unwritten(error, self._media) from error
+
+    def _media_of(self, id: str) -> set[str]:
+        """The media that a snapshot shows; none if there is no such snapshot, or it cannot be read."""
+        try:
+            return {span.name for span in self._head(id).media}
+        except ClewError:
+            return set()
+
+    def _add_media(self, media: dict[str, bytes]) -> None:
+        if media:
+            self._fs.make_directory(self._media)
+            for name in media.keys() - self._media_names():
+                self._fs.replace(self._inside(self._media, name), media[name])
+
+    def _medium(self, id: str, name: str) -> bytes:
+        try:
+            return self._fs.read(self._inside(self._media, name))
+        except FileNotFoundError:
+            raise Tampered(f"snapshot {id}", "a medium that it shows is missing") from None
+        except OSError as error:
+            raise _unread(error, self._media) from error
+
+    def _collect(self) -> None:
+        """Removes every medium that no snapshot shows. If one of them cannot be read, all stay. The lock is held."""
+        used = set[str]()
+        for id in self._ids():
+            try:
+                used |= {span.name for span in self._head(id).media}
+            except NotFound:
+                continue
+            except ClewError as error:
+                self._warn("media stay: snapshot %s may show them: %s", id, error.message)
+                return
+        for name in filter(_MEDIUM.fullmatch, self._media_names() - used):
+            self._fs.remove(os.path.join(self._media, name))
+
+    # -- telling
+
+    def _debug(self, text: str, *about: object) -> None:
+        if self._logger is not None:
+            self._logger.debug(text, *about)
+
+    def _warn(self, text: str, *about: object) -> None:
+        if self._logger is not None:
+            self._logger.warning(text, *about)
+
+
+def _unread(error: OSError, path: str) -> Unavailable:
+    return Unavailable(f"{path} cannot be read: {error.strerror}", hint="Check its permissions and the disk.")

@@ -1,0 +1,249 @@
+"""Snapshots as objects in a bucket: S3, Google Cloud Storage, Azure, and what speaks like them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from clew import files
+from clew.errors import ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, Unavailable, clip
+from clew.snapshots.forms import HEAD, Form, Head
+from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
+
+if TYPE_CHECKING:
+    import logging
+
+    from obstore import Bytes
+    from obstore.store import ObjectStore as Bucket
+
+SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "file", "memory")
+AT_ONCE = 16
+"""Objects whose beginnings are asked for at the same time."""
+_ENDING = ".json"
+
+T = TypeVar("T")
+Summaries = list[SnapshotSummary]  # inside `ObjectStore`, list is its method
+
+
+class ObjectStore:
+    """Keeps snapshots in a bucket: ``s3://bucket/prefix``, and likewise gs, az, file, memory. A `SnapshotStore`.
+
+    A save replaces only what this store has last loaded or saved: if someone else has saved the snapshot since, it is a
+    Conflict, and theirs stays. What this store has never seen is overwritten. `key` and `compatible` are those of
+    `FileStore`. `options` go to obstore: ``config`` with endpoint, region and credentials, ``client_options``,
+    ``retry_config``. Without credentials in them, obstore looks where the tools of the provider look.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: bytes | None = None,
+        logger: logging.Logger | None = None,
+        *,
+        compatible: bool = False,
+        **options: Any,
+    ) -> None:
+        if not isinstance(url, str) or urlsplit(url).scheme not in SCHEMES:
+            raise Invalid("a bucket is named by a URL", hint="Like s3://bucket/prefix, gs://…, az://…, file:///…")
+        self._form = Form(key, compatible=compatible)
+        self._logger = logger
+        parts = urlsplit(url)
+        self._name = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+        self._folder = os.path.abspath(unquote(parts.path)) if parts.scheme == "file" else None
+        self._bucket = self._opened(url, options)
+        self._tags: dict[str, str] = {}
+        """What this store has last seen of each snapshot."""
+        self._tried: dict[str, set[bytes]] = {}
+        """Hashes of what was sent since, and may have arrived though no answer came."""
+        self._conditional = self._folder is None
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Keeps a snapshot, in place of the one with the same id if there is one. Durable when it returns.
+
+        Conflict if someone else has saved or deleted it since this store last loaded or saved it.
+        """
+        name = validate_snapshot_id(a_snapshot(snapshot).id) + _ENDING
+        data = self._form.pack(snapshot).data
+        if self._folder is not None:
+            self._place(name, data)
+            return
+        self._tried.setdefault(snapshot.id, set()).add(sha256(data).digest())
+        try:
+            put = self._put_last(snapshot.id, data)
+        except FileNotFoundError as error:
+            put = self._put_anew(snapshot.id, data, error)
+        self._saw(snapshot.id, put["e_tag"])
+        self._tried.pop(snapshot.id, None)
+
+    def load(self, id: str) -> Snapshot:
+        data, tag = self._get(validate_snapshot_id(id))
+        snapshot = self._form.unpack(id, data, _no_media)
+        self._saw(id, tag)
+        return snapshot
+
+    def list(self) -> Summaries:
+        from concurrent.futures import ThreadPoolExecutor
+
+        found, locked = list[SnapshotSummary](), None
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for id, head in pool.map(self._told, self._ids()):
+                if isinstance(head, Head):
+                    found.append(head.summary)
+                elif not isinstance(head, NotFound):  # else it was deleted meanwhile
+                    self._warn("snapshot %s is passed over: %s", id, head.message)
+                    locked = locked or (head if isinstance(head, Sealed) else None)
+        if locked is not None and not found:
+            raise locked  # nothing opens: not to be taken for an empty store
+        return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
+
+    def delete(self, id: str) -> None:
+        import obstore
+
+        name = validate_snapshot_id(id) + _ENDING
+        try:
+            self._ask(lambda: obstore.head(self._bucket, name))  # some buckets delete what is not there
+            self._ask(lambda: obstore.delete(self._bucket, name))
+        except FileNotFoundError:
+            raise NotFound("snapshot", id) from None
+        self._tags.pop(id, None)
+        if self._folder is not None:
+            files.sync_folder(self._folder)
+
+    def __repr__(self) -> str:
+        return f"<ObjectStore {self._name}>"
+
+    # -- the bucket
+
+    def _opened(self, url: str, options: dict[str, Any]) -> Bucket:
+        try:
+            from obstore.store import from_url
+        except ModuleNotFoundError:
+            raise Unavailable("buckets need a library", hint="pip install 'clew[objects]'") from None
+        if self._folder is not None:
+            from clew.snapshots.fs import LocalFiles
+
+            LocalFiles().make_directory(self._folder)
+        try:
+            return from_url(url, **options)
+        except Exception as error:
+            hint = "Check the URL and the options; an error below this one may tell more."
+            raise Invalid(f"{self._name} cannot be used: {type(error).__name__}", hint=hint) from error
+
+    def _place(self, name: str, data: bytes) -> None:
+        """In a folder obstore neither waits for the disk nor keeps others out: clew's own way does."""
+        assert self._folder is not None
+        path = os.path.join(self._folder, name)
+        try:
+            files.replace_private(path, data)
+        except OSError as error:
+            raise files.unwritten(error, path) from error
+
+    def _put_last(self, id: str, data: bytes) -> Any:
+        """Puts an object in place of the one that was last seen. FileNotFoundError if that is not there any more."""
+        tag = self._tags.get(id) if self._conditional else None
+        try:
+            return self._ask(lambda: self._put(id + _ENDING, data, tag))
+        except NotImplementedError:  # a server that knows no conditions
+            self._conditional = False
+            return self._ask(lambda: self._put(id + _ENDING, data, None))
+
+    def _put(self, name: str, data: bytes, tag: str | None) -> Any:
+        import obstore
+
+        return obstore.put(self._bucket, name, data, mode="overwrite" if tag is None else {"e_tag": tag})
+
+    def _put_anew(self, id: str, data: bytes, error: FileNotFoundError) -> Any:
+        """Puts an object in place of one that this store has sent: the answer was lost, and not the save. Conflict."""
+        try:
+            there, tag = self._get(id)
+            if sha256(there).digest() in self._tried.get(id, ()):
+                self._saw(id, tag)
+                return self._put_last(id, data)
+        except (NotFound, FileNotFoundError):
+            pass
+        hint = "Load it to see theirs; save yours under another id, or again after loading."
+        raise Conflict(f"snapshot {id} was changed by someone else meanwhile", hint=hint) from error
+
+    def _get(self, id: str) -> tuple[bytes, str | None]:
+        import obstore
+
+        def work() -> tuple[Bytes, str | None]:
+            found = obstore.get(self._bucket, id + _ENDING)
+            return found.bytes(), found.meta["e_tag"]
+
+        try:
+            data, tag = self._ask(work)
+        except FileNotFoundError:
+            raise NotFound("snapshot", id) from None
+        return bytes(data), tag
+
+    def _ids(self) -> Iterator[tuple[str, int]]:
+        """The snapshots in the bucket, each with its size; other names are passed over."""
+        import obstore
+
+        for chunk in self._pages(obstore.list(self._bucket)):
+            for meta in chunk:
+                id = meta["path"].removesuffix(_ENDING)
+                if id != meta["path"] and is_snapshot_id(id):
+                    yield id, meta["size"]
+                elif self._logger is not None:
+                    self._logger.debug("%s is not a snapshot", clip(meta["path"]))
+
+    def _pages(self, stream: Any) -> Iterator[Any]:
+        pages = iter(stream)
+        while True:
+            try:
+                page = self._ask(lambda: next(pages, None))
+            except FileNotFoundError:
+                return
+            if page is None:
+                return
+            yield page
+
+    def _told(self, found: tuple[str, int]) -> tuple[str, Head | ClewError]:
+        """What an object says at its beginning, or why it does not."""
+        id, size = found
+        try:
+            return id, self._head(id, size)
+        except ClewError as error:
+            return id, error
+
+    def _head(self, id: str, size: int) -> Head:
+        import obstore
+
+        if size == 0:
+            raise Tampered(f"snapshot {id}", "it is empty")
+        try:
+            start = self._ask(lambda: obstore.get_range(self._bucket, id + _ENDING, start=0, length=min(size, HEAD)))
+        except FileNotFoundError:
+            raise NotFound("snapshot", id) from None
+        return self._form.head(id, bytes(start)) or self._form.whole_head(id, self._get(id)[0])
+
+    def _ask(self, work: Callable[[], T]) -> T:
+        """What the bucket answers. FileNotFoundError, NotImplementedError, Unavailable."""
+        from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
+
+        try:
+            return work()
+        except PreconditionError as error:
+            raise FileNotFoundError from error  # it is not there any more, as it was
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            raise Unavailable(f"{self._name} does not let you in", hint="Check the credentials.") from error
+        except BaseError as error:
+            hint = "Check the network, the bucket's name and the credentials, then make the same call again."
+            raise Unavailable(f"{self._name} cannot be reached: {type(error).__name__}", hint=hint) from error
+
+    def _saw(self, id: str, tag: str | None) -> None:
+        if tag is not None:
+            self._tags[id] = tag
+
+    def _warn(self, text: str, *about: object) -> None:
+        if self._logger is not None:
+            self._logger.warning(text, *about)
+
+
+def _no_media(name: str) -> bytes:
+    raise Tampered(f"medium {name[:8]}", "it is not in a bucket: the file comes from a folder")

@@ -1,0 +1,389 @@
+"""Snapshots in a store: each a ref at a message, so that what two of them have in common is stored once.
+
+A snapshot's array is cut into its elements, each a native message. Saving a conversation that has grown stores what
+came since; the store remembers how far it has saved each client's `Messages`, and only looks at the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, overload
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from clew import audit, codec, deletion, ids, paths
+from clew.backends import ID, POS, Ground, RefRow, Tx
+from clew.engine import Draft, Engine
+from clew.errors import Conflict, Invalid, Tampered
+from clew.model import Message, Native, Opaque
+from clew.node import Node
+from clew.purge import Purger, Reason, Receipt
+from clew.refs import Refs
+from clew.session import Session
+from clew.sessions import Sessions
+from clew.snapshots.content import count_tokens
+from clew.snapshots.frames import Frame, frame, join
+from clew.snapshots.types import (
+    SNAPSHOT_VERSION,
+    Messages,
+    Parts,
+    Snapshot,
+    SnapshotSummary,
+    ToolSnapshot,
+    a_snapshot,
+    new_snapshot,
+    validate_snapshot_id,
+)
+
+SNAPSHOT = "snapshot"
+NEUTRAL = "clew"
+"""The provider of a snapshot whose messages are in clew's own form."""
+TRIES = 20
+"""How often a save begins anew because someone else was first."""
+PAGE = 200
+_RAW = "clew/raw"
+"""The kind of the opaque block that stands for what is no provider's message."""
+
+Summaries = list[SnapshotSummary]  # inside `Snapshots`, list is its method
+
+
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a snapshot's ref carries."""
+
+    provider: str
+    model: str = ""
+    system_prompt: str = ""
+    tools: tuple[ToolSnapshot, ...] = ()
+    metadata: dict[str, str] = {}
+    created_at: datetime
+    version: int = SNAPSHOT_VERSION
+    message_count: int = 0
+    token_count: int = 0
+    size: int = 0
+    """How many messages it is stored as: one, if it is no array."""
+    frame: Frame | None = None
+
+
+class _Around(msgspec.Struct, frozen=True):
+    """What a snapshot has beside its messages that may be anybody's words."""
+
+    model: str
+    system_prompt: str
+    tools: tuple[ToolSnapshot, ...]
+    metadata: dict[str, str]
+
+
+class Mark(NamedTuple):
+    """How far the messages of a client are stored."""
+
+    size: int
+    head: bytes
+    """Id of the last one."""
+    tokens: int
+
+
+class _Plan(NamedTuple):
+    """What a save has found: the ref as it was, and how many of the messages are stored, and where."""
+
+    seen: tuple[int, int] | None
+    mark: Mark | None
+
+
+class Snapshots:
+    """The snapshots of a store. A `SnapshotStore`; what snapshots, and sessions, have in common is stored once."""
+
+    def __init__(self, engine: Engine, refs: Refs, sessions: Sessions, purger: Callable[[], Purger]) -> None:
+        self._engine = engine
+        self._refs = refs
+        self._sessions = sessions
+        self._purger = purger
+        self._marks: WeakKeyDictionary[Sequence[bytes], Mark] = WeakKeyDictionary()
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Keeps a snapshot, in place of the one with the same id if there is one. Durable when it returns.
+
+        Of a client's messages only those are stored that came since the last time.
+        """
+        key = ids.parse(validate_snapshot_id(a_snapshot(snapshot).id))
+        snapshot = self._ready(snapshot)
+        parts, told = _parted(snapshot)
+        for _ in range(TRIES):
+            plan = self._engine.read(lambda tx: self._plan(tx, key, parts))
+            known = plan.mark.size if plan.mark else 0
+            fresh = parts[known:]
+            drafts = [self._draft(snapshot.provider, raw) for raw in fresh]
+            tokens = (plan.mark.tokens if plan.mark else 0) + sum(map(count_tokens, fresh))
+            payload = _pack(snapshot, len(parts), tokens, told)
+            head = self._put(key, plan, drafts, payload)
+            if head is not None:
+                if head and isinstance(parts.source, Messages | _Stored):
+                    self._marks[parts.source] = Mark(len(parts), head, tokens)
+                return
+        raise Conflict(f"snapshot {snapshot.id} is being saved by others all the time", hint="Try again.")
+
+    def load(self, id: str) -> Snapshot:
+        """The snapshot. Its messages are read when they are first asked for. NotFound; Tampered."""
+        row = self._row(id)
+        kept = self._unpack(row)
+        source = _Stored(self._engine, row.head, kept.size)
+        parts = Parts(source, kept.size)
+        if row.head_id is not None:
+            around = count_tokens(*_around(kept.system_prompt, kept.tools))
+            self._marks[source] = Mark(kept.size, row.head_id, kept.token_count - around)
+        return Snapshot(
+            id=id, provider=kept.provider, model=kept.model, system_prompt=kept.system_prompt,
+            messages=parts if kept.frame is None else join(kept.frame, parts), tools=kept.tools,
+            metadata=kept.metadata, created_at=kept.created_at, version=kept.version,
+        )  # fmt: skip
+
+    def list(self) -> Summaries:
+        """All there are, newest first. Tampered if one is not what was saved."""
+        found = [_summary(row, self._unpack(row)) for row in self._rows()]
+        return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
+
+    def delete(self, id: str) -> None:
+        """Deletes a snapshot, and each message that nothing else needs. NotFound.
+
+        Traces are left in the files until they are overwritten; `purge` clears them.
+        """
+        key = ids.parse(validate_snapshot_id(id))
+
+        def work(tx: Tx) -> None:
+            gone = deletion.delete_ref(self._engine, tx, self._refs.get(tx, SNAPSHOT, key))
+            audit.may_note(self._engine, self._refs, tx, "delete", id, amount=gone.messages)
+
+        self._engine.write(work)
+
+    def purge(self, id: str, *, reason: Reason = "user-requested") -> Receipt:
+        """Deletes a snapshot for good, and clears every trace of it: rows, keys, index, files. NotFound.
+
+        What sessions or other snapshots share stays, and the receipt names them.
+        """
+        return self._purger().purge([self._row(id)], reason=reason)
+
+    # -- sessions
+
+    def take(
+        self,
+        session: Session | str,
+        *,
+        model: str | None = None,
+        system_prompt: str = "",
+        tools: Iterable[ToolSnapshot] = (),
+        metadata: Mapping[str, str] | None = None,
+    ) -> Snapshot:
+        """A snapshot of a session as it is now; nothing is copied. Its provider is that of the session's messages.
+
+        Messages in neutral form make a snapshot of the provider ``clew``. Invalid if they are of several providers.
+        """
+        talk = session if isinstance(session, Session) else self._sessions.get(session)
+        nodes = talk.path()
+        providers = {NEUTRAL if node.native is None else node.native.provider for node in nodes} or {NEUTRAL}
+        if len(providers) > 1:
+            hint = "Convert them to one provider first."
+            raise Invalid(f"the session has messages of several providers: {', '.join(sorted(providers))}", hint=hint)
+        source = Messages(map(_raw, nodes))
+        if nodes:
+            self._marks[source] = Mark(len(nodes), nodes[-1]._row[ID], sum(map(count_tokens, source)))
+        snapshot = new_snapshot(
+            provider=providers.pop(), messages=source, model=talk.model or "" if model is None else model,
+            system_prompt=system_prompt, tools=tools, metadata=metadata,
+        )  # fmt: skip
+        snapshot = self._ready(snapshot)
+        self.save(snapshot)
+        return snapshot
+
+    def resume(self, id: str, *, title: str | None = None) -> Session:
+        """A new session that goes on from a snapshot; nothing is copied. NotFound."""
+        row = self._row(id)
+        kept = self._unpack(row)
+        at = None if row.head_id is None else ids.text(row.head_id)
+        return self._sessions.create(title=title, model=kept.model or None, at=at)
+
+    # -- inside
+
+    def _rows(self) -> Iterator[RefRow]:
+        edge = None
+        while rows := self._page(edge):
+            yield from rows
+            edge = rows[-1].rank, rows[-1].ref
+
+    def _page(self, edge: tuple[int, int] | None) -> Sequence[RefRow]:
+        workspace = self._engine.workspace
+        return self._engine.read(
+            lambda tx: tx.refs_recent(workspace, SNAPSHOT, before=edge, look=None, label=None, limit=PAGE)
+        )
+
+    def _row(self, id: str) -> RefRow:
+        key = ids.parse(validate_snapshot_id(id))
+        return self._engine.read(lambda tx: self._refs.get(tx, SNAPSHOT, key))
+
+    def _unpack(self, row: RefRow) -> Kept:
+        try:
+            return _decode(self._refs.data(row)[1:])
+        except msgspec.DecodeError as error:
+            why = f"its data does not decode ({type(error).__name__})"
+            raise Tampered(f"snapshot {ids.text(row.key)}", why) from None
+
+    def _ready(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot, checked; what is around its messages is redacted. These are when they are drafted."""
+        snapshot.check()
+        if self._engine.rules is None:
+            return snapshot
+        said = codec.to_json(_Around(snapshot.model, snapshot.system_prompt, snapshot.tools, snapshot.metadata))
+        kept = self._engine.redacted(said, own=True)
+        return snapshot if kept == said else snapshot.replace(**msgspec.structs.asdict(_around_of(kept)))
+
+    def _draft(self, provider: str, raw: bytes) -> Draft:
+        """A message to be stored: the provider's, or if no provider would send it, bytes that mean nothing to clew."""
+        try:
+            return self._engine.draft(Native(provider, raw))
+        except Invalid:
+            return self._engine.draft(Message("user", (Opaque(kind=_RAW, data=raw.decode()),)))
+
+    def _plan(self, tx: Tx, key: bytes, parts: Parts) -> _Plan:
+        row = tx.ref(self._engine.workspace, SNAPSHOT, key)
+        seen = None if row is None else (row.ref, row.version)
+        mark = self._marks.get(parts.source) if isinstance(parts.source, Messages | _Stored) else None
+        ground = None if mark is None else tx.ground(mark.head)
+        if mark is None or ground is None or tx.tree_workspace(ground.tree) != self._engine.workspace:
+            return _Plan(seen, None if row is None or row.head is None else self._common(tx, row.head, parts))
+        if mark.size <= len(parts):
+            return _Plan(seen, mark)
+        assert ground.pos is not None
+        return _Plan(seen, self._common(tx, ground.pos, parts))
+
+    def _common(self, tx: Tx, head: int, parts: Parts) -> Mark | None:
+        """How many of the messages are those of the path to `head`, from its root on."""
+        mark, tokens = None, 0
+        for size, (node, raw) in enumerate(zip(paths.whole(self._engine, tx, head), parts, strict=False), 1):
+            if _raw(node) != raw:
+                break
+            tokens += count_tokens(raw)
+            mark = Mark(size, node._row[ID], tokens)
+        return mark
+
+    def _put(self, key: bytes, plan: _Plan, drafts: Sequence[Draft], payload: bytes) -> bytes | None:
+        """Stores what is new, and points the ref at it. The id of the head, or b""; None if another was first."""
+        engine = self._engine
+
+        def work(tx: Tx) -> bytes | None:
+            row = tx.ref(engine.workspace, SNAPSHOT, key)
+            ground = None if plan.mark is None else tx.ground(plan.mark.head)
+            if (row and (row.ref, row.version)) != plan.seen or (plan.mark and ground is None):
+                return None
+            if row is not None:
+                self._refs.checked(row)
+            if ground is None:
+                tree = tx.add_tree(engine.workspace, engine.clock()) if row is None or row.tree is None else row.tree
+                ground = Ground(tree)
+            at = _last(ground, engine.grow(tx, ground, drafts)) if drafts else ground
+            if row is None or row.tree != at.tree:
+                self._refs_anew(tx, key, payload, row, at)
+            else:
+                self._move(tx, row, payload, at)
+            return at.id or b""
+
+        def settle(tx: Tx) -> bytes | None:
+            row = tx.ref(engine.workspace, SNAPSHOT, key)
+            head = drafts[-1].id if drafts else plan.mark.head if plan.mark else None
+            same = row is not None and row.head_id == head and self._refs.data(row) == payload
+            return (head or b"") if same else None
+
+        return engine.write(work, settle)
+
+    def _refs_anew(self, tx: Tx, key: bytes, payload: bytes, row: RefRow | None, at: Ground) -> None:
+        """A new ref; the one that stood in another tree goes."""
+        if row is not None:
+            deletion.delete_ref(self._engine, tx, row)
+        self._refs.add(tx, SNAPSHOT, key, payload, tree=at.tree, at=at if at.pos is not None else None)
+
+    def _move(self, tx: Tx, row: RefRow, payload: bytes, at: Ground) -> None:
+        now = self._engine.clock()
+        rank = max(now, tx.top_rank(row.workspace, SNAPSHOT) + 1)
+        self._refs.change(tx, row, payload, look=None, head=at.pos, head_id=at.id, active_at=now, rank=rank)
+        if row.head is not None and row.head != at.pos:
+            deletion.prune(self._engine, tx, row.head)
+
+
+class _Stored(Sequence[bytes]):
+    """The messages of a stored snapshot, read when one is first asked for."""
+
+    def __init__(self, engine: Engine, head: int | None, size: int) -> None:
+        self._engine = engine
+        self._head = head
+        self._size = size
+        self._found: list[bytes] | None = None
+
+    def _items(self) -> list[bytes]:
+        if self._found is None:
+            head = self._head
+            found = [] if head is None else self._engine.read(lambda tx: paths.whole(self._engine, tx, head))
+            if len(found) != self._size:
+                raise Tampered("a snapshot", f"it has {len(found)} messages instead of {self._size}")
+            self._found = [_raw(node) for node in found]
+        return self._found
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        return self._items()[at]
+
+    def __len__(self) -> int:
+        return self._size
+
+
+_decode = msgspec.json.Decoder(Kept).decode
+_around_of = msgspec.json.Decoder(_Around).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def _parted(snapshot: Snapshot) -> tuple[Parts, Frame | None]:
+    """The messages of a snapshot one by one, and what is written around them."""
+    if snapshot.lazy:
+        return snapshot.parts, None
+    try:
+        return snapshot.parts, frame(snapshot.messages, snapshot.parts)
+    except Invalid:
+        return Parts([snapshot.messages], 1), ("", "")
+
+
+def _raw(node: Node) -> bytes:
+    """A message as it stands in a snapshot."""
+    said = node.said
+    if isinstance(said, Native):
+        return said.raw
+    block = said.blocks[0] if len(said.blocks) == 1 else None
+    if isinstance(block, Opaque) and block.kind == _RAW and isinstance(block.data, str):
+        return block.data.encode()
+    return _encode(said)
+
+
+def _around(system_prompt: str, tools: Sequence[ToolSnapshot]) -> tuple[bytes, bytes]:
+    return system_prompt.encode(), _encode(tools) if tools else b""
+
+
+def _pack(snapshot: Snapshot, size: int, tokens: int, told: Frame | None) -> bytes:
+    kept = Kept(
+        provider=snapshot.provider, model=snapshot.model, system_prompt=snapshot.system_prompt, tools=snapshot.tools,
+        metadata=snapshot.metadata, created_at=snapshot.created_at, version=snapshot.version,
+        message_count=snapshot.message_count, size=size, frame=told,
+        token_count=tokens + count_tokens(*_around(snapshot.system_prompt, snapshot.tools)),
+    )  # fmt: skip
+    return b"\x01" + codec.to_json(kept)
+
+
+def _summary(row: RefRow, kept: Kept) -> SnapshotSummary:
+    return SnapshotSummary(
+        id=ids.text(row.key), provider=kept.provider, model=kept.model, created_at=kept.created_at,
+        message_count=kept.message_count, token_count=kept.token_count,
+    )  # fmt: skip
+
+
+def _last(ground: Ground, nodes: Sequence[Node]) -> Ground:
+    row = nodes[-1]._row
+    return Ground(ground.tree, row[POS], row[ID])

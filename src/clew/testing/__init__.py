@@ -1,0 +1,20 @@
+"""What every backend must do, as tests; and a clock and ids that a test controls.
+
+`BackendConformance` is a class for pytest. A backend's tests subclass it and provide one fixture::
+
+    class TestMine(BackendConformance):
+        @pytest.fixture
+        def open_store(self, tmp_path):
+            return lambda **settings: clew.open(tmp_path / "chats.db", **settings)
+
+Each test is one sentence of the contract, and uses nothing but a store's public names. pytest itself is only needed
+to run them.
+"""
+
+from __future__ import annotations
+
+from clew.testing.backend import BackendConformance
+from clew.testing.contract import OpenStore
+from clew.testing.control import FakeClock, SequentialIds
+
+__all__ = ["BackendConformance", "FakeClock", "OpenStore", "SequentialIds"]

@@ -1,0 +1,17 @@
+"""The contract of a backend, as tests."""
+
+from __future__ import annotations
+
+from clew.testing.backend.appending import Appending
+from clew.testing.backend.beside import Beside
+from clew.testing.backend.deleting import Deleting
+from clew.testing.backend.lasting import Lasting
+from clew.testing.backend.moving import Moving
+from clew.testing.backend.reading import Reading
+from clew.testing.backend.tree import Tree
+
+__all__ = ["BackendConformance"]
+
+
+class BackendConformance(Appending, Reading, Moving, Tree, Deleting, Beside, Lasting):
+    """The contract of a backend. Subclass it, and provide the fixture `open_store`: an `OpenStore`."""

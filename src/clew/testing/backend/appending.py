@@ -1,0 +1,172 @@
+"""What an append answers, and what it does when it is repeated or too late."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from clew.errors import Conflict, Invalid, NotFound
+from clew.model import assistant, user
+from clew.testing.contract import Contract, OpenStore, an_id, raises, texts
+from clew.testing.control import FakeClock
+
+
+class Appending(Contract):
+    """What an append answers, and what it does when it is repeated or too late."""
+
+    def test_append_returns_what_was_stored(self, open_store: OpenStore) -> None:
+        """An appended message comes back with an id, a parent, a time and its content."""
+        with open_store(clock=FakeClock(1_000_000)) as store:
+            session = store.sessions.create()
+            first, second = session.append(user("hello")), session.append(assistant("hi", model="m"))
+            assert (first.parent_id, second.parent_id) == (None, first.id)
+            assert [node.message for node in session.path()] == [user("hello"), assistant("hi", model="m")]
+            assert (first.role, first.depth, second.depth) == ("user", 0, 1)
+            assert first.created_at == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+            assert session.head_id == second.id
+
+    def test_append_goes_on_from_what_is_there_now(self, open_store: OpenStore) -> None:
+        """Whatever happened since the last append, by whatever way, the next one sees: nothing is taken for granted."""
+        with open_store() as store:
+            session = store.sessions.create()
+            first = session.append(user("a"))
+            beside = store.nodes.save(user("beside"), parent=first.id)[0]
+            session.append(user("b"))
+            assert texts(session.path()) == ["a", "b"]
+            assert store.nodes.path(beside.id) == [first, beside]
+
+            last = session.append(user("c"))
+            gone = store.nodes.save(user("gone"), parent=last.id)[0]
+            store.nodes.delete(gone.id)
+            session.append(user("d"))
+            assert texts(session.path()) == ["a", "b", "c", "d"]
+
+            other = store.sessions.create()
+            assert store.sessions.latest() == other
+            session.append(user("e"))
+            assert store.sessions.latest() == session
+
+            session.rewind(first.id)
+            session.append(user("f"))
+            assert texts(session.path()) == ["a", "f"]
+
+            with suppress(ZeroDivisionError), store.transaction():
+                session.append(user("undone"))
+                raise ZeroDivisionError
+            session.append(user("g"))
+            assert texts(session.path()) == ["a", "f", "g"]
+
+            session.delete()
+            with raises(NotFound):
+                session.append(user("h"))
+
+    def test_many_are_one(self, open_store: OpenStore) -> None:
+        """Several messages are appended in order, or not at all."""
+        with open_store() as store:
+            session = store.sessions.create()
+            session.append([user("a"), assistant("b"), user("c")])
+            with raises(Invalid):
+                session.append([user("d"), user("\ud800")])
+            assert session.append([]) == []
+            assert texts(session.path()) == ["a", "b", "c"]
+
+    def test_same_id_is_stored_once(self, open_store: OpenStore) -> None:
+        """Appending again under the same id answers as before and moves nothing; other content is a Conflict."""
+        with open_store() as store:
+            session = store.sessions.create()
+            first = session.append(user("a"), id=an_id(1))
+            session.append(user("b"))
+            version = session.version
+            assert session.append(user("a"), id=an_id(1)) == first
+            with raises(Conflict):
+                session.append(user("other"), id=an_id(1))
+            with raises(Conflict):
+                store.sessions.create().append(user("a"), id=an_id(1))
+            assert texts(session.path()) == ["a", "b"]
+            assert session.refresh().version == version
+
+    def test_half_known_is_a_conflict(self, open_store: OpenStore) -> None:
+        """If some of several messages are stored and some are not, none is stored now, in whatever order they are."""
+        with open_store() as store:
+            session = store.sessions.create()
+            session.append(user("a"), id=an_id(1))
+            for said, names in (("ba", [2, 1]), ("ab", [1, 2])):
+                with raises(Conflict):
+                    session.append([user(text) for text in said], id=[an_id(name) for name in names])
+            assert len(store.nodes.list().items) == 1
+
+    def test_repeat_after_rewind(self, open_store: OpenStore) -> None:
+        """A repeated append does not come back into a session that has left it; it leaves nothing behind either."""
+        with open_store() as store:
+            session = store.sessions.create()
+            root = session.append(user("a"))
+            session.append(user("b"), id=an_id(1))
+            session.rewind(root.id)
+            assert session.append(user("b"), id=an_id(1)).id == an_id(1)
+            assert texts(session.path()) == ["a"]
+            assert session.delete() == 2
+            assert store.nodes.list().items == []
+
+    def test_any_uuid_is_an_id(self, open_store: OpenStore) -> None:
+        """Ids of any version are taken as they are."""
+        names = [f"00000000-0000-{version:x}000-8000-0000000000{version:02x}" for version in range(16)]
+        with open_store() as store:
+            session = store.sessions.create(id="ffffffff-ffff-ffff-ffff-ffffffffffff")
+            session.append([user("x")] * 16, id=names)
+            assert [node.id for node in session.path()] == names
+            assert store.sessions.get(session.id).id == "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+    def test_expect_head_raises(self, open_store: OpenStore) -> None:
+        """With the wrong head expected nothing is stored; with the right one the message is."""
+        with open_store() as store:
+            session = store.sessions.create()
+            first = session.append(user("a"), expect_head=None)
+            session.append(user("b"), expect_head=first.id)
+            for wrong in (first.id, None, an_id(9)):
+                with raises(Conflict):
+                    session.append(user("c"), expect_head=wrong)
+            assert texts(session.path()) == ["a", "b"]
+
+    def test_expect_head_branches(self, open_store: OpenStore) -> None:
+        """The loser of a race becomes a branch where it thought the head was; both are kept."""
+        with open_store() as store:
+            session = store.sessions.create()
+            first = session.append(user("a"))
+            session.append(user("b"))
+            lost = session.append(user("c"), id=an_id(1), expect_head=first.id, on_conflict="branch")
+            assert session.append(user("c"), id=an_id(1), expect_head=first.id, on_conflict="branch") == lost
+            assert lost.parent_id == first.id
+            assert [branch.head_id for branch in session.branches()] == [lost.id]
+            assert texts(session.path()) == ["a", "b"]
+            assert texts(store.nodes.path(lost.id)) == ["a", "c"]
+
+    def test_stale_objects_append_at_the_end(self, open_store: OpenStore) -> None:
+        """Without an expected head, a message goes after whatever is last now."""
+        with open_store() as store:
+            one = store.sessions.create()
+            two = store.sessions.get(one.id)
+            for number, session in enumerate((one, two, one, two)):
+                session.append(user(str(number)))
+            assert texts(one.path()) == ["0", "1", "2", "3"]
+
+    def test_threads_lose_nothing(self, open_store: OpenStore) -> None:
+        """Threads that append to one session interleave; each keeps its own order, and nothing is lost."""
+        with open_store(durability="relaxed") as store:
+            session = store.sessions.create()
+
+            def work(writer: int) -> None:
+                mine = store.sessions.get(session.id)
+                for number in range(20):
+                    mine.append(user(f"{writer} {number}"))
+
+            threads = [threading.Thread(target=work, args=(writer,)) for writer in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            said = texts(session.path())
+            for writer in range(4):
+                own = [text for text in said if text.startswith(f"{writer} ")]
+                assert own == [f"{writer} {number}" for number in range(20)]
+            assert len(said) == 80

@@ -1,0 +1,310 @@
+"""Deleting, the trash, and holds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from clew.errors import Conflict, Invalid, NotFound
+from clew.model import user
+from clew.testing.contract import Contract, OpenStore, an_id, found, raises, texts, titles
+from clew.testing.control import FakeClock
+
+
+class Deleting(Contract):
+    """Deleting, the trash, and holds."""
+
+    # -- deleting sessions
+
+    def test_delete_keeps_what_others_need(self, open_store: OpenStore) -> None:
+        """Deleting a session takes every message that no other session, branch or saved message needs."""
+        with open_store() as store:
+            session = store.sessions.create()
+            nodes = session.append([user("a"), user("b"), user("c")])
+            fork = session.fork(at=nodes[1].id)
+            fork.append(user("f"))
+            saved = store.nodes.save(user("s"), parent=nodes[0].id)[0]
+            assert session.delete() == 1
+            assert texts(fork.path()) == ["a", "b", "f"]
+            assert fork.delete() == 2
+            assert texts(store.nodes.path(saved.id)) == ["a", "s"]
+            for gone in (session, fork):
+                with raises(NotFound):
+                    store.sessions.get(gone.id)
+                with raises(NotFound):
+                    gone.append(user("x"))
+
+    def test_delete_takes_all_that_is_owned(self, open_store: OpenStore) -> None:
+        """Branches, compacted history, log, attachments and subagents' traces go with their session."""
+        with open_store() as store:
+            session = store.sessions.create()
+            shown = session.attach(b"bytes", mime_type="text/plain")
+            first = session.append([user("a", shown), user("b")])[0]
+            session.rewind(first.id)
+            session.append(user("c"))
+            session.compact(user("d"))
+            session.log.append(b"entry")
+            trace = store.sessions.create(agent="x", owner=session)
+            trace.append(user("e"))
+            assert store.sessions.delete(session.id) == 5
+            assert store.nodes.list().items == []
+            assert store.sessions.list(subagents=True).items == []
+            for hang in (lambda: session.log.append(b"late"), lambda: session.blobs.put(b"late")):
+                with raises(NotFound):
+                    hang()
+
+    # -- the trash
+
+    def test_what_is_in_the_trash_is_out_of_sight(self, open_store: OpenStore) -> None:
+        """A session in the trash is not found, listed, picked, searched or talked in, and nothing can be done to it."""
+        with open_store() as store:
+            session, other = store.sessions.create(title="t", cwd="/a", labels=["l"]), store.sessions.create()
+            said = session.append(user("lint"))
+            stale, handle, id = store.sessions.get(session.id), session.handle, session.id
+            assert session.trash() is session
+            assert [one.trashed_at is None for one in (session, stale)] == [False, True]
+            page = store.sessions.list(total=True)
+            assert (page.items, page.total, store.sessions.latest()) == ([other], 1, other)
+            assert store.sessions.list(label="l").items == store.sessions.list(title="t").items == []
+            assert store.search("lint") == store.search("int", mode="substring") == []
+            for hidden in (
+                lambda: store.sessions.get(id),
+                lambda: store.sessions.get(handle),
+                lambda: store.sessions.latest("/a"),
+                lambda: store.sessions.rename(id, "x"),
+                lambda: store.sessions.hold(id),
+                lambda: store.sessions.delete(id),
+                lambda: store.search("lint", session=id),
+                lambda: store.sessions.create(agent="a", owner=session),
+                lambda: session.append(user("x")),
+                lambda: session.append(user("x"), expect_head=said.id),
+                lambda: session.rewind(None),
+                lambda: session.compact(user("x")),
+                session.fork,
+                lambda: session.log.append(b"x"),
+                lambda: session.blobs.put(b"x"),
+                lambda: stale.append(user("x")),
+                stale.path,
+                stale.refresh,
+            ):
+                with raises(NotFound):
+                    hidden()
+            with raises(Conflict):
+                store.sessions.create(id=id)
+            with raises(NotFound):
+                store.sessions.trash(an_id(1))
+            assert store.verify().ok
+
+    def test_the_trash_is_listed_last_first(self, open_store: OpenStore) -> None:
+        """The trash lists what was put there last first, in pages that hold; its sessions can be read."""
+        clock = FakeClock()
+        with open_store(clock=clock) as store:
+            made = [store.sessions.create(title=str(number)) for number in range(7)]
+            for session in made:
+                session.append(user(f"said in {session.title}"))
+            assert store.sessions.trashed().items == []
+            for number in (3, 0, 5, 1, 6):
+                store.sessions.trash(made[number].id)
+                clock.advance(timedelta(seconds=number % 2))  # some of them at the same moment
+            page = store.sessions.trashed(limit=2)
+            assert titles(page.items) == ["6", "1"]
+            store.sessions.restore(made[5].id)
+            clock.advance()
+            store.sessions.trash(made[2].id)
+            rest = store.sessions.trashed(limit=2, cursor=page.next_cursor)
+            assert titles(rest.items) == ["0", "3"]
+            assert (rest.next_cursor, store.sessions.trashed().items[0]) == (None, made[2])
+            assert texts(rest.items[0].path()) == texts(rest.items[0].iter()) == ["said in 0"]
+            assert rest.items[0].counters.messages == 1
+            for cursor in (store.sessions.list(limit=1).next_cursor, "x"):
+                with raises(Invalid):
+                    store.sessions.trashed(cursor=cursor)
+
+    def test_restore_brings_all_of_it_back(self, open_store: OpenStore) -> None:
+        """A restored session is as it was: messages, branches, labels, log, and its place in the list."""
+        clock = FakeClock()
+        with open_store(clock=clock) as store:
+            session = store.sessions.create(title="t", cwd="/a", labels=["l"])
+            nodes = session.append([user("a"), user("b")])
+            session.rewind(nodes[0].id)
+            session.log.append(b"entry")
+            store.sessions.create(title="later").append(user("x"))
+            handle, moved, branches = session.handle, session.updated_at, session.branches()
+            clock.advance(timedelta(days=1))
+            assert store.sessions.trash(handle) == store.sessions.trash(handle) == session
+            first = store.sessions.trash(session.id).trashed_at
+            assert first == moved + timedelta(days=1)
+            back = store.sessions.restore(handle)
+            assert back == session
+            assert (back.trashed_at, back.updated_at, back.branches()) == (None, moved, branches)
+            assert titles(store.sessions.list().items) == ["later", "t"]
+            assert store.sessions.list(label="l").items == [store.sessions.latest("/a")] == [session]
+            assert [entry.data for entry in back.log.read()] == [b"entry"]
+            assert [hit.node for hit in store.search("b")] == [nodes[1]]
+            back.append(user("c"))
+            assert texts(session.refresh().path()) == ["a", "c"]
+            assert store.sessions.latest() == session
+            for missing in (session.id, handle, an_id(1), "zzzzzz"):
+                with raises(NotFound):
+                    store.sessions.restore(missing)
+            assert store.verify().ok
+
+    def test_restored_sessions_take_their_place(self, open_store: OpenStore) -> None:
+        """What was active while a session was in the trash is listed before it, and so is what goes on afterwards."""
+        clock = FakeClock()
+        with open_store(clock=clock) as store:
+            one, two = store.sessions.create(title="one"), store.sessions.create(title="two")
+            two.trash()
+            three = store.sessions.create(title="three")  # at the same moment: it may get the place of the second
+            store.sessions.restore(two.id)
+            assert store.sessions.latest() == three
+            two.refresh().append(user("x"))
+            assert store.sessions.latest() == two
+            two.trash()
+            three.trash()
+            clock.advance(timedelta(hours=1))
+            one.append(user("x"))
+            store.sessions.restore(two.id)
+            store.sessions.restore(three.id)
+            assert titles(store.sessions.list().items) == ["one", "two", "three"]
+
+    def test_the_trash_takes_what_is_owned(self, open_store: OpenStore) -> None:
+        """Subagents' traces go with their owner and come back with it; one that was there before stays there."""
+        with open_store(clock=FakeClock()) as store:
+            session = store.sessions.create()
+            first, second = (store.sessions.create(agent=name, owner=session) for name in ("first", "second"))
+            inner = store.sessions.create(agent="inner", owner=first)
+            inner.append(user("lint"))
+            second.trash()
+            assert (session.subagents(), store.sessions.list(subagents=True).items) == ([first], [inner, first])
+            session.trash()
+            assert store.sessions.trashed().items == [session]
+            assert (store.sessions.list(subagents=True).items, store.search("lint")) == ([], [])
+            for trace in (first, second, inner):
+                with raises(NotFound):
+                    store.sessions.get(trace.id)
+                with raises(Conflict):
+                    store.sessions.restore(trace.id)
+            store.sessions.restore(session.id)
+            assert (session.refresh().subagents(), first.refresh().subagents()) == ([first], [inner])
+            assert store.sessions.trashed().items == [second]
+            assert [hit.session for hit in store.search("lint")] == [inner]
+            store.sessions.restore(second.id)
+            assert session.subagents() == [first, second]
+            assert store.verify().ok
+
+    def test_the_trash_spares_what_is_shared(self, open_store: OpenStore) -> None:
+        """Messages that a fork, a compaction or a save still needs stay in sight; the others are out of it."""
+        with open_store() as store:
+            session = store.sessions.create()
+            nodes = session.append([user("lint a"), user("lint b"), user("lint c")])
+            fork = session.fork(at=nodes[1].id)
+            session.rewind(nodes[1].id)
+            session.append(user("lint d"))
+            saved = store.nodes.save(user("lint s"), parent=nodes[0].id)[0]
+            session.trash()
+            assert found(store, "lint") == ["lint a", "lint b", "lint s"]
+            assert [hit.session for hit in store.search('"lint b"')] == [fork]
+            fork.compact(user("lint sum"))
+            assert texts(fork.history()) == ["lint a", "lint b", "lint sum"]
+            assert found(store, "lint") == ["lint a", "lint b", "lint s", "lint sum"]
+            fork.trash()
+            assert found(store, "lint") == ["lint a", "lint s"]
+            assert texts(store.nodes.path(saved.id)) == ["lint a", "lint s"]
+            store.sessions.restore(session.id)
+            assert found(store, "lint") == ["lint a", "lint b", "lint c", "lint d", "lint s"]
+            assert session.refresh().delete() == 2
+            assert texts(store.sessions.restore(fork.id).history()) == ["lint a", "lint b", "lint sum"]
+
+    def test_sessions_in_the_trash_follow_deleted_heads(self, open_store: OpenStore) -> None:
+        """A session whose last messages are deleted by id while it is in the trash comes back without them."""
+        with open_store() as store:
+            session = store.sessions.create()
+            a, b, _ = session.append([user("a"), user("b"), user("c")])
+            session.rewind(b.id)
+            session.trash()
+            assert store.nodes.delete(b.id, recursive=True) == 2
+            assert store.sessions.restore(session.id).path() == [a]
+            assert session.refresh().delete() == 1
+            assert store.nodes.list().items == []
+
+    # -- holds
+
+    def test_what_is_held_is_not_deleted(self, open_store: OpenStore) -> None:
+        """A held session is neither deleted nor put in the trash until it is released; it may be changed meanwhile."""
+        with open_store() as store:
+            session = store.sessions.create(title="t")
+            first = session.append([user("a"), user("b")])[0]
+            assert (session.held, session.hold_reason) == (False, None)
+            assert session.hold("a lawsuit") is session
+            assert (session.held, session.hold_reason) == (True, "a lawsuit")
+            session.rename("u").label("l").hold()
+            session.append(user("c"))
+            session.rewind(first.id)
+            again = store.sessions.get(session.id)
+            assert (again.held, again.hold_reason, again.title, again.labels) == (True, "a lawsuit", "u", ("l",))
+            for deed in (
+                session.delete,
+                session.trash,
+                lambda: store.sessions.delete(session.id),
+                lambda: store.sessions.trash(session.handle),
+                lambda: store.nodes.delete(first.id, recursive=True),
+            ):
+                with raises(Conflict, naming=session.id):
+                    deed()
+            assert (len(store.nodes.list().items), session.path()) == (3, [first])
+            assert store.sessions.release(session.handle) == session
+            assert (session.refresh().held, session.hold_reason) == (False, None)
+            assert store.sessions.hold(session.id, "for a day").hold_reason == "for a day"
+            session.release().trash()
+            assert store.sessions.restore(session.id).delete() == 3
+
+    def test_a_hold_covers_all_that_a_session_reaches(self, open_store: OpenStore) -> None:
+        """Path, branches, compacted history, subagents: no message of them can be deleted by id, under any parent."""
+        with open_store() as store:
+            session = store.sessions.create()
+            a, b, left = session.append([user("a"), user("b"), user("left")])
+            session.rewind(b.id)
+            old = session.append(user("c"))
+            session.compact(user("sum"))
+            session.append(user("d"))
+            trace = store.sessions.create(agent="x", owner=session)
+            traced = trace.append(user("e"))
+            beside = store.nodes.save(user("beside"), parent=a.id)[0]
+            fork = session.fork(at=b.id)
+            other = fork.append(user("f"))
+            session.hold()
+            for held in (a, b, left, old, traced, *session.path()):
+                with raises(Conflict, naming=session.id):
+                    store.nodes.delete(held.id, recursive=True)
+            for deed in (trace.delete, trace.trash):
+                with raises(Conflict, naming=session.id):
+                    deed()
+            assert store.nodes.delete([beside.id, other.id]) == 2
+            assert len(store.nodes.list().items) == 7
+            session.release()
+            assert store.nodes.delete(b.id, recursive=True) == 3
+            assert store.verify().ok
+
+    def test_a_hold_keeps_owners_and_frees_forks(self, open_store: OpenStore) -> None:
+        """An owner does not go while a trace it owns is held; a fork goes, and leaves what the held one shares."""
+        with open_store() as store:
+            session = store.sessions.create()
+            trace = store.sessions.create(agent="x", owner=session)
+            trace.append(user("e"))
+            trace.hold()
+            for deed in (session.delete, session.trash):
+                with raises(Conflict, naming=trace.id):
+                    deed()
+            assert store.sessions.list(total=True).total == 1
+            trace.release()
+            assert session.delete() == 1
+
+            held = store.sessions.create()
+            nodes = held.append([user("a"), user("b")])
+            held.hold()
+            fork = held.fork()
+            assert not fork.held
+            fork.append(user("c"))
+            fork.trash()
+            assert store.sessions.restore(fork.id).delete() == 1
+            assert held.path() == nodes

@@ -1,0 +1,121 @@
+"""Messages by themselves, without a session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clew.errors import Conflict, NotFound
+from clew.model import assistant, user
+from clew.nodes import Save
+from clew.testing.contract import Contract, OpenStore, an_id, raises, texts
+from clew.testing.control import FakeClock
+
+
+class Tree(Contract):
+    """Messages by themselves, without a session."""
+
+    def test_nodes_save(self, open_store: OpenStore) -> None:
+        """Messages are saved as a chain or under named parents, in the order given, all or none, once per id."""
+        with open_store() as store:
+            root, child = store.nodes.save([user("a"), user("b")])
+            saves = [
+                Save(user("d"), parent=an_id(2), id=an_id(3)),
+                Save(user("c"), parent=root.id, id=an_id(2)),
+                Save(user("r"), parent=None, id=an_id(4)),
+            ]
+            nodes = store.nodes.save(saves)
+            assert [node.parent_id for node in nodes] == [an_id(2), root.id, None]
+            assert store.nodes.save(saves) == nodes
+            with raises(NotFound):
+                store.nodes.save([user("new"), Save(user("x"), parent=an_id(9))])
+            for other in (Save(user("c"), parent=child.id, id=an_id(2)), Save(user("x"), parent=root.id, id=an_id(2))):
+                with raises(Conflict):
+                    store.nodes.save([user("new"), other])
+            assert len(store.nodes.list().items) == 5
+            assert texts(store.nodes.children(root.id)) == ["b", "c"]
+            assert texts(store.nodes.subtree(root.id)) == ["a", "b", "c", "d"]
+
+    def test_save_dialog(self, open_store: OpenStore) -> None:
+        """A dialog is a chain from its root: stored nodes are verified, what follows is saved."""
+        with open_store() as store:
+            known = store.nodes.save([user("a"), assistant("b")])
+            nodes = store.nodes.save_dialog([*known, user("c"), assistant("d")])
+            assert nodes[:2] == known
+            assert texts(store.nodes.path(nodes[-1].id)) == ["a", "b", "c", "d"]
+            stranger = store.nodes.save(user("x"))[0]
+            dialogs: list[list[Any]]
+            dialogs = [[*known, stranger], [known[1]], [user("n"), known[0]], [Save(user("n")), known[0]]]
+            for dialog in dialogs:
+                with raises(Conflict):
+                    store.nodes.save_dialog(dialog)
+            store.nodes.delete(stranger.id)
+            with raises(Conflict):
+                store.nodes.save_dialog([stranger, user("n")])
+            assert len(store.nodes.list().items) == 4
+
+    def test_nodes_get_and_list(self, open_store: OpenStore) -> None:
+        """`get` keeps the order asked for and misses nothing; `list` pages by key, newest first or oldest first."""
+        with open_store(clock=FakeClock()) as store:
+            nodes = store.nodes.save([user(str(number)) for number in range(7)])
+            assert store.nodes.get([nodes[2].id, nodes[0].id, nodes[2].id]) == [nodes[2], nodes[0], nodes[2]]
+            assert store.nodes.get([]) == []
+            with raises(NotFound):
+                store.nodes.get([nodes[0].id, an_id(1)])
+            page = store.nodes.list(limit=3)
+            assert page.items == nodes[:3:-1]
+            store.nodes.save(user("later"))
+            assert store.nodes.list(limit=9, cursor=page.next_cursor).items == nodes[3::-1]
+            assert store.nodes.list(limit=2, offset=1, ascending=True).items == nodes[1:3]
+            assert store.nodes.list(offset=99).items == []
+
+    def test_nodes_out_of_sight(self, open_store: OpenStore) -> None:
+        """Nodes are listed whatever is in the trash; or without those that only the trash has, over all pages."""
+        with open_store() as store:
+            session = store.sessions.create()
+            nodes = session.append([user("a"), user("b"), user("c")])
+            fork = session.fork(at=nodes[0].id)
+            forked = fork.append([user(f"f{number}") for number in range(5)])
+            saved = store.nodes.save(user("s"), parent=nodes[1].id)
+            fork.trash()
+            everything = [*nodes, *forked, *saved]
+            assert store.nodes.list(ascending=True).items == everything
+            seen = [*nodes, *saved]
+            assert store.nodes.list(ascending=True, trashed=False).items == seen
+            assert store.nodes.list(trashed=False).items == seen[::-1]
+            assert store.nodes.list(trashed=False, ascending=True, offset=3).items == saved
+            page = store.nodes.list(trashed=False, limit=3)
+            assert page.items == seen[:0:-1]
+            assert store.nodes.list(trashed=False, cursor=page.next_cursor) == (nodes[:1], None)
+            session.trash()
+            assert store.nodes.list(trashed=False).items == [saved[0], nodes[1], nodes[0]]
+            store.sessions.restore(fork.id)
+            assert store.nodes.list(trashed=False, limit=100).items[-2:] == [nodes[1], nodes[0]]
+            assert len(store.nodes.list(trashed=False).items) == 8
+
+    def test_nodes_delete(self, open_store: OpenStore) -> None:
+        """Deleting is all or none; children hold their parent unless they go too; an unknown id is passed over."""
+        with open_store() as store:
+            a, b, c = store.nodes.save([user("a"), user("b"), user("c")])
+            d = store.nodes.save(user("d"), parent=b.id)[0]
+            with raises(Conflict):
+                store.nodes.delete([c.id, a.id])
+            assert len(store.nodes.list().items) == 4
+            assert store.nodes.delete([an_id(1), "zzzzzz"]) == 0
+            assert store.nodes.delete([c.id, d.id, b.id]) == 3
+            assert store.nodes.path(a.id) == [a]
+            store.nodes.save([user("e"), user("f")], parent=a.id)
+            assert store.nodes.delete(a.id, recursive=True) == 3
+            assert store.nodes.list().items == []
+
+    def test_sessions_follow_deleted_heads(self, open_store: OpenStore) -> None:
+        """A session whose last messages are deleted by id goes back to the nearest that stays."""
+        with open_store() as store:
+            session = store.sessions.create()
+            a, b, _ = session.append([user("a"), user("b"), user("c")])
+            fork = session.fork(at=b.id)
+            store.nodes.delete(b.id, recursive=True)
+            assert session.path() == fork.path() == [a]
+            session.append(user("d"))
+            assert texts(session.path()) == ["a", "d"]
+            store.nodes.delete(a.id, recursive=True)
+            assert session.path() == fork.path() == []

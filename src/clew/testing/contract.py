@@ -1,0 +1,60 @@
+"""What the tests of a contract share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from clew.errors import ClewError
+from clew.node import Node
+from clew.session import Session
+from clew.store import Store
+
+OpenStore = Callable[..., Store]
+"""Opens the store under test, with the settings of `clew.open`; called again, it opens the same store again."""
+
+
+class Contract:
+    """Sentences of a contract, each a test. A subclass provides the fixture `open_store`: an `OpenStore`."""
+
+    reopens = True
+    """False for a store that ends when it is closed, and that only its opener sees."""
+
+
+def an_id(number: int) -> str:
+    """An id that is the same in every run."""
+    return f"00000000-0000-4000-8000-{number:012x}"
+
+
+def texts(nodes: Iterable[Node]) -> list[str]:
+    """What the messages say."""
+    return [node.text for node in nodes]
+
+
+def found(store: Store, query: str) -> list[str]:
+    """What the messages that a search finds say, sorted."""
+    return sorted(hit.node.text for hit in store.search(query))
+
+
+def titles(sessions: Iterable[Session]) -> list[str | None]:
+    """The titles of the sessions."""
+    return [session.title for session in sessions]
+
+
+@contextmanager
+def raises(kind: type[ClewError], *, naming: str = "") -> Iterator[None]:
+    """Passes over exactly this kind of error, if it says `naming`; AssertionError if there is none."""
+    try:
+        yield
+    except kind as error:
+        if naming in error.message:
+            return
+        raise AssertionError(f"{error.message!r} does not name {naming}") from error
+    raise AssertionError(f"{kind.__name__} was not raised")
+
+
+def skip(why: str) -> None:
+    """Skips the test."""
+    import pytest  # only there when the tests run
+
+    pytest.skip(why)

@@ -1,0 +1,30 @@
+"""A provider on this machine, for tests: it speaks the wire protocols of Anthropic, OpenAI and Google.
+
+A program that talks to a model, through the official SDKs or by itself, is pointed at it and never knows::
+
+    with ProviderServer() as server:
+        server.say("Rome.", thinking="A capital.")
+        client = clew.chat.connect(
+            provider="claude", model="a-model", token="a-token",
+            base_url=server.base_url("claude"), allow_insecure=True,
+        )
+        assert client.chat("Where are we going?") == "Rome."
+        assert server.requests[0].json["messages"][0]["content"] == "Where are we going?"
+
+It answers what it was told to, in order: `say`, `fail`, `send`; and says back what it hears when nothing is left. A
+request that the real provider would refuse, it refuses, and says why.
+
+=================================  ===========================================================
+path                               protocol
+=================================  ===========================================================
+``/v1/messages``                   Anthropic's messages, whole and as server-sent events
+``/v1/chat/completions``           OpenAI's chat completions, likewise
+``/v1/responses``                  OpenAI's Responses, likewise
+``/v1beta/models/M:method``        Gemini's generateContent and streamGenerateContent
+=================================  ===========================================================
+"""
+
+from clew.testing.providers.answers import Fail, Say, Send, ToolUse
+from clew.testing.providers.server import ProviderServer, Request, self_signed
+
+__all__ = ["Fail", "ProviderServer", "Request", "Say", "Send", "ToolUse", "self_signed"]

@@ -1,0 +1,209 @@
+"""The server: listens on this machine, records what it is asked, answers what it was told."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import ssl
+import threading
+from collections import deque
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
+
+from clew.testing.providers.answers import Fail, Say, Send, Told, ToolUse
+from clew.testing.providers.wires import Events, Wire, find
+
+Json = dict[str, Any]
+
+
+class Request(NamedTuple):
+    """What the server was asked."""
+
+    path: str
+    headers: dict[str, str]
+    """By their names in lowercase."""
+    body: bytes
+
+    @property
+    def json(self) -> Json:
+        """The body, read."""
+        found: Json = json.loads(self.body)
+        return found
+
+
+class ProviderServer:
+    """A provider on a free port of this machine, while it is entered. `certificate` and `key` make it https."""
+
+    def __init__(self, *, certificate: Path | None = None, key: Path | None = None) -> None:
+        self.requests: list[Request] = []
+        """What was asked, in order; refused and failed requests too."""
+        self.left = threading.Event()
+        """Set when the server is left."""
+        self._told: deque[Told] = deque()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.owner = self
+        self._scheme = "http"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            self._scheme = "https"
+
+    @property
+    def url(self) -> str:
+        """Its address, without a path."""
+        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
+
+    def base_url(self, provider: str) -> str:
+        """What `clew.chat.connect` wants as the base URL of a provider."""
+        return f"{self.url}/v1" if provider.startswith("openai") else self.url
+
+    def say(
+        self,
+        text: str = "",
+        *,
+        thinking: str = "",
+        calls: tuple[ToolUse, ...] | list[ToolUse] = (),
+        tokens: tuple[int, int] | None = (10, 5),
+        stop: str | None = None,
+        cut: int | None = None,
+        ends: int | None = None,
+        stalls: int | None = None,
+    ) -> None:
+        """The next request is answered with this: thinking, words, calls. See `Say`."""
+        self._told.append(Say(text, thinking, tuple(calls), tokens, stop, cut, ends, stalls))
+
+    def fail(self, status: int, message: str = "it was told to fail", *, retry_after: float | None = None) -> None:
+        """The next request gets this status."""
+        kind = {429: "rate_limit_error", 529: "overloaded_error"}.get(status, "api_error")
+        self._told.append(Fail(status, message, retry_after, kind))
+
+    def send(self, body: bytes, content_type: str = "application/json") -> None:
+        """The next request is answered with these bytes."""
+        self._told.append(Send(body, content_type))
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.left.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, request: Request, wire: Wire) -> Told:
+        """What a request gets: a refusal, what was told, or what was heard."""
+        if not any(request.headers.get(name) for name in wire.token):
+            return Fail(401, "a token is required", kind="authentication_error")
+        asked = request.json
+        if (why := wire.refuses(asked)) is not None:
+            return Fail(400, why, kind="invalid_request_error")
+        return self._told.popleft() if self._told else Say(f"You said: {wire.heard(asked)}")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    owner: ProviderServer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is nothing to report."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_POST(self) -> None:
+        url = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = Request(self.path, headers, body)
+        self.server.owner.requests.append(request)
+        wire = find(url.path)
+        if wire is None:
+            self._whole(404, b'{"error":{"message":"no such path"}}')
+            return
+        told = self.server.owner.answer(request, wire)
+        with suppress(ConnectionError):
+            self._tell(told, wire, request)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is printed."""
+
+    def _tell(self, told: Told, wire: Wire, request: Request) -> None:
+        if isinstance(told, Fail):
+            retry = {} if told.retry_after is None else {"retry-after": str(told.retry_after)}
+            self._whole(told.status, json.dumps(wire.error(told)).encode(), headers=retry)
+        elif isinstance(told, Send):
+            self._whole(200, told.body, told.content_type)
+        elif request.json.get("stream") or ":streamGenerateContent" in request.path:
+            self._stream(told, wire.events(told, self._asked(request)), done=wire.ends_with_done)
+        else:
+            self._whole(200, json.dumps(wire.whole(told, self._asked(request))).encode())
+
+    def _asked(self, request: Request) -> Json:
+        return {"model": "a-model", **request.json}
+
+    def _whole(
+        self, status: int, body: bytes, kind: str = "application/json", headers: dict[str, str] | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in {"content-type": kind, "content-length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self, say: Say, events: Events, *, done: bool) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        limits = [limit for limit in (say.cut, say.ends, say.stalls) if limit is not None]
+        for name, data in events[: min(limits, default=len(events))]:
+            self._chunk((f"event: {name}\n" if name else "") + f"data: {json.dumps(data)}\n\n")
+        if say.stalls is not None:
+            self.server.owner.left.wait()
+        if say.cut is not None:
+            self.close_connection = True  # before the chunk that says it is over
+            return
+        if done and say.ends is None:
+            self._chunk("data: [DONE]\n\n")
+        self._chunk("")
+
+    def _chunk(self, text: str) -> None:
+        data = text.encode()
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+
+def self_signed(directory: Path) -> tuple[Path, Path]:
+    """A certificate for this machine and its key, made in `directory`. Needs ``clew[crypto]``."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    certificate, private = directory / "certificate.pem", directory / "key.pem"
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return certificate, private

@@ -1,0 +1,54 @@
+"""What the tests of agent sessions share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew import agents
+
+
+def sdk(kind: str, text: str, uuid: str, **more: Any) -> dict[str, Any]:
+    """A message as an agent SDK sends it."""
+    return {"type": kind, "uuid": uuid, "message": {"role": kind, "content": text}, "parent_tool_use_id": None, **more}
+
+
+def texts(nodes: list[Any]) -> list[str]:
+    return [node.text for node in nodes]
+
+
+def lines(path: Path) -> list[Any]:
+    """Each line of a file, which must be one JSON object."""
+    raw = path.read_bytes()
+    assert raw == b"" or raw.endswith(b"\n")
+    return [json.loads(line) for line in raw.split(b"\n")[:-1]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where a mirror may be made."""
+    return tmp_path / "projects"
+
+
+@pytest.fixture
+def sessions(path: Path) -> Iterator[agents.SessionStore]:
+    """Agent sessions in a file, without a mirror."""
+    with agents.open(path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def mirrored(path: Path, root: Path) -> Iterator[agents.SessionStore]:
+    """Agent sessions in a file, with a mirror."""
+    with agents.open(path, mirror=root) as opened:
+        yield opened
+
+
+def place(mirrored: agents.SessionStore, session: agents.Session) -> Path:
+    """The folder of a session in the mirror."""
+    assert mirrored.mirror is not None
+    return Path(mirrored.mirror.folder(session.metadata))

@@ -1,0 +1,233 @@
+"""Connecting: what is checked before anything is made, and what is told about it."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew import chat
+from clew.chat import aio
+from clew.chat.connecting import PROVIDERS
+from clew.chat.transports import Endpoint
+from clew.cli import settings
+from clew.errors import Invalid
+from clew.testing.providers import ProviderServer, self_signed
+from tests.chat.conftest import PERSISTENT, TOKEN, Connect
+
+FACES = [chat.connect, aio.connect]
+
+
+@pytest.mark.parametrize("connect", FACES)
+@pytest.mark.parametrize("provider", [*PERSISTENT, "offline"])
+def test_the_address_is_checked_before_anything_is_made(
+    connect: Any, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bad address never reaches an SDK, whichever the provider."""
+
+    def never(endpoint: Endpoint) -> Any:
+        raise AssertionError("a transport was made")
+
+    spied = {name: known._replace(transport=never, async_transport=never) for name, known in PROVIDERS.items()}
+    monkeypatch.setattr("clew.chat.connecting.PROVIDERS", spied)
+    for url in ("http://a.b", "https://user:secret@a.b", "https://example.com", "https://a.b\n"):
+        with pytest.raises(chat.InvalidBaseURL) as caught:
+            connect(provider, "m", token=TOKEN, base_url=url)
+        assert url not in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("connect", FACES)
+def test_what_is_missing(connect: Any) -> None:
+    """A provider's name, its token, its model, and for compatible servers an address."""
+    with pytest.raises(Invalid, match="there is no provider 'clade'; there are: claude, openai"):
+        connect("clade", "m", token="t")
+    with pytest.raises(Invalid, match="claude needs a token"):
+        connect("claude", "m")
+    with pytest.raises(Invalid, match="gemini needs the name of a model"):
+        connect("gemini", token="t")
+    with pytest.raises(chat.InvalidBaseURL, match="openai-compatible needs one"):
+        connect("openai-compatible", "m", token="t")
+
+
+@pytest.mark.parametrize("connect", FACES)
+@pytest.mark.parametrize(
+    "token", [f"{TOKEN}\n", f" {TOKEN}", f"{TOKEN}\0", f"{TOKEN}é", f"{TOKEN}\ud800", TOKEN.encode()]
+)
+def test_a_token_that_no_header_can_carry(connect: Any, provider: str, token: Any) -> None:
+    """It is refused here: a library that finds it in a header would quote it, and a traceback would show it."""
+    with pytest.raises(Invalid, match="token") as caught:
+        connect(provider, "m", token=token, base_url="https://a.b")
+    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value.__context__)
+    assert TOKEN not in told
+
+
+@pytest.mark.parametrize("connect", FACES)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"provider": {}}, {"provider": None}, {"model": 5}, {"model": None}, {"system": None}, {"system": b"x"},
+        {"tools": None}, {"max_tokens": "x"}, {"max_tokens": 0}, {"max_tokens": True}, {"max_steps": None},
+        {"max_steps": 0}, {"timeout": "1"}, {"timeout": -1}, {"timeout": float("nan")}, {"max_retries": -1},
+        {"max_retries": "x"}, {"options": 5}, {"options": "x"}, {"base_url": None},
+    ],
+)  # fmt: skip
+def test_settings_of_another_kind(connect: Any, wrong: dict[str, Any]) -> None:
+    """Each is refused by its name, before anything is made."""
+    with pytest.raises(Invalid, match=next(iter(wrong)).replace("base_url", "base URL")):
+        connect(**{"provider": "openai", "model": "m", "token": "t", **wrong})
+
+
+@pytest.mark.parametrize("wrong", [{"model": 5}, {"system": None}, {"timeout": "x"}, {"program": None}, {"token": 5}])
+def test_settings_of_the_local_program(wrong: dict[str, Any]) -> None:
+    """They are checked, too."""
+    with pytest.raises(Invalid, match=next(iter(wrong))):
+        chat.connect("claude-local", **wrong)
+
+
+@pytest.mark.parametrize("connect", FACES)
+@pytest.mark.parametrize("value", ["true", "yes", 1, "false", None, [True]])
+def test_allow_insecure_cannot_come_from_a_file(connect: Any, value: object) -> None:
+    """Whatever a file, a variable or a form can hold is refused: it has to be written in code."""
+    with pytest.raises(Invalid, match="allow_insecure"):
+        connect("claude", "m", token="t", base_url="http://127.0.0.1:1", allow_insecure=value)
+
+
+def test_no_setting_is_called_allow_insecure() -> None:
+    """Nothing but the code of the chat clients and of their check knows the name, and settings, which refuse it."""
+    source = Path(chat.__file__).parents[1]
+    knowing = {
+        path.relative_to(source).parts[0]
+        for path in source.rglob("*.py")
+        if "allow_insecure" in path.read_text() and path != source / "cli/settings.py"
+    }
+    assert knowing <= {"chat", "testing"}
+    assert settings.NOT_FROM_FILES == {"allow_insecure"}
+    parameter = inspect.signature(chat.connect).parameters["allow_insecure"]
+    assert (parameter.kind, parameter.default) == (parameter.KEYWORD_ONLY, False)
+
+
+@pytest.mark.parametrize("connect", FACES)
+def test_only_provider_and_host_are_logged(connect: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """One line at INFO, with neither path nor query nor token."""
+    caplog.set_level(logging.INFO)
+    connect("openai-compatible", "m", token=TOKEN, base_url="https://Proxy.corp.internal:8443/team-7/v1?key=1")
+    (record,) = [record for record in caplog.records if record.name == "clew.chat"]
+    assert record.levelname == "INFO"
+    assert record.getMessage() == (
+        "chat provider initialised provider=openai-compatible endpoint_host=proxy.corp.internal"
+    )  # fmt: skip
+    connect("claude", "m", token=TOKEN)
+    assert caplog.records[-1].getMessage().endswith("provider=claude endpoint_host=api.anthropic.com")
+    assert TOKEN not in caplog.text
+    assert "team-7" not in caplog.text
+
+
+def test_the_local_program_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
+    """It has no host."""
+    caplog.set_level(logging.INFO)
+    chat.connect("claude-local")
+    assert caplog.records[-1].getMessage() == "chat provider initialised provider=claude-local"
+    with pytest.raises(Invalid, match="no async client"):
+        aio.connect("claude-local")
+
+
+ENVIRONMENT = {
+    "ANTHROPIC_BASE_URL": "https://evil.invalid", "ANTHROPIC_API_KEY": "sk-env", "ANTHROPIC_AUTH_TOKEN": "env-token",
+    "OPENAI_BASE_URL": "https://evil.invalid", "OPENAI_API_KEY": "sk-env", "OPENAI_ORG_ID": "org-env",
+    "OPENAI_PROJECT_ID": "proj-env", "GOOGLE_API_KEY": "sk-env", "GEMINI_API_KEY": "sk-env",
+    "GOOGLE_GEMINI_BASE_URL": "https://evil.invalid", "GOOGLE_GENAI_USE_VERTEXAI": "true",
+    "GOOGLE_GENAI_API_VERSION": "v9",
+}  # fmt: skip
+
+
+def test_nothing_is_taken_from_the_environment(
+    provider: str, monkeypatch: pytest.MonkeyPatch, connect: Connect, server: ProviderServer
+) -> None:
+    """Address, token, organisation: what the SDKs would take from the environment, they do not get to."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    client = connect(provider)
+    client.chat("Hello")
+    sent = str(server.requests[-1].headers)
+    assert TOKEN in sent
+    assert not any(value in sent for value in ("sk-env", "env-token", "org-env", "proj-env"))
+    known = PROVIDERS[provider]
+    if known.base_url:
+        default = chat.connect(provider, "m", token=TOKEN)
+        assert "evil" not in str(vars(default._transport)["_sdk"].__dict__)  # type: ignore[union-attr]
+        default.close()  # type: ignore[union-attr]
+
+
+def test_a_compatible_server_may_need_no_token(connect: Connect, server: ProviderServer) -> None:
+    """A server on this machine usually asks for none."""
+    client = connect("openai-compatible", token=None)
+    assert client.chat("Hello") == "You said: Hello"
+    assert server.requests[0].headers["authorization"] == "Bearer none"
+
+
+def test_an_address_that_only_the_sdk_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads the address otherwise is not asked to send anything there."""
+    with pytest.raises(chat.InvalidBaseURL, match="the SDK") as caught:
+        chat.connect("claude", "m", token="t", base_url="https://🙂.de")
+    assert "🙂" not in str(caught.value)
+
+    def broken(endpoint: Endpoint) -> Any:
+        raise TypeError("a bug")
+
+    spied = {"claude": PROVIDERS["claude"]._replace(transport=broken)}
+    monkeypatch.setattr("clew.chat.connecting.PROVIDERS", spied)
+    with pytest.raises(TypeError):
+        chat.connect("claude", "m", token="t")
+
+
+@pytest.mark.parametrize("provider", PERSISTENT)
+def test_https(provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over TLS nothing needs allowing; a certificate that nobody vouches for is refused."""
+    certificate, key = self_signed(tmp_path)
+    with ProviderServer(certificate=certificate, key=key) as server:
+        given = {"token": TOKEN, "base_url": server.base_url(provider), "max_retries": 0}
+        stranger = chat.connect(provider, "a-model", **given)  # type: ignore[arg-type]
+        with pytest.raises(chat.ProviderError):
+            stranger.chat("Hello")
+        assert server.requests == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        client = chat.connect(provider, "a-model", **given)  # type: ignore[arg-type]
+        assert client.chat("Hello") == "You said: Hello"
+        assert list(client.stream("Hello"))[-1] == client.reply
+        for one in (stranger, client):
+            one.close()  # type: ignore[union-attr]
+
+
+def test_sdks_are_imported_when_used() -> None:
+    """Importing clew.chat and talking offline loads no SDK, no HTTP client and no event loop."""
+    code = (
+        "import sys; from clew import chat; chat.connect('offline').chat('Hello'); "
+        "heavy = {'anthropic', 'openai', 'google.genai', 'httpx2', 'pydantic', 'anyio', 'asyncio'} & set(sys.modules); "
+        "print(heavy)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(("module", "provider", "extra"), [
+    ("anthropic", "claude", "anthropic"), ("openai", "openai", "openai"), ("google.genai", "gemini", "gemini"),
+])  # fmt: skip
+def test_a_missing_sdk_says_what_to_install(
+    module: str, provider: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the extra."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"clew\[{extra}\]"):
+        chat.connect(provider, "m", token="t")
+
+
+def test_an_endpoint_does_not_show_its_token() -> None:
+    """A repr ends up in logs."""
+    assert TOKEN not in repr(Endpoint("claude", "https://a.b", TOKEN))

@@ -1,0 +1,65 @@
+"""A work tree beside a store, and a session whose files are checkpointed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew.checkpoints import Checkpoints
+from clew.session import Session
+from clew.store import Store
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """The root."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def session(store: Store, work: Path) -> Session:
+    return store.sessions.create(cwd=work)
+
+
+@pytest.fixture
+def checkpoints(session: Session, work: Path) -> Checkpoints:
+    return Checkpoints(session, work)
+
+
+@pytest.fixture
+def say(session: Session) -> Callable[..., str]:
+    """Says something, and returns the message's id."""
+
+    def said(text: str = "go on") -> str:
+        return session.append(clew.user(text)).id
+
+    return said
+
+
+def picture(folder: Path, *, leave_out: tuple[str, ...] = (".git",)) -> dict[str, tuple[Any, ...]]:
+    """Everything below a folder: kind, permissions, and content by its hash or target."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for here, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in leave_out]
+        for name in [*folders, *files]:
+            path = os.path.join(here, name)
+            said = os.lstat(path)
+            key, mode = os.path.relpath(path, folder), stat.S_IMODE(said.st_mode)
+            if stat.S_ISLNK(said.st_mode):
+                found[key] = "link", os.readlink(path)
+            elif stat.S_ISDIR(said.st_mode):
+                found[key] = "dir", mode
+            elif stat.S_ISREG(said.st_mode):
+                found[key] = "file", mode, hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            else:
+                found[key] = ("other",)
+    return found

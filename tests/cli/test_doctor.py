@@ -1,0 +1,73 @@
+"""`clew doctor`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.cli import doctor
+from tests.cli.conftest import Run
+
+
+def states(clew_cli: Run, *flags: str) -> dict[str, str]:
+    return {one["name"]: one["state"] for one in clew_cli("doctor", *flags, "--json").json}
+
+
+def test_all_is_well(clew_cli: Run, talk: Callable[..., str], db: str) -> None:
+    """It says so, reads no conversation, and changes nothing."""
+    talk("a canary")
+    before = Path(db).read_bytes()
+    done = clew_cli("doctor")
+    assert (done.code, done.err, "canary" in done.out) == (0, "", False)
+    assert set(states(clew_cli).values()) == {"ok"}
+    assert Path(db).read_bytes() == before
+    assert clew_cli("doctor", "--db", "/none").code == 3
+
+
+def test_what_is_wrong_is_named(
+    clew_cli: Run, talk: Callable[..., str], db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what to do, and exit code 1."""
+    talk("a")
+    os.chmod(db, 0o644)
+    done = clew_cli("doctor")
+    assert (done.code, "chmod 600" in done.out) == (1, True)
+    os.chmod(db, 0o600)
+    told = tmp_path / "settings" / "clew" / "config.toml"
+    told.parent.mkdir(parents=True)
+    told.write_text("modle = 'x'\n")
+    assert states(clew_cli)["file"] == "note"
+    told.unlink()
+    monkeypatch.setattr(doctor, "SPACE", 1 << 62)
+    monkeypatch.setattr(doctor, "LOG", -1)
+    monkeypatch.setattr(doctor, "_EXTRAS", {"moon": "no_such_module"})
+    assert states(clew_cli) == {
+        "clew": "ok", "extras": "note", "settings": "ok", "store": "ok", "log": "note", "space": "wrong", "key": "ok",
+    }  # fmt: skip
+
+
+def test_a_folder_that_is_copied_elsewhere(clew_cli: Run, tmp_path: Path) -> None:
+    """Is no place for a store."""
+    (tmp_path / "Dropbox").mkdir()
+    path = str(tmp_path / "Dropbox" / "chats.db")
+    clew.open(path).close()
+    assert states(clew_cli, "--db", path)["folder"] == "wrong"
+
+
+def test_work_that_was_cut_short(
+    clew_cli: Run, talk: Callable[..., str], db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exchange of keys, messages in quarantine."""
+    talk("a")
+    with clew.open(db) as store:
+        node = store.nodes.list().items[0]
+        store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", node._row[0])]))
+        store.quarantine.sweep(force=True)
+        assert states(clew_cli)["quarantine"] == "note"
+        status = store.key_status()
+    monkeypatch.setattr(clew.Store, "key_status", lambda _: status._replace(state="rotating"))
+    assert states(clew_cli)["key"] == "wrong"
