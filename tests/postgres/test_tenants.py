@@ -115,7 +115,7 @@ def test_the_rules_are_the_servers(place: Place) -> None:
         assert conn.execute("DELETE FROM header WHERE name <> 'unclean'").rowcount == 0
         for attempt in (
             "INSERT INTO trees (workspace, created_at) VALUES ('a', 0)",
-            f"INSERT INTO nodes VALUES ({theirs + 99}, 999, 0, 1, 1, 0, 0, 0, 0, 0, '\\x00', '\\x00')",
+            f"INSERT INTO nodes VALUES ({theirs + 99}, 999, '\\x00', '\\x00', '\\x00')",
             "INSERT INTO tenants VALUES (current_user, 'a')",
             "UPDATE epoch SET state = 'odd'",
             "INSERT INTO header VALUES ('store_id2', '')",
