@@ -129,8 +129,13 @@ class Server:
         try:
             subprocess.run([str(found / "postgres"), "--version"], capture_output=True, **self._as)
         except PermissionError:
-            shutil.copytree(found.parent, self.folder / "programs", symlinks=True)
-            return self.folder / "programs" / found.name
+            # With the libraries that they look for beside the package.
+            package = found.parents[1]
+            for one in (found.parent, *package.parent.glob(f"{package.name}.libs")):
+                shutil.copytree(one, self.folder / "lent" / one.relative_to(package.parent), symlinks=True)
+            return self.folder / "lent" / found.relative_to(package.parent)
+        except OSError as error:
+            raise CannotStart(str(error)) from None
         return found
 
 
