@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import uuid
 from hashlib import sha256
 from pathlib import Path
@@ -399,7 +400,8 @@ def test_checkpoints_of_another_program(sessions, tree, tmp_path):
     digest = sha256(b"before").hexdigest()
     (at / "files" / digest).write_bytes(b"before")
     files = [{"path": str(tmp_path / "a.txt"), "exists": True, "hash": digest, "size": 6},
-             {"path": str(tmp_path / "new"), "exists": False}]  # fmt: skip
+             {"path": str(tmp_path / "new"), "exists": False},
+             {"path": "tool", "exists": True, "hash": digest, "size": 6, "mode": "6755"}]  # fmt: skip
     manifest = {"user_message_uuid": B, "created_at": "2026-01-01T10:00:00Z", "files": files}
     (at / "manifest.json").write_text(json.dumps(manifest))
     assert import_tree(sessions, tree).skipped == ()
@@ -407,6 +409,7 @@ def test_checkpoints_of_another_program(sessions, tree, tmp_path):
     assert checkpoints.show(B).created_at.isoformat() == "2026-01-01T10:00:00+00:00"
     assert checkpoints.rewind(B).can_rewind
     assert (tmp_path / "a.txt").read_text() == "before" and not (tmp_path / "new").exists()
+    assert stat.S_IMODE((tmp_path / "tool").stat().st_mode) == 0o755  # who runs it is not for strangers to say
 
 
 def test_checkpoints_without_a_directory(sessions, tree):

@@ -513,6 +513,40 @@ def test_folders_that_are_closed_are_opened_for_a_moment(lent, tree):
         assert picture(work) == after
 
 
+@pytest.mark.parametrize("then", ["finish", "undo"])
+def test_an_opened_folder_is_closed_whatever_happens(lent, monkeypatch, then):
+    """Cut short while a folder was open: whoever finishes the rewind or gives it up closes the folder."""
+    work, checkpoints, message = lent
+    (work / "shut").mkdir()
+    (work / "shut" / "a").write_text("one")
+    (work / "shut" / "b").write_text("one")
+    close(work)
+    put = Root.put
+
+    def refuse(self, path, *rest):
+        if path == "shut/b":
+            raise OSError(errno.EIO, "broken")
+        return put(self, path, *rest)
+
+    with as_nobody():
+        checkpoints.capture(message, ["shut/a", "shut/b"])
+        (work / "shut" / "a").write_text("two")
+        (work / "shut" / "b").write_text("two")
+        (work / "shut").chmod(0o555)
+        after = picture(work)
+        monkeypatch.setattr(Root, "put", refuse)
+        with pytest.raises(clew.ClewError):
+            checkpoints.rewind(message)
+        if then == "undo":
+            assert checkpoints.undo().can_rewind
+            assert picture(work) == after
+        else:
+            monkeypatch.undo()
+            assert checkpoints.finish() is not None
+            assert picture(work)["shut"] == ("dir", 0o555)
+            assert (work / "shut" / "b").read_text() == "one"
+
+
 def close(work: Path, *names: str) -> None:
     """Makes everything nobody's, and some folders read-only."""
     for path in work.rglob("*"):

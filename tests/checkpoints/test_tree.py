@@ -268,14 +268,13 @@ def test_what_git_begins_to_track_is_kept_from_then_on(work, checkpoints, say, m
     git = need("git")
     subprocess.run([git, "init", "-q"], cwd=work, check=True)
     sh(work, "echo '*.log' > .gitignore; echo one > a.log")
-    asked = []
-    run = subprocess.run
+    asked, run = [], subprocess.run
 
-    def counted(*args, **rest):
-        asked.append(args)
-        return run(*args, **rest)
+    def noted(command, **rest):
+        asked.append(command)
+        return run(command, **rest)
 
-    monkeypatch.setattr(subprocess, "run", counted)
+    monkeypatch.setattr("clew.checkpoints.ignored.subprocess.run", noted)
     checkpoints.capture_tree(say())
     run([git, "add", "-f", "a.log"], cwd=work, check=True)
     second = say()

@@ -1,6 +1,7 @@
 """Snapshots from the command line: of sessions and of documents, in the store, in folders, in buckets."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +73,31 @@ def test_a_folder(native, clew_cli, tmp_path):
     assert clew_cli("snapshot", "ls").out == ""
     assert clew_cli("snapshot", "rm", id, "--at", folder, "--json").json == [{"asked": id, "ok": True, "snapshot": id}]
     assert FileStore(folder).list() == []
+
+
+def test_a_purge(native, clew_cli, db, tmp_path):
+    """With --purge no trace is left in the store's files, and there is a receipt; elsewhere it is a usage error."""
+    document = new_snapshot(provider="claude", system_prompt="canary", messages=b'["a canary"]')
+    assert clew_cli("snapshot", "save", "--file", "-", input=document.to_json().decode()).code == 0
+    done = clew_cli("snapshot", "rm", "--purge", document.id)
+    assert (done.code, done.out.strip()) == (0, document.id)
+    assert clew_cli("receipts", "--json").json[0]["sessions"] == [document.id]
+    assert b"canary" not in b"".join(path.read_bytes() for path in Path(db).parent.glob("*.db*"))
+    assert clew_cli("snapshot", "rm", "--purge", document.id, "--at", str(tmp_path)).code == 2
+
+
+def test_what_a_list_passes_over_is_told(clew_cli, tmp_path):
+    """A damaged snapshot, or one that is not encrypted where there is a key, is named on stderr."""
+    folder, snapshot = tmp_path / "talks", new_snapshot(provider="claude")
+    FileStore(folder).save(snapshot)
+    (folder / "notes.txt").write_text("")
+    for at in (str(folder), f"file://{folder}"):
+        told = clew_cli("snapshot", "ls", "--at", at, env={"CLEW_KEY": KEY})
+        assert (told.code, told.out) == (0, "")
+        assert f"snapshot {snapshot.id} is passed over" in told.err
+        assert "it is not encrypted, and the store has a key" in told.err
+        assert "notes" not in told.err
+        assert "passed over" not in clew_cli("snapshot", "ls", "--at", at).err
 
 
 def test_a_bucket(clew_cli, tmp_path):

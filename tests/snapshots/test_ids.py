@@ -104,8 +104,7 @@ def fuzzed(count: int, seed: int) -> None:
         assert accepted in (None, given)
 
 
-@pytest.mark.parametrize("count", [20_000, pytest.param(200_000, marks=pytest.mark.soak)])
-def test_fuzz(count: int) -> None:
+def test_fuzz() -> None:
     """Whatever is given, it is an id in canonical form or InvalidSnapshotID; nothing else is ever raised."""
-    fuzzed(count, seed=34)
+    fuzzed(200_000, seed=34)
     assert all(validate_snapshot_id(str(uuid.uuid4())) for _ in range(1_000))

@@ -4,12 +4,13 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import clew
 from clew.errors import Conflict, Invalid, NotFound, Tampered
-from clew.snapshots import Messages, Snapshot, new_snapshot
+from clew.snapshots import Messages, Snapshot, ToolSnapshot, new_snapshot
 from clew.testing.snapshots import sample
 
 
@@ -292,10 +293,44 @@ def test_two_clients_under_one_id(store: clew.Store) -> None:
     assert len({raw.rsplit(b" ", 1)[1] for raw in found}) == 1
 
 
+def test_others_who_are_always_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who saves while others do so all the time is not turned away: in the end they wait."""
+    with clew.open(tmp_path / "s.db") as store, clew.open(tmp_path / "s.db") as others:
+        mine, plan, tried = taken(Messages(said(2))), store.snapshots._plan, list[bool]()
+
+        def overtaken(*given: Any) -> Any:
+            found = plan(*given)
+            tried.append(store._engine.backend.in_transaction())
+            return found
+
+        def put(*given: Any) -> Any:
+            if not tried[-1]:
+                others.snapshots.save(mine.replace(messages=b'[{"role":"user","content":"%d"}]' % len(tried)))
+            return stored_put(*given)
+
+        stored_put = store.snapshots._put
+        monkeypatch.setattr(store.snapshots, "_plan", overtaken)
+        monkeypatch.setattr(store.snapshots, "_put", put)
+        store.snapshots.save(mine)
+        assert tried == [*[False] * (len(tried) - 1), True]
+        assert list(others.snapshots.load(mine.id).parts) == said(2)
+        assert stored(store) == 2
+        assert not store.verify().damage
+
+
 def test_sealed_snapshots_show_nothing(tmp_path: Path) -> None:
     """Of a snapshot in a sealed store nothing is readable in the files."""
     with clew.open(tmp_path / "s.db", key=bytes(range(32))) as store:
-        store.snapshots.save(sample(model="canary", system_prompt="canary", messages=b'[{"content":"canary"}]'))
+        around: dict[str, Any] = {
+            "model": "canary", "system_prompt": "canary", "metadata": {"canary": "canary"},
+            "tools": [ToolSnapshot("canary", "canary", {"canary": "canary"})],
+        }  # fmt: skip
+        store.snapshots.save(sample(messages=b'[{"role":"user","content":"canary"}]', provider="canary", **around))
+        store.snapshots.save(sample(messages=b'{"canary":["canary"]}', **around))
+        session = store.sessions.create()
+        session.append(clew.user("canary"))
+        store.snapshots.take(session, **around)
+        assert store.search("canary")
         for path in tmp_path.iterdir():
             assert b"canary" not in path.read_bytes(), path
 

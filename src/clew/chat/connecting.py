@@ -119,7 +119,7 @@ def settled(
     if known.needs_token and not token:
         raise Invalid(f"{provider} needs a token", hint="Pass it as token=…; clew does not look for it by itself.")
     if not (model or known.model):
-        raise Invalid(f"{provider} needs the name of a model")
+        raise Invalid(f"{provider} needs the name of a model", hint="Pass it as model=…, as the provider spells it.")
     # An SDK that is given no address, or no token, would take one from the environment.
     endpoint = Endpoint(provider, base_url or known.base_url, token or "none", timeout, max_retries)
     return known, endpoint, {"model": model or known.model, **settings}

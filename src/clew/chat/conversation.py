@@ -130,7 +130,10 @@ class Conversation:
         found = list(snapshot.parts)
         for number, raw in enumerate(found, 1):
             if (wrong := self._wrong(raw)) is not None:
-                raise Invalid(f"message {number} of the snapshot is not one of {self.provider}: {wrong}")
+                raise Invalid(
+                    f"message {number} of the snapshot is not one of {self.provider}: {wrong}",
+                    hint="Nothing was restored. Load the snapshot again from where it was saved, or mend its messages.",
+                )
         return found
 
     def _wrong(self, raw: bytes) -> str | None:
@@ -144,7 +147,10 @@ class Conversation:
     def _said(self, prompt: Prompt) -> bytes:
         if isinstance(prompt, Native):
             if prompt.provider not in self._dialect.accepts:
-                raise Invalid(f"a message of {clip(prompt.provider, 32)} cannot be said to {self.provider}")
+                raise Invalid(
+                    f"a message of {clip(prompt.provider, 32)} cannot be said to {self.provider}",
+                    hint="Convert it with clew.convert.convert_messages, or say its text.",
+                )
             if (wrong := self._wrong(prompt.raw)) is not None:
                 raise Invalid(f"the message is not one of {self.provider}: {wrong}")
             return prompt.raw

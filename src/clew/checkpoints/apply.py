@@ -40,11 +40,20 @@ def apply(root: Root, journal: Journal, content: Content) -> Applied:
 
 
 def clear(root: Root, journal: Journal) -> None:
-    """Removes files in the making that a rewind has left, as far as that can be done."""
-    for step in journal.steps:
-        path = unpacked(step.path)
+    """Removes files in the making that a rewind has left, and closes what it has opened, as far as that can be done."""
+    todo = [(unpacked(step.path), step) for step in journal.steps]
+    for path, _ in todo:
         with suppress(OSError):
             root.clear(path, _part(journal, path))
+    for path, step in reversed(todo):
+        if _is_closed(step):
+            with suppress(OSError, Blocked):
+                root.set_mode(path, step.old.mode)
+
+
+def _is_closed(step: Step) -> bool:
+    """Whether it is about a folder in which not even its owner may change names."""
+    return step.old.kind == "dir" and step.old.mode & OPEN != OPEN
 
 
 def _part(journal: Journal, path: str) -> str:
@@ -68,7 +77,7 @@ class _Run:
         """
         todo = [(unpacked(step.path), step) for step in self._steps]
         for path, step in todo:  # a folder comes before what is in it
-            if step.old.kind == "dir" and step.old.mode & OPEN != OPEN:
+            if _is_closed(step):
                 self._open(path, step)
         for path, _ in todo:
             self._root.clear(path, _part(self._journal, path))

@@ -105,7 +105,7 @@ def _read(told: object) -> State:
         digest = told.get("hash")
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
             raise Invalid("it has a file without a SHA-256")
-        return State("file", int(mode, 8) & 0o7777, size, digest)
+        return State("file", int(mode, 8) & 0o777, size, digest)  # nobody's program runs as another user for that
     if kind == "dir":
         return State("dir", int(mode, 8) & 0o7777)
     if kind == "link":

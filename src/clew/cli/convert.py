@@ -61,7 +61,7 @@ def _json(found: ConvertedSnapshot, dry_run: bool) -> dict[str, object]:
 
 def _summary(found: ConvertedSnapshot, dry_run: bool) -> str:
     count = found.snapshot.message_count
-    verb = "would be" if dry_run else "are"
+    verb = "would be" if dry_run else "is" if count == 1 else "are"
     return f"{count} message{'s' if count != 1 else ''} {verb} for {found.snapshot.provider}; {_counts(found.report)}"
 
 

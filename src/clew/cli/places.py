@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import click
 import clew
 from clew.cli.exits import NoKey
 from clew.cli.place import given
+from clew.cli.text import bold, plain, warn
 
 if TYPE_CHECKING:
     from clew.snapshots import SnapshotStore
@@ -44,9 +46,18 @@ def place(at: str) -> SnapshotStore:
     if key is not None and not isinstance(key, bytes):
         hint = "Give a key of 32 bytes: --key-file, CLEW_KEY or CLEW_KEYRING."
         raise NoKey("a folder or a bucket has no passphrase", hint=hint)
+    logger = logging.Logger("clew.snapshots", logging.WARNING)  # noqa: LOG001 - for this place alone
+    logger.addHandler(_Told())
     if "://" in at:
-        return ObjectStore(at, key)
-    return FileStore(os.path.expanduser(at), key)
+        return ObjectStore(at, key, logger)
+    return FileStore(os.path.expanduser(at), key, logger)
+
+
+class _Told(logging.Handler):
+    """Tells on stderr what a list passes over because it does not open."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(f"{bold('clew:')} {plain(record.getMessage())}")
 
 
 def resolve(store: SnapshotStore, typed: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 import msgspec
@@ -22,6 +22,7 @@ from clew.cli.text import bold, dim, out, out_document, out_json, out_jsonl, pla
 
 if TYPE_CHECKING:
     from clew.snapshots import Snapshot, SnapshotStore, SnapshotSummary
+    from clew.snapshots.stored import Snapshots
 
 NEUTRAL = "clew"
 """The provider of a snapshot in clew's own form."""
@@ -159,14 +160,22 @@ def restore(snapshot_id: str, title: str | None, place_name: str | None, form: F
 )
 @click.argument("snapshot_ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@click.option("--purge", is_flag=True, help="Also clear every trace in the files of the store.")
 @place_option
 @json_options
 @store_option
 @click.pass_context
-def rm(ctx: click.Context, snapshot_ids: tuple[str, ...], dry_run: bool, place_name: str | None, form: Form) -> None:
-    """Deletes each snapshot, and what only it needed. What sessions share stays. Exit code 8 if only some could go."""
+def rm(
+    ctx: click.Context, snapshot_ids: tuple[str, ...], dry_run: bool, purge: bool, place_name: str | None, form: Form
+) -> None:
+    """Deletes each snapshot, and what only it needed. What sessions share stays. Exit code 8 if only some could go.
+
+    In a store that leaves traces until they are overwritten, unless --purge clears them: 'clew receipts' tells.
+    """
+    if purge and place_name is not None:
+        raise click.UsageError("--purge is for the snapshots of the store")
     with place_or(existing, place_name) as store:
-        outcomes = [_removed(store, asked, dry_run) for asked in dict.fromkeys(snapshot_ids)]
+        outcomes = [_removed(store, asked, dry_run, purge) for asked in dict.fromkeys(snapshot_ids)]
     if form == "json":
         out_json([one.json() for one in outcomes])
     elif form == "jsonl":
@@ -203,17 +212,25 @@ class Removed(NamedTuple):
         return {"asked": self.asked, "ok": False, "error": message, "hint": hint, "code": self.code}
 
 
-def _removed(store: SnapshotStore, asked: str, dry_run: bool) -> Removed:
+def _removed(store: SnapshotStore, asked: str, dry_run: bool, purge: bool) -> Removed:
     try:
         id = resolve(store, asked)
         if dry_run:
             store.load(id)
+        elif purge:
+            _purge(cast("Snapshots", store), id)
         else:
             store.delete(id)
     except clew.ClewError as error:
         say(error.message, error.hint, code_of(error))
         return Removed(asked, None, error)
     return Removed(asked, id)
+
+
+def _purge(store: Snapshots, id: str) -> None:
+    receipt = store.purge(id)
+    if receipt.pending:
+        warn(f"{', '.join(receipt.pending)} is still to be cleared; 'clew receipts' tells when it is")
 
 
 # -- telling

@@ -41,7 +41,8 @@ def autosave(client: C, store: Keeps, *, every: int = 1, id: str | None = None) 
     What was answered before the program was killed is in the store. The conversation has one snapshot, with the
     client's own id or with `id`, that is saved again and again. Use it in place of the client; as a context manager it
     saves at the end of the block, too. If saving fails, the error is raised, the answer stays in the conversation, and
-    the next answer is saved together with it. An async client is saved in a thread, or by a store that is awaited.
+    the next answer is saved together with it. An async client is saved in a thread, or by a store that is
+    awaited; with the latter, what is open at the end of the program is only saved by the block.
     """
     if not callable(getattr(client, "save", None)):
         raise Invalid(f"a {type(client).__name__} cannot be saved", hint="Use a client that has save and restore.")

@@ -37,7 +37,7 @@ def elements(raw: bytes) -> list[bytes]:
     if found is not None:
         return [bytes(one) for one in found]
     if _read(_array, _tamed(raw)) is None:
-        raise Invalid("the messages are not a JSON array")
+        raise Invalid("the messages are not a JSON array", hint="Pass all of them as one list, in the provider's JSON.")
     return _items(raw)
 
 
@@ -47,7 +47,7 @@ def members(raw: bytes) -> dict[str, bytes]:
     if found is not None:
         return {name: bytes(one) for name, one in found.items()}
     if _read(_object, _tamed(raw)) is None:
-        raise Invalid("it is not a JSON object")
+        raise Invalid("it is not a JSON object", hint="A snapshot's document is what Snapshot.to_json writes.")
     return dict(map(_member, _items(raw)))
 
 

@@ -7,6 +7,7 @@ came since; the store remembers how far it has saved each client's `Messages`, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import NamedTuple, overload
 from weakref import WeakKeyDictionary
@@ -16,7 +17,7 @@ import msgspec
 from clew import audit, codec, deletion, ids, paths
 from clew.backends import ID, POS, Ground, RefRow, Tx
 from clew.engine import Draft, Engine
-from clew.errors import Conflict, Invalid, Tampered
+from clew.errors import Invalid, Tampered
 from clew.model import Message, Native, Opaque
 from clew.node import Node
 from clew.purge import Purger, Reason, Receipt
@@ -40,8 +41,8 @@ from clew.snapshots.types import (
 SNAPSHOT = "snapshot"
 NEUTRAL = "clew"
 """The provider of a snapshot whose messages are in clew's own form."""
-TRIES = 20
-"""How often a save begins anew because someone else was first."""
+TRIES = 5
+"""How often a save is tried while others may be first; then they have to wait."""
 PAGE = 200
 _RAW = "clew/raw"
 """The kind of the opaque block that stands for what is no provider's message."""
@@ -109,19 +110,24 @@ class Snapshots:
         key = ids.parse(validate_snapshot_id(a_snapshot(snapshot).id))
         snapshot = self._ready(snapshot)
         parts, told = _parted(snapshot)
-        for _ in range(TRIES):
-            plan = self._engine.read(lambda tx: self._plan(tx, key, parts))
-            known = plan.mark.size if plan.mark else 0
-            fresh = parts[known:]
-            drafts = [self._draft(snapshot.provider, raw) for raw in fresh]
-            tokens = (plan.mark.tokens if plan.mark else 0) + sum(map(count_tokens, fresh))
-            payload = _pack(snapshot, len(parts), tokens, told)
-            head = self._put(key, plan, drafts, payload)
-            if head is not None:
-                if head and isinstance(parts.source, Messages | _Stored):
-                    self._marks[parts.source] = Mark(len(parts), head, tokens)
-                return
-        raise Conflict(f"snapshot {snapshot.id} is being saved by others all the time", hint="Try again.")
+        for left in reversed(range(TRIES)):
+            # The last time nobody else can be first.
+            with nullcontext() if left else self._engine.transaction():
+                if self._saved(key, snapshot, parts, told):
+                    return
+        raise AssertionError("a transaction has seen another's changes")
+
+    def _saved(self, key: bytes, snapshot: Snapshot, parts: Parts, told: Frame | None) -> bool:
+        """Stores what is not stored yet; False, and nothing is done, if someone else has saved it meanwhile."""
+        plan = self._engine.read(lambda tx: self._plan(tx, key, parts))
+        fresh = parts[plan.mark.size if plan.mark else 0 :]
+        drafts = [self._draft(snapshot.provider, raw) for raw in fresh]
+        tokens = (plan.mark.tokens if plan.mark else 0) + sum(map(count_tokens, fresh))
+        payload = _pack(snapshot, len(parts), tokens, told)
+        head = self._put(key, plan, drafts, payload)
+        if head and isinstance(parts.source, Messages | _Stored):
+            self._marks[parts.source] = Mark(len(parts), head, tokens)
+        return head is not None
 
     def load(self, id: str) -> Snapshot:
         """The snapshot. Its messages are read when they are first asked for. NotFound; Tampered."""

@@ -266,7 +266,7 @@ class Snapshot:
         fields = _migrated(fields, migrations)
         read = _decoded(fields)
         if "messages" not in fields:
-            raise Invalid("this is not a snapshot: it has no messages")
+            raise _no_snapshot("it has no messages")
         return cls(
             id=read.id, provider=read.provider, model=read.model, system_prompt=read.system_prompt,
             messages=fields["messages"], tools=read.tools or (), metadata=read.metadata,
@@ -369,7 +369,7 @@ def _version_of(fields: Document) -> int:
     try:
         return _version(fields["version"])
     except (KeyError, msgspec.MsgspecError):
-        raise Invalid("this is not a snapshot: it has no version") from None
+        raise _no_snapshot("it has no version") from None
 
 
 def _decoded(fields: Document) -> _Fields:
@@ -377,4 +377,8 @@ def _decoded(fields: Document) -> _Fields:
     try:
         return _read(_encode(known))
     except msgspec.MsgspecError as error:
-        raise Invalid(f"this is not a snapshot: {error}") from None
+        raise _no_snapshot(str(error)) from None
+
+
+def _no_snapshot(why: str) -> Invalid:
+    return Invalid(f"this is not a snapshot: {why}", hint="A snapshot's document is what Snapshot.to_json writes.")
