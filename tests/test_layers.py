@@ -20,7 +20,7 @@ LAYERS: list[set[str]] = [
     {"redaction"},
     {"backends"},
     {"backends.sql"},
-    {"backends.sqlite"},
+    {"backends.sqlite", "backends.postgres"},
     {"envelope"},
     {"sealed"},
     {"node"},
@@ -38,13 +38,15 @@ LAYERS: list[set[str]] = [
     {"sessions"},
     {"checkpoints"},
     {"beside"},
-    {"verify", "backup"},
+    {"verify", "backup", "copying"},
+    {"words"},
     {"indexing"},
+    {"serverindex"},
     {"search", "purge"},
     {"quarantine", "snapshots"},
     {"convert"},
     {"store"},
-    {"retention", "scan", "stats"},
+    {"retention", "scan", "stats", "tenants"},
     {"records", "otel", "agents", "cpeconvo"},
     {""},  # the public door, `import clew`
     {"aio", "testing", "chat"},
@@ -122,6 +124,7 @@ def test_backends_know_rows_alone() -> None:
                 "backends",
                 "backends.sql",
                 "backends.sqlite",
+                "backends.postgres",
             }
 
 

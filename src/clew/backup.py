@@ -45,7 +45,9 @@ def backup(engine: Engine, path: str | os.PathLike[str], *, progress: Progress |
     """
     backend = engine.backend
     if not isinstance(backend, SQLiteBackend):
-        raise Invalid(f"{backend.path} is not a file that can be copied")
+        raise Invalid(
+            f"{backend.path} is on a server, which has its own backups", hint="Use pg_dump, or `clew copy` to a file."
+        )
     target = os.path.abspath(os.fspath(path))
     if "\0" in target or not os.path.basename(target) or os.path.isdir(target):
         raise Invalid(f"{target} is not a name for a file", hint="Name a file that does not exist yet.")

@@ -109,6 +109,8 @@ class Engine:
     def renew(self, tx: Tx) -> str:
         """Learns how the store is kept at this moment, and returns that. Sealed, WrongKey."""
         (_, _, state, key_id), lookup_key = tx.state(), tx.header("lookup_key")
+        if tx.header("copying") is not None:
+            raise Invalid(f"{self.backend.path} is a copy that is not whole", hint="Copy it again.")
         if state != "plain":
             if self.key is None:
                 wanted = [key_id] if isinstance(key_id, bytes) else []  # a damaged row may hold anything

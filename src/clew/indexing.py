@@ -61,8 +61,8 @@ class Index:
     @property
     def _path(self) -> str:
         """Where it belongs. Nothing readable of a sealed store may reach the disk: its index is in memory."""
-        path = self._engine.backend.path
-        return ":memory:" if self._engine.keyed or path == ":memory:" else f"{path}-search"
+        file = self._engine.backend.file
+        return ":memory:" if self._engine.keyed or file is None else f"{file}-search"
 
     def open(self) -> sqlite3.Connection:
         """The database, made or emptied if it has to be."""
@@ -94,18 +94,20 @@ class Index:
             self._empty(conn, mode)
         self._forget(conn, mode, *forgotten)
         done = self._edge(conn, mode)
+        if done < total:
+            total = self._engine.backend.settled()
         while done < total:
-            found = self._engine.read(lambda tx, done=done: tx.by_ord(done, None, newest=False, limit=BATCH))  # type: ignore[misc]
-            if not found:
+            more = self._engine.read(partial(_after, done=done, edge=total))
+            if not more:
                 break
-            rows = [row for row in (self._row(place) for _, place in found) if row is not None]
+            rows = [row for row in (self._row(place) for _, place in more) if row is not None]
             conn.execute("BEGIN IMMEDIATE")
             with conn:
                 if self._edge(conn, mode) == done:  # else another process was here first
                     conn.executemany(
                         f"INSERT INTO {mode} (rowid, text, id, role, created_at) VALUES (?, ?, ?, ?, ?)", rows
                     )
-                    ord, last = found[-1]
+                    ord, last = more[-1]
                     conn.execute("INSERT INTO marks VALUES (?, ?, ?)", (mode, ord, last.row[ID]))
                     conn.execute(
                         "DELETE FROM marks WHERE mode = ? AND ord NOT IN"
@@ -159,9 +161,10 @@ class Index:
     def remove(self) -> None:
         """Takes the file away, if there is one: a sealed store has none."""
         self.close()
-        if self._engine.backend.path == ":memory:":
+        file = self._engine.backend.file
+        if file is None:
             return
-        path = f"{self._engine.backend.path}-search"
+        path = f"{file}-search"
         for end in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 os.unlink(path + end)

@@ -25,6 +25,7 @@ from clew.indexing import Index
 from clew.log import Log
 from clew.node import moment
 from clew.refs import OWN, Refs
+from clew.serverindex import ServerIndex
 
 Reason = Literal[
     "user-requested", "retention-expired", "privacy-policy-change", "workspace-reset", "corruption-detected",
@@ -77,6 +78,10 @@ class Receipt(NamedTuple):
     kept: tuple[Kept, ...]
     pending: tuple[str, ...]
     """What is still to be cleared: ``wal``, ``file``, ``search``; ``rows`` if that was not even begun, or not noted."""
+    beyond: tuple[str, ...] = ()
+    """Where a server may still hold copies that clew cannot reach: ``pages`` until they are written over, ``wal`` and
+    its archives, ``replicas``.
+    """
 
 
 Receipts = list[Receipt]
@@ -116,7 +121,7 @@ class _Undo(Exception):
 class Purger:
     """Purges sessions of one store."""
 
-    def __init__(self, engine: Engine, refs: Refs, index: Index) -> None:
+    def __init__(self, engine: Engine, refs: Refs, index: Callable[[], Index | ServerIndex]) -> None:
         self._engine = engine
         self._refs = refs
         self._index = index
@@ -135,13 +140,13 @@ class Purger:
             with suppress(_Undo), self._engine.transaction():
                 entry = self._delete(entry, targets, check)
                 raise _Undo
-            return _receipt(msgspec.structs.replace(entry, pending=()))
+            return self._receipt(msgspec.structs.replace(entry, pending=()))
         entry = self._delete(entry, targets, check)
         if not entry.sessions:
-            return _receipt(_cleared(entry, (), self._engine))
+            return self._receipt(_cleared(entry, (), self._engine))
         unnoted = tuple(failure for failure in entry.failures if failure.session not in entry.sessions)
         (entry,) = self._clear([entry], unnoted)
-        return _receipt(entry)
+        return self._receipt(entry)
 
     def destroy(self, work: Callable[[Tx], Loss], *, reason: Reason, dry_run: bool = False) -> Receipt:
         """Runs `work`, which takes bodies away and leaves their rows, and clears every trace of them.
@@ -163,9 +168,9 @@ class Purger:
             with suppress(_Undo), self._engine.transaction():
                 done = self._engine.write(go)
                 raise _Undo
-            return _receipt(msgspec.structs.replace(done, pending=()))
+            return self._receipt(msgspec.structs.replace(done, pending=()))
         done = self._write(go)
-        return _receipt(self._clear([done])[0] if done.messages else _cleared(done, (), self._engine))
+        return self._receipt(self._clear([done])[0] if done.messages else _cleared(done, (), self._engine))
 
     def finish(self) -> bool:
         """Clears what was left to be cleared; True if nothing is left to do."""
@@ -174,7 +179,7 @@ class Purger:
 
     def receipts(self) -> list[Receipt]:
         """Every receipt, oldest first."""
-        return [_receipt(entry) for entry in self._entries()]
+        return [self._receipt(entry) for entry in self._entries()]
 
     # -- rows
 
@@ -201,7 +206,7 @@ class Purger:
         try:
             return self._engine.write(work)
         except StorageFull:
-            self._index.remove()  # it can be made again, and what it held is space to delete with
+            self._index().remove()  # it can be made again, and what it held is space to delete with
             self._engine.backend.make_room()
             return self._engine.write(work)
 
@@ -264,7 +269,7 @@ class Purger:
 
     def _wipe(self) -> tuple[str, ...]:
         """Clears the search index, the write-ahead log and the file. What could not be cleared now."""
-        pending = () if self._index.shred() else ("search",)
+        pending = () if self._index().shred() else ("search",)
         try:
             return pending + self._engine.backend.clean()
         except ClewError:
@@ -302,6 +307,14 @@ class Purger:
             found[entry.id] = _sum(found[entry.id], entry) if entry.id in found else entry
         return list(found.values())
 
+    def _receipt(self, entry: _Entry) -> Receipt:
+        finished = None if entry.finished is None else moment(entry.finished)
+        beyond = self._engine.backend.beyond if entry.sessions or entry.messages else ()
+        return Receipt(
+            entry.id, entry.reason, moment(entry.started), finished, entry.sessions, entry.messages, entry.blobs,
+            entry.bytes, entry.failures, entry.kept, entry.pending, beyond,
+        )  # fmt: skip
+
 
 def unclean(tx: Tx) -> bytes | None:
     """The mark that is there while traces of something deleted may be left."""
@@ -330,11 +343,3 @@ def _sum(entry: _Entry, part: _Entry) -> _Entry:
         for name in ("sessions", "messages", "blobs", "bytes", "failures", "kept")
     }
     return msgspec.structs.replace(part, **added)
-
-
-def _receipt(entry: _Entry) -> Receipt:
-    finished = None if entry.finished is None else moment(entry.finished)
-    return Receipt(
-        entry.id, entry.reason, moment(entry.started), finished, entry.sessions, entry.messages, entry.blobs,
-        entry.bytes, entry.failures, entry.kept, entry.pending,
-    )  # fmt: skip

@@ -11,14 +11,15 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clew import paths
+from clew import paths, words
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Place, RefRow, RunRow, Tx
 from clew.backends.sqlite.connection import translate
 from clew.engine import Engine, whole_number
 from clew.errors import Invalid
-from clew.indexing import Index, Mode, Progress
+from clew.indexing import Index, Mode, Progress, searchable
 from clew.model import ROLES, Role
 from clew.node import Node, microseconds
+from clew.serverindex import ServerIndex
 from clew.session import Session
 from clew.sessions import SESSION, SUBAGENT, Sessions
 from clew.trash import Sight
@@ -75,13 +76,24 @@ class Search:
     def __init__(self, engine: Engine, sessions: Sessions) -> None:
         self._engine = engine
         self._sessions = sessions
-        self.index = Index(engine)
+        self._beside = Index(engine)
+        self._server = ServerIndex(engine)
         self._lock = threading.Lock()
+
+    @property
+    def index(self) -> Index | ServerIndex:
+        """Where the words are: on the server only if the messages can be read there, too."""
+        return self._server if self._on_server() else self._beside
+
+    def _on_server(self) -> bool:
+        return self._engine.backend.keeps_words and not self._engine.keyed
 
     def remove(self) -> None:
         """Takes the index away; the next search makes it again, where it belongs by then."""
         with self._lock:
-            self.index.remove()
+            self._beside.remove()
+            if self._engine.backend.keeps_words:
+                self._server.remove()
 
     def forget(self) -> bool:
         """Leaves nothing behind of what the store no longer has: see `Index.shred`."""
@@ -117,13 +129,15 @@ class Search:
         terms = list(dict.fromkeys(_terms(query, mode)))[:MOST_TERMS]
         if not terms:
             return []
+        if self._on_server():
+            return self._find_there(mode, terms, self._bounds(session, role, since, until), limit, progress)
         where, bounds = self._filters(mode, session, role, since, until)
         with self._lock:
             try:
-                conn = self.index.catch_up(mode, progress)
+                conn = self._beside.catch_up(mode, progress)
                 return self._find(conn, mode, terms, where, bounds, limit, newest)
             except sqlite3.Error as error:
-                self.index.close()
+                self._beside.close()
                 raise translate(error, "the search index") from error
 
     def check(self) -> Iterator[Damage]:
@@ -133,9 +147,46 @@ class Search:
     def close(self) -> None:
         """Idempotent."""
         with self._lock:
-            self.index.close()
+            self._beside.close()
 
     # -- inside
+
+    def _bounds(
+        self, session: Session | str | None, role: Role | None, since: datetime | None, until: datetime | None
+    ) -> dict[str, Any]:
+        """What a server's index is asked to keep to."""
+        bounds: dict[str, Any] = {}
+        if role is not None:
+            bounds["role"] = ROLES.index(role)
+        if since is not None:
+            bounds["since"] = microseconds(since)
+        if until is not None:
+            bounds["until"] = microseconds(until)
+        if session is not None:
+            bounds["spans"] = self._spans(session if isinstance(session, Session) else self._sessions.get(session))
+        return bounds
+
+    def _find_there(
+        self, mode: Mode, terms: list[_Term], bounds: dict[str, Any], limit: int, progress: Progress | None
+    ) -> list[Hit]:
+        """`_find` on a server. It tells which messages may match; the messages themselves tell which do, and where."""
+        self._server.catch_up(mode, progress)
+        texts = [term.text for term in terms]
+        query = words.query(terms) if mode == "words" else words.gram_query(texts)
+        hits: list[Hit] = []
+        offset, size = 0, limit
+        while True:
+            rows = self._server.find(mode, query, bounds, limit=size, offset=offset)
+            for (_, _, rank), place in self._engine.read(partial(self._resolve, rows=rows)):
+                node = self._engine.node(place)
+                text = searchable(node.message)
+                if mode == "substring" and not all(one.lower() in text.lower() for one in texts):
+                    continue  # it has the same threes of characters elsewhere
+                shown = words.excerpt(text, terms, CONTEXT) if mode == "words" else _excerpt(text, terms)
+                hits.append(Hit(self, node, *shown, rank))
+            if len(rows) < size or len(hits) >= limit:
+                return hits[:limit]
+            offset, size = offset + size, 2 * size
 
     def _filters(
         self,

@@ -252,7 +252,9 @@ class Session:
                 return []
             return paths.whole(self._engine, tx, pos) if last is None else paths.last(self._engine, tx, pos, last)
 
-        return self._engine.read(work)
+        row = self._read
+        tail = (row.workspace, row.kind, row.key, last) if last is not None and stop is None else None
+        return self._engine.read(work, tail=tail)
 
     def iter(self) -> Iterator[Node]:
         """Its messages, root first, a few at a time: the memory used does not grow with the session."""

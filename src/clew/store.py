@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from clew.audit import Audit, actor_name
+from clew.backends import Backend
 from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import Durability
 from clew.beside import StoreBlobs, StoreLog
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from clew.snapshots.stored import Snapshots
     from clew.verify import Report
 
+_POSTGRES = ("postgresql://", "postgres://")
+
 
 def open(
     path: str | os.PathLike[str],
@@ -42,6 +45,7 @@ def open(
     timeout: float = 60.0,
     create: bool = True,
     network: bool = False,
+    pool_size: int = 8,
     workspace: str = "",
     audit: bool = False,
     actor: str | None = None,
@@ -51,7 +55,8 @@ def open(
     clock: Clock = wall_clock,
     ids: IdSource = new_id,
 ) -> Store:
-    """Opens the store in a SQLite file, made if it is not there; ``":memory:"`` for one that is never written.
+    """Opens the store in a SQLite file, made if it is not there; ``":memory:"`` for one that is never written; a
+    ``postgresql://`` URL for one that many machines share, with at most `pool_size` connections of this process's.
 
     With `key`, 32 bytes or one from `clew.keys`, a new store is sealed: nothing readable reaches the disk. A sealed
     store opens with its key alone; WrongKey, and nothing is changed, with any other.
@@ -82,8 +87,11 @@ def open(
 
         if not isinstance(key, Passphrase):
             check(key)
-    if "://" in name:
-        raise Invalid(f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file.")
+    whole_number("pool_size", pool_size, 2)
+    if "://" in name and not name.startswith(_POSTGRES):
+        raise Invalid(
+            f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file, or a postgresql:// database."
+        )
     if redact is not None:
         from clew.redaction import Rules
 
@@ -91,7 +99,13 @@ def open(
             raise Invalid(
                 f"redact takes redaction.Rules, not {type(redact).__name__}", hint="Put the rules in Rules([…])."
             )
-    backend = SQLiteBackend(name, durability=durability, timeout=timeout, create=create, network=network)
+    backend: Backend
+    if name.startswith(_POSTGRES):
+        from clew.backends.postgres import PostgresBackend
+
+        backend = PostgresBackend(name, durability=durability, timeout=timeout, create=create, pool_size=pool_size)
+    else:
+        backend = SQLiteBackend(name, durability=durability, timeout=timeout, create=create, network=network)
     try:
         engine = Engine(
             backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body, key=key, redact=redact
@@ -117,7 +131,7 @@ class Store:
 
     @property
     def path(self) -> str:
-        """The file it is in."""
+        """The file it is in, or the server and the schema, without a password."""
         return self._engine.backend.path
 
     @cached_property
@@ -272,7 +286,7 @@ class Store:
     def _purger(self) -> Purger:
         from clew.purge import Purger
 
-        return Purger(self._engine, self._refs, self._search.index)
+        return Purger(self._engine, self._refs, lambda: self._search.index)
 
     def transaction(self) -> AbstractContextManager[None]:
         """Makes several steps of this thread one: all are kept, or none. Other writers wait meanwhile."""

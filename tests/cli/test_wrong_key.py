@@ -69,6 +69,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Crashed:
 def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -> list[str]:
     """A command line that the command would carry out: what it requires, and what it needs beside that."""
     words = {"message": crashed.node, "title": "Other", "words": "lint", "path": str(work / "copy.db")}
+    words |= {"source": str(crashed.path), "target": str(work / "copy.db")}
     words["folder"] = str(tree(work.parent / "tree"))
     words |= {"old": "/src", "new": "/elsewhere", "setting": "model", "value": "m", "shell": "bash"}
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
@@ -161,7 +162,7 @@ KEYS: dict[str, Callable[[Path], dict[str, str]]] = {
 LEAVES = leaves()
 STORELESS = {
     "tour", "key generate", "key from-recovery", "config show", "config set", "config unset", "completion", "help",
-    "hook install",
+    "hook install", "copy",  # a copy needs no key: it stays sealed
 }  # fmt: skip
 """Commands that open no store of the user's: no key can be wrong for them."""
 

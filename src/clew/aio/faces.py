@@ -831,7 +831,7 @@ class Store(_Face):
 
     @property
     def path(self) -> str:
-        """The file it is in."""
+        """The file it is in, or the server and the schema, without a password."""
         return self._sync.path
 
     @property

@@ -54,11 +54,14 @@ __all__ = [
     "Renewed",
     "RunRow",
     "State",
+    "Tail",
     "Tip",
     "Tx",
 ]
 
 T = TypeVar("T")
+Tail = tuple[str, str, bytes, int]
+"""Workspace, kind and key of a ref, and how many nodes."""
 
 
 class Tx(Protocol):
@@ -434,14 +437,30 @@ class Backend(Protocol):
         """How the place is called."""
         ...
 
+    @property
+    def file(self) -> str | None:
+        """The file it is in, beside which others may lie; None if it is in none of this machine's."""
+        ...
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """Where copies of what was deleted may be that `clean` cannot reach."""
+        ...
+
+    @property
+    def keeps_words(self) -> bool:
+        """True if an index of words can be kept with the rows: see `clew.serverindex`."""
+        ...
+
     on_epoch: Callable[[Tx], object]
     """Told when a write finds that a new epoch has begun since this process last looked. That transaction is undone;
     `write` and `batch` then do their work again, and the end of `transaction` raises Renewed."""
 
-    def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
+    def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
         """What `work` returns, from one moment of the store. It must not write.
 
-        `single` promises that it asks one thing only, so that no transaction is needed to see one moment.
+        `single` promises that it asks one thing only, so that no transaction is needed to see one moment. `tail` says
+        that it is going to ask for a ref and the last nodes before its head, which may be fetched together.
         """
         ...
 
@@ -477,9 +496,14 @@ class Backend(Protocol):
         """Takes note of the epoch. SchemaTooNew, or what `on_epoch` raises, if the store is no use any more."""
         ...
 
+    def settled(self) -> int:
+        """The highest number of a node now; no lower one, nor the same, will come after this has returned."""
+        ...
+
     def clean(self) -> tuple[str, ...]:
         """Sees to it that what was deleted is nowhere any more. What could not be done now: ``wal`` if a reader
-        keeps the log from being emptied. Others drop what they hold in memory at the next commit.
+        keeps the log from being emptied, or the server from giving up rows. Others drop what they hold in memory at
+        the next commit.
         """
         ...
 

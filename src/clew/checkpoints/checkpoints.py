@@ -52,7 +52,8 @@ class Checkpoints:
         self._shelf = Shelf(session, packed(self._root.path))
         self._enabled = enabled
         self._patience = patience
-        self._store = os.path.realpath(session._engine.backend.path)
+        file = session._engine.backend.file
+        self._store = None if file is None else os.path.realpath(file)
         self._capturing = Capturing(self._root, self._shelf, self._own)
         self._rewinding = Rewinding(self._root, self._shelf, self._capturing)
 
@@ -234,7 +235,7 @@ class Checkpoints:
     def _own(self, path: str) -> bool:
         """True for the files of the store itself, if they are below the root."""
         full = os.path.join(self._root.path, path)
-        return full == self._store or full.startswith(f"{self._store}-")
+        return self._store is not None and (full == self._store or full.startswith(f"{self._store}-"))
 
     def _message(self, given: str | Node, *, known: bool = False) -> str:
         """The id that was meant. Invalid; NotFound and Ambiguous if it is a handle."""

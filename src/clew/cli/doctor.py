@@ -22,7 +22,14 @@ from clew.cli.text import bold, dim, out_json, out_jsonl, pad, plain, style
 LOG, SPACE = 64 << 20, 200 << 20
 """Bytes of a write-ahead log that somebody keeps from being emptied; bytes that should be free."""
 _SYNCED = ("Dropbox", "OneDrive", "Google Drive", "Mobile Documents", "Nextcloud", "Syncthing")
-_EXTRAS = {"crypto": "cryptography", "keyring": "keyring", "redaction": "re2", "mcp": "mcp", "aio": "anyio"}
+_EXTRAS = {
+    "crypto": "cryptography",
+    "keyring": "keyring",
+    "redaction": "re2",
+    "mcp": "mcp",
+    "aio": "anyio",
+    "postgres": "psycopg",
+}
 _COLOURS = {"ok": "1;32", "note": "1;33", "wrong": "1;31"}
 
 
@@ -48,7 +55,7 @@ def doctor(ctx: click.Context, form: Form) -> None:
     It changes nothing, and reads no conversation: 'clew verify' does that. Exit code 1 if something is wrong.
     """
     with existing(tidy=False) as store:
-        checks = [*_programs(), *_settings(), *_file(store.path), *_work(store)]
+        checks = [*_programs(), *_settings(), *_place(store.path), *_work(store)]
     if form == "json":
         out_json([one._asdict() for one in checks])
     elif form == "jsonl":
@@ -83,6 +90,10 @@ def _settings() -> Iterator[Check]:
     for file in here.files:
         strange = [settings.strange(name) for name in file.strange]
         yield Check("file", "note" if strange else "ok", "; ".join([file.path, *strange]))
+
+
+def _place(path: str) -> Iterator[Check]:
+    return iter([Check("store", "ok", f"{path}, on a server")]) if "://" in path else _file(path)
 
 
 def _file(path: str) -> Iterator[Check]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from clew.backends.sqlite import SQLiteBackend
 from clew.engine import Engine
-from clew.errors import ClewError, Invalid
+from clew.errors import ClewError
 from clew.verify.beside import check_blobs, check_log, check_uses
 from clew.verify.file import check_epoch, check_file, check_header, check_numbers, check_schema
 from clew.verify.findings import BROKEN, LIMIT, Damage, Findings, Progress, Report, why
 from clew.verify.refs import check_refs
+from clew.verify.server import check_sequences, check_server_epoch, check_tables
 from clew.verify.tree import check_forgotten, check_nodes, check_quarantine, check_runs, check_trees
 
 __all__ = ["LIMIT", "Check", "Damage", "Progress", "Report", "verify"]
@@ -19,9 +21,11 @@ Check = Callable[[], Iterable[Damage]]
 """Looks at something beside the store's own file, and returns what is wrong with it."""
 
 _COUNTED = ("trees", "runs", "nodes", "refs", "log", "blobs", "chunks", "uses", "quarantine")
+_FILE = (check_file, check_schema, check_epoch, check_numbers)
+_SERVER = (check_tables, check_server_epoch, check_sequences)
 _CHECKS = (
-    check_schema, check_header, check_epoch, check_numbers, check_trees, check_runs, check_nodes, check_quarantine,
-    check_forgotten, check_refs, check_log, check_blobs, check_uses,
+    check_header, check_trees, check_runs, check_nodes, check_quarantine, check_forgotten, check_refs, check_log,
+    check_blobs, check_uses,
 )  # fmt: skip
 
 
@@ -31,14 +35,11 @@ def verify(engine: Engine, *, progress: Progress | None = None, checks: Iterable
     Damage is reported, never raised; whatever can still be read is checked. `progress` is called with the rows read and
     the rows there are. `checks` look at what lies beside the file.
     """
-    backend = engine.backend
-    if not isinstance(backend, SQLiteBackend):
-        raise Invalid(f"{backend.path} is not a file that can be verified")
-    with backend.reader() as conn:
-        found = Findings(engine, conn, progress)
+    backend: Any = engine.backend
+    with backend.reader() as reader:
+        found = Findings(engine, reader, progress)
         found.expect(_rows(found))
-        check_file(found)
-        for check in _CHECKS:
+        for check in (*(_FILE if isinstance(backend, SQLiteBackend) else _SERVER), *_CHECKS):
             try:
                 check(found)
             except BROKEN as error:

@@ -66,7 +66,7 @@ def check_blobs(found: Findings) -> None:
 def check_uses(found: Findings) -> None:
     """Who is said to show a blob does."""
     count = 0
-    for blob, user in found.conn.execute("SELECT blob, user FROM uses"):
+    for blob, user in found.stream('SELECT blob, "user" FROM uses'):
         count += 1
         try:
             problem = _use_problem(found, blob, user)
@@ -128,7 +128,7 @@ def _unfinished(look: bytes) -> bool:
 def _shown_at(found: Findings, blob: int) -> int | None:
     """The position of a message that shows a blob."""
     try:
-        row = found.one("SELECT user FROM uses WHERE blob = ? AND user > 0 LIMIT 1", blob)
+        row = found.one('SELECT "user" FROM uses WHERE blob = ? AND "user" > 0 LIMIT 1', blob)
     except BROKEN:
         return None
     return None if row is None else row[0]

@@ -82,14 +82,18 @@ def check_epoch(found: Findings) -> None:
         found.add("epoch", "epoch", f"it has {len(rows)} rows")
         return
     one, number, format, state, key_id, floor = rows[0]
-    version = found.one("PRAGMA user_version")[0]
+    check_kept(found, (one, format), found.one("PRAGMA user_version")[0], state, key_id)
+    if not isinstance(number, int) or not isinstance(floor, int) or number < 1 or floor < 0:
+        found.add("epoch", "epoch", "its numbers are beyond reason")
+
+
+def check_kept(found: Findings, said: tuple[object, object], version: int, state: object, key_id: object) -> None:
+    """The row is that of a store of format `version`, kept with the key that it names, or with none."""
     kept = state == "plain" if key_id is None else state in _STATES and isinstance(key_id, bytes) and len(key_id) == 8
-    if (one, format) != (1, version) or not kept:
+    if said != (1, version) or not kept:
         found.add("epoch", "epoch", f"it is not that of a store of format {version}")
     elif key_id is not None and key_id != _first_key(found):
         found.add("epoch", "epoch", "it names another key than the header")
-    if not isinstance(number, int) or not isinstance(floor, int) or number < 1 or floor < 0:
-        found.add("epoch", "epoch", "its numbers are beyond reason")
 
 
 def _first_key(found: Findings) -> bytes | None:

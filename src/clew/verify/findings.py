@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import ids
-from clew.backends import MAX_SEQ, SEQ_BITS
+from clew.backends import MAX_SEQ, SEQ_BITS, Tx
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.engine import Engine
 from clew.errors import Tampered
+
+if TYPE_CHECKING:
+    from clew.backends.postgres.reader import Reader
 
 Progress = Callable[[int, int], object]
 
@@ -103,10 +106,17 @@ CHUNKS = Table("chunks", "blob", {"pos": int})
 class Findings:
     """Collects damage while the tables are read, and tells how far the reading is."""
 
-    def __init__(self, engine: Engine, conn: sqlite3.Connection, progress: Progress | None = None) -> None:
+    def __init__(self, engine: Engine, reader: sqlite3.Connection | Reader, progress: Progress | None = None) -> None:
         self.engine = engine
-        self.conn = conn
-        self.tx = SQLiteTx(conn)
+        self.conn: Any = reader
+        """Runs statements; in a server's store too, if they are of the common kind."""
+        self.stream: Callable[..., Iterator[Any]]
+        """Runs one whose rows are many."""
+        if isinstance(reader, sqlite3.Connection):
+            self.tx: Tx = SQLiteTx(reader)
+            self.stream = reader.execute
+        else:
+            self.tx, self.stream = reader.tx, reader.stream
         self.damage: list[Damage] = []
         self.counts: dict[str, int] = {}
         self.indexes_doubted = False
@@ -195,7 +205,7 @@ class Findings:
         """Rows; or the key alone of a row that cannot be read."""
         after = -1 << 63
         try:
-            for row in self.conn.execute(f"{select} >= ? ORDER BY {key}", (after,)):
+            for row in self.stream(f"{select} >= ? ORDER BY {key}", (after,)):
                 yield row
                 if isinstance(row[0], int):
                     after = max(after, row[0])

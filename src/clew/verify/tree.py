@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import struct
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -35,7 +34,7 @@ def check_trees(found: Findings) -> None:
 
 def check_runs(found: Findings) -> None:
     """A run is signed, grows from a node that is there, and ends where something needs its last node."""
-    heads = _Heads(found.conn)
+    heads = _Heads(found.stream)
     for number, row in found.scan(RUNS):
         if row is None:
             continue
@@ -150,8 +149,8 @@ def _needed(found: Findings, run: RunRow, last: int, heads: _Heads) -> bool:
 class _Heads:
     """Where refs end. Asked for growing positions, it reads them once and holds none."""
 
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self._rows = conn.execute("SELECT head FROM refs WHERE typeof(head) = 'integer' ORDER BY head")
+    def __init__(self, stream: Callable[..., Iterator[Any]]) -> None:
+        self._rows = stream("SELECT head FROM refs WHERE head IS NOT NULL ORDER BY head")
         self._at = -1
         self._blind = False
 
@@ -159,8 +158,8 @@ class _Heads:
         """Also True when it cannot be read: the check of the refs tells that once, not each run."""
         try:
             while self._at < pos and not self._blind:
-                row = self._rows.fetchone()
-                self._at = 1 << 63 if row is None else row[0]
+                (at,) = next(self._rows, (None,))
+                self._at = at if isinstance(at, int) else 1 << 63  # what is damaged comes last
         except BROKEN:
             self._blind = True
         return self._blind or self._at == pos
@@ -286,7 +285,7 @@ def _unshown(found: Findings, run: RunRow, row: _Row, said: Said) -> Iterator[st
         blob = found.tx.blob(run.tree, found.engine.blob_look(run.tree, digest))
         if blob is None:
             yield f"the blob {digest[:12]}… that it shows is missing"
-        elif found.one("SELECT 1 FROM uses WHERE blob = ? AND user = ?", blob.blob, row[POS]) is None:
+        elif found.one('SELECT 1 FROM uses WHERE blob = ? AND "user" = ?', blob.blob, row[POS]) is None:
             yield f"the blob {digest[:12]}… does not know that it shows it"
 
 

@@ -6,7 +6,7 @@ import os
 
 _FOLDER = os.path.dirname(__file__)
 
-_COLUMNS = {
+COLUMNS = {
     "{node}": "n.pos, n.facts, n.id, n.body",
     "{run}": "u.run, u.tree, u.parent, u.derived, u.depth, u.carried, u.tip, u.closed, u.wrapped_key, u.mac",
     "{ref}": "r.ref, r.workspace, r.kind, r.key, r.owner, r.tree, r.head, r.head_id, r.version, r.created_at,"
@@ -15,13 +15,13 @@ _COLUMNS = {
 }
 
 
-def queries() -> dict[str, str]:
-    """The named statements, column lists filled in."""
-    blocks = _read("queries.sql").split("-- name: ")[1:]
+def queries(dialect: str | None = None) -> dict[str, str]:
+    """The named statements, column lists filled in; those of a dialect's own in place of the common ones."""
+    files = ["queries.sql"] if dialect is None else ["queries.sql", f"queries.{dialect}.sql"]
     named = {}
-    for block in blocks:
+    for block in (block for file in files for block in _read(file).split("-- name: ")[1:]):
         name, _, statement = block.partition("\n")
-        for mark, columns in _COLUMNS.items():
+        for mark, columns in COLUMNS.items():
             statement = statement.replace(mark, columns)
         named[name.strip()] = statement.strip()
     return named
@@ -29,8 +29,13 @@ def queries() -> dict[str, str]:
 
 def migrations(dialect: str) -> list[tuple[int, str]]:
     """The migrations of one dialect as (format they lead to, script), in order."""
-    names = [name for name in os.listdir(_FOLDER) if name.endswith(f".{dialect}.sql")]
+    names = [name for name in os.listdir(_FOLDER) if name.endswith(f".{dialect}.sql") and name[:4].isdigit()]
     return [(int(name[:4]), _read(name)) for name in sorted(names)]
+
+
+def script(name: str) -> str:
+    """A script beside the migrations."""
+    return _read(name)
 
 
 def _read(name: str) -> str:

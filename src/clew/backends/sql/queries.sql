@@ -1,4 +1,5 @@
 -- Every statement that a backend runs on the row level, by name. A parameter is a question mark, in reading order.
+-- They are SQLite's, and PostgreSQL's where queries.postgres.sql has no other of the same name.
 -- {run}, {node}, {ref}, {blob} stand for the column lists of the row types in clew.backends.
 
 -- name: state
@@ -32,36 +33,36 @@ SELECT NOT EXISTS (SELECT 1 FROM trees) AND NOT EXISTS (SELECT 1 FROM refs)
 
 -- name: node
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
-       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.id = ?
 
 -- name: node_at
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
-       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ?
 
 -- name: places_after
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
-       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos > ? ORDER BY n.pos LIMIT ?
 
 -- name: lengths_nodes
-SELECT ifnull(length(body), 0) FROM nodes WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT coalesce(length(body), 0) FROM nodes WHERE pos > ? ORDER BY pos LIMIT ?
 
 -- name: lengths_quarantine
-SELECT ifnull(length(body), 0) FROM quarantine WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT coalesce(length(body), 0) FROM quarantine WHERE pos > ? ORDER BY pos LIMIT ?
 
 -- name: lengths_refs
-SELECT ifnull(length(data), 0) FROM refs WHERE ref > ? ORDER BY ref LIMIT ?
+SELECT coalesce(length(data), 0) FROM refs WHERE ref > ? ORDER BY ref LIMIT ?
 
 -- name: lengths_log
-SELECT ifnull(length(body), 0) FROM log WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT coalesce(length(body), 0) FROM log WHERE pos > ? ORDER BY pos LIMIT ?
 
 -- name: lengths_chunks
-SELECT ifnull(length(body), 0) FROM chunks WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT coalesce(length(body), 0) FROM chunks WHERE pos > ? ORDER BY pos LIMIT ?
 
 -- name: set_body
 UPDATE nodes SET body = ? WHERE pos = ?
@@ -89,22 +90,22 @@ SELECT {node} FROM nodes n WHERE n.pos BETWEEN ? AND ? ORDER BY n.pos
 
 -- name: by_ord_up
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
-       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}, n.ord
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
-WHERE n.ord > ? AND n.ord < ? AND t.workspace = ifnull(?, t.workspace) ORDER BY n.ord LIMIT ? OFFSET ?
+WHERE n.ord > ? AND n.ord < ? AND t.workspace = coalesce(?, t.workspace) ORDER BY n.ord LIMIT ? OFFSET ?
 
 -- name: by_ord_down
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
-       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 THEN n.pos - 1 ELSE u.parent END),
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}, n.ord
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
-WHERE n.ord > ? AND n.ord < ? AND t.workspace = ifnull(?, t.workspace) ORDER BY n.ord DESC LIMIT ? OFFSET ?
+WHERE n.ord > ? AND n.ord < ? AND t.workspace = coalesce(?, t.workspace) ORDER BY n.ord DESC LIMIT ? OFFSET ?
 
 -- name: growth
-SELECT (SELECT id FROM nodes WHERE ord = ?), (SELECT ifnull(max(ord), 0) FROM nodes),
-       (SELECT ifnull(min(number), 1) FROM forgotten),
-       ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'forgotten'), 0)
+SELECT (SELECT id FROM nodes WHERE ord = ?), (SELECT coalesce(max(ord), 0) FROM nodes),
+       (SELECT coalesce(min(number), 1) FROM forgotten),
+       coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'forgotten'), 0)
 
 -- name: ord_id
 SELECT id FROM nodes WHERE ord = ?
@@ -142,15 +143,15 @@ UPDATE runs SET parent = ?, derived = ?, tip = ?, closed = ?, wrapped_key = ?, m
 
 -- name: add_node
 INSERT INTO nodes (pos, facts, id, body, ord)
-VALUES (?, ?, ?, ?, 1 + max((SELECT ord_floor FROM epoch), (SELECT ifnull(max(ord), 0) FROM nodes)))
+VALUES (?, ?, ?, ?, 1 + max((SELECT ord_floor FROM epoch), (SELECT coalesce(max(ord), 0) FROM nodes)))
 
 -- name: raise_floor
-UPDATE epoch SET ord_floor = max(ord_floor, (SELECT ifnull(max(ord), 0) FROM nodes))
+UPDATE epoch SET ord_floor = max(ord_floor, (SELECT coalesce(max(ord), 0) FROM nodes))
 
 -- name: body_bytes
-SELECT ifnull(sum(length(body)), 0) FROM (
+SELECT coalesce(sum(length(body)), 0) FROM (
     SELECT body FROM nodes WHERE pos BETWEEN ? AND ? UNION ALL SELECT body FROM quarantine WHERE pos BETWEEN ? AND ?
-)
+) AS bodies
 
 -- name: delete_nodes
 DELETE FROM nodes WHERE pos BETWEEN ? AND ?
@@ -193,7 +194,7 @@ SELECT workspace FROM trees WHERE tree = ?
 
 -- name: tip
 SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id, r.wrapped_key,
-       ifnull((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
+       coalesce((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
        r.tree, h.pos, h.id, u.depth, u.carried, h.facts,
        u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = r.head + 1),
        u.wrapped_key
@@ -248,7 +249,7 @@ ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?
 
 -- name: count_refs
 SELECT count(*) FROM refs r
-WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR ifnull(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, 1))
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR coalesce(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, 1))
   AND (? IS NULL OR r.look = ?) AND (? IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
 
 -- name: refs_owned
@@ -264,7 +265,7 @@ UPDATE refs SET wrapped_key = ?, mac = ?, data = ? WHERE ref = ?
 SELECT {ref} FROM refs r WHERE r.tree = ? AND r.head BETWEEN ? AND ? ORDER BY r.ref
 
 -- name: top_rank
-SELECT ifnull(max(rank), 0) FROM refs WHERE workspace = ? AND kind = ? AND trashed_at IS NULL
+SELECT coalesce(max(rank), 0) FROM refs WHERE workspace = ? AND kind = ? AND trashed_at IS NULL
 
 -- name: add_ref
 INSERT INTO refs (workspace, kind, key, owner, tree, head, head_id, version, created_at, active_at, rank,
@@ -365,13 +366,13 @@ UPDATE chunks SET body = ? WHERE pos = ?
 SELECT body FROM chunks WHERE pos = ?
 
 -- name: add_use
-INSERT OR IGNORE INTO uses (blob, user) VALUES (?, ?)
+INSERT INTO uses (blob, "user") VALUES (?, ?) ON CONFLICT DO NOTHING
 
 -- name: blobs_used
-SELECT DISTINCT blob FROM uses WHERE user BETWEEN ? AND ?
+SELECT DISTINCT blob FROM uses WHERE "user" BETWEEN ? AND ?
 
 -- name: delete_uses
-DELETE FROM uses WHERE user BETWEEN ? AND ?
+DELETE FROM uses WHERE "user" BETWEEN ? AND ?
 
 -- name: blob_in_use
 SELECT EXISTS (SELECT 1 FROM uses WHERE blob = ?)

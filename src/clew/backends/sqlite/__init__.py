@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from clew.backends import Call, Job, Renewed, State, Tx
+from clew.backends import Call, Job, Renewed, State, Tail, Tx
 from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.connection import (
     ANY,
@@ -93,7 +93,19 @@ class SQLiteBackend:
 
     # -- the contract
 
-    def read(self, work: Callable[[Tx], T], *, single: bool = False) -> T:
+    @property
+    def file(self) -> str | None:
+        return None if self.memory else self.path
+
+    @property
+    def keeps_words(self) -> bool:
+        return False
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        return ()
+
+    def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
         tx = self._here()
         if tx is not None:
             with self._told(ANY):
@@ -231,6 +243,9 @@ class SQLiteBackend:
             self._writer.close()
         finally:
             self._committer.leave()
+
+    def settled(self) -> int:
+        return self.read(lambda tx: tx.growth(0).last, single=True)
 
     def clean(self) -> tuple[str, ...]:
         if self._here() is not None:

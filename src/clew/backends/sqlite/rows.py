@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from clew.backends import (
     MAX_SEQ,
@@ -58,6 +58,20 @@ class SQLiteTx:
         if self.epoch is None:
             (self.epoch,) = self._run(SQL["epoch"]).fetchone()
         return self.epoch
+
+    # -- whole tables, for copying a store
+
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Stores rows as they are, with the numbers they have."""
+        marks = ", ".join("?" * len(columns))
+        self.conn.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+
+    def set_counters(self, counters: Mapping[str, int]) -> None:
+        """No number up to these is given again."""
+        for name in ("trees", "runs", "refs", "blobs", "forgotten"):
+            self._run("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+            self._run("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, counters.get(name, 0)))
+        self._run("UPDATE epoch SET ord_floor = ?", (counters["ords"],))
 
     # -- the store itself
 

@@ -1,0 +1,78 @@
+"""An append that does not wait for its turn: one statement that does nothing if anything is not as it was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from clew.backends import Move, NodeRow, Tip
+from clew.backends.postgres.rows import SQL, bounds
+
+Statement = tuple[bytes, tuple[Any, ...]]
+"""SQL, and its values."""
+
+
+class Turn(BaseException):
+    """Control flow: the work needs a transaction of its own. Nothing was done yet."""
+
+
+class Ahead:
+    """Stands in for a transaction while a piece of work may still turn out to be an append, and nothing else.
+
+    It takes down what is to be done instead of doing it; whatever an append does not need raises Turn. `seen` is
+    what the ref was found to be, either by an earlier append of this process or, once that has failed, by a look now.
+    """
+
+    __slots__ = ("_epoch", "_look", "_move", "_ref", "_rows", "_seen", "_store")
+
+    def __init__(self, store: int, epoch: int, look: Callable[[int], Tip | None], *, again: bool) -> None:
+        self._store = store
+        self._epoch = epoch
+        self._look: Callable[[int], Tip | None] | None = look
+        self._seen: Tip | None = None
+        self._ref = -1 if again else 0
+        self._move: Move | None = None
+        self._rows: Sequence[NodeRow] | None = None
+
+    def advance(self, ref: int, seen: Tip, move: Move, top: int) -> bool:
+        """Believed for now; False if an earlier try has shown that it is not so."""
+        if self._ref == -1:
+            return False
+        if self._move is not None or seen.epoch != self._epoch:
+            raise Turn
+        self._ref, self._seen, self._move = ref, seen, move
+        return True
+
+    def tip(self, ref: int) -> Tip | None:
+        """Read now, and checked again by the server when the head moves."""
+        if self._look is None or self._move is not None:
+            raise Turn
+        tip = self._look(ref)
+        if tip is None or tip.epoch != self._epoch or not tip.open:
+            raise Turn
+        self._ref, self._seen, self._look = ref, tip, None
+        return tip
+
+    def add_nodes(self, rows: Sequence[NodeRow]) -> None:
+        if self._rows is not None or self._seen is None:
+            raise Turn
+        self._rows = rows
+
+    def move_ref(self, ref: int, move: Move, *, up: bool) -> None:
+        if self._move is not None or self._seen is None or ref != self._ref:
+            raise Turn
+        self._move = move
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Whatever else a transaction can do."""
+        raise Turn
+
+    def statement(self) -> Statement | None:
+        """What is to be done; None if that is nothing. Turn if it is not an append."""
+        seen, move, rows = self._seen, self._move, self._rows
+        if move is None and rows is None:
+            return None
+        if seen is None or move is None or not rows or move.head != rows[-1][0]:
+            raise Turn
+        nodes = rows[0] if len(rows) == 1 else tuple(map(list, zip(*rows, strict=True)))
+        return SQL["extend"], (*bounds(self._store, self._ref, seen, move), *nodes)

@@ -1,0 +1,54 @@
+"""Bringing a schema to the newest format: numbered scripts, all in one transaction, under a lock of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from clew.backends.postgres.connection import FORMAT, OLDEST_SERVER, Connection
+from clew.backends.sql import migrations
+from clew.errors import NotFound, SchemaTooNew, Unavailable
+
+_LOCK = 0x636C6577 << 32  # "clew"
+
+
+def found(conn: Connection, schema: str, path: str) -> int:
+    """The format of the store in the connection's schema; 0 if there is none. SchemaTooNew, nothing changed."""
+    if conn.info.server_version < OLDEST_SERVER:
+        raise Unavailable(f"PostgreSQL {conn.info.server_version // 10000} is too old", hint="clew needs 14 or newer.")
+    # The catalogue is asked as a table: a name that was looked up in vain is remembered for the whole transaction.
+    there = conn.execute("SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'epoch'", (schema,)).fetchone()
+    row = conn.execute("SELECT format FROM epoch").fetchone() if there else None
+    number = int(row[0]) if row else 0
+    if number > FORMAT:
+        raise SchemaTooNew(path, number, FORMAT)
+    return number
+
+
+def migrate(conn: Connection, schema: str, path: str, *, create: bool) -> None:
+    """Makes the store, or brings it to the newest format; one process does, the others find it done."""
+    if found(conn, schema, path) == FORMAT:
+        return
+    with conn.transaction():
+        # Whoever comes second waits here, and then sees what the first has done.
+        conn.execute("SELECT pg_advisory_xact_lock(%s + hashtext(%s))", (_LOCK, schema))
+        number = found(conn, schema, path)
+        if number == 0:
+            if not create:
+                raise NotFound("store", path, hint="Check the URL, and the schema that it names.")
+            conn.execute('CREATE SCHEMA IF NOT EXISTS "{}"'.format(schema.replace('"', '""')).encode())
+        for leads_to, script in migrations("postgres"):
+            if leads_to > number:
+                conn.execute(script.encode(), prepare=False)
+                if leads_to == 1:
+                    _first(conn)
+                conn.execute("UPDATE epoch SET number = number + 1, format = %s", (leads_to,))
+
+
+def _first(conn: Connection) -> None:
+    """The rows a new store begins with."""
+    now = time.time_ns() // 1000
+    values = {"store_id": os.urandom(16), "created_at": now.to_bytes(8, "big"), "lookup_key": os.urandom(32)}
+    for item in values.items():
+        conn.execute("INSERT INTO header (name, value) VALUES (%s, %s)", item)
+    conn.execute("INSERT INTO epoch (one, number, format, state, key_id) VALUES (1, 0, 0, 'plain', NULL)")

@@ -1,0 +1,203 @@
+-- Format 1 on PostgreSQL: the tables of 0001_init.sqlite.sql, whose comments say what each column must hold.
+-- The eight lowest bits of a run's number are those of its tree, so that every position says which shard of 256 its tree
+-- is in. No constraint crosses trees but that of ids.
+
+CREATE TABLE header (
+    name  text PRIMARY KEY,
+    value bytea NOT NULL
+);
+
+CREATE TABLE epoch (
+    one    bigint PRIMARY KEY CHECK (one = 1),
+    number bigint NOT NULL,
+    format bigint NOT NULL,
+    state  text NOT NULL,
+    key_id bytea
+);
+
+CREATE TABLE trees (
+    tree       bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    workspace  text NOT NULL,
+    created_at bigint NOT NULL
+);
+
+CREATE SEQUENCE run_numbers AS bigint MAXVALUE 2147483647;
+CREATE TABLE runs (
+    run         bigint PRIMARY KEY,
+    tree        bigint NOT NULL REFERENCES trees,
+    parent      bigint,
+    derived     bigint,
+    depth       bigint NOT NULL,
+    carried     bigint NOT NULL,
+    tip         bigint NOT NULL,
+    closed      bigint NOT NULL,
+    wrapped_key bytea,
+    mac         bytea NOT NULL
+);
+CREATE INDEX runs_tree ON runs (tree);
+CREATE INDEX runs_parent ON runs (parent) WHERE parent IS NOT NULL;
+CREATE INDEX runs_derived ON runs (derived) WHERE derived IS NOT NULL;
+
+CREATE SEQUENCE ords AS bigint;
+CREATE TABLE nodes (
+    pos   bigint PRIMARY KEY,
+    ord   bigint NOT NULL DEFAULT nextval('ords'),
+    facts bytea NOT NULL,
+    id    bytea NOT NULL,
+    body  bytea NOT NULL
+);
+CREATE UNIQUE INDEX nodes_id ON nodes (id);
+CREATE UNIQUE INDEX nodes_ord ON nodes (ord);
+
+CREATE TABLE quarantine (
+    pos        bigint PRIMARY KEY,
+    created_at bigint NOT NULL,
+    why        text NOT NULL,
+    body       bytea NOT NULL
+);
+
+CREATE TABLE refs (
+    ref         bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    workspace   text NOT NULL,
+    kind        text NOT NULL,
+    key         bytea NOT NULL,
+    owner       bigint REFERENCES refs,
+    tree        bigint REFERENCES trees,
+    head        bigint,
+    head_id     bytea,
+    version     bigint NOT NULL,
+    created_at  bigint NOT NULL,
+    active_at   bigint NOT NULL,
+    rank        bigint NOT NULL,
+    trashed_at  bigint,
+    expires_at  bigint,
+    hold        bigint NOT NULL,
+    look        bytea,
+    wrapped_key bytea,
+    mac         bytea NOT NULL,
+    data        bytea NOT NULL
+) WITH (fillfactor = 70); -- a head moves all the time, and stays on its page where there is room
+CREATE UNIQUE INDEX refs_key ON refs (workspace, kind, key);
+CREATE INDEX refs_recent ON refs (workspace, kind, rank) WHERE trashed_at IS NULL;
+CREATE INDEX refs_look ON refs (workspace, kind, look, rank) WHERE look IS NOT NULL AND trashed_at IS NULL;
+CREATE INDEX refs_tree ON refs (tree) WHERE tree IS NOT NULL;
+CREATE INDEX refs_owner ON refs (owner) WHERE owner IS NOT NULL;
+
+CREATE TABLE labels (
+    look bytea NOT NULL,
+    ref  bigint NOT NULL REFERENCES refs ON DELETE CASCADE,
+    PRIMARY KEY (look, ref)
+);
+CREATE INDEX labels_ref ON labels (ref);
+
+CREATE TABLE log (
+    pos        bigint PRIMARY KEY,
+    created_at bigint NOT NULL,
+    id         bytea NOT NULL,
+    body       bytea NOT NULL
+);
+CREATE UNIQUE INDEX log_id ON log (id);
+
+CREATE TABLE blobs (
+    blob        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    tree        bigint NOT NULL REFERENCES trees,
+    look        bytea NOT NULL,
+    size        bigint NOT NULL,
+    chunks      bigint NOT NULL,
+    created_at  bigint NOT NULL,
+    wrapped_key bytea,
+    mac         bytea NOT NULL
+);
+CREATE UNIQUE INDEX blobs_look ON blobs (tree, look);
+
+CREATE TABLE chunks (
+    pos  bigint PRIMARY KEY,
+    body bytea NOT NULL
+);
+ALTER TABLE chunks ALTER COLUMN body SET STORAGE EXTERNAL; -- images and the like do not get smaller
+
+CREATE TABLE uses (
+    blob   bigint NOT NULL REFERENCES blobs,
+    "user" bigint NOT NULL,
+    PRIMARY KEY (blob, "user")
+);
+CREATE INDEX uses_user ON uses ("user");
+
+CREATE TABLE forgotten (
+    number bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    low    bigint NOT NULL,
+    high   bigint NOT NULL
+);
+
+CREATE TABLE search (           -- words of messages in a plain store, derived from them: filled by whoever searches
+    workspace  text NOT NULL,
+    mode       text NOT NULL,       -- words | substring
+    pos        bigint NOT NULL,
+    id         bytea NOT NULL,
+    role       bigint NOT NULL,
+    created_at bigint NOT NULL,
+    lexemes    tsvector NOT NULL,
+    PRIMARY KEY (pos, mode)
+);
+CREATE INDEX search_lexemes ON search USING gin (lexemes);
+
+CREATE TABLE search_edge (      -- up to which ord the words of a workspace are all in `search`
+    workspace text NOT NULL,
+    mode      text NOT NULL,
+    ord       bigint NOT NULL,
+    PRIMARY KEY (workspace, mode)
+);
+
+-- Moves the head of a ref that is still as it was seen, and nothing else: see `Tx.advance`. The lock is taken by a
+-- statement of its own: what comes after it sees all that was committed before the lock was given.
+CREATE FUNCTION advance(
+    store bigint, the_epoch bigint, the_ref bigint, seen_version bigint, seen_head bigint, seen_head_id bytea,
+    seen_mac bytea, ref_key bytea, run_key bytea,
+    new_head bigint, new_head_id bytea, new_version bigint, new_active_at bigint, new_rank bigint, new_mac bytea
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(store);
+    UPDATE refs r SET head = new_head, head_id = new_head_id, version = new_version, active_at = new_active_at,
+                      rank = new_rank, mac = new_mac
+    WHERE r.ref = the_ref AND r.version = seen_version AND r.head = seen_head AND r.head_id = seen_head_id
+      AND r.mac = seen_mac AND r.trashed_at IS NULL AND r.wrapped_key IS NOT DISTINCT FROM ref_key
+      AND NOT EXISTS (SELECT 1 FROM refs o WHERE o.workspace = r.workspace AND o.kind = r.kind
+                      AND o.trashed_at IS NULL AND o.rank >= new_rank AND o.ref <> r.ref)
+      AND (SELECT number FROM epoch) = the_epoch
+      AND EXISTS (SELECT 1 FROM runs u WHERE u.run = seen_head >> 24 AND u.closed = 0
+                  AND u.wrapped_key IS NOT DISTINCT FROM run_key)
+      AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.pos = seen_head + 1);
+    RETURN FOUND;
+END $$;
+
+-- `advance`, and the one node that the head moves to: a whole append in one statement.
+CREATE FUNCTION extend(
+    store bigint, the_epoch bigint, the_ref bigint, seen_version bigint, seen_head bigint, seen_head_id bytea,
+    seen_mac bytea, ref_key bytea, run_key bytea,
+    new_head bigint, new_head_id bytea, new_version bigint, new_active_at bigint, new_rank bigint, new_mac bytea,
+    the_pos bigint, the_facts bytea, the_id bytea, the_body bytea
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT advance(store, the_epoch, the_ref, seen_version, seen_head, seen_head_id, seen_mac, ref_key, run_key,
+                   new_head, new_head_id, new_version, new_active_at, new_rank, new_mac) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO nodes (pos, facts, id, body) VALUES (the_pos, the_facts, the_id, the_body);
+    RETURN true;
+END $$;
+
+-- The same for several nodes, column by column.
+CREATE FUNCTION extend(
+    store bigint, the_epoch bigint, the_ref bigint, seen_version bigint, seen_head bigint, seen_head_id bytea,
+    seen_mac bytea, ref_key bytea, run_key bytea,
+    new_head bigint, new_head_id bytea, new_version bigint, new_active_at bigint, new_rank bigint, new_mac bytea,
+    the_pos bigint[], the_facts bytea[], the_id bytea[], the_body bytea[]
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT advance(store, the_epoch, the_ref, seen_version, seen_head, seen_head_id, seen_mac, ref_key, run_key,
+                   new_head, new_head_id, new_version, new_active_at, new_rank, new_mac) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO nodes (pos, facts, id, body) SELECT * FROM unnest(the_pos, the_facts, the_id, the_body);
+    RETURN true;
+END $$;

@@ -1,0 +1,141 @@
+-- What PostgreSQL says in other words than queries.sql, under the same names; and what it alone needs.
+
+-- name: begin
+BEGIN
+
+-- name: begin_read
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
+
+-- name: begin_write
+BEGIN; SELECT pg_advisory_xact_lock(%d); SELECT number FROM epoch
+
+-- name: add_tree
+INSERT INTO trees (workspace, created_at) VALUES (?, ?) RETURNING tree
+
+-- name: add_run
+INSERT INTO runs (run, tree, parent, derived, depth, carried, tip, closed, wrapped_key, mac)
+SELECT nextval('run_numbers') << 8 | (v.tree & 255), v.*
+FROM (VALUES (?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bytea)) AS v (tree)
+RETURNING run
+
+-- name: add_node
+INSERT INTO nodes (pos, facts, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: add_ref
+INSERT INTO refs (workspace, kind, key, owner, tree, head, head_id, version, created_at, active_at, rank,
+                  trashed_at, expires_at, hold, look, wrapped_key, mac, data)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING ref
+
+-- name: add_log
+INSERT INTO log (pos, created_at, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: add_quarantined
+INSERT INTO quarantine (pos, created_at, why, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: add_blob
+INSERT INTO blobs (tree, look, size, chunks, created_at, wrapped_key, mac) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING blob
+
+-- name: forget
+INSERT INTO forgotten (low, high) VALUES (?, ?) RETURNING number
+
+-- name: forgotten
+SELECT number, low, high FROM forgotten WHERE number > ? ORDER BY number LIMIT nullif(?, -1)
+
+-- name: growth
+SELECT (SELECT id FROM nodes WHERE ord = ?), (SELECT coalesce(max(ord), 0) FROM nodes),
+       (SELECT coalesce(min(number), 1) FROM forgotten),
+       coalesce(pg_sequence_last_value(pg_get_serial_sequence('forgotten', 'number')::regclass), 0)
+
+-- name: keys_otherwise
+SELECT EXISTS (SELECT 1 FROM runs
+               WHERE substr(wrapped_key, 1, ?::int) IS DISTINCT FROM ?::bytea OR length(wrapped_key) <> ?)
+    OR EXISTS (SELECT 1 FROM refs
+               WHERE substr(wrapped_key, 1, ?::int) IS DISTINCT FROM ?::bytea OR length(wrapped_key) <> ?)
+    OR EXISTS (SELECT 1 FROM blobs
+               WHERE substr(wrapped_key, 1, ?::int) IS DISTINCT FROM ?::bytea OR length(wrapped_key) <> ?)
+
+-- name: nodes_at
+SELECT u.tree, u.depth, u.carried, u.wrapped_key,
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
+       {node}
+FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ANY (?)
+
+-- name: refs_label
+SELECT {ref} FROM refs r
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
+  AND EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref) AND (?::bytea IS NULL OR r.look = ?)
+ORDER BY r.rank DESC, r.ref DESC LIMIT ?
+
+-- name: count_refs
+SELECT count(*) FROM refs r
+WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL
+  AND (r.hold <> 0 OR coalesce(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, true))
+  AND (?::bytea IS NULL OR r.look = ?)
+  AND (?::bytea IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
+
+-- name: advance
+SELECT advance(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?)
+
+-- name: extend
+SELECT extend(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: now
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+
+-- name: readers
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xmin IS NOT NULL
+  AND backend_type = 'client backend' AND age(backend_xmin) > age((? & 4294967295)::text::xid)
+
+-- name: tail
+SELECT {node}, beside.*
+FROM refs f JOIN nodes n ON n.pos BETWEEN greatest(f.head - ?, f.head >> 24 << 24) AND f.head
+LEFT JOIN LATERAL (
+    SELECT {ref}, {run} FROM refs r JOIN runs u ON u.run = r.head >> 24 WHERE r.ref = f.ref AND n.pos = f.head
+) AS beside ON true
+WHERE f.workspace = ? AND f.kind = ? AND f.key = ? ORDER BY n.pos DESC
+
+-- name: settled
+BEGIN; SET LOCAL lock_timeout = 500; SELECT pg_advisory_xact_lock(%d); SELECT coalesce(max(ord), 0) FROM nodes
+
+-- name: search_edge
+SELECT coalesce(max(ord), 0) FROM search_edge WHERE workspace = ? AND mode = ?
+
+-- name: add_words
+INSERT INTO search (workspace, mode, pos, id, role, created_at, lexemes)
+SELECT ?, ?, v.pos, v.id, v.role, v.created_at, v.lexemes::tsvector
+FROM unnest(?::bigint[], ?::bytea[], ?::bigint[], ?::bigint[], ?::text[]) AS v (pos, id, role, created_at, lexemes)
+JOIN nodes n ON n.pos = v.pos AND n.id = v.id
+FOR KEY SHARE OF n -- whoever deletes one waits until its words are there, and takes them along
+ON CONFLICT DO NOTHING
+
+-- name: move_edge
+INSERT INTO search_edge (workspace, mode, ord) VALUES (?, ?, ?)
+ON CONFLICT (workspace, mode) DO UPDATE SET ord = greatest(search_edge.ord, excluded.ord)
+
+-- name: find_words
+SELECT s.pos, s.id, ts_rank(s.lexemes, q.query)::float8
+FROM search s, (SELECT ?::text::tsquery AS query) AS q
+WHERE s.workspace = ? AND s.mode = ? AND s.lexemes @@ q.query
+  AND (?::bigint IS NULL OR s.role = ?) AND s.created_at >= ? AND s.created_at < ?
+  AND (?::bigint[] IS NULL OR EXISTS (SELECT 1 FROM unnest(?::bigint[], ?::bigint[]) AS w (low, high)
+                                      WHERE s.pos BETWEEN w.low AND w.high))
+ORDER BY 3 DESC, s.created_at DESC, s.pos DESC LIMIT ? OFFSET ?
+
+-- name: find_all
+SELECT s.pos, s.id, 0::float8
+FROM search s
+WHERE s.workspace = ? AND s.mode = ?
+  AND (?::bigint IS NULL OR s.role = ?) AND s.created_at >= ? AND s.created_at < ?
+  AND (?::bigint[] IS NULL OR EXISTS (SELECT 1 FROM unnest(?::bigint[], ?::bigint[]) AS w (low, high)
+                                      WHERE s.pos BETWEEN w.low AND w.high))
+ORDER BY s.created_at DESC, s.pos DESC LIMIT ? OFFSET ?
+
+-- name: drop_words
+DELETE FROM search WHERE pos BETWEEN ? AND ?
+
+-- name: clear_words
+DELETE FROM search
+
+-- name: clear_edges
+DELETE FROM search_edge

@@ -1,0 +1,33 @@
+"""`clew copy`: the whole store to another place."""
+
+from __future__ import annotations
+
+import click
+
+from clew.cli.forms import Form, json_options, out_value
+from clew.cli.progress import Progress
+from clew.cli.text import out, plain, warn
+
+
+@click.command(
+    short_help="Copy a whole store: a file to a server, or back.",
+    epilog="\b\nExamples:\n  clew copy chats.db postgresql://app@db.example/app\n  clew copy old.db new.db",
+)
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", metavar="TARGET")
+@json_options
+def copy(source: str, target: str, form: Form) -> None:
+    """Copies the store SOURCE to TARGET, where none is yet, and compares both row by row.
+
+    Ids stay, and a sealed store stays sealed: no key is needed. Others may go on using SOURCE; what they write
+    meanwhile is not in the copy. If it is cut short, the same command goes on.
+    """
+    from clew.copying import copy as copied
+
+    with Progress("copying") as progress:
+        made = copied(source, target, progress=progress)
+    if form == "text":
+        out(plain(made.target))
+        warn(f"{made.rows:,} rows copied and compared")
+    else:
+        out_value({"source": made.source, "target": made.target, "rows": made.rows}, form)

@@ -1,0 +1,235 @@
+"""Copying a store to another place, of whatever kind: a file to a server, a server to a file.
+
+Rows are copied as they are, with their ids, numbers and seals: the copy is the same store, and for a sealed one no key
+is needed. Everything is read as it is at one moment. At the end each row is read back and compared; only then does the
+copy open as a store. Cut short, it goes on where it was, if the source has not changed since; else it begins anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import msgspec
+
+from clew.backends.sql import COLUMNS
+from clew.backends.sqlite import SQLiteBackend
+from clew.errors import Conflict, Invalid, Tampered
+
+Progress = Callable[[int, int], object]
+"""Called with the rows that are copied or compared, and all there are."""
+
+COPYING = "copying"
+"""Name of the header that is there until a copy is whole."""
+BATCH = 500
+
+
+class Copied(NamedTuple):
+    """What was copied."""
+
+    source: str
+    target: str
+    rows: int
+
+
+class _Table(NamedTuple):
+    name: str
+    columns: tuple[str, ...]
+    """The first one, or two, are the key."""
+    keys: int = 1
+
+
+def _columns(mark: str) -> tuple[str, ...]:
+    return tuple(column.strip().partition(".")[2] for column in COLUMNS[mark].split(","))
+
+
+_TABLES = (
+    _Table("trees", ("tree", "workspace", "created_at")),
+    _Table("nodes", (*_columns("{node}"), "ord")),
+    _Table("runs", _columns("{run}")),
+    _Table("quarantine", ("pos", "created_at", "why", "body")),
+    _Table("refs", _columns("{ref}")),
+    _Table("labels", ("ref", "look"), 2),
+    _Table("log", ("pos", "created_at", "id", "body")),
+    _Table("blobs", _columns("{blob}")),
+    _Table("chunks", ("pos", "body")),
+    _Table("uses", ("blob", '"user"'), 2),
+    _Table("forgotten", ("number", "low", "high")),
+)
+"""In an order in which nothing points to what is not there yet."""
+
+
+class _Mark(msgspec.Struct):
+    """How far a copy has come."""
+
+    source: str
+    """What the source was like."""
+    table: int = 0
+    after: list[Any] = []
+
+
+def copy(source: str | os.PathLike[str], target: str | os.PathLike[str], *, progress: Progress | None = None) -> Copied:
+    """Copies a store into a new one, and compares both. Conflict if something else is there already.
+
+    Others may go on using the source; what they write meanwhile is not in the copy.
+    """
+    if os.fspath(source) == os.fspath(target):
+        raise Invalid("a store cannot be copied onto itself")
+    with _opened(source, create=False) as here, _opened(target, create=True) as there, here.reader() as reader:
+        read = _Side(reader)
+        mark = _begin(there, read.fingerprint())
+        total = sum(read.counts())
+        done = _Count(progress, 2 * total)
+        for number, table in enumerate(_TABLES):
+            if number >= mark.table:
+                _copy(read, there, table, number, mark.after if number == mark.table else [], mark.source, done)
+        with there.reader() as again:
+            _compare(read, _Side(again), done, there.path)
+        _finish(read, there)
+        return Copied(here.path, there.path, total)
+
+
+class _Count:
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+
+    def __call__(self, rows: int) -> None:
+        self._done += rows
+        if self._progress is not None:
+            self._progress(min(self._done, self._total), self._total)
+
+
+class _Side:
+    """One store, as it is at one moment."""
+
+    def __init__(self, reader: Any) -> None:
+        self._execute = reader.execute
+        self._stream = getattr(reader, "stream", reader.execute)
+        self.sqlite = not hasattr(reader, "stream")
+
+    def all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self._execute(sql, values).fetchall()]
+
+    def rows(self, table: _Table, after: list[Any]) -> Iterator[tuple[Any, ...]]:
+        keys = ", ".join(table.columns[: table.keys])
+        where = f" WHERE ({keys}) > ({', '.join('?' * table.keys)})" if after else ""
+        sql = f"SELECT {', '.join(table.columns)} FROM {table.name}{where} ORDER BY {keys}"
+        return iter(self._stream(sql, tuple(after)))
+
+    def counts(self) -> list[int]:
+        return [self.all(f"SELECT count(*) FROM {table.name}")[0][0] for table in _TABLES]
+
+    def header(self) -> list[tuple[str, bytes]]:
+        return [row for row in self.all("SELECT name, value FROM header ORDER BY name") if row[0] != COPYING]
+
+    def counters(self) -> dict[str, int]:
+        """The highest numbers that were ever given."""
+        if self.sqlite:
+            given = dict(self.all("SELECT name, seq FROM sqlite_sequence"))
+            (floor,) = self.all("SELECT ord_floor FROM epoch")[0]
+        else:
+            given = {table: self._last(f"{table}_{key}_seq") for table, key in _NUMBERED.items()}
+            given["runs"] = 0
+            floor = self._last("ords")
+        (ord,) = self.all("SELECT coalesce(max(ord), 0) FROM nodes")[0]
+        (run,) = self.all("SELECT coalesce(max(run), 0) FROM runs")[0]
+        return {**given, "runs": max(given.get("runs", 0), run), "ords": max(floor, ord)}
+
+    def fingerprint(self) -> str:
+        """Another one if anything was changed."""
+        versions = self.all("SELECT count(*), coalesce(sum(version), 0) FROM refs")[0]
+        epoch = self.all("SELECT number, state FROM epoch")[0]
+        parts = (self.header(), self.counts(), sorted(self.counters().items()), [int(one) for one in versions], epoch)
+        return msgspec.json.encode(parts).decode()
+
+    def _last(self, sequence: str) -> int:
+        return int(self.all("SELECT coalesce(pg_sequence_last_value(to_regclass(?)), 0)", sequence)[0][0])
+
+
+_NUMBERED = {"trees": "tree", "refs": "ref", "blobs": "blob", "forgotten": "number"}
+
+
+@contextmanager
+def _opened(place: str | os.PathLike[str], *, create: bool) -> Iterator[Any]:
+    name = os.fspath(place)
+    backend: Any
+    if name.startswith(("postgresql://", "postgres://")):
+        from clew.backends.postgres import PostgresBackend
+
+        backend = PostgresBackend(name, create=create)
+    else:
+        backend = SQLiteBackend(name, create=create)
+    try:
+        yield backend
+    finally:
+        backend.close()
+
+
+def _begin(there: Any, fingerprint: str) -> _Mark:
+    """Where to go on: at the beginning, unless a copy of the same was cut short."""
+    with there.transaction():
+        tx = there._here()
+        found = tx.header(COPYING)
+        if found is None and not tx.empty():
+            raise Conflict(f"{there.path} has a store in it", hint="Copy to a new place.")
+        mark = None if found is None else msgspec.json.decode(found, type=_Mark)
+        if mark is None or mark.source != fingerprint:
+            for table in reversed(_TABLES):
+                tx.run_sql(f"DELETE FROM {table.name}")
+            mark = _Mark(fingerprint)
+            tx.set_header(COPYING, msgspec.json.encode(mark))
+    return mark
+
+
+def _copy(read: _Side, there: Any, table: _Table, number: int, after: list[Any], source: str, done: _Count) -> None:
+    """The rows of one table, a batch in a transaction, with the mark of how far it is."""
+    rows = read.rows(table, [_key(value) for value in after])
+    owner = table.columns.index("owner") if "owner" in table.columns else None
+    while batch := [row for _, row in zip(range(BATCH), rows, strict=False)]:
+        with there.transaction():
+            tx = there._here()
+            tx.insert_rows(table.name, table.columns, [_without(row, owner) for row in batch])
+            last = [_name(value) for value in batch[-1][: table.keys]]
+            tx.set_header(COPYING, msgspec.json.encode(_Mark(source, number, last)))
+        done(len(batch))
+    if owner is not None:  # which may have a higher number than what it owns
+        with there.transaction():
+            for row in read.all("SELECT owner, ref FROM refs WHERE owner IS NOT NULL"):
+                there._here().run_sql("UPDATE refs SET owner = ? WHERE ref = ?", row)
+
+
+def _without(row: tuple[Any, ...], owner: int | None) -> tuple[Any, ...]:
+    return row if owner is None else (*row[:owner], None, *row[owner + 1 :])
+
+
+def _name(value: Any) -> Any:
+    return f"x{value.hex()}" if isinstance(value, bytes) else value
+
+
+def _key(value: Any) -> Any:
+    return bytes.fromhex(value[1:]) if isinstance(value, str) else value
+
+
+def _compare(read: _Side, again: _Side, done: _Count, path: str) -> None:
+    """Reads both, row by row. Tampered if they differ."""
+    for table in _TABLES:
+        for count, (one, other) in enumerate(zip_longest(read.rows(table, []), again.rows(table, []))):
+            if one is None or other is None or tuple(one) != tuple(other):
+                raise Tampered(path, f"row {count} of {table.name} is not what was copied")
+            if count % BATCH == BATCH - 1:
+                done(BATCH)
+
+
+def _finish(read: _Side, there: Any) -> None:
+    """Makes the copy the store that it is a copy of."""
+    state, key_id = read.all("SELECT state, key_id FROM epoch")[0]
+    with there.transaction():
+        tx = there._here()
+        tx.run_sql("DELETE FROM header")
+        for name, value in read.header():
+            tx.set_header(name, value)
+        tx.set_counters(read.counters())
+        tx.set_state(state, key_id)

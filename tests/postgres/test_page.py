@@ -1,0 +1,25 @@
+"""The page about PostgreSQL: its code runs, against a server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.postgres.server import Server
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md"
+
+
+def test_the_code_of_the_page_runs(server: Server, tmp_path: Path) -> None:
+    """From top to bottom, printing what the page says it prints, with a server in place of the one it names."""
+    text = PAGE.read_text(encoding="utf-8")
+    assert text.count("```py\n") == 3
+    with server.connect() as conn:
+        conn.execute("DROP ROLE IF EXISTS acme_app")
+        conn.execute("CREATE ROLE acme_app")
+    copy = tmp_path / "page.md"
+    copy.write_text(text.replace("```py\n", "```python\n").replace("postgresql://app@db.example/app", server.url()))
+    command = [sys.executable, "-m", "tests.docs.page", str(copy)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

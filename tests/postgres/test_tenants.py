@@ -1,0 +1,140 @@
+"""Many tenants: a role sees the workspaces it was admitted to, and nothing else, whatever it asks for."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import psycopg
+import pytest
+
+import clew
+from clew import tenants
+from clew.errors import Conflict, Invalid, NotFound, Unavailable
+from tests.postgres.server import Server
+
+
+class Place:
+    """A store with two tenants."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.url = server, server.url()
+        self.schema = self.url.partition("schema=")[2]
+        self.roles = [f"r{uuid.uuid4().hex}" for _ in "ab"]
+        with server.connect() as conn:
+            for role in self.roles:
+                conn.execute(f"CREATE ROLE {role} LOGIN")
+        with clew.open(self.url) as store:
+            tenants.isolate(store)
+            for role, workspace in zip(self.roles, "ab", strict=True):
+                tenants.admit(store, role, workspace)
+
+    def open(self, number: int, workspace: str | None = None) -> clew.Store:
+        """The store, as a tenant sees it."""
+        url = self.url.replace("clew@", f"{self.roles[number]}@")
+        return clew.open(url, workspace="ab"[number] if workspace is None else workspace)
+
+    def sql(self, number: int) -> psycopg.Connection[Any]:
+        """A connection of the tenant's own making."""
+        return psycopg.connect(
+            host=str(self.server.folder), user=self.roles[number], dbname="postgres", autocommit=True,
+            options=f"-csearch_path={self.schema}",
+        )  # fmt: skip
+
+
+@pytest.fixture
+def place(server: Server) -> Place:
+    return Place(server)
+
+
+def fill(store: clew.Store, word: str) -> clew.Session:
+    session = store.sessions.create(title=word, labels=[word])
+    session.append([clew.user(word), clew.assistant("yes")])
+    session.append(clew.user("look", session.attach(word.encode() * 50, mime_type="text/plain")))
+    session.log.append([word.encode()])
+    session.fork().append(clew.user(f"{word} aside"))
+    assert store.search(word)
+    return session
+
+
+def test_a_tenant_has_a_whole_store(place: Place) -> None:
+    """Within its workspace a tenant can do all that there is to do with sessions."""
+    with place.open(0) as store:
+        session = fill(store, "alpha")
+        session.rename("beta")
+        session.rewind(session.path()[0].id)
+        session.compact(clew.system("in short"))
+        store.sessions.trash(session.id)
+        store.sessions.restore(session.id)
+        assert store.verify().ok
+        receipt = store.sessions.purge(session.id)
+        assert (receipt.failures, receipt.pending) == ((), ())
+
+
+def test_nothing_of_another_is_seen(place: Place) -> None:
+    """Not in lists, not in a search, not by an id that is known, not by naming the other's workspace."""
+    with place.open(0) as one, place.open(1) as two:
+        mine = fill(one, "alpha")
+        node = mine.path()[0]
+        fill(two, "omega")
+        for there in (two, place.open(1, workspace="a")):
+            for ask in (
+                lambda there=there: there.sessions.get(mine.id),
+                lambda there=there: there.nodes.get([node.id]),
+                lambda there=there: there.nodes.path(node.id),
+                lambda there=there: there.nodes.resolve(node.handle),
+                lambda there=there: there.nodes.save(clew.user("under"), parent=node.id),
+            ):
+                with pytest.raises(NotFound):
+                    ask()
+            assert there.search("alpha") == []
+            assert node.id not in [one.id for one in there.nodes.list(limit=500).items]
+        there.close()
+        with pytest.raises(Conflict):  # an id is nobody's twice, and that is all that is told of it
+            two.sessions.create().append(clew.user("mine"), id=node.id)
+        assert [session.title for session in two.sessions.list().items if session.title == "alpha"] == []
+
+
+def test_the_rules_are_the_servers(place: Place) -> None:
+    """With a connection of its own a role reads, changes and adds no row of another's, in any table."""
+    with place.open(0) as one, place.open(1) as two:
+        fill(one, "alpha")
+        fill(two, "omega")
+    with place.server.connect(options=f"-csearch_path={place.schema}") as owner, place.sql(1) as conn:
+        counts = {}
+        for table in ("trees", "refs", "runs", "nodes", "log", "labels", "blobs", "chunks", "uses", "search"):
+            everything = owner.execute(f"SELECT count(*) FROM {table}").fetchone()
+            seen = conn.execute(f"SELECT count(*) FROM {table}").fetchone()
+            assert everything is not None
+            assert seen is not None
+            counts[table] = (seen[0], everything[0])
+        assert all(0 < seen < everything for seen, everything in counts.values()), counts
+        (theirs,) = owner.execute("SELECT min(pos) FROM nodes").fetchone() or (0,)
+        assert conn.execute("UPDATE nodes SET body = '' WHERE pos = %s", (theirs,)).rowcount == 0
+        assert conn.execute("DELETE FROM refs WHERE workspace = 'a'").rowcount == 0
+        assert conn.execute("DELETE FROM header WHERE name <> 'unclean'").rowcount == 0
+        for attempt in (
+            "INSERT INTO trees (workspace, created_at) VALUES ('a', 0)",
+            f"INSERT INTO nodes VALUES ({theirs + 99}, 999, '\\x00', '\\x00', '\\x00')",
+            "INSERT INTO tenants VALUES (current_user, 'a')",
+            "UPDATE epoch SET state = 'odd'",
+            "INSERT INTO header VALUES ('store_id2', '')",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                conn.execute(attempt)
+
+
+def test_who_is_dismissed_is_out(place: Place) -> None:
+    """A workspace can be taken away; a role without any, and without rights, cannot even open the store."""
+    with clew.open(place.url) as store, place.open(0) as mine:
+        session = fill(mine, "alpha")
+        tenants.dismiss(store, place.roles[0], "a")
+        with pytest.raises(NotFound):
+            mine.sessions.get(session.id)
+        tenants.dismiss(store, place.roles[0])
+        with pytest.raises(Unavailable):
+            mine.sessions.list()
+        with pytest.raises(NotFound):
+            tenants.admit(store, "nobody-of-that-name", "a")
+    with clew.open(":memory:") as store, pytest.raises(Invalid):
+        tenants.isolate(store)
