@@ -118,6 +118,9 @@ def test_it_takes_too_long(program: Path) -> None:
     """A timeout ends the program."""
     with pytest.raises(chat.ProviderError, match="in time"):
         local(program, timeout=0.5).chat("sleep")
+    with pytest.raises(chat.ProviderError, match="in time"):
+        list(local(program, timeout=0.5).stream("sleep"))
+    assert list(local(program, timeout=30).stream("hello"))
 
 
 def test_what_it_does_not_take(program: Path) -> None:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 import clew
 from clew import files
 from clew.errors import Invalid, NotFound, ReadOnly, SchemaTooNew, Sealed, StorageFull, Tampered, Unavailable, WrongKey
-from clew.snapshots import FileStore, Snapshot, generate_key, new_snapshot
+from clew.snapshots import FileStore, Snapshot, generate_key, new_snapshot, validate_snapshot_id
 from clew.snapshots.forms import HEAD
 from clew.snapshots.fs import LocalFiles, MemoryFiles
 from clew.testing.snapshots import ODD, sample
@@ -282,7 +282,7 @@ def test_a_list_passes_over_what_is_foreign(tmp_path: Path, caplog: pytest.LogCa
     (tmp_path / "a folder").mkdir()
     (tmp_path / f"{ID}.json").write_text("{}")
     with caplog.at_level(logging.DEBUG, "tests.snapshots"):
-        assert [one.id for one in store.list()] == [snapshot.id]
+        assert [validate_snapshot_id(one.id) for one in store.list()] == [snapshot.id]
     told = {(record.levelname, record.getMessage()) for record in caplog.records}
     assert len(told) == 7
     assert ("DEBUG", "'notes.txt' is not a snapshot") in told
@@ -526,8 +526,11 @@ def test_a_name_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("key", [b"", bytes(16), bytes(31), bytes(33), "x" * 32, 7])
 def test_keys_of_another_size(key: Any) -> None:
     """A key has 32 bytes; the error tells what was wanted and what was given, and not the key."""
-    with pytest.raises(Invalid, match="32 bytes"):
+    with pytest.raises(Invalid, match="32 bytes") as caught:
         FileStore("x", key)
+    if isinstance(key, bytes):
+        assert f"this one has {len(key)}" in caught.value.message
+        assert repr(key)[2:-1] not in str(caught.value) or not key
 
 
 def test_keys_are_random() -> None:

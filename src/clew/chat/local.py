@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from clew.chat.client import fitting, wanted
@@ -76,7 +77,7 @@ class ClaudeLocal:
                 self._command("json"), input=self._input(said), capture_output=True, timeout=self._timeout, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise ProviderError(PROVIDER, "no answer came in time") from error
+            raise _late() from error
         except OSError as error:
             raise self._missing(error) from error
         return self._take(said, _json(done.stdout), done.returncode).text
@@ -99,7 +100,7 @@ class ClaudeLocal:
             )  # fmt: skip
         except OSError as error:
             raise self._missing(error) from error
-        with running:
+        with running, _until(self._timeout, running) as late:
             try:
                 assert running.stdin is not None
                 assert running.stdout is not None
@@ -111,9 +112,11 @@ class ClaudeLocal:
                     if event.get("type") == "result":
                         result = event
                     yield from _pieces(event)
-                code = running.wait(self._timeout)
+                code = running.wait()
             finally:
                 running.kill()
+        if late.is_set():
+            raise _late()
         yield self._take(said, result, code)
 
     def _command(self, form: str) -> list[str]:
@@ -146,6 +149,30 @@ class ClaudeLocal:
 
     def _missing(self, error: OSError) -> ProviderError:
         return ProviderError(PROVIDER, f"the program does not run ({error.strerror})", hint="Is it installed?")
+
+
+@contextmanager
+def _until(timeout: float | None, running: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
+    """Ends a program after so many seconds, and says so."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        running.kill()
+
+    timer = None if timeout is None else threading.Timer(timeout, end)
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield late
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def _late() -> ProviderError:
+    return ProviderError(PROVIDER, "no answer came in time", hint="Try again, or allow it more with timeout.")
 
 
 def _words(prompt: Prompt) -> str:
