@@ -24,6 +24,7 @@ from benchmarks import (
     sealing,
     searching,
     snapshots,
+    terminal,
     together,
 )  # fmt: skip
 from benchmarks.bench import FULL, QUICK, Bench
@@ -52,6 +53,8 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "mirror": agents.mirror,
     "autosave": snapshots.autosave,
     "snapshots": snapshots.listing,
+    "program": terminal.program,
+    "picker": terminal.picker,
 }
 
 
