@@ -36,7 +36,7 @@ LAYERS: list[set[str]] = [
     {"due"},
     {"session"},
     {"sessions"},
-    {"beside"},
+    {"beside", "brief"},
     {"verify", "backup"},
     {"indexing"},
     {"search", "purge"},
