@@ -25,6 +25,7 @@ from benchmarks import (
     sealing,
     searching,
     snapshots,
+    terminal,
     together,
 )
 from benchmarks.bench import FULL, QUICK, Bench
@@ -54,6 +55,8 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "autosave": snapshots.autosave,
     "snapshots": snapshots.listing,
     "tree": checkpoints.tree,
+    "program": terminal.program,
+    "picker": terminal.picker,
 }
 
 

@@ -37,7 +37,7 @@ LAYERS: list[set[str]] = [
     {"session"},
     {"sessions"},
     {"checkpoints"},
-    {"beside"},
+    {"beside", "brief"},
     {"verify", "backup", "copying"},
     {"words"},
     {"indexing"},

@@ -128,6 +128,7 @@ def test_subagents_stand_under_their_parent(clew_cli, db, tmp_path, monkeypatch)
     talk = ["Review", "    I ask.", "        ↳ review: Look", "            Good.", "        Thanks"]
     assert shape(handle) == talk
     assert shape("--here") == talk
+    assert shape(handle, "--compact") == ["Review", "I ask.", "    ↳ review: Look", "    Good.", "    Thanks"]
     assert shape() == [*talk, "Elsewhere"]
     shown = clew_cli("tree", handle, "--json").json
     assert [(one["agent"], one["parent_id"], one["under"]) for one in shown if one["agent"]] == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from clew.model import Text, Thinking, ToolCall, ToolResult
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+_SEQUENCES = re.compile(r"\x1b\[[0-9;]*m")
 FRAME = 0.06
 """Seconds between two pictures of what is being written."""
 
@@ -182,9 +184,9 @@ class Screen:
         with self._console.capture() as drawn:
             self._console.print(what)
         lines = [line.rstrip(" ") for line in drawn.get().split("\n")]
-        while lines and not lines[-1]:
+        while lines and not _SEQUENCES.sub("", lines[-1]).strip():
             lines.pop()
-        while lines and not lines[0]:
+        while lines and not _SEQUENCES.sub("", lines[0]).strip():
             lines.pop(0)
         return lines
 

@@ -14,7 +14,7 @@ import clew
 from clew.cli.exits import INTERRUPTED, report
 from clew.cli.forms import Form, json_options
 from clew.cli.place import find, store_option, writing
-from clew.cli.text import bold, dim, is_terminal, plain, style, warn
+from clew.cli.text import bold, columns, dim, is_terminal, plain, style, warn, width
 from clew.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -230,8 +230,13 @@ def _greet(talk: Talk, incognito: bool, lost: str) -> None:
         warn(f"{bold('new session')} {dim(f'· {talk.choice} · /help')}")
     else:
         count = session.counters.messages
-        about = f"· {count} message{'s' if count != 1 else ''} · {talk.choice} · /new begins another, /help{lost}"
-        warn(f"{style(session.handle, '33')} {bold(plain(session.title or 'untitled'))} {dim(about)}")
+        title = plain(session.title or "untitled")
+        about = f"· {count} message{'s' if count != 1 else ''} · {talk.choice}"
+        more = " · /new begins another, /help"
+        fits = len(session.handle) + width(title) + width(about + more) + 2 <= (columns() or 80)
+        warn(f"{style(session.handle, '33')} {bold(title)} {dim(about + (more if fits else ''))}")
+        if lost:
+            warn(dim(lost.removeprefix("; ")))
 
 
 def _keep(talk: Talk) -> str:

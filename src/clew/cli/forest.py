@@ -59,8 +59,8 @@ def arrange(leaves: Iterable[Leaf], *, compact: bool = False, limit: int | None 
         leaf, level = stack.pop()
         children = below.get(leaf.id, [])
         yield Placed(leaf, level, not children)
-        deeper = level + (len(children) > 1 if compact else 1)
-        stack.extend((child, deeper) for child in reversed(children))
+        forks = not compact or len(children) > 1
+        stack.extend((child, level + (forks or child.parent is None)) for child in reversed(children))
 
 
 def _latest(roots: list[Leaf], below: dict[str, list[Leaf]]) -> dict[str, datetime]:

@@ -50,9 +50,9 @@ def out_lines(lines: Iterable[str]) -> None:
         out(line)
 
 
-def home_short(path: str) -> str:
-    """A path as people write it: what is below their home begins with ~."""
-    home = os.path.expanduser("~")
+def home_short(path: str, home: str | None = None) -> str:
+    """A path as people write it: what is below their home begins with ~. Who has many paths finds the home once."""
+    home = os.path.expanduser("~") if home is None else home
     return "~" + path[len(home) :] if path == home or path.startswith(home + os.sep) else path
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 import click
 
 import clew
+from clew.brief import Brief, briefs
 from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, home_short, json_options, out_lines, session_json
 from clew.cli.moments import ago
 from clew.cli.place import reading, store_option
-from clew.cli.text import bold, clip, columns, dim, out_json, out_jsonl, pad, plain, style, warn, width
+from clew.cli.text import clip, colourful, columns, dim, out_json, out_jsonl, pad, plain, style, warn, width
 
 
 class Filter(NamedTuple):
@@ -73,7 +76,7 @@ def ls(
         elif form == "jsonl":
             out_jsonl(_json(session, damaged) for session in found)
         else:
-            rows = [_row(session, damaged) for session in found]
+            rows = list(_rows(found, damaged))
             out_lines(_table(rows))
             if not rows:
                 warn(_nothing(wanted))
@@ -126,15 +129,23 @@ class Row(NamedTuple):
     titled: bool
 
 
-def _row(session: clew.Session, damaged: list[str]) -> Row:
+def _rows(sessions: Iterator[clew.Session], damaged: list[str]) -> Iterator[Row]:
+    """The sessions as rows, some hundred read together."""
+    now, home = datetime.now(UTC), os.path.expanduser("~")
+    while some := list(islice(sessions, 500)):
+        for session, brief in zip(some, briefs(some), strict=True):
+            yield _row(session, brief or session, damaged, now, home)
+
+
+def _row(session: clew.Session, brief: clew.Session | Brief, damaged: list[str], now: datetime, home: str) -> Row:
     try:
-        when = ago(session.trashed_at or session.updated_at, datetime.now(UTC))
+        when = ago(session.trashed_at or session.updated_at, now)
         first = session.title or next((node.text[:200] for node in session.iter()), "")
-        messages, cwd = str(session.counters.messages), home_short(session.cwd or "")
+        messages, cwd = str(brief.counters.messages), home_short(session.cwd or "", home)
     except clew.Tampered:
         damaged.append(session.id)
         return Row(session.handle, "?", "?", "damaged", "", False)
-    return Row(session.handle, when, messages, plain(first), plain(cwd), bool(session.title))
+    return Row(brief.handle, when, messages, plain(first), plain(cwd), bool(session.title))
 
 
 def _table(rows: list[Row]) -> Iterator[str]:
@@ -150,16 +161,13 @@ def _table(rows: list[Row]) -> Iterator[str]:
         titles = min(titles, spare) if cwds else min(titles, room)
         cwds = max(0, room - 2 - titles)
     titles = min(titles, 72)
+    coloured = colourful(sys.stdout)
     for row in rows:
-        title = pad(clip(row.title, titles), titles)
-        cwd = _tail(row.cwd, cwds)
-        parts = [
-            style(row.handle.ljust(handles), "33"),
-            dim(row.when.rjust(whens)),
-            row.messages.rjust(counts),
-            bold(title) if row.titled else dim(title),
-            dim(cwd),
-        ]
+        title, cwd = pad(clip(row.title, titles), titles), _tail(row.cwd, cwds)
+        parts = [row.handle.ljust(handles), row.when.rjust(whens), row.messages.rjust(counts), title, cwd]
+        if coloured:
+            looks = ("33", "2", "", "1" if row.titled else "2", "2")
+            parts = [style(part, look) if look else part for part, look in zip(parts, looks, strict=True)]
         yield "  ".join(parts).rstrip()
 
 

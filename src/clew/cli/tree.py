@@ -60,7 +60,7 @@ def draw(
     damaged: list[str] = []
     traces = _traces(store)
     leaves = [_leaf(node, damaged, traces, names or {}) for node in nodes]
-    placed = arrange(leaves, compact=compact, limit=limit)
+    placed: Iterable[Placed] = arrange(leaves, compact=compact, limit=limit)
     if form == "json":
         out_json([_json(one) for one in placed])
     elif form == "jsonl":
@@ -68,11 +68,13 @@ def draw(
     elif not leaves:
         (warn if names is None else out)("No messages found.")
     else:
-        deepest = [0]
-        out_lines(_lines(placed, deepest))
-        room = columns()
-        if room is not None and not compact and deepest[0] * len(INDENT) > room // 2:
-            warn(dim("--compact indents only where the talk forks."))
+        room = columns() if is_terminal(sys.stdout) else None
+        if room is not None and not compact:
+            placed = list(placed)
+            if max(one.level for one in placed) > _deepest(room):
+                placed = arrange(leaves, compact=True, limit=limit)
+                warn(dim("Too deep for this width: indented only at forks."))
+        out_lines(_lines(placed, room))
     for one in damaged:
         warn(f"clew: message {one} is damaged")
     return DAMAGED if damaged else 0
@@ -163,16 +165,19 @@ def _leaf(node: clew.Node, damaged: list[str], traces: Mapping[str, Trace], name
     return Leaf(node.id, node.parent_id, at, role, node.handle, words, trace.agent or None, trace.called_at)
 
 
-def _lines(placed: Iterable[Placed], deepest: list[int]) -> Iterator[str]:
-    room = columns() if is_terminal(sys.stdout) else None
+def _deepest(room: int) -> int:
+    """The deepest level whose lines fit a terminal, with a few words."""
+    return max(1, (room - 50) // len(INDENT))
+
+
+def _lines(placed: Iterable[Placed], room: int | None) -> Iterator[str]:
     for leaf, level, last in placed:
-        indent = INDENT * level
-        deepest[0] = max(deepest[0], level)
+        indent = INDENT * (level if room is None else min(level, _deepest(room)))
         role = role_style(leaf.role.partition("_")[0], leaf.role.upper())
         start = f"{indent}{style(leaf.handle, '33')} {dim(f'({local(leaf.at)})')} [{role}]"
         words = plain(leaf.snippet if leaf.agent is None else f"↳ {leaf.agent}: {leaf.snippet}")
         if room is not None:  # a line that a terminal would break spoils the picture
-            words = clip(words, max(12, room - len(indent) - len(leaf.handle) - len(leaf.role) - 23))
+            words = clip(words, max(4, room - len(indent) - len(leaf.handle) - len(leaf.role) - 23))
         yield f"{start} {words}".rstrip()
         if last:
             yield indent + dim(END)

@@ -194,7 +194,11 @@ class Picker(App[Choice]):
     def _preview(self, row: Row) -> None:
         shown = preview(self.catalog.store, row)
         if not get_current_worker().is_cancelled:
-            self.call_from_thread(self.query_one("#preview", Static).update, shown)
+            self.call_from_thread(self._shown, shown)
+
+    def _shown(self, text: Text) -> None:
+        self.query_one("#preview", Static).update(text)
+        self.query_one("#side", VerticalScroll).scroll_end(animate=False)  # what was said last
 
     def _chosen(self) -> Row | None:
         at = self.query_one(OptionList).highlighted

@@ -1,0 +1,99 @@
+"""What people see: a talk, an interruption, going on, a fork, the tree, the picker; at three widths, kept as text.
+
+``CLEW_RECORD=1 pytest tests/cli/test_recordings.py`` writes the texts anew: look at what has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.testing.providers import ProviderServer
+from tests.cli.tmux import Terminal
+
+GOLDEN = Path(__file__).parent / "golden"
+ANSWER = """\
+The **lint** step fails: `os` is imported and never used.
+
+```python
+def main() -> int:
+    return 0
+```
+
+1. Remove the import.
+2. Run `make check` again, which takes a while on a machine that has other things to do as well.
+
+| step | state |
+|------|-------|
+| lint | fails |
+| test | ok    |
+"""
+
+
+def neutral(screen: str, store: Path) -> str:
+    """The screen with what differs from run to run replaced by something as long."""
+    with clew.open(store) as opened:
+        sessions = reversed(opened.sessions.list().items)
+        names = [session.handle for session in sessions]
+        names += [node.handle for node in opened.nodes.list(limit=100, ascending=True).items]
+    for number, handle in enumerate(names):
+        screen = screen.replace(handle, f"h{number:05}")
+    return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-01-31 09:30", screen)
+
+
+def check(name: str, width: int, screen: str, store: Path) -> None:
+    text, golden = neutral(screen, store), GOLDEN / f"{name}-{width}.txt"
+    if os.environ.get("CLEW_RECORD"):
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8"), f"{golden.name} is otherwise"
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_what_people_see(width: int, tmp_path: Path) -> None:
+    """Letter for letter."""
+    (tmp_path / "project").mkdir()
+    store = tmp_path / "data/clew/clew.db"
+    with ProviderServer() as server:
+        server.say(ANSWER, thinking="The log names the lint step. What does it say?")
+        server.say("One two three four five", stalls=7)
+        server.say("A fork keeps both.")
+        env = {
+            "XDG_DATA_HOME": str(tmp_path / "data"), "CLEW_MODEL": "openai-compatible/a-model", "OPENAI_API_KEY": "k",
+            "CLEW_BASE_URL": server.base_url("openai-compatible"),
+        }  # fmt: skip
+        with Terminal(width, tmp_path, env) as terminal:
+            terminal.run("clew chat", "new session(.|\n)*›$")
+            terminal.type("Why does the build fail?", "Enter")
+            check("chat", width, terminal.shown("test +ok(.|\n)*›$"), store)
+
+            terminal.type("C-l")
+            terminal.type("Count to a hundred", "Enter")
+            terminal.shown("One two three")
+            terminal.type("C-c")
+            check("interrupt", width, terminal.shown("interrupted(.|\n)*›$"), store)
+
+            terminal.type("C-l")
+            terminal.type("/fork Other idea", "Enter")
+            terminal.shown("going on in(.|\n)*›$")
+            terminal.type("And a fork?", "Enter")
+            terminal.shown("A fork keeps both(.|\n)*›$")
+            terminal.type("/quit", "Enter")
+            check("fork", width, terminal.shown(r"goes on here\.\n\$$"), store)
+
+            terminal.run("clew chat -m offline", "Other idea(.|\n)*›$")
+            terminal.type("Where were we?", "Enter")
+            terminal.shown("You said(.|\n)*›$")
+            terminal.type("C-d")
+            check("resume", width, terminal.shown(r"goes on here\.\n\$$"), store)
+
+            check("tree", width, terminal.run("clew tree", r"------\n\$$"), store)
+
+            terminal.run("clew", "sessions(.|\n)*You said")
+            terminal.type("build")
+            check("picker", width, terminal.shown("2 sessions(.|\n)*five"), store)
+            terminal.type("C-o")
+            check("command", width, terminal.shown(r"chat -c \w+\n\$$"), store)
