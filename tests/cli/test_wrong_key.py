@@ -66,7 +66,8 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     """A command line that the command would carry out: what it requires, and what it needs beside that."""
     words = {"message": crashed.node, "title": "Other", "words": "lint", "path": str(work / "copy.db")}
     words["folder"] = str(tree(work.parent / "tree"))
-    other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
+    other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled,
+             "conversation delete": crashed.node}  # fmt: skip
     other |= dict.fromkeys(("snapshot show", "snapshot restore", "snapshot convert", "snapshot rm"), crashed.snapshot)
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
@@ -75,6 +76,8 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     ]
     flags = {
         "tag": ["label"],
+        "run": ["--as", "helper"],
+        "conversation delete": ["--cascade"],
         "purge": ["--yes"],
         "redact": ["--scan"],
         "snapshot convert": ["--to", "openai"],
@@ -183,7 +186,12 @@ def test_with_the_right_key_it_is_done(name: str, clew_cli: Run, crashed: Crashe
     right = key_file(work / "right.key", KEY)
     args = arguments(name, LEAVES[name], crashed, work)
     done: Done = clew_cli(*args, "--key-file", right, input=stdin(name), env={"CLEW_DB": str(path)})
-    damaged = name in ("redact", "tree", "quarantine restore")  # they come across the message in quarantine
+    damaged = name in (
+        "redact",
+        "tree",
+        "conversation list",
+        "quarantine restore",
+    )  # they come across the message in quarantine
     assert done.code == (7 if damaged else 0), done.err
     if name in ("append", "rename", "purge", "key unseal", "key rotate"):
         assert state(path.parent) != before  # the hashes would show it
