@@ -158,8 +158,10 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.saving",
         "What a client says and hears, stored as it happens.",
-        ["saving/middleware:SavingMiddleware", "saving/middleware:SavedClient", "saving/middleware:AsyncSavedClient"]
-        + ["saving/resuming:resume", "saving/resuming:answered", "saving/resuming:latest_answered"],
+        [
+            *(f"saving/middleware:{name}" for name in ("SavingMiddleware", "SavedClient", "AsyncSavedClient")),
+            *(f"saving/resuming:{name}" for name in ("resume", "answered", "latest_answered")),
+        ],
     ),
     (
         "clew.testing.providers",

