@@ -57,6 +57,7 @@ class Hostile:
             store.quarantine.sweep(force=True)
             self.session, self.node, self.trashed, self.spoiled = session.id, node.id, gone.id, spoiled.id
             self.snapshot = store.snapshots.take(held, system_prompt=HOSTILE).id
+            self.loose = store.nodes.save(clew.user(HOSTILE))[0].id
             checkpoints = Checkpoints(session, work)
             checkpoints.capture(node.id, [f"{HOSTILE}.txt"])
             checkpoints.rewind(node.id)

@@ -37,7 +37,8 @@ spoiled = store.sessions.create(title="Damaged").append(clew.user("spoiled"))
 store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
 store.quarantine.sweep(force=True)
 frozen = store.snapshots.take(session).id
-print(session.id, node.id, gone.id, spoiled.id, frozen, flush=True)
+loose = store.nodes.save(clew.user("loose"))[0].id
+print(session.id, node.id, gone.id, spoiled.id, frozen, loose, flush=True)
 time.sleep(60)
 """
 
@@ -49,7 +50,8 @@ class Crashed:
         self.path = folder / "chats.db"
         writer = python(WRITE, self.path)
         assert writer.stdout is not None
-        self.session, self.node, self.trashed, self.spoiled, self.snapshot = writer.stdout.readline().split()
+        ids = writer.stdout.readline().split()
+        self.session, self.node, self.trashed, self.spoiled, self.snapshot, self.loose = ids
         os.kill(writer.pid, signal.SIGKILL)
         writer.communicate()
         assert (folder / "chats.db-wal").stat().st_size > 0
@@ -73,7 +75,7 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     words["folder"] = str(tree(work.parent / "tree"))
     words |= {"old": "/src", "new": "/elsewhere", "setting": "model", "value": "m", "shell": "bash"}
     other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
-    other |= {"conversation print": crashed.node, "conversation delete": crashed.spoiled}
+    other |= {"conversation print": crashed.node, "conversation delete": crashed.loose}
     other |= dict.fromkeys(("snapshot show", "snapshot restore", "snapshot convert", "snapshot rm"), crashed.snapshot)
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
@@ -205,12 +207,8 @@ def test_with_the_right_key_it_is_done(name: str, clew_cli: Run, crashed: Crashe
     right = key_file(work / "right.key", KEY)
     args = arguments(name, LEAVES[name], crashed, work)
     done: Done = clew_cli(*args, "--key-file", right, input=stdin(name), env={"CLEW_DB": str(path)})
-    damaged = name in (
-        "redact",
-        "tree",
-        "conversation list",
-        "quarantine restore",
-    )  # they come across the message in quarantine
+    # They come across the message in quarantine.
+    damaged = name in ("redact", "tree", "conversation list", "quarantine restore")
     assert done.code == (7 if damaged else 0), done.err
     if name in ("append", "rename", "purge", "key unseal", "key rotate"):
         assert state(path.parent) != before  # the hashes would show it

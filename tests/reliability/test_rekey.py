@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -215,7 +216,8 @@ def test_processes_with_the_old_key_alone_go_on(path: Path, deep: bool, monkeypa
         for one in others:
             assert one.stdout is not None
             assert one.stdout.readline() == "ready\n"
-        store.rotate(NEW, deep=deep)
+        # Not too fast: on a busy machine they would sleep through it.
+        store.rotate(NEW, deep=deep, progress=lambda *_: time.sleep(0.3))
         counts = []
         for one in others:
             out, err = one.communicate("stop\n", timeout=60)
