@@ -216,8 +216,8 @@ def test_processes_with_the_old_key_alone_go_on(path: Path, deep: bool, monkeypa
         for one in others:
             assert one.stdout is not None
             assert one.stdout.readline() == "ready\n"
-        # Not too fast: on a busy machine they would sleep through it.
-        store.rotate(NEW, deep=deep, progress=lambda *_: time.sleep(0.3))
+        pauses = iter([0.5] * 3)  # on a busy machine they would else sleep through it
+        store.rotate(NEW, deep=deep, progress=lambda *_: time.sleep(next(pauses, 0)))
         counts = []
         for one in others:
             out, err = one.communicate("stop\n", timeout=60)
