@@ -878,32 +878,6 @@ def test_threads_that_share_a_commit(path: Path, kind: Kind) -> None:
         assert len(check_small_is_there) == 1
 
 
-@each_kind
-def test_an_append_in_the_commit_of_a_beginning(path: Path, kind: Kind) -> None:
-    """What shares the transaction in which an exchange begins is still kept the old way; what follows it goes on."""
-    small(path, kind)
-    with opened(path, BEFORE[kind]) as store:
-        session, engine = store.sessions.latest(), store._engine
-        session.append(clew.user("a"))
-        write = engine.write
-
-        def shared(work: Any, settle: Any = None) -> None:
-            engine.write = write
-            with store.transaction():
-                session.append(clew.user("b"))
-                write(work, settle)
-                session.append(clew.user("c"))
-
-        engine.write = shared  # type: ignore[assignment]
-        begin(store, kind)
-        session.append(clew.user("d"))
-        session.append(clew.user("e"))
-        assert [node.text for node in session.path()][3:] == ["a", "b", "c", "d", "e"]
-        do(store, kind)
-        assert [node.text for node in session.path()][3:] == ["a", "b", "c", "d", "e"]
-        assert store.verify().damage == []
-
-
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("how", ["rotating", "unsealed", "again", "sealed"])
 def test_tasks_that_share_a_commit(path: Path, backend: Literal["asyncio", "trio"], how: str) -> None:
