@@ -262,9 +262,10 @@ def test_control_characters_do_not_reach_the_terminal(clew_cli, server):
 
 
 def started(*args: str) -> subprocess.Popen[bytes]:
+    """`clew chat`, which Ctrl+C reaches also where the tests themselves run in the background."""
     return subprocess.Popen(
         [sys.executable, "-m", "clew", "chat", *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def crashes(folder: Path, key: bytes | None, *, every: int, torn: float) -> None
 
 def test_a_crash_anywhere(tmp_path: Path, key: bytes | None) -> None:
     """After a crash the session is whole, or it is gone and whoever comes next clears its traces."""
-    crashes(tmp_path, key, every=4 if key else 9, torn=0.2)
+    crashes(tmp_path, key, every=7 if key else 13, torn=0.2)
 
 
 @pytest.mark.soak
