@@ -110,8 +110,8 @@ def test_closing_while_threads_write_and_read(tmp_path: Path) -> None:
         acked: list[list[str]] = [[] for _ in range(6)]
 
         def talk(thread: int) -> None:
-            mine = store.sessions.get(session.id)
             try:
+                mine = store.sessions.get(session.id)
                 while True:
                     if thread < 4:
                         acked[thread].append(mine.append(clew.user("word")).id)
