@@ -31,7 +31,8 @@ from clew.backends.postgres.connection import (
 from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
-from clew.backends.postgres.rows import SQL, TABLES, PostgresTx
+from clew.backends.postgres.rows import SQL, PostgresTx
+from clew.backends.sql.rows import TABLES
 from clew.errors import ClewError, Closed, Conflict, Invalid, SchemaTooNew, Unavailable
 
 T = TypeVar("T")
