@@ -13,6 +13,7 @@ SOURCE = Path(clew.__file__).parent
 LAYERS: list[set[str]] = [
     {"errors"},
     {"ids", "files", "events"},
+    {"objects"},
     {"keys"},
     {"model"},
     {"providers"},
@@ -27,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"engine"},
     {"refs", "paths"},
     {"deletion"},
-    {"trash"},
+    {"trash", "outside"},
     {"nodes", "blobs", "log", "rekey", "bodies"},
     {"audit"},
     {"session_data"},

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
+from clew import outside
 from clew.blobs import Blob, Blobs, Source
 from clew.engine import Engine
 from clew.errors import Invalid
 from clew.log import Entry, Log
 from clew.node import Node
+from clew.outside import Cleared
 from clew.session import Session
 from clew.sessions import Sessions
+
+WEEK = timedelta(days=7)
 
 
 class StoreBlobs:
@@ -35,6 +40,17 @@ class StoreBlobs:
     def stat(self, within: Session | Node | str, digest: str) -> Blob:
         """Address and size of a blob. NotFound."""
         return self._of(within).stat(digest)
+
+    def sweep(self, *, older: timedelta = WEEK, dry_run: bool = False) -> Cleared:
+        """Removes objects from object storage that nothing in the store needs, and counts them.
+
+        What the store knows to be unneeded goes by itself, sooner or later. This also finds what it has never heard of,
+        or began and did not finish, if it is `older`: what was put by a store that was lost or replaced by an older
+        copy. So it is not for a copy that is used beside the original, with the same bucket and prefix.
+        """
+        if not isinstance(older, timedelta) or older < timedelta(0):
+            raise Invalid("older is a time span", hint="Like timedelta(days=7).")
+        return outside.sweep(self._engine, older, dry_run=dry_run)
 
     def _of(self, within: Session | Node | str) -> Blobs:
         if isinstance(within, Node):

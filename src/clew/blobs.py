@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
+from itertools import chain, islice
 from typing import IO, Any, NamedTuple
 
-from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, Tx
+from clew import outside
+from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, ObjectRow, Tx
 from clew.engine import Engine
 from clew.envelope import MISTYPED, Box, blob_fields, blob_owner, chunk_context
-from clew.errors import Invalid, NotFound, Tampered
+from clew.errors import ClewError, Invalid, NotFound, Tampered, Unavailable
+from clew.outside import Sent
 
 CHUNK = 256 * 1024
 """Bytes in one piece: small against memory, large against the cost of a row."""
@@ -40,11 +44,24 @@ class Blobs:
         self._tree = tree
 
     def put(self, source: Source) -> Blob:
-        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content the tree has is not stored twice."""
+        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content the tree has is not stored twice.
+
+        With object storage, large ones go there, but not inside a transaction. Unavailable if that cannot be reached.
+        """
+        bucket, pieces = self._engine.bucket, _pieces(source)
+        if bucket is None or self._engine.backend.in_transaction():  # nobody should wait for a network meanwhile
+            return self._put(pieces)
+        first, size = list[bytes](), 0
+        while size < bucket.over and (piece := next(pieces, None)) is not None:
+            first.append(piece)
+            size += len(piece)
+        return self._put(iter(first)) if size < bucket.over else self._put_outside(chain(first, pieces))
+
+    def _put(self, pieces: Iterator[bytes]) -> Blob:
+        """Stores pieces as rows of the store."""
         from hashlib import sha256
 
         engine, tree = self._engine, self._tree()
-        pieces = _pieces(source)
         staged = engine.write(lambda tx: self._stage(tx, tree))
         digest, size, number = sha256(), 0, 0
         try:
@@ -63,6 +80,33 @@ class Blobs:
             raise
         return blob
 
+    def _put_outside(self, pieces: Iterator[bytes]) -> Blob:
+        """Stores pieces as an object. What is cut short is noted, and goes later."""
+        from hashlib import sha256
+
+        engine, tree, name = self._engine, self._tree(), outside.new_name(self._engine)
+        staged = engine.write(lambda tx: self._stage(tx, tree, name))
+        digest, size = sha256(), 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal size
+            for piece in pieces:
+                digest.update(piece)
+                size += len(piece)
+                yield piece
+
+        try:
+            sent = outside.send(engine, staged, name, counted())
+            blob = Blob(digest.hexdigest(), size)
+            while (now := engine.write(partial(self._finish_outside, row=staged, blob=blob, sent=sent))) is not None:
+                sent = outside.send_again(engine, now, sent)
+        except BaseException:
+            engine.write(lambda tx: tx.delete_blob(staged.blob))
+            raise
+        with suppress(ClewError):  # it is stored, and what is left stays noted
+            outside.clear(engine)
+        return blob
+
     def get(self, digest: str) -> bytes:
         """The whole content. NotFound; Tampered if it is not what was stored."""
         return b"".join(self.open(digest))
@@ -70,6 +114,9 @@ class Blobs:
     def open(self, digest: str) -> Iterator[bytes]:
         """The content in pieces; no transaction is held between them. NotFound at once; Tampered where it is."""
         row = self._row(digest)
+        if self._engine.read(lambda tx: tx.object(row.blob)) is not None:
+            outside.bucket(self._engine)
+            return self._open_outside(digest, row.blob)
 
         def stream() -> Iterator[bytes]:
             for number in range(row.chunks):
@@ -83,6 +130,24 @@ class Blobs:
                 yield bytes(payload)
 
         return stream()
+
+    def _open_outside(self, digest: str, number: int) -> Iterator[bytes]:
+        given, before = 0, None
+        while True:
+            row, kept = self._engine.read(partial(_kept, blob=number))
+            if row is None:
+                raise NotFound("blob", digest, hint="It was deleted while it was read.")
+            if kept is None:
+                raise Tampered(f"blob {digest}", "it is not known where it is")
+            try:
+                for piece in islice(outside.opened(self._engine, row, kept, row.chunks), given, None):
+                    given += 1
+                    yield piece
+                return
+            except outside.Lost as lost:
+                if before == kept.name:
+                    raise Tampered(f"blob {digest}", lost.why) from None
+                before = kept.name  # keys may have been exchanged meanwhile: another object has taken its place
 
     def stat(self, digest: str) -> Blob:
         """Address and size of a blob. NotFound."""
@@ -128,8 +193,8 @@ class Blobs:
             self._finish(tx, staged, blob, len(pieces))
         return blob
 
-    def _stage(self, tx: Tx, tree: int) -> BlobRow:
-        """A blob in the making. Those that a crash left behind are removed."""
+    def _stage(self, tx: Tx, tree: int, name: bytes | None = None) -> BlobRow:
+        """A blob in the making, and its object if that has a name. Those that a crash left behind are removed."""
         if tx.tree_workspace(tree) is None:
             raise _deleted()
         now = self._engine.clock()
@@ -141,6 +206,9 @@ class Blobs:
         _, wrapped = self._engine.seal.new_box(blob_owner(tree, row.blob))
         row = row._replace(wrapped_key=wrapped)
         tx.set_blob(row)
+        if name is not None:
+            tx.leave_unfinished(now - STALE)
+            tx.add_object(ObjectRow(name, row.blob, 0, now))
         return row
 
     def _fill(self, tx: Tx, row: BlobRow, first: int, batch: list[bytes]) -> None:
@@ -149,19 +217,34 @@ class Blobs:
             pos = row.blob << SEQ_BITS | number
             tx.add_chunk(pos, box.close(piece, chunk_context(pos)))
 
-    def _finish(self, tx: Tx, row: BlobRow, blob: Blob, chunks: int) -> None:
+    def _finish(self, tx: Tx, row: BlobRow, blob: Blob, chunks: int) -> bool:
+        """Makes a blob complete; False if the tree has this content, and it is deleted."""
         row = _still(tx, row)
         look = self._engine.blob_look(row.tree, blob.digest)
         if tx.blob(row.tree, look) is not None:
-            tx.delete_blob(row.blob)  # the tree has this content
-            return
+            tx.delete_blob(row.blob)
+            return False
         row = row._replace(look=look, size=blob.size, chunks=chunks)
         tx.set_blob(row._replace(mac=self._engine.seal.sign(blob_fields(row), row.wrapped_key)))
+        return True
+
+    def _finish_outside(self, tx: Tx, row: BlobRow, blob: Blob, sent: Sent) -> BlobRow | None:
+        """`_finish`; but if the blob's key is another than the one it was sent with, nothing, and the row as it is."""
+        now = _still(tx, row)
+        if self._box(now).head != sent.box.head:
+            return now
+        if self._finish(tx, row, blob, sent.pieces) and not tx.whole_object(sent.name, row.blob, sent.size):
+            raise Unavailable("the upload took too long, and was given up", hint="Make the same call again.")
+        return None
 
 
 def _piece(tx: Tx, blob: int, pos: int) -> tuple[BlobRow | None, bytes | None]:
     """A piece, and its blob as it is at the same moment: its data key may be another than a piece before."""
     return tx.blob_by_number(blob), tx.chunk(pos)
+
+
+def _kept(tx: Tx, blob: int) -> tuple[BlobRow | None, ObjectRow | None]:
+    return tx.blob_by_number(blob), tx.object(blob)
 
 
 def _still(tx: Tx, row: BlobRow) -> BlobRow:

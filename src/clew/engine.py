@@ -20,6 +20,7 @@ from clew.node import Node, Stretch
 
 if TYPE_CHECKING:
     from clew.keys import Key
+    from clew.objects import Bucket
     from clew.redaction import Rules
     from clew.sealed import SealedSeal
 
@@ -85,6 +86,8 @@ class Engine:
         self.rules = redact
         """By which everything is redacted before it is stored."""
         self._lookup_key = b""
+        self.bucket: Bucket | None = None
+        """Where large blobs go: see `clew.outside`."""
         self.audits = False
         """True if the audit has all that is done, not only what takes away or touches keys: see `clew.audit`."""
         self.actor: str | None = None

@@ -53,6 +53,11 @@ class Facts(NamedTuple):
 class Box(Protocol):
     """Closes and opens the envelopes of one run, ref or blob. `context`: all that a body must not be parted from."""
 
+    @property
+    def head(self) -> bytes:
+        """How the envelopes begin that it closes: with their tag, and the id of the data key if there is one."""
+        ...
+
     def close(self, payload: bytes, context: bytes) -> bytes:
         """The envelope of `payload`."""
         ...
@@ -86,6 +91,8 @@ class Seal(Protocol):
 class _NoBox:
     """Stands for a box whose data key is damaged: nothing opens."""
 
+    head = b""
+
     def close(self, payload: bytes, context: bytes) -> bytes:
         raise Tampered("a data key")
 
@@ -100,6 +107,7 @@ class Plain:
     """The seal of a store without a key, and its only box: readable, and checked."""
 
     keyed = False
+    head = b"\x01"
 
     def __init__(self, store_id: bytes, reload: Callable[[], object]) -> None:
         """`reload` looks at the store again, and raises Sealed if another process has sealed it."""

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from clew.errors import ClewError, Invalid, NotFound, ReadOnly, StorageFull, Unavailable, clip
@@ -86,7 +86,27 @@ def replace(path: str, data: bytes, mode: int = 0o600) -> None:
         raise unwritten(error, path) from error
 
 
+def make_folder(path: str) -> None:
+    """Makes a folder that its owner alone may touch, and those above it, unless it is there. OSError."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for one in reversed(missing):
+        try:
+            os.mkdir(one, 0o700)
+        except FileExistsError:
+            continue  # another process was first
+        os.chmod(one, 0o700)  # whatever the umask takes away
+        sync_folder(os.path.dirname(one))
+
+
 def replace_private(path: str, data: bytes, mode: int = 0o600) -> None:
+    """`write_private` of bytes that are in memory."""
+    write_private(path, (data,), mode)
+
+
+def write_private(path: str, parts: Iterable[bytes], mode: int = 0o600) -> None:
     """Puts a file in place of the one of that name, if there is one; its owner alone may touch it. OSError.
 
     Who reads sees the old one or the new one, whole; so does who looks after a crash. Durable when this returns.
@@ -96,7 +116,8 @@ def replace_private(path: str, data: bytes, mode: int = 0o600) -> None:
     try:
         with os.fdopen(fd, "wb") as file:
             os.fchmod(fd, mode)  # whatever the umask takes away
-            file.write(data)
+            for data in parts:
+                file.write(data)
             file.flush()
             sync(fd)
         os.replace(part, path)

@@ -2,8 +2,9 @@
 
 The rows go in one transaction for each session, together with the note that they went. A data key that only they needed
 goes with them; what stays of a run that others share gets a new key. Then everything that might still hold a trace is
-cleared: the search index, the write-ahead log, and the bytes of the file that no live row uses. If that is cut short,
-or someone who reads is in the way, the receipt says what is pending, and a later write or the close finishes it.
+cleared: the search index, the write-ahead log, the bytes of the file that no live row uses, and objects outside of the
+store. If that is cut short, or someone who reads is in the way, the receipt says what is pending, and a later write or
+the close finishes it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from clew import audit, deletion, ids
+from clew import audit, deletion, ids, outside
 from clew.backends import RefRow, Tx
 from clew.engine import Engine
 from clew.errors import ClewError, Invalid, NotFound, StorageFull, Tampered
@@ -77,11 +78,15 @@ class Receipt(NamedTuple):
     failures: tuple[Failure, ...]
     kept: tuple[Kept, ...]
     pending: tuple[str, ...]
-    """What is still to be cleared: ``wal``, ``file``, ``search``; ``rows`` if that was not even begun, or not noted."""
+    """What is still to be cleared: ``wal``, ``file``, ``search``, ``objects``; ``rows`` if that was not even begun, or
+    not noted.
+    """
     beyond: tuple[str, ...] = ()
     """Where a server may still hold copies that clew cannot reach: ``pages`` until they are written over, ``wal`` and
-    its archives, ``replicas``.
+    its archives, ``replicas``; of objects ``versions`` too, where a bucket keeps them.
     """
+    outside: int = 0
+    """Bytes of attachments in object storage, as they were stored."""
 
 
 Receipts = list[Receipt]
@@ -109,6 +114,7 @@ class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: tuple[Failure, ...] = ()
     kept: tuple[Kept, ...] = ()
     pending: tuple[str, ...] = ()
+    outside: int = 0
 
 
 Check = Callable[[Tx, RefRow], object]
@@ -219,7 +225,7 @@ class Purger:
         row = now if damaged else self._refs.checked(now)
         if check is not None:
             check(tx, row)
-        blobs = tx.sizes()["blobs"]
+        blobs, outside = tx.sizes()["blobs"], tx.bytes_left()
         path = [] if row.head is None else tx.lineage(row.head)
         gone = deletion.delete_ref(self._engine, tx, row, shred=True, damaged=damaged)
         name = ids.text(row.key)
@@ -231,7 +237,7 @@ class Purger:
         part = _Entry(
             entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,
             blobs=blobs - tx.sizes()["blobs"], bytes=gone.bytes, kept=kept, pending=entry.pending,
-            failures=(Failure(name, _OLD_KEY),) * bool(gone.old_keys),
+            failures=(Failure(name, _OLD_KEY),) * bool(gone.old_keys), outside=tx.bytes_left() - outside,
         )  # fmt: skip
         self._note(tx, [part])
         soil(tx)
@@ -243,27 +249,28 @@ class Purger:
     def _clear(self, entries: Sequence[_Entry], failures: tuple[Failure, ...] = ()) -> Sequence[_Entry]:
         """Clears what may hold a trace, and notes what became of these entries, with failures not noted yet."""
         mark = self._engine.read(unclean)
-        pending = () if mark is None else self._wipe()
+        here = () if mark is None else self._wipe()
+        pending = here + self._remove()
         cleared = [_cleared(entry, pending, self._engine) for entry in entries]
         notes = [msgspec.structs.replace(_ending(entry), failures=failures) for entry in cleared]
-        others = [] if pending else self._others()
+        changed = any(entry.pending != pending for entry in entries)
+        others = [] if here else self._others(pending)
 
         def work(tx: Tx) -> None:
-            self._note(tx, notes)
-            if unclean(tx) == mark:  # else something was deleted since, and whoever did it clears it
+            if changed:
+                self._note(tx, notes)
+            if not here and unclean(tx) == mark:  # else something was deleted since, and whoever did it clears it
                 tx.set_header(_UNCLEAN, None)
                 for row, left in others:
-                    self._write_down(tx, row, [_ending(_cleared(entry, (), self._engine)) for entry in left])
+                    self._write_down(tx, row, [_ending(_cleared(entry, pending, self._engine)) for entry in left])
 
         try:
-            if not pending and (cleared or mark is not None):
+            if changed or others or (mark is not None and not here):
                 self._engine.write(work)
-            elif any(entry.pending != pending for entry in entries):
-                self._engine.write(lambda tx: self._note(tx, notes))
         except ClewError:  # the rows are gone all the same, and the note that went with them stands
             cleared = list(entries)
-            pending = pending or ("note",)
-        if pending:
+            here = here or ("note",)
+        if here:  # objects are not waited for by whoever writes next: a network may be slow
             self._engine.owe(self.finish)
         return cleared
 
@@ -275,6 +282,14 @@ class Purger:
         except ClewError:
             return (*pending, "file")
 
+    def _remove(self) -> tuple[str, ...]:
+        """Removes the objects that nothing needs. What could not be done now."""
+        try:
+            outside.clear(self._engine)
+        except ClewError:
+            return ("objects",)
+        return ()
+
     def _note(self, tx: Tx, entries: Sequence[_Entry]) -> None:
         """Writes entries into the log of the receipts."""
         if not entries:
@@ -285,12 +300,14 @@ class Purger:
         new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
         Log(self._engine, lambda: row)._append(tx, row, new)
 
-    def _others(self) -> list[tuple[RefRow, list[_Entry]]]:
-        """What is pending in the receipts of other workspaces: who clears the files clears them for all."""
+    def _others(self, pending: tuple[str, ...]) -> list[tuple[RefRow, list[_Entry]]]:
+        """What is pending in the receipts of other workspaces: who clears the files clears them for all, but for what
+        is pending here too.
+        """
         found = []
         for row in self._engine.read(lambda tx: tx.refs_named(RECEIPTS, OWN)):
             with suppress(Tampered):  # those whose they are are told
-                left = [entry for entry in self._read(row) if entry.pending]
+                left = [entry for entry in self._read(row) if entry.pending not in ((), pending)]
                 if left and row.workspace != self._engine.workspace:
                     found.append((row, left))
         return found
@@ -310,9 +327,11 @@ class Purger:
     def _receipt(self, entry: _Entry) -> Receipt:
         finished = None if entry.finished is None else moment(entry.finished)
         beyond = self._engine.backend.beyond if entry.sessions or entry.messages else ()
+        if entry.outside:
+            beyond = tuple(dict.fromkeys((*beyond, "versions", "replicas")))
         return Receipt(
             entry.id, entry.reason, moment(entry.started), finished, entry.sessions, entry.messages, entry.blobs,
-            entry.bytes, entry.failures, entry.kept, entry.pending, beyond,
+            entry.bytes, entry.failures, entry.kept, entry.pending, beyond, entry.outside,
         )  # fmt: skip
 
 
@@ -340,6 +359,6 @@ def _sum(entry: _Entry, part: _Entry) -> _Entry:
     """Two parts of a receipt as one."""
     added = {
         name: getattr(entry, name) + getattr(part, name)
-        for name in ("sessions", "messages", "blobs", "bytes", "failures", "kept")
+        for name in ("sessions", "messages", "blobs", "bytes", "failures", "kept", "outside")
     }
     return msgspec.structs.replace(part, **added)

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from clew import ids, keys
-from clew.backends import BODY, POS, SEQ_BITS, BlobRow, Place, RefRow, Tx
+from clew import ids, keys, outside
+from clew.backends import BODY, POS, SEQ_BITS, BlobRow, ObjectRow, Place, RefRow, Tx
 from clew.engine import Engine
 from clew.envelope import (
     MISTYPED,
@@ -46,8 +46,8 @@ _MARK = "rekey"
 
 # Owners first where keys are given, what they own first where keys are taken away.
 _STAGES: dict[str, tuple[str, ...]] = {
-    "seal": ("runs add", "nodes", "quarantine", "refs add", "log", "blobs add", "chunks"),
-    "unseal": ("nodes", "quarantine", "runs take", "log", "refs take", "chunks", "blobs take"),
+    "seal": ("runs add", "nodes", "quarantine", "refs add", "log", "blobs add", "chunks", "objects"),
+    "unseal": ("nodes", "quarantine", "runs take", "log", "refs take", "chunks", "objects", "blobs take"),
     "rotate": ("runs wrap", "refs wrap", "blobs wrap"),
     "deep": (
         "runs give",
@@ -59,6 +59,7 @@ _STAGES: dict[str, tuple[str, ...]] = {
         "refs drop",
         "blobs give",
         "chunks",
+        "objects",
         "blobs drop",
     ),
 }
@@ -94,8 +95,9 @@ class Status(NamedTuple):
     total: int
     """… and rows in all."""
     unclean: bool
-    """True while the files may hold traces of how things were kept before, or of what was purged: somebody who reads is
-    in the way. Then a later write, the close, or whoever opens the store next clears them."""
+    """True while the files or object storage may hold traces of how things were kept before, or of what was deleted:
+    somebody who reads is in the way, or it cannot be reached. Then a later write, the close, or whoever opens the store
+    next clears them."""
 
 
 def status(engine: Engine) -> Status:
@@ -129,7 +131,8 @@ def go_on(engine: Engine, progress: Progress | None = None) -> None:
     now = status(engine)
     seen, total = now.done, max(1, now.total)
     while True:
-        rows = engine.write(lambda tx: _step(engine, tx))
+        next_one = engine.read(_next_object)
+        rows = engine.write(lambda tx: _step(engine, tx)) if next_one is None else _object(engine, *next_one)
         if rows is None:
             return
         seen += rows
@@ -152,6 +155,8 @@ def finish(engine: Engine) -> None:
 
 def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: Made | None) -> None:
     mark, state = _mark(tx), tx.state().state
+    if kind != "rotate" and tx.objects_after(-1, 1):
+        outside.bucket(engine)
     if mark is not None:
         if mark.kind != kind:
             raise Conflict(f"the store is {_UNDER_WAY[mark.kind]}", hint="Finish that first: ask for the same again.")
@@ -243,7 +248,8 @@ def _status(engine: Engine, tx: Tx) -> Status:
     names = () if state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
     total = 0 if mark is None else sum(sizes[stage.split()[0]] for stage in _STAGES[mark.kind])
     done = 0 if mark is None else min(mark.rows, total)
-    return Status(state, names, bool(tx.headers("kdf ")), done, total, engine.unclean)
+    unclean = engine.unclean or bool(tx.objects_left(1))
+    return Status(state, names, bool(tx.headers("kdf ")), done, total, unclean)
 
 
 # -- walking
@@ -274,6 +280,39 @@ def _fitting(tx: Tx, table: str, after: int) -> int:
         if size >= BYTES:
             return count
     return BATCH
+
+
+def _next_object(tx: Tx) -> tuple[_Mark, BlobRow, ObjectRow] | None:
+    """The object that comes next in a walk, if one does, with its blob and the mark of how far the walk has come."""
+    mark = _mark(tx)
+    if mark is None or _STAGES[mark.kind][mark.stage : mark.stage + 1] != ("objects",):
+        return None
+    for kept in tx.objects_after(mark.after, 1):
+        row = tx.blob_by_number(kept.blob or 0)
+        if row is None:
+            raise Tampered(f"an object of blob {kept.blob}", "there is no such blob")
+        return mark, row, kept
+    return None
+
+
+def _object(engine: Engine, mark: _Mark, row: BlobRow, kept: ObjectRow) -> int:
+    """Closes one object anew. Not in a transaction: nobody should wait for a network meanwhile."""
+    try:
+        outside.reclose(engine, row, kept)
+    except outside.Lost as lost:
+        raise Tampered(f"blob {row.blob}", lost.why) from None
+
+    def go_on(tx: Tx) -> None:
+        if _mark(tx) == mark:  # else another process walks, too
+            _set_mark(tx, _Mark(mark.kind, mark.stage, row.blob, mark.rows + 1))
+
+    engine.write(go_on)
+    return 1
+
+
+def _no_objects(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
+    """Objects have had their turn: see `_object`."""
+    return 0, after
 
 
 def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
@@ -414,4 +453,5 @@ _WALKS: dict[str, Callable[[SealedSeal, Engine, Tx, int, int, str], tuple[int, i
     "log": _log,
     "blobs": _blobs,
     "chunks": _chunks,
+    "objects": _no_objects,
 }

@@ -167,18 +167,18 @@ def candidates(tx: Tx, key: Key) -> list[bytes]:
 class SealedBox:
     """The envelopes of one run, ref or blob."""
 
-    __slots__ = ("_ciphers", "_head", "_plain")
+    __slots__ = ("_ciphers", "_plain", "head")
 
     def __init__(self, store_id: bytes, keys: list[tuple[bytes, bytes]], plain: Plain | None) -> None:
         """`plain` opens what is not sealed, where both may be met."""
-        self._head = b"\x02" + keys[0][0]
+        self.head = b"\x02" + keys[0][0]
         self._ciphers = {b"\x02" + id: (AESGCM(key), b"clew body" + store_id + id) for id, key in keys}
         self._plain = plain
 
     def close(self, payload: bytes, context: bytes) -> bytes:
-        cipher, bound = self._ciphers[self._head]
+        cipher, bound = self._ciphers[self.head]
         nonce = os.urandom(_NONCE)
-        return self._head + nonce + cipher.encrypt(nonce, payload, bound + context)
+        return self.head + nonce + cipher.encrypt(nonce, payload, bound + context)
 
     def open(self, envelope: bytes, context: bytes) -> bytes | None:
         try:
@@ -199,6 +199,7 @@ class Unsealing:
     def __init__(self, sealed: Box, plain: Plain) -> None:
         self.open = sealed.open
         self.close = plain.close
+        self.head = plain.head
 
 
 class SealedSeal:

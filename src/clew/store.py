@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from clew.backup import Backup
     from clew.indexing import Mode, Progress
     from clew.keys import Key
+    from clew.objects import Bucket
     from clew.purge import Purger
     from clew.quarantine import Quarantine
     from clew.redaction import Rules
@@ -41,6 +42,7 @@ def open(
     path: str | os.PathLike[str],
     *,
     key: Key | None = None,
+    blobs: str | Bucket | None = None,
     durability: Durability = "full",
     timeout: float = 60.0,
     create: bool = True,
@@ -60,6 +62,8 @@ def open(
 
     With `key`, 32 bytes or one from `clew.keys`, a new store is sealed: nothing readable reaches the disk. A sealed
     store opens with its key alone; WrongKey, and nothing is changed, with any other.
+    With `blobs`, the URL of a bucket like ``s3://bucket/prefix`` or a `clew.objects.Bucket`, attachments from 1 MiB on
+    go to object storage, and those that are there are found again.
     `durability="relaxed"` is faster and may lose the last seconds in a power cut, never in a crash of the program.
     `timeout` is how long a write may wait for other writers. `network=True` allows a network file system. `workspace`
     keeps the sessions of several tenants apart. With `audit` the audit has all that is done to sessions, and not only
@@ -99,6 +103,7 @@ def open(
             raise Invalid(
                 f"redact takes redaction.Rules, not {type(redact).__name__}", hint="Put the rules in Rules([…])."
             )
+    bucket = None if blobs is None else _bucket(blobs)
     backend: Backend
     if name.startswith(_POSTGRES):
         from clew.backends.postgres import PostgresBackend
@@ -110,7 +115,7 @@ def open(
         engine = Engine(
             backend, workspace=workspace, clock=clock, new_id=ids, max_body=max_body, key=key, redact=redact
         )
-        engine.audits, engine.actor = audit, actor
+        engine.audits, engine.actor, engine.bucket = audit, actor, bucket
         store = Store(engine, tidy=tidy)
         if audit and engine.keyed:
             store.audit._record("open", store._key_id())
@@ -120,12 +125,19 @@ def open(
         raise
 
 
+def _bucket(blobs: str | Bucket) -> Bucket:
+    from clew.objects import Bucket
+
+    return blobs if isinstance(blobs, Bucket) else Bucket(blobs)
+
+
 class Store:
     """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
 
     def __init__(self, engine: Engine, *, tidy: bool = True) -> None:
         self._engine = engine
         self._refs = Refs(engine)
+        self._tidy = tidy
         if engine.unclean and tidy:
             engine.owe(self._finish)
 
@@ -282,6 +294,12 @@ class Store:
         """Clears traces that were left; True if none are."""
         return self._purger.finish()
 
+    def _objects_left(self) -> bool:
+        """True if objects wait to be removed, and could be."""
+        from clew import outside
+
+        return self._tidy and self._engine.bucket is not None and outside.left(self._engine)
+
     @cached_property
     def _purger(self) -> Purger:
         from clew.purge import Purger
@@ -294,8 +312,8 @@ class Store:
 
     def close(self) -> None:
         """Finishes, and lets go of the files. Idempotent; the store raises Closed afterwards."""
-        if self._engine.owes:
-            with suppress(ClewError):  # what is left to be cleared stays noted
+        with suppress(ClewError):  # what is left to be cleared stays noted
+            if self._engine.owes or self._objects_left():
                 self._finish()
         if "_search" in self.__dict__:
             self._search.close()

@@ -71,7 +71,7 @@ import os, sys, sqlite3, clew
 store = clew.open(sys.argv[1])
 store.sessions.create().append(clew.user("from the future"))
 conn = sqlite3.connect(sys.argv[1])
-conn.execute("PRAGMA user_version = 2")
+conn.execute("PRAGMA user_version = 99")
 os.kill(os.getpid(), 9)
 """
     process = python(code, path)

@@ -23,6 +23,7 @@ from clew.backends.rows import (
     LogRow,
     Move,
     NodeRow,
+    ObjectRow,
     Place,
     QuarantineRow,
     RefRow,
@@ -48,6 +49,7 @@ __all__ = [
     "LogRow",
     "Move",
     "NodeRow",
+    "ObjectRow",
     "Place",
     "QuarantineRow",
     "RefRow",
@@ -206,7 +208,7 @@ class Tx(Protocol):
     # -- exchanging keys: rows in order of their numbers, and their bytes anew
 
     def sizes(self) -> dict[str, int]:
-        """How many rows there are of runs, nodes, refs, log, blobs, chunks and quarantine."""
+        """How many rows there are of runs, nodes, refs, log, blobs, chunks, quarantine and objects."""
         ...
 
     def runs_after(self, run: int, limit: int) -> list[tuple[RunRow, bytes | None]]:
@@ -425,7 +427,48 @@ class Tx(Protocol):
         ...
 
     def delete_blob(self, blob: int) -> None:
-        """Deletes a blob with its pieces."""
+        """Deletes a blob with its pieces; the objects that it had, whole or not, are needed by nothing from now on."""
+        ...
+
+    # -- objects: pieces of blobs that lie outside, and what is to become of them
+
+    def add_object(self, row: ObjectRow) -> None:
+        """Notes an object before it is begun."""
+        ...
+
+    def object(self, blob: int) -> ObjectRow | None:
+        """The object that has the pieces of a blob."""
+        ...
+
+    def objects_after(self, blob: int, limit: int) -> list[ObjectRow]:
+        """Whole objects of blobs with higher numbers, in their order."""
+        ...
+
+    def whole_object(self, name: bytes, blob: int, size: int) -> bool:
+        """An object is whole, and has the pieces of its blob from now on; any other that it had is needed no more.
+
+        False, and nothing is changed, if the object was given up meanwhile.
+        """
+        ...
+
+    def leave_unfinished(self, before: int) -> None:
+        """Gives up objects that were begun before a time and are not whole."""
+        ...
+
+    def objects_left(self, limit: int) -> list[ObjectRow]:
+        """Objects that nothing needs, and that may still be there."""
+        ...
+
+    def bytes_left(self) -> int:
+        """How many bytes those have."""
+        ...
+
+    def object_named(self, name: bytes) -> bool:
+        """True if an object is known."""
+        ...
+
+    def drop_objects(self, names: Sequence[bytes]) -> None:
+        """Forgets objects that are gone."""
         ...
 
 

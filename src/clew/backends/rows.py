@@ -138,6 +138,17 @@ class BlobRow(NamedTuple):
     mac: bytes
 
 
+class ObjectRow(NamedTuple):
+    """An object outside of the store, as it is noted there."""
+
+    name: bytes
+    blob: int | None
+    """Whose pieces it has; None once nothing needs it."""
+    size: int
+    """Bytes; 0 until it is whole."""
+    created_at: int
+
+
 class LogRow(NamedTuple):
     """An entry of a ref's log, as stored; pos is ``ref << 24 | seq``."""
 

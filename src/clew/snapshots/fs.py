@@ -73,17 +73,7 @@ class LocalFiles:
         return os.listdir(directory)
 
     def make_directory(self, path: str) -> None:
-        missing = []
-        while not os.path.isdir(path):
-            missing.append(path)
-            path = os.path.dirname(path)
-        for one in reversed(missing):
-            try:
-                os.mkdir(one, 0o700)
-            except FileExistsError:
-                continue  # another process was first
-            os.chmod(one, 0o700)  # whatever the umask takes away
-            files.sync_folder(os.path.dirname(one))
+        files.make_folder(path)
 
     def lock(self, directory: str) -> AbstractContextManager[None]:
         path = os.path.join(directory, LOCK)

@@ -6,10 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote, urlsplit
 
-from clew import files
-from clew.errors import ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, Unavailable, clip
+from clew import files, objects
+from clew.errors import ClewError, Conflict, NotFound, Sealed, Tampered, clip
 from clew.snapshots.forms import HEAD, Form, Head
 from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
@@ -17,9 +16,7 @@ if TYPE_CHECKING:
     import logging
 
     from obstore import Bytes
-    from obstore.store import ObjectStore as Bucket
 
-SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "file", "memory")
 AT_ONCE = 16
 """Objects whose beginnings are asked for at the same time."""
 _ENDING = ".json"
@@ -46,14 +43,11 @@ class ObjectStore:
         compatible: bool = False,
         **options: Any,
     ) -> None:
-        if not isinstance(url, str) or urlsplit(url).scheme not in SCHEMES:
-            raise Invalid("a bucket is named by a URL", hint="Like s3://bucket/prefix, gs://…, az://…, file:///…")
+        self._name = objects.shown(url)
         self._form = Form(key, compatible=compatible)
         self._logger = logger
-        parts = urlsplit(url)
-        self._name = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
-        self._folder = os.path.abspath(unquote(parts.path)) if parts.scheme == "file" else None
-        self._bucket = self._opened(url, options)
+        self._folder = objects.folder(url)
+        self._bucket = objects.connect(url, options)
         self._tags: dict[str, str] = {}
         """What this store has last seen of each snapshot."""
         self._tried: dict[str, set[bytes]] = {}
@@ -116,21 +110,6 @@ class ObjectStore:
         return f"<ObjectStore {self._name}>"
 
     # -- the bucket
-
-    def _opened(self, url: str, options: dict[str, Any]) -> Bucket:
-        try:
-            from obstore.store import from_url
-        except ModuleNotFoundError:
-            raise Unavailable("buckets need a library", hint="pip install 'clew[objects]'") from None
-        if self._folder is not None:
-            from clew.snapshots.fs import LocalFiles
-
-            LocalFiles().make_directory(self._folder)
-        try:
-            return from_url(url, **options)
-        except Exception as error:
-            hint = "Check the URL and the options; an error below this one may tell more."
-            raise Invalid(f"{self._name} cannot be used: {type(error).__name__}", hint=hint) from error
 
     def _place(self, name: str, data: bytes) -> None:
         """In a folder obstore neither waits for the disk nor keeps others out: clew's own way does."""
@@ -224,17 +203,7 @@ class ObjectStore:
 
     def _ask(self, work: Callable[[], T]) -> T:
         """What the bucket answers. FileNotFoundError, NotImplementedError, Unavailable."""
-        from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
-
-        try:
-            return work()
-        except PreconditionError as error:
-            raise FileNotFoundError from error  # it is not there any more, as it was
-        except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise Unavailable(f"{self._name} does not let you in", hint="Check the credentials.") from error
-        except BaseError as error:
-            hint = "Check the network, the bucket's name and the credentials, then make the same call again."
-            raise Unavailable(f"{self._name} cannot be reached: {type(error).__name__}", hint=hint) from error
+        return objects.ask(self._name, work)
 
     def _saw(self, id: str, tag: str | None) -> None:
         if tag is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from clew.backends.sqlite import SQLiteBackend
 from clew.engine import Engine
 from clew.errors import ClewError
-from clew.verify.beside import check_blobs, check_log, check_uses
+from clew.verify.beside import check_blobs, check_log, check_objects, check_uses
 from clew.verify.file import check_epoch, check_file, check_header, check_numbers, check_schema
 from clew.verify.findings import BROKEN, LIMIT, Damage, Findings, Progress, Report, why
 from clew.verify.refs import check_refs
@@ -25,7 +25,7 @@ _FILE = (check_file, check_schema, check_epoch, check_numbers)
 _SERVER = (check_tables, check_server_epoch, check_sequences)
 _CHECKS = (
     check_header, check_trees, check_runs, check_nodes, check_quarantine, check_forgotten, check_refs, check_log,
-    check_blobs, check_uses,
+    check_blobs, check_uses, check_objects,
 )  # fmt: skip
 
 

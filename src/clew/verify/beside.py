@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import Any
 
 from clew import ids
 from clew.backends import BODY, ID, MAX_SEQ, SEQ_BITS, BlobRow, LogRow
 from clew.blobs import _STAGED
 from clew.envelope import MISTYPED, Box, blob_fields, blob_owner, chunk_context, log_context, ref_owner
-from clew.verify.findings import BLOBS, BROKEN, CHUNKS, LOG, Findings, why
+from clew.errors import Unavailable
+from clew.outside import Lost, opened
+from clew.verify.findings import BLOBS, BROKEN, CHUNKS, LOG, NULL, Findings, why
 from clew.verify.tree import CHECKSUM, ODD, blobs_of
+
+_NAME = 32
+_OBJECT: tuple[Any, ...] = (bytes, (int, NULL), int, int)
 
 
 def check_log(found: Findings) -> None:
@@ -44,6 +50,8 @@ def check_blobs(found: Findings) -> None:
             continue
         try:
             problems = list(_blob_problems(found, BlobRow._make(row)))
+        except Unavailable:
+            raise  # a network that fails is not damage
         except ODD as error:
             odd = f"it cannot be checked ({type(error).__name__})"
             problems = [why(error) if isinstance(error, BROKEN) else odd]
@@ -79,6 +87,29 @@ def check_uses(found: Findings) -> None:
     found.counts["uses"] = count
 
 
+def check_objects(found: Findings) -> None:
+    """An object is that of a blob, or of none; a blob has one at most, and then no pieces in the store."""
+    count, last = 0, None
+    for row in found.stream("SELECT name, blob, size, created_at FROM objects ORDER BY blob"):
+        count += 1
+        if not all(map(isinstance, row, _OBJECT)) or len(row[0]) != _NAME:
+            found.add("object", f"object {count}", "a column has a value of the wrong kind")
+            continue
+        name, blob, size, _ = row
+        problem = None
+        if blob is not None and found.one("SELECT 1 FROM blobs WHERE blob = ?", blob) is None:
+            problem = "there is no such blob"
+        elif blob is not None and size:
+            if blob == last:
+                problem = "its blob has another"
+            elif found.tx.chunk(blob << SEQ_BITS) is not None:
+                problem = "its blob has pieces in the store"
+            last = blob
+        if problem is not None:
+            found.add("object", f"object {name[16:].hex()} of blob {blob}", problem)
+    found.counts["objects"] = count
+
+
 def _blob_problems(found: Findings, blob: BlobRow) -> Iterator[str]:
     if found.one("SELECT 1 FROM trees WHERE tree = ?", blob.tree) is None:
         yield f"its tree {blob.tree} is missing"
@@ -89,18 +120,33 @@ def _blob_problems(found: Findings, blob: BlobRow) -> Iterator[str]:
     if blob.mac != found.engine.seal.sign(blob_fields(blob), blob.wrapped_key):
         yield CHECKSUM
     digest, size = sha256(), 0
+    kept = found.tx.object(blob.blob)
+    if kept is not None and found.engine.bucket is None:
+        found.counts["unread"] = found.counts.get("unread", 0) + 1
+        return
+    try:
+        for payload in _pieces(found, blob) if kept is None else opened(found.engine, blob, kept, blob.chunks):
+            digest.update(payload)
+            size += len(payload)
+    except Lost as lost:
+        # What is read is one moment; the object may have gone since, with its blob or for another.
+        if kept is None or found.engine.read(lambda tx: tx.object(blob.blob)) == kept:
+            yield lost.why
+        return
+    if size != blob.size or found.engine.blob_look(blob.tree, digest.hexdigest()) != blob.look:
+        yield "its content is not what it is found by"
+
+
+def _pieces(found: Findings, blob: BlobRow) -> Iterator[bytes]:
+    """The pieces of a blob that are in the store. Lost."""
     box = found.engine.seal.box(blob.wrapped_key, blob_owner(blob.tree, blob.blob))
     for number in range(min(blob.chunks, MAX_SEQ)):
         pos = blob.blob << SEQ_BITS | number
         body = found.tx.chunk(pos)
         payload = None if body is None else box.open(body, chunk_context(pos))
         if payload is None:
-            yield f"its piece {number} is {'missing' if body is None else 'damaged'}"
-            return
-        digest.update(payload)
-        size += len(payload)
-    if size != blob.size or found.engine.blob_look(blob.tree, digest.hexdigest()) != blob.look:
-        yield "its content is not what it is found by"
+            raise Lost(f"its piece {number} is {'missing' if body is None else 'damaged'}")
+        yield payload
 
 
 def _use_problem(found: Findings, blob: int, user: int) -> str | None:

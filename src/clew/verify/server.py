@@ -16,7 +16,7 @@ from clew.verify.findings import (
     Findings,
 )
 
-FORMAT = 1
+FORMAT = 2
 _KINDS = {int: "bigint", bytes: "bytea", str: "text"}
 _COUNTED = {
     "run_numbers": "SELECT max(run) >> 8 FROM runs",

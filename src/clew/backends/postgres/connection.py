@@ -19,7 +19,7 @@ except ImportError as missing:  # the core does without it
 
 from clew.errors import ClewError, Conflict, Invalid, NotFound, ReadOnly, StorageFull, Tampered, Unavailable
 
-FORMAT = 1
+FORMAT = 2
 """The newest format this clew reads and writes."""
 OLDEST_SERVER = 140000
 LIFETIME = 3600.0

@@ -8,8 +8,8 @@ from clew.backends.postgres.connection import Connection
 from clew.backends.sql import script
 
 _WRITTEN = (
-    "trees", "refs", "runs", "nodes", "quarantine", "labels", "log", "blobs", "chunks", "uses", "search", "search_edge",
-    "forgotten", "header",
+    "trees", "refs", "runs", "nodes", "quarantine", "labels", "log", "blobs", "chunks", "uses", "objects",
+    "search", "search_edge", "forgotten", "header",
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ UPDATE epoch SET number = number + 1, state = ?, key_id = ?
 -- name: sizes
 SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM nodes), (SELECT count(*) FROM refs),
        (SELECT count(*) FROM log), (SELECT count(*) FROM blobs), (SELECT count(*) FROM chunks),
-       (SELECT count(*) FROM quarantine)
+       (SELECT count(*) FROM quarantine), (SELECT count(*) FROM objects)
 
 -- name: empty
 SELECT NOT EXISTS (SELECT 1 FROM trees) AND NOT EXISTS (SELECT 1 FROM refs)
@@ -382,6 +382,39 @@ DELETE FROM blobs WHERE blob = ?
 
 -- name: delete_chunks
 DELETE FROM chunks WHERE pos BETWEEN ? AND ?
+
+-- name: add_object
+INSERT INTO objects (name, blob, size, created_at) VALUES (?, ?, ?, ?)
+
+-- name: object
+SELECT name, blob, size, created_at FROM objects WHERE blob = ? AND size > 0
+
+-- name: objects_after
+SELECT name, blob, size, created_at FROM objects WHERE blob > ? AND size > 0 ORDER BY blob LIMIT ?
+
+-- name: whole_object
+UPDATE objects SET size = ? WHERE name = ? AND blob = ?
+
+-- name: leave_others
+UPDATE objects SET blob = NULL WHERE blob = ? AND name <> ?
+
+-- name: leave_object
+UPDATE objects SET blob = NULL WHERE blob = ?
+
+-- name: leave_unfinished
+UPDATE objects SET blob = NULL WHERE size = 0 AND created_at < ?
+
+-- name: objects_left
+SELECT name, blob, size, created_at FROM objects WHERE blob IS NULL ORDER BY name LIMIT ?
+
+-- name: bytes_left
+SELECT coalesce(sum(size), 0) FROM objects WHERE blob IS NULL
+
+-- name: object_named
+SELECT EXISTS (SELECT 1 FROM objects WHERE name = ?)
+
+-- name: drop_object
+DELETE FROM objects WHERE name = ?
 
 -- name: tree_blobs
 SELECT blob FROM blobs WHERE tree = ?

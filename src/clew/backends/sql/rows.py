@@ -15,6 +15,7 @@ from clew.backends import (
     LogRow,
     Move,
     NodeRow,
+    ObjectRow,
     Place,
     QuarantineRow,
     RefRow,
@@ -26,7 +27,7 @@ from clew.errors import Conflict, Tampered
 
 REMEMBERED = 100_000
 """Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
-TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine")
+TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine", "objects")
 _BODIES = {"nodes": "set_body", "log": "set_log_body", "chunks": "set_chunk", "quarantine": "set_quarantined"}
 _ODD = "a column has a value of the wrong kind"
 _FOREVER = (1 << 62, 1 << 62)
@@ -400,4 +401,38 @@ class SqlTx(ABC):
 
     def delete_blob(self, blob: int) -> None:
         self._run(self._sql["delete_chunks"], (blob << SEQ_BITS, blob << SEQ_BITS | MAX_SEQ))
+        self._run(self._sql["leave_object"], (blob,))
         self._run(self._sql["delete_blob"], (blob,))
+
+    # -- objects
+
+    def add_object(self, row: ObjectRow) -> None:
+        self._run(self._sql["add_object"], row)
+
+    def object(self, blob: int) -> ObjectRow | None:
+        row = self._one("object", blob)
+        return ObjectRow._make(row) if row else None
+
+    def objects_after(self, blob: int, limit: int) -> list[ObjectRow]:
+        return [ObjectRow._make(row) for row in self._run(self._sql["objects_after"], (blob, limit))]
+
+    def whole_object(self, name: bytes, blob: int, size: int) -> bool:
+        if self._run(self._sql["whole_object"], (size, name, blob)).rowcount != 1:
+            return False
+        self._run(self._sql["leave_others"], (blob, name))
+        return True
+
+    def leave_unfinished(self, before: int) -> None:
+        self._run(self._sql["leave_unfinished"], (before,))
+
+    def objects_left(self, limit: int) -> list[ObjectRow]:
+        return [ObjectRow._make(row) for row in self._run(self._sql["objects_left"], (limit,))]
+
+    def bytes_left(self) -> int:
+        return int(self._one("bytes_left")[0])
+
+    def object_named(self, name: bytes) -> bool:
+        return bool(self._one("object_named", name)[0])
+
+    def drop_objects(self, names: Sequence[bytes]) -> None:
+        self._many("drop_object", [(name,) for name in names])

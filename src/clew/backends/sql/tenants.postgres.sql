@@ -59,6 +59,11 @@ ALTER TABLE uses ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own ON uses;
 CREATE POLICY own ON uses USING (EXISTS (SELECT 1 FROM blobs b WHERE b.blob = uses.blob));
 
+-- One that nothing needs belongs to nobody: whoever comes by removes it.
+ALTER TABLE objects ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own ON objects;
+CREATE POLICY own ON objects USING (blob IS NULL OR EXISTS (SELECT 1 FROM blobs b WHERE b.blob = objects.blob));
+
 -- What holds for the whole store is read by all; of it a tenant changes the mark of an unfinished purge alone.
 ALTER TABLE header ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS seen ON header;

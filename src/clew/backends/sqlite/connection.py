@@ -11,7 +11,7 @@ from typing import Literal
 from clew.errors import ClewError, Closed, NotAStore, ReadOnly, SchemaTooNew, StorageFull, Tampered, Unavailable
 
 APPLICATION_ID = 0x636C6577  # "clew"
-FORMAT = 1
+FORMAT = 2
 """The newest format this clew reads and writes."""
 OLDEST_SQLITE = (3, 37, 0)
 
