@@ -38,7 +38,7 @@ from clew.envelope import (
 )
 from clew.errors import Invalid, Sealed, Tampered, WrongKey
 from clew.sealed import SealedBox, SealedSeal, Secrets, pack, unpack
-from tests.fixtures.make_format_1 import WORDS
+from tests.fixtures.make_format_2 import WORDS
 from tests.reliability import sample
 from tests.reliability.test_tampering import columns
 
@@ -463,41 +463,49 @@ def test_a_passphrase_opens_a_store(path: Path) -> None:
         clew.open(path, key=keys.from_passphrase(f"{WORDS} "))
 
 
-# -- a store of format 1, frozen
+# -- stores of each format, frozen
 
 
-@pytest.fixture
-def frozen(tmp_path: Path) -> Path:
-    """A copy of the frozen sealed store."""
-    return Path(shutil.copy(FIXTURES / "format-1-sealed.db", tmp_path / "frozen.db"))
+@pytest.fixture(params=[1, 2])
+def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of the frozen sealed store of a format, with the objects that it has from format 2 on."""
+    name = f"format-{request.param}-sealed"
+    (tmp_path / "objects").mkdir()
+    if request.param > 1:
+        shutil.copytree(FIXTURES / f"{name}-objects", tmp_path / "objects", dirs_exist_ok=True)
+    shutil.copy(FIXTURES / f"{name}.json", tmp_path / "frozen.json")
+    return Path(shutil.copy(FIXTURES / f"{name}.db", tmp_path / "frozen.db"))
 
 
-@cache
-def frozen_readings() -> dict[str, Any]:
-    return json.loads((FIXTURES / "format-1-sealed.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+def thawed(frozen: Path, key: Any) -> clew.Store:
+    return clew.open(frozen, key=key, blobs=frozen.with_name("objects").as_uri())
+
+
+def frozen_readings(frozen: Path) -> dict[str, Any]:
+    return json.loads(frozen.with_suffix(".json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("by", ["key", "words"])
 def test_a_frozen_store_reads_equal(frozen: Path, by: str) -> None:
     """Everything in it is sound and reads as when it was written, opened with the words or with the key itself."""
-    expected = dict(frozen_readings())
+    expected = dict(frozen_readings(frozen))
     key = bytes.fromhex(expected.pop("key"))
-    with clew.open(frozen, key=key if by == "key" else keys.from_passphrase(WORDS)) as store:
-        assert store.verify().damage == [], "has the format changed? See tests/fixtures/make_format_1.py"
+    with thawed(frozen, key if by == "key" else keys.from_passphrase(WORDS)) as store:
+        assert store.verify().damage == [], "has the format changed? See tests/fixtures/make_format_2.py"
         assert json.loads(json.dumps(sample.readings(store))) == expected
 
 
 def test_a_frozen_store_goes_on(frozen: Path) -> None:
     """It can be written, searched, purged from, and given another key."""
-    key = bytes.fromhex(frozen_readings()["key"])
-    with clew.open(frozen, key=key) as store:
+    key = bytes.fromhex(frozen_readings(frozen)["key"])
+    with thawed(frozen, key) as store:
         session = store.sessions.latest("/src/app")
         node = session.append(clew.user("and another thing"))
         assert [hit.node.id for hit in store.search("another thing")] == [node.id]
         assert store.sessions.purge(store.sessions.list(limit=50).items[-1].id).finished_at is not None
         store.rotate(KEY, deep=True)
         assert store.verify().ok
-    with clew.open(frozen, key=KEY) as store:
+    with thawed(frozen, KEY) as store:
         assert [node.text for node in store.sessions.latest("/src/app").path(last=1)] == ["and another thing"]
 
 
