@@ -10,6 +10,7 @@ from hypothesis import settings
 
 import clew
 from clew.store import Store
+from tests.objects.server import Place, Server
 
 pytest.register_assert_rewrite("clew.testing")
 
@@ -49,3 +50,17 @@ def sound() -> Callable[[Store], None]:
         assert report.ok, report.damage
 
     return check
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that speaks S3, for all tests of a run."""
+    server = Server(tmp_path_factory.mktemp("s3"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def place(s3: Server) -> Place:
+    """A bucket on it that no other test uses."""
+    return s3.bucket()

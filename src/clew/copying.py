@@ -3,6 +3,9 @@
 Rows are copied as they are, with their ids, numbers and seals: the copy is the same store, and for a sealed one no key
 is needed. Everything is read as it is at one moment. At the end each row is read back and compared; only then does the
 copy open as a store. Cut short, it goes on where it was, if the source has not changed since; else it begins anew.
+
+Blobs that lie in object storage are copied too: into that of the copy if it has one, else into its rows. Which of them
+is no part of what is compared: a piece is the same wherever it lies.
 """
 
 from __future__ import annotations
@@ -10,14 +13,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
-from typing import Any, NamedTuple
+from heapq import merge
+from itertools import islice, zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from clew import objects
+from clew.backends import SEQ_BITS, ObjectRow
 from clew.backends.sql import COLUMNS
 from clew.backends.sqlite import SQLiteBackend
-from clew.errors import Conflict, Invalid, Tampered
+from clew.errors import Conflict, Invalid, Tampered, Unavailable
+from clew.outside import Lost, envelopes, framed, mark, path
+
+if TYPE_CHECKING:
+    from clew.objects import Bucket
 
 Progress = Callable[[int, int], object]
 """Called with the rows that are copied or compared, and all there are."""
@@ -25,6 +35,8 @@ Progress = Callable[[int, int], object]
 COPYING = "copying"
 """Name of the header that is there until a copy is whole."""
 BATCH = 500
+FEW = 16
+"""Pieces of blobs are large."""
 
 
 class Copied(NamedTuple):
@@ -46,6 +58,7 @@ def _columns(mark: str) -> tuple[str, ...]:
     return tuple(column.strip().partition(".")[2] for column in COLUMNS[mark].split(","))
 
 
+_CHUNKS = _Table("chunks", ("pos", "body"))
 _TABLES = (
     _Table("trees", ("tree", "workspace", "created_at")),
     _Table("nodes", (*_columns("{node}"), "ord")),
@@ -55,7 +68,7 @@ _TABLES = (
     _Table("labels", ("ref", "look"), 2),
     _Table("log", ("pos", "created_at", "id", "body")),
     _Table("blobs", _columns("{blob}")),
-    _Table("chunks", ("pos", "body")),
+    _CHUNKS,
     _Table("uses", ("blob", '"user"'), 2),
     _Table("forgotten", ("number", "low", "high")),
 )
@@ -71,23 +84,40 @@ class _Mark(msgspec.Struct):
     after: list[Any] = []
 
 
-def copy(source: str | os.PathLike[str], target: str | os.PathLike[str], *, progress: Progress | None = None) -> Copied:
+def copy(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    blobs: str | Bucket | None = None,
+    target_blobs: str | Bucket | None = None,
+    progress: Progress | None = None,
+) -> Copied:
     """Copies a store into a new one, and compares both. Conflict if something else is there already.
 
-    Others may go on using the source; what they write meanwhile is not in the copy.
+    Others may go on using the source; what they write meanwhile is not in the copy. `blobs` is the object storage of
+    the source, needed if it has something there; `target_blobs` that of the copy, without which it has everything in
+    its rows.
     """
     if os.fspath(source) == os.fspath(target):
         raise Invalid("a store cannot be copied onto itself")
+    one, other = (None if place is None else objects.bucket(place) for place in (blobs, target_blobs))
+    if one is not None and other is not None and one.name.rstrip("/") == other.name.rstrip("/"):
+        raise Invalid("the copy's object storage is that of the source", hint="Name another bucket, or another prefix.")
     with _opened(source, create=False) as here, _opened(target, create=True) as there, here.reader() as reader:
-        read = _Side(reader)
-        mark = _begin(there, read.fingerprint())
+        read = _Side(reader, one)
+        if one is None and read.objects([]):
+            raise Unavailable(f"attachments of {here.path} are in object storage", hint="Say where: blobs, or --blobs.")
+        mark = _begin(there, f"{read.fingerprint()}{'' if other is None else other.name}")
         total = sum(read.counts())
         done = _Count(progress, 2 * total)
         for number, table in enumerate(_TABLES):
             if number >= mark.table:
-                _copy(read, there, table, number, mark.after if number == mark.table else [], mark.source, done)
+                after = mark.after if number == mark.table else []
+                if table is _CHUNKS and other is not None:
+                    _copy_objects(read, there, other)
+                _copy(read, there, table, number, after, mark.source, done, inside=other is not None)
         with there.reader() as again:
-            _compare(read, _Side(again), done, there.path)
+            _compare(read, _Side(again, other), done, there.path)
         _finish(read, there)
         return Copied(here.path, there.path, total)
 
@@ -105,7 +135,8 @@ class _Count:
 class _Side:
     """One store, as it is at one moment."""
 
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: Any, where: Bucket | None = None) -> None:
+        self.where = where
         self._execute = reader.execute
         self._stream = getattr(reader, "stream", reader.execute)
         self.sqlite = not hasattr(reader, "stream")
@@ -119,8 +150,40 @@ class _Side:
         sql = f"SELECT {', '.join(table.columns)} FROM {table.name}{where} ORDER BY {keys}"
         return iter(self._stream(sql, tuple(after)))
 
+    def whole(self, table: _Table, after: list[Any]) -> Iterator[tuple[Any, ...]]:
+        """`rows`, and among those of pieces also those in object storage."""
+        rows = self.rows(table, after)
+        return rows if table is not _CHUNKS or self.where is None else merge(rows, self._pieces(after))
+
+    def objects(self, after: list[Any]) -> list[tuple[ObjectRow, int]]:
+        """Objects of blobs from the one on that has the piece at a position, each with its number of pieces."""
+        found = self.all(
+            "SELECT o.name, o.blob, o.size, o.created_at, b.chunks FROM objects o JOIN blobs b ON b.blob = o.blob"
+            " WHERE o.size > 0 AND o.blob >= ? ORDER BY o.blob", after[0] >> SEQ_BITS if after else 0,
+        )  # fmt: skip
+        return [(ObjectRow._make(row[:4]), row[4]) for row in found]
+
+    def _pieces(self, after: list[Any]) -> Iterator[tuple[Any, ...]]:
+        for kept, count in self.objects(after):
+            assert self.where is not None
+            assert kept.blob is not None
+            try:
+                for number, body in enumerate(envelopes(self.where, self.store_id, kept, count)):
+                    pos = kept.blob << SEQ_BITS | number
+                    if not after or pos > after[0]:
+                        yield pos, body
+            except Lost as lost:
+                raise Tampered(f"blob {kept.blob}", lost.why) from None
+
+    @property
+    def store_id(self) -> bytes:
+        return bytes(self.all("SELECT value FROM header WHERE name = 'store_id'")[0][0])
+
     def counts(self) -> list[int]:
-        return [self.all(f"SELECT count(*) FROM {table.name}")[0][0] for table in _TABLES]
+        """Rows of each table; of pieces also those in object storage."""
+        found = [self.all(f"SELECT count(*) FROM {table.name}")[0][0] for table in _TABLES]
+        found[_TABLES.index(_CHUNKS)] += sum(count for _, count in self.objects([]))
+        return found
 
     def header(self) -> list[tuple[str, bytes]]:
         return [row for row in self.all("SELECT name, value FROM header ORDER BY name") if row[0] != COPYING]
@@ -177,6 +240,7 @@ def _begin(there: Any, fingerprint: str) -> _Mark:
             raise Conflict(f"{there.path} has a store in it", hint="Copy to a new place.")
         mark = None if found is None else msgspec.json.decode(found, type=_Mark)
         if mark is None or mark.source != fingerprint:
+            tx.run_sql("DELETE FROM objects")
             for table in reversed(_TABLES):
                 tx.run_sql(f"DELETE FROM {table.name}")
             mark = _Mark(fingerprint)
@@ -184,11 +248,18 @@ def _begin(there: Any, fingerprint: str) -> _Mark:
     return mark
 
 
-def _copy(read: _Side, there: Any, table: _Table, number: int, after: list[Any], source: str, done: _Count) -> None:
-    """The rows of one table, a batch in a transaction, with the mark of how far it is."""
-    rows = read.rows(table, [_key(value) for value in after])
+def _copy(
+    read: _Side, there: Any, table: _Table, number: int, after: list[Any], source: str, done: _Count, *, inside: bool
+) -> None:
+    """The rows of one table, a batch in a transaction, with the mark of how far it is.
+
+    `inside` if pieces in object storage are copied by themselves.
+    """
+    key = [_key(value) for value in after]
+    rows = read.rows(table, key) if inside else read.whole(table, key)
     owner = table.columns.index("owner") if "owner" in table.columns else None
-    while batch := [row for _, row in zip(range(BATCH), rows, strict=False)]:
+    limit = FEW if table is _CHUNKS else BATCH
+    while batch := list(islice(rows, limit)):
         with there.transaction():
             tx = there._here()
             tx.insert_rows(table.name, table.columns, [_without(row, owner) for row in batch])
@@ -199,6 +270,27 @@ def _copy(read: _Side, there: Any, table: _Table, number: int, after: list[Any],
         with there.transaction():
             for row in read.all("SELECT owner, ref FROM refs WHERE owner IS NOT NULL"):
                 there._here().run_sql("UPDATE refs SET owner = ? WHERE ref = ?", row)
+
+
+def _copy_objects(read: _Side, there: Any, where: Bucket) -> None:
+    """What is in object storage, each object as it is, under its name; one that was copied before is passed over."""
+    for kept, count in read.objects([]):
+        with there.transaction():
+            if there._here().object_named(kept.name):
+                continue
+        _send(read, where, kept, count)
+        with there.transaction():
+            there._here().add_object(kept)
+
+
+def _send(read: _Side, where: Bucket, kept: ObjectRow, count: int) -> None:
+    assert read.where is not None
+    mark(where, read.store_id)
+    try:
+        bodies = envelopes(read.where, read.store_id, kept, count)
+        where.put(path(read.store_id, kept.name), framed(bodies))
+    except Lost as lost:
+        raise Tampered(f"blob {kept.blob}", lost.why) from None
 
 
 def _without(row: tuple[Any, ...], owner: int | None) -> tuple[Any, ...]:
@@ -216,7 +308,7 @@ def _key(value: Any) -> Any:
 def _compare(read: _Side, again: _Side, done: _Count, path: str) -> None:
     """Reads both, row by row. Tampered if they differ."""
     for table in _TABLES:
-        for count, (one, other) in enumerate(zip_longest(read.rows(table, []), again.rows(table, []))):
+        for count, (one, other) in enumerate(zip_longest(read.whole(table, []), again.whole(table, []))):
             if one is None or other is None or tuple(one) != tuple(other):
                 raise Tampered(path, f"row {count} of {table.name} is not what was copied")
             if count % BATCH == BATCH - 1:

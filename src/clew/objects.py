@@ -149,6 +149,11 @@ class Bucket:
             raise NotFound("object", "in the bucket") from error
 
 
+def bucket(place: str | Bucket) -> Bucket:
+    """The bucket that is meant. Invalid, Unavailable."""
+    return place if isinstance(place, Bucket) else Bucket(place)
+
+
 def shown(url: str) -> str:
     """A bucket's URL as it may be shown. Invalid if it is none."""
     if not isinstance(url, str) or urlsplit(url).scheme not in SCHEMES:

@@ -86,22 +86,27 @@ def path(store_id: bytes, name: bytes) -> str:
 def send(engine: Engine, row: BlobRow, name: bytes, pieces: Iterable[bytes]) -> Sent:
     """Puts the pieces of a blob, under a name that is noted. Unavailable; Invalid if they are too many."""
     box, where = box_of(engine, row), bucket(engine)
-    size = count = 0
+    size, count = len(HEAD), 0
 
-    def framed() -> Iterator[bytes]:
+    def closed() -> Iterator[bytes]:
         nonlocal size, count
-        size = len(HEAD)
-        yield HEAD
-        for count, piece in enumerate(pieces, 1):
-            envelope = box.close(piece, chunk_context(row.blob << SEQ_BITS | count - 1))
-            size += _LENGTH + len(envelope)
+        for piece in pieces:
+            envelope = box.close(piece, chunk_context(row.blob << SEQ_BITS | count))
+            size, count = size + _LENGTH + len(envelope), count + 1
             if size > where.largest:
                 raise Invalid("the blob is too large for object storage")
-            yield len(envelope).to_bytes(_LENGTH, "big") + envelope
+            yield envelope
 
     mark(where, engine.store_id)
-    where.put(path(engine.store_id, name), framed())
+    where.put(path(engine.store_id, name), framed(closed()))
     return Sent(name, size, count, box)
+
+
+def framed(envelopes: Iterable[bytes]) -> Iterator[bytes]:
+    """An object, in parts."""
+    yield HEAD
+    for envelope in envelopes:
+        yield len(envelope).to_bytes(_LENGTH, "big") + envelope
 
 
 def send_again(engine: Engine, row: BlobRow, was: Sent) -> Sent:

@@ -103,7 +103,11 @@ def open(
             raise Invalid(
                 f"redact takes redaction.Rules, not {type(redact).__name__}", hint="Put the rules in Rules([…])."
             )
-    bucket = None if blobs is None else _bucket(blobs)
+    bucket = None
+    if blobs is not None:
+        from clew import objects
+
+        bucket = objects.bucket(blobs)
     backend: Backend
     if name.startswith(_POSTGRES):
         from clew.backends.postgres import PostgresBackend
@@ -123,12 +127,6 @@ def open(
     except BaseException:
         backend.close()
         raise
-
-
-def _bucket(blobs: str | Bucket) -> Bucket:
-    from clew.objects import Bucket
-
-    return blobs if isinstance(blobs, Bucket) else Bucket(blobs)
 
 
 class Store:

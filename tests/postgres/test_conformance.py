@@ -1,4 +1,4 @@
-"""The contract of a backend, kept by PostgreSQL: plain and sealed."""
+"""The contract of a backend, kept by PostgreSQL: plain, sealed, and with blobs in a bucket."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import pytest
 
 import clew
 from clew.testing import BackendConformance, OpenStore
+from clew.testing.backend.beside import Beside
+from clew.testing.backend.deleting import Deleting
+from tests.objects.server import Place
 
 KEY = bytes(range(32))
 
@@ -24,3 +27,11 @@ class TestSealed(BackendConformance):
     @pytest.fixture
     def open_store(self, url: str) -> OpenStore:
         return lambda **settings: clew.open(url, key=KEY, **settings)
+
+
+class TestObjects(Deleting, Beside):
+    """A store on a server, with a key, and its large blobs in a bucket."""
+
+    @pytest.fixture
+    def open_store(self, url: str, place: Place) -> OpenStore:
+        return lambda **settings: clew.open(url, key=KEY, **{"blobs": place.open(), **settings})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from clew.errors import Conflict, NotFound
 from clew.model import Media, user
+from clew.objects import Bucket
 from clew.testing.contract import Contract, OpenStore, an_id, raises, texts
 
 
@@ -39,6 +42,29 @@ class Beside(Contract):
                 store.sessions.create().blobs.get(blob.digest)
             with raises(NotFound):
                 store.sessions.create().append(user(Media(mime_type="a/b", modality="document", blob=blob.digest)))
+
+    def test_blobs_outside(self, open_store: OpenStore, tmp_path: Path) -> None:
+        """Blobs over a size lie outside, whole, and go from there only once they are deleted for good."""
+        with open_store(blobs=Bucket((tmp_path / "outside").as_uri(), over=1000), durability="relaxed") as store:
+
+            def outside() -> int:
+                return sum(path.name != "clew" for path in (tmp_path / "outside").rglob("*") if path.is_file())
+
+            session, content = store.sessions.create(), bytes(range(256)) * 3000
+            blob, small = session.blobs.put(content), session.blobs.put(content[:999])
+            session.append(user(Media(mime_type="a/b", modality="document", blob=blob.digest)))
+            assert session.blobs.put(content) == blob
+            assert (outside(), store.verify().counts["chunks"]) == (1, 1)
+            assert b"".join(session.fork().blobs.open(blob.digest)) == session.blobs.get(blob.digest) == content
+            assert session.blobs.get(small.digest) == content[:999]
+            with raises(Conflict), store.transaction():
+                session.delete()
+                raise Conflict("and not so")
+            assert store.blobs.sweep().objects == 0
+            assert session.blobs.get(blob.digest) == content
+            assert store.verify().ok
+            receipt = store.sessions.purge(everything=True)
+            assert (receipt.blobs, receipt.pending, receipt.outside > len(content), outside()) == (2, (), True, 0)
 
     def test_a_sound_store_has_an_empty_quarantine(self, open_store: OpenStore) -> None:
         """A sweep reads every body and takes out none that opens; nothing can be brought back or purged then."""

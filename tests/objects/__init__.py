@@ -1,0 +1,1 @@
+"""Blobs in object storage, on a server that speaks S3."""
