@@ -105,6 +105,7 @@ def copy(
         raise Invalid("the copy's object storage is that of the source", hint="Name another bucket, or another prefix.")
     with _opened(source, create=False) as here, _opened(target, create=True) as there, here.reader() as reader:
         read = _Side(reader, one)
+        read.store_id = read.value("store_id")
         if one is None and read.objects([]):
             raise Unavailable(f"attachments of {here.path} are in object storage", hint="Say where: blobs, or --blobs.")
         mark = _begin(there, f"{read.fingerprint()}{'' if other is None else other.name}")
@@ -117,7 +118,7 @@ def copy(
                     _copy_objects(read, there, other)
                 _copy(read, there, table, number, after, mark.source, done, inside=other is not None)
         with there.reader() as again:
-            _compare(read, _Side(again, other), done, there.path)
+            _compare(read, _Side(again, other, read.store_id), done, there.path)
         _finish(read, there)
         return Copied(here.path, there.path, total)
 
@@ -135,8 +136,10 @@ class _Count:
 class _Side:
     """One store, as it is at one moment."""
 
-    def __init__(self, reader: Any, where: Bucket | None = None) -> None:
+    def __init__(self, reader: Any, where: Bucket | None, store_id: bytes = b"") -> None:
         self.where = where
+        self.store_id = store_id
+        """By which its objects are found; a copy learns its own at the end."""
         self._execute = reader.execute
         self._stream = getattr(reader, "stream", reader.execute)
         self.sqlite = not hasattr(reader, "stream")
@@ -175,9 +178,9 @@ class _Side:
             except Lost as lost:
                 raise Tampered(f"blob {kept.blob}", lost.why) from None
 
-    @property
-    def store_id(self) -> bytes:
-        return bytes(self.all("SELECT value FROM header WHERE name = 'store_id'")[0][0])
+    def value(self, name: str) -> bytes:
+        """A value of the header."""
+        return bytes(self.all("SELECT value FROM header WHERE name = ?", name)[0][0])
 
     def counts(self) -> list[int]:
         """Rows of each table; of pieces also those in object storage."""

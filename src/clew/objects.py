@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
+from queue import Full, Queue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -78,28 +80,42 @@ class Bucket:
 
         What `parts` raises is raised.
         """
+        if self._folder is not None:
+            _write(os.path.join(self._folder, path), parts)
+            return
         import obstore
 
-        raised: list[BaseException] = []
+        handed: Queue[bytes | _Broken | None] = Queue(1)
 
-        def noted() -> Iterator[bytes]:
+        def taken() -> Iterator[bytes]:
+            while (part := handed.get()) is not None:
+                if isinstance(part, _Broken):
+                    raise part
+                yield part
+
+        # obstore cannot be waited for inside of itself, and what is sent may come from there, too: so it has a thread.
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(obstore.put, self._store, path, taken(), chunk_size=PART, max_concurrency=_AT_ONCE)
+
+            def hand(part: bytes | _Broken | None) -> bool:
+                while not sending.done():
+                    with suppress(Full):
+                        handed.put(part, timeout=0.1)
+                        return True
+                return False
+
             try:
-                yield from parts
-            except BaseException as error:
-                raised.append(error)
+                for part in parts:
+                    if not hand(part):
+                        break
+            except BaseException:
+                hand(_Broken())  # what was sent in parts is given up there
                 raise
-
-        try:
-            if self._folder is not None:
-                _write(os.path.join(self._folder, path), noted())
-            else:
-                self._ask(lambda: obstore.put(self._store, path, noted(), chunk_size=PART, max_concurrency=_AT_ONCE))
-        except BaseException as error:
-            if raised:  # rather what happened to the source than what became of the upload for it
-                raise raised[0] from None
-            if isinstance(error, NotFound):
+            hand(None)
+            try:
+                self._ask(sending.result)
+            except NotFound as error:
                 raise Unavailable(f"{self.name} is not there", hint="Check the name of the bucket.") from error
-            raise
 
     def size(self, path: str) -> int | None:
         """How many bytes an object has; None if there is none. Unavailable."""
@@ -209,8 +225,23 @@ def _made(place: str) -> None:
 
 def _write(path: str, parts: Iterable[bytes]) -> None:
     """In a folder obstore does not wait for the disk: clew's own way does."""
+    raised: list[BaseException] = []
+
+    def noted() -> Iterator[bytes]:
+        try:
+            yield from parts
+        except BaseException as error:
+            raised.append(error)
+            raise
+
     _made(os.path.dirname(path))
     try:
-        files.write_private(path, parts)
+        files.write_private(path, noted())
     except OSError as error:
+        if raised:  # the source's own
+            raise
         raise files.unwritten(error, path) from error
+
+
+class _Broken(Exception):
+    """The source of an upload has failed."""

@@ -57,9 +57,9 @@ class Beside(Contract):
             assert (outside(), store.verify().counts["chunks"]) == (1, 1)
             assert b"".join(session.fork().blobs.open(blob.digest)) == session.blobs.get(blob.digest) == content
             assert session.blobs.get(small.digest) == content[:999]
-            with raises(Conflict), store.transaction():
+            with raises(NotFound), store.transaction():
                 session.delete()
-                raise Conflict("and not so")
+                session.rewind(an_id(9))
             assert store.blobs.sweep().objects == 0
             assert session.blobs.get(blob.digest) == content
             assert store.verify().ok
