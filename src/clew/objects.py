@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
-from queue import Full, Queue
+from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -50,7 +50,7 @@ class Bucket:
 
     Blobs of at least `over` bytes go there; smaller ones stay in the store. `options` go to obstore: ``config`` with
     endpoint, region and credentials, ``client_options``, ``retry_config``. Without credentials in them, obstore looks
-    where the tools of the provider look.
+    where the tools of the provider look. Nothing is asked of it before the first blob is put or read.
     """
 
     def __init__(self, url: str, *, over: int = OVER, **options: Any) -> None:
@@ -68,7 +68,12 @@ class Bucket:
         self.marked: bytes | None = None
         """The store that is known to have its mark there: see `clew.outside`."""
         self._folder = folder(url)
-        self._store = connect(url, {"retry_config": _PATIENCE, **options})
+        self._url, self._options = url, {"retry_config": _PATIENCE, **options}
+        needed()
+
+    @cached_property
+    def _store(self) -> ObjectStore:
+        return connect(self._url, self._options)
 
     @property
     def largest(self) -> int:
@@ -83,6 +88,9 @@ class Bucket:
         if self._folder is not None:
             _write(os.path.join(self._folder, path), parts)
             return
+        from concurrent.futures import ThreadPoolExecutor
+        from queue import Full, Queue
+
         import obstore
 
         handed: Queue[bytes | _Broken | None] = Queue(1)
@@ -184,12 +192,17 @@ def folder(url: str) -> str | None:
     return os.path.abspath(unquote(parts.path)) if parts.scheme == "file" else None
 
 
+def needed() -> None:
+    """Unavailable if the library is missing."""
+    if find_spec("obstore") is None:
+        raise Unavailable("buckets need a library", hint="pip install 'clew[objects]'")
+
+
 def connect(url: str, options: dict[str, Any]) -> ObjectStore:
     """What talks to a bucket; a folder is made if it is not there. Invalid, Unavailable."""
-    try:
-        from obstore.store import from_url
-    except ModuleNotFoundError:
-        raise Unavailable("buckets need a library", hint="pip install 'clew[objects]'") from None
+    needed()
+    from obstore.store import from_url
+
     place = folder(url)
     if place is not None:
         options = {name: value for name, value in options.items() if name != "retry_config"}

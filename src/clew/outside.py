@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,10 +28,12 @@ HEAD = b"clew blob\x01"
 """How an object begins."""
 AHEAD = 2 << 20
 """Bytes of an object that are read at a time."""
+OWED = "unclean objects"
+"""Name of the header that is there while a receipt says that objects are pending."""
 _LONGEST = 1 << 20
 """Bytes of an envelope at most; larger ones were never written."""
 _LENGTH = 4
-_BATCH = 100
+_BATCH, _ALL = 100, 1 << 30
 _HEX = frozenset("0123456789abcdef")
 _MARK, _MARKED = "clew", b"clew blobs 1\n"
 """An object that tells a bucket in which the store has something from any other."""
@@ -225,9 +226,9 @@ def reclose(engine: Engine, row: BlobRow, kept: ObjectRow) -> None:
 # -- removing
 
 
-def left(engine: Engine) -> bool:
-    """True if there are objects that nothing needs."""
-    return bool(engine.read(lambda tx: tx.objects_left(1)))
+def owed(engine: Engine) -> bool:
+    """True if there are objects that nothing needs, or a receipt that does not know yet that they are gone."""
+    return engine.read(lambda tx: tx.header(OWED) is not None or bool(tx.objects_left(1)))
 
 
 def clear(engine: Engine) -> Cleared:
@@ -257,7 +258,7 @@ def sweep(engine: Engine, older: timedelta, *, dry_run: bool) -> Cleared:
     before = engine.clock() - older // timedelta(microseconds=1)
     strays = [one for one in _strays(engine, where) if microseconds(one.modified) < before]
     if dry_run:
-        noted = _would_go(engine, before)
+        noted = engine.read(lambda tx: [*tx.objects_left(_ALL), *tx.objects_unfinished(before)])
         gone = Cleared(len(noted), sum(row.size for row in noted))
     else:
         engine.write(lambda tx: tx.leave_unfinished(before))
@@ -276,16 +277,3 @@ def _strays(engine: Engine, where: Bucket) -> Iterator[Listed]:
             known = bytes.fromhex(folder.rpartition("/")[2] + name)
             if ending.endswith("part") or not engine.read(lambda tx, known=known: tx.object_named(known)):  # type: ignore[misc]
                 yield one
-
-
-class _Undo(Exception):
-    """Takes back what a dry run did."""
-
-
-def _would_go(engine: Engine, before: int) -> list[ObjectRow]:
-    noted: list[ObjectRow] = []
-    with suppress(_Undo), engine.transaction():
-        engine.write(lambda tx: tx.leave_unfinished(before))
-        noted = engine.read(lambda tx: tx.objects_left(1 << 30))
-        raise _Undo
-    return noted

@@ -151,7 +151,7 @@ class Purger:
         if not entry.sessions:
             return self._receipt(_cleared(entry, (), self._engine))
         unnoted = tuple(failure for failure in entry.failures if failure.session not in entry.sessions)
-        (entry,) = self._clear([entry], unnoted)
+        entry, *_ = self._clear([entry], unnoted)
         return self._receipt(entry)
 
     def destroy(self, work: Callable[[Tx], Loss], *, reason: Reason, dry_run: bool = False) -> Receipt:
@@ -248,24 +248,33 @@ class Purger:
 
     def _clear(self, entries: Sequence[_Entry], failures: tuple[Failure, ...] = ()) -> Sequence[_Entry]:
         """Clears what may hold a trace, and notes what became of these entries, with failures not noted yet."""
-        mark = self._engine.read(unclean)
+        mark, owed = self._engine.read(lambda tx: (unclean(tx), tx.header(outside.OWED)))
+        mine = {entry.id for entry in entries}
+        if owed is not None:
+            entries = [*entries, *(entry for entry in self._entries() if entry.pending and entry.id not in mine)]
         here = () if mark is None else self._wipe()
         pending = here + self._remove()
         cleared = [_cleared(entry, pending, self._engine) for entry in entries]
-        notes = [msgspec.structs.replace(_ending(entry), failures=failures) for entry in cleared]
+        notes = [
+            msgspec.structs.replace(_ending(entry), failures=failures if entry.id in mine else ()) for entry in cleared
+        ]
         changed = any(entry.pending != pending for entry in entries)
         others = [] if here else self._others(pending)
 
         def work(tx: Tx) -> None:
             if changed:
                 self._note(tx, notes)
+            if "objects" in pending:
+                tx.set_header(outside.OWED, os.urandom(8))
+            elif tx.header(outside.OWED) == owed:
+                tx.set_header(outside.OWED, None)
             if not here and unclean(tx) == mark:  # else something was deleted since, and whoever did it clears it
                 tx.set_header(_UNCLEAN, None)
                 for row, left in others:
                     self._write_down(tx, row, [_ending(_cleared(entry, pending, self._engine)) for entry in left])
 
         try:
-            if changed or others or (mark is not None and not here):
+            if changed or others or (mark is not None and not here) or (owed is not None and "objects" not in pending):
                 self._engine.write(work)
         except ClewError:  # the rows are gone all the same, and the note that went with them stands
             cleared = list(entries)

@@ -292,11 +292,11 @@ class Store:
         """Clears traces that were left; True if none are."""
         return self._purger.finish()
 
-    def _objects_left(self) -> bool:
-        """True if objects wait to be removed, and could be."""
+    def _owes_objects(self) -> bool:
+        """True if objects wait to be removed, and can be."""
         from clew import outside
 
-        return self._tidy and self._engine.bucket is not None and outside.left(self._engine)
+        return self._tidy and self._engine.bucket is not None and outside.owed(self._engine)
 
     @cached_property
     def _purger(self) -> Purger:
@@ -311,7 +311,7 @@ class Store:
     def close(self) -> None:
         """Finishes, and lets go of the files. Idempotent; the store raises Closed afterwards."""
         with suppress(ClewError):  # what is left to be cleared stays noted
-            if self._engine.owes or self._objects_left():
+            if self._engine.owes or self._owes_objects():
                 self._finish()
         if "_search" in self.__dict__:
             self._search.close()

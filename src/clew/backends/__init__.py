@@ -451,8 +451,12 @@ class Tx(Protocol):
         """
         ...
 
+    def objects_unfinished(self, before: int) -> list[ObjectRow]:
+        """Objects that were begun before a time and are not whole."""
+        ...
+
     def leave_unfinished(self, before: int) -> None:
-        """Gives up objects that were begun before a time and are not whole."""
+        """Gives them up."""
         ...
 
     def objects_left(self, limit: int) -> list[ObjectRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from clew.cli import settings
 from clew.cli.forms import Form, json_options, out_value
 from clew.cli.progress import Progress
 from clew.cli.text import out, plain, warn
@@ -15,17 +16,23 @@ from clew.cli.text import out, plain, warn
 )
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TARGET")
+@click.option(
+    "--blobs", metavar="URL", help="Where large attachments of SOURCE are.  [default: CLEW_BLOBS, or your settings]"
+)
+@click.option("--target-blobs", metavar="URL", help="Where those of TARGET go.  [default: into TARGET itself]")
 @json_options
-def copy(source: str, target: str, form: Form) -> None:
+def copy(source: str, target: str, blobs: str | None, target_blobs: str | None, form: Form) -> None:
     """Copies the store SOURCE to TARGET, where none is yet, and compares both row by row.
 
     Ids stay, and a sealed store stays sealed: no key is needed. Others may go on using SOURCE; what they write
-    meanwhile is not in the copy. If it is cut short, the same command goes on.
+    meanwhile is not in the copy. If it is cut short, the same command goes on. Attachments in object storage are copied
+    too, to another bucket or prefix, or into TARGET.
     """
     from clew.copying import copy as copied
 
     with Progress("copying") as progress:
-        made = copied(source, target, progress=progress)
+        blobs = settings.current().value("blobs") if blobs is None else blobs
+        made = copied(source, target, blobs=blobs, target_blobs=target_blobs, progress=progress)
     if form == "text":
         out(plain(made.target))
         warn(f"{made.rows:,} rows copied and compared")

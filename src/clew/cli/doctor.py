@@ -29,6 +29,7 @@ _EXTRAS = {
     "mcp": "mcp",
     "aio": "anyio",
     "postgres": "psycopg",
+    "objects": "obstore",
 }
 _COLOURS = {"ok": "1;32", "note": "1;33", "wrong": "1;31"}
 
@@ -55,7 +56,7 @@ def doctor(ctx: click.Context, form: Form) -> None:
     It changes nothing, and reads no conversation: 'clew verify' does that. Exit code 1 if something is wrong.
     """
     with existing(tidy=False) as store:
-        checks = [*_programs(), *_settings(), *_place(store.path), *_work(store)]
+        checks = [*_programs(), *_settings(), *_place(store.path), *_work(store), *_objects(store)]
     if form == "json":
         out_json([one._asdict() for one in checks])
     elif form == "jsonl":
@@ -115,6 +116,29 @@ def _file(path: str) -> Iterator[Check]:
     free = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
     hint = "" if free >= SPACE else "Free some: a purge, a backup or an exchange of keys needs room."
     yield Check("space", "ok" if free >= SPACE else "wrong", f"{free:,} bytes are free", hint)
+
+
+def _objects(store: clew.Store) -> Iterator[Check]:
+    """Where large attachments are, if some are not in the store."""
+    from clew import outside
+
+    engine = store._engine
+    count = engine.read(lambda tx: tx.sizes())["objects"]
+    if not count:
+        return
+    if engine.bucket is None:
+        hint = "Say where: --blobs, CLEW_BLOBS, or 'clew config set blobs'."
+        yield Check("objects", "wrong", f"{count:,} attachments are in object storage, and nothing says where", hint)
+        return
+    try:
+        outside.reachable(engine.bucket, engine.store_id)
+        gone = store.blobs.sweep(dry_run=True)
+    except clew.Unavailable as error:
+        yield Check("objects", "wrong", error.message, error.hint)
+        return
+    yield Check("objects", "ok", f"{count:,} in {engine.bucket.name}")
+    if gone.objects:
+        yield Check("leftovers", "note", f"{gone.objects:,} objects are not needed", "'clew gc' removes them.")
 
 
 def _work(store: clew.Store) -> Iterator[Check]:

@@ -29,19 +29,21 @@ _WRONG = "Nothing was changed. Give the key it was sealed with."
 
 
 def store_option(command: F) -> F:
-    """Adds `--db` and `--key-file` to a command."""
+    """Adds `--db`, `--key-file` and `--blobs` to a command."""
 
-    def option(flag: str, name: str, help: str) -> Callable[[F], F]:
+    def option(flag: str, name: str, help: str, metavar: str = "PATH") -> Callable[[F], F]:
         def remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
             if value == "" and name == "db":
                 raise click.BadParameter("a store is named by a path")
             if value is not None:
                 settings.remember(ctx, name, flag, value)
 
-        return click.option(flag, metavar="PATH", expose_value=False, is_eager=True, callback=remember, help=help)
+        return click.option(flag, metavar=metavar, expose_value=False, is_eager=True, callback=remember, help=help)
 
     help = "The file with the key of a sealed store.  [default: CLEW_KEY_FILE, or your settings]"
     key_file = option("--key-file", "key_file", help)
+    help = "Where large attachments are, like s3://bucket/prefix.  [default: CLEW_BLOBS, or your settings]"
+    command = option("--blobs", "blobs", help, "URL")(command)
     return option("--db", "db", "The store.  [default: CLEW_DB, your settings, or your data folder]")(key_file(command))
 
 
@@ -157,7 +159,10 @@ def _connect(
 ) -> clew.Store:
     asked = settings.current().find("timeout")
     seconds = timeout if timeout is not None and asked.source == "default" else asked.value
-    return clew.open(path, key=key, timeout=seconds, create=create, tidy=tidy, redact=redact, actor=_actor())
+    return clew.open(
+        path, key=key, blobs=settings.current().value("blobs"), timeout=seconds, create=create, tidy=tidy,
+        redact=redact, actor=_actor(),
+    )  # fmt: skip
 
 
 def _typed(path: str) -> Key:

@@ -21,6 +21,7 @@ _LEFT = {
     "wal": "the write-ahead log, which another program that has the store open keeps from being emptied",
     "file": "free places in the file",
     "search": "the search index, which another program has open",
+    "objects": "attachments in object storage, which cannot be reached: --blobs or CLEW_BLOBS says where they are",
     "rows": "every trace: it was cut short",
 }
 
@@ -137,6 +138,8 @@ def _told(receipt: Receipt, dry_run: bool) -> Iterator[str]:
 
 
 def _ending(receipt: Receipt) -> Iterator[str]:
+    if receipt.outside:
+        yield from fitted("a bucket that keeps versions, or is copied elsewhere, may still have the attachments")
     if not receipt.pending:
         yield "every trace in the files is cleared"
         return
@@ -160,6 +163,8 @@ def _counted(receipt: Receipt) -> str:
     parts = [_count(len(receipt.sessions), "session"), _count(receipt.messages, "message")]
     if receipt.blobs:
         parts.append(_count(receipt.blobs, "attachment"))
+    if receipt.outside:
+        parts.append(f"{_count(receipt.outside, 'byte')} in object storage")
     return f"{', '.join(parts)}, {_count(receipt.bytes, 'byte')}"
 
 

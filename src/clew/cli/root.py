@@ -50,6 +50,7 @@ COMMANDS = {
     "import": ("importing", "Read session files into the store."),
     "backup": ("upkeep", "Copy the store to a file, safe while others write."),
     "copy": ("copying", "Copy a whole store: a file to a server, or back."),
+    "gc": ("gc", "Remove attachments from object storage that nothing needs."),
     "relocate": ("relocate", "Follow a project that has moved."),
     "mcp": ("mcp", "Let agents find and read conversations, over MCP."),
     "config": ("config", "Show and change settings, and say where they come from."),

@@ -48,6 +48,7 @@ SETTINGS = {
         Setting("db", "path", "The store."),
         Setting("key_file", "path", "The file with the key of a sealed store."),
         Setting("keyring", "text", "Or the name of its key in the keyring of the system."),
+        Setting("blobs", "text", "Where large attachments go: s3://bucket/prefix.", of_project=False),
         Setting("timeout", "seconds", "Seconds to wait for other writers.", 60.0),
         Setting("provider", "text", "Who answers in a chat."),
         Setting("model", "text", "The model that answers, or an alias."),
@@ -264,7 +265,7 @@ def parse(text: str, path: str) -> dict[str, Any]:
 def foreign(name: str, path: str) -> Invalid:
     """The error for what a project's file may not say."""
     return Invalid(
-        f"{path} sets {name}, which the file of a project may not: whoever wrote it would get your requests",
+        f"{path} sets {name}, which the file of a project may not: whoever wrote it would get what you send",
         hint=f"If you mean it, set {SETTINGS[name].variable}, or 'clew config set {name}'.",
     )
 

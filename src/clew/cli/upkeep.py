@@ -29,6 +29,8 @@ def verify(ctx: click.Context, form: Form) -> None:
     with existing(tidy=False) as store, Progress("verifying") as progress:
         report = store.verify(progress=progress)
         path = store.path
+    if unread := report.counts.get("unread"):
+        warn(f"{unread:,} attachments in object storage were not read: --blobs or CLEW_BLOBS says where they are")
     if form == "text":
         out_lines(_lines(report))
         if not report.ok:
@@ -49,7 +51,9 @@ def _lines(report: Report) -> Iterator[str]:
             place = "" if one.position is None else f", message {one.position + 1}"
             yield dim(f"         in session {plain(str(one.session))}{place}")
     yield style("ok", "1;32") if report.ok else style("not ok", "1;31")
-    checked = ", ".join(f"{count:,} {plain(what)}" for what, count in report.counts.items() if count)
+    checked = ", ".join(
+        f"{count:,} {plain(what)}" for what, count in report.counts.items() if count and what != "unread"
+    )
     yield from (dim(line) for line in fitted(f"checked {checked or 'an empty store'}"))
 
 

@@ -401,6 +401,9 @@ UPDATE objects SET blob = NULL WHERE blob = ? AND name <> ?
 -- name: leave_object
 UPDATE objects SET blob = NULL WHERE blob = ?
 
+-- name: objects_unfinished
+SELECT name, blob, size, created_at FROM objects WHERE blob IS NOT NULL AND size = 0 AND created_at < ?
+
 -- name: leave_unfinished
 UPDATE objects SET blob = NULL WHERE size = 0 AND created_at < ?
 

@@ -422,6 +422,9 @@ class SqlTx(ABC):
         self._run(self._sql["leave_others"], (blob, name))
         return True
 
+    def objects_unfinished(self, before: int) -> list[ObjectRow]:
+        return [ObjectRow._make(row) for row in self._run(self._sql["objects_unfinished"], (before,))]
+
     def leave_unfinished(self, before: int) -> None:
         self._run(self._sql["leave_unfinished"], (before,))
 
