@@ -37,6 +37,7 @@ from clew.envelope import (
     run_owner,
 )
 from clew.errors import Invalid, Sealed, Tampered, WrongKey
+from clew.objects import Bucket
 from clew.sealed import SealedBox, SealedSeal, Secrets, pack, unpack
 from tests.fixtures.make_format_2 import WORDS
 from tests.reliability import sample
@@ -659,7 +660,7 @@ MARKS = {
     "title": "Zebrafish", "cwd": "/quokka/wombat", "model": "axolotl-9", "label": "capybara", "extra": "narwhal",
     "agent": "platypus", "hold": "okapi hearing", "text": "pangolin", "tool": "tapir_tool", "argument": "echidna",
     "name": "numbat.png", "blob": "kakapo" * 50, "log": "aardwolf", "native": "cassowary", "thinking": "manatee",
-    "message label": "dugong", "branch": "ocelot", "summary": "bandicoot",
+    "message label": "dugong", "branch": "ocelot", "summary": "bandicoot", "small blob": "tuatara",
 }  # fmt: skip
 """Words that are nowhere else, one for each place where content may be."""
 
@@ -676,7 +677,8 @@ def documented(heading: str) -> dict[str, str]:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sealed store in which every place for content holds a word of its own."""
     path = tmp_path_factory.mktemp("told") / "chats.db"
-    with clew.open(path, key=keys.from_passphrase(WORDS), workspace="ws") as store:
+    bucket = Bucket((path.parent / "objects").as_uri(), over=200)
+    with clew.open(path, key=keys.from_passphrase(WORDS), workspace="ws", blobs=bucket) as store:
         main = store.sessions.create(
             title=MARKS["title"], cwd=MARKS["cwd"], model=MARKS["model"], labels=[MARKS["label"]],
             extra={MARKS["extra"]: [MARKS["extra"]]},
@@ -684,6 +686,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
         call = clew.ToolCall(id="c", name=MARKS["tool"], arguments={"a": MARKS["argument"]})
         main.append([clew.user(MARKS["text"]), clew.assistant(clew.Thinking(text=MARKS["thinking"]), call)])
         main.append(clew.user("see", main.attach(MARKS["blob"].encode(), mime_type="image/png", name=MARKS["name"])))
+        main.append(clew.user("too", main.attach(MARKS["small blob"].encode(), mime_type="image/png")))
         main.append(clew.native("anthropic", b'{"role":"user","content":"%s"}' % MARKS["native"].encode()))
         main.append(clew.Message("user", (clew.Text(text="hi"),), label=MARKS["message label"]))
         main.log.append(MARKS["log"].encode())
@@ -764,7 +767,7 @@ def test_columns_hold_what_the_list_says(told: Path) -> None:
             case _ if isinstance(value, str):
                 assert value in names or value.startswith("kdf "), column
             case _ if isinstance(value, bytes):
-                assert len(value) == {"epoch.key_id": 8, "nodes.facts": 43}.get(column, 16), column
+                assert len(value) == {"epoch.key_id": 8, "nodes.facts": 43, "objects.name": 32}.get(column, 16), column
             case _:
                 assert isinstance(value, int), column
     empty = {column for column, count in seen.items() if not count}
@@ -777,7 +780,10 @@ def test_no_word_shows(told: Path) -> None:
     values = b"\n".join(
         value if isinstance(value, bytes) else str(value).encode() for _, value in dump(told) if value is not None
     )
-    files = [told.read_bytes(), Path(f"{told}-kept").read_bytes()]
+    objects = [one for one in (told.parent / "objects").rglob("*") if one.is_file()]
+    assert len(objects) == 2
+    files = [told.read_bytes(), Path(f"{told}-kept").read_bytes(), *(one.read_bytes() for one in objects)]
+    files += [str(one.relative_to(told.parent)).encode() for one in objects]
     assert all(map(len, files))
     for place, word in MARKS.items():
         for seen in (values, *files):
@@ -794,6 +800,7 @@ def test_no_word_shows(told: Path) -> None:
         "chats.db-lock",
         "chats.db-reserve",
         "chats.db-kept",
+        "objects",
     }
 
 

@@ -58,7 +58,9 @@ def test_a_broken_link_is_told(docs: dict[str, Any], tmp_path: Path) -> None:
 
 def test_every_column_is_explained() -> None:
     """The design names every table of the format, and every column of each."""
-    script = (ROOT / "src/clew/backends/sql/0001_init.sqlite.sql").read_text(encoding="utf-8")
+    script = "".join(
+        one.read_text(encoding="utf-8") for one in sorted((ROOT / "src/clew/backends/sql").glob("0*.sqlite.sql"))
+    )
     design = (ROOT / "docs/design.md").read_text(encoding="utf-8")
     for statement in script.split("CREATE TABLE ")[1:]:
         name, _, rest = statement.partition(" (")

@@ -133,6 +133,29 @@ def test_what_is_changed_or_missing(path: Path, place: Place, key: bytes | None)
         assert other.path()[0].text == "look"
 
 
+@each_key
+@pytest.mark.parametrize(
+    "change",
+    ["DELETE FROM objects", "UPDATE objects SET name = randomblob(32)", "UPDATE objects SET name = x'00'",
+     "UPDATE objects SET blob = NULL", "UPDATE objects SET blob = 99", "UPDATE objects SET size = size - 1",
+     "UPDATE objects SET size = 0", "UPDATE objects SET size = 'many'",
+     "INSERT INTO objects SELECT randomblob(32), blob, size, created_at FROM objects",
+     "INSERT INTO chunks SELECT blob << 24, x'00' FROM objects"],
+)  # fmt: skip
+def test_a_note_that_was_changed(path: Path, place: Place, key: bytes | None, change: str) -> None:
+    """What the store says of an object can be changed behind its back, and verify says so."""
+    with clew.open(path, key=key, blobs=place.open()) as store:
+        session, digest = attached(store)
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute(change)
+        conn.commit()
+    with clew.open(path, key=key, blobs=place.open(), tidy=False) as store:
+        assert {one.what for one in store.verify().damage} & {"blob", "object"}
+        if "INSERT" not in change:
+            with pytest.raises(Tampered):
+                store.sessions.get(session.id).blobs.get(digest)
+
+
 def find(store: Store) -> str | None:
     """What verify and reading say of the damaged one of two blobs; None if either says nothing."""
     damage = store.verify().damage
