@@ -57,7 +57,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
@@ -79,6 +79,7 @@ from clew.sessions import Page as SyncPage
 if TYPE_CHECKING:
     from clew.backup import Backup
     from clew.keys import Key
+    from clew.outside import Cleared
     from clew.purge import Reason, Receipt, Receipts
     from clew.rekey import Status
     from clew.snapshots import Snapshot, ToolSnapshot, stored

@@ -99,6 +99,11 @@ PARTS: list[tuple[str, str, list[str]]] = [
             *(f"retention:{name}" for name in ("hold", "release", "Sweeper")),
         ],
     ),
+    (
+        "clew.objects",
+        "Object storage for large attachments: `clew.open(…, blobs=…)`.",
+        ["objects:Bucket", "outside:Cleared"],
+    ),
     ("Audit", "Reached as `store.audit`.", ["audit:Audit", "audit:Deed"]),
     (
         "clew.redaction",
@@ -412,8 +417,8 @@ def entry(module: str, name: str) -> Iterator[str]:
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
     package = {"policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
     known = (
-        "agents", "aio", "convert", "cpeconvo", "events", "keys", "mcp", "otel", "records", "redaction", "retention",
-        "scan", "snapshots", "testing",
+        "agents", "aio", "convert", "cpeconvo", "events", "keys", "mcp", "objects", "otel", "records", "redaction",
+        "retention", "scan", "snapshots", "testing",
     )  # fmt: skip
     prefix = f"clew.{package}." if package in known else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name

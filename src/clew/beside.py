@@ -16,6 +16,7 @@ from clew.session import Session
 from clew.sessions import Sessions
 
 WEEK = timedelta(days=7)
+"""How old an object must be at least that the store does not know, before it is removed."""
 
 
 class StoreBlobs:
@@ -41,13 +42,15 @@ class StoreBlobs:
         """Address and size of a blob. NotFound."""
         return self._of(within).stat(digest)
 
-    def sweep(self, *, older: timedelta = WEEK, dry_run: bool = False) -> Cleared:
+    def sweep(self, *, older: timedelta | None = None, dry_run: bool = False) -> Cleared:
         """Removes objects from object storage that nothing in the store needs, and counts them.
 
         What the store knows to be unneeded goes by itself, sooner or later. This also finds what it has never heard of,
-        or began and did not finish, if it is `older`: what was put by a store that was lost or replaced by an older
-        copy. So it is not for a copy that is used beside the original, with the same bucket and prefix.
+        or began and did not finish, if it is `older`, by default than a week: what was put by a store that was lost, or
+        replaced by an older copy. So it is not for a copy that is used beside the original, with the same bucket and
+        prefix.
         """
+        older = WEEK if older is None else older
         if not isinstance(older, timedelta) or older < timedelta(0):
             raise Invalid("older is a time span", hint="Like timedelta(days=7).")
         return outside.sweep(self._engine, older, dry_run=dry_run)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -11,6 +13,7 @@ import pytest
 import clew
 from clew import tenants
 from clew.errors import Conflict, Invalid, NotFound, Unavailable
+from clew.objects import Bucket
 from tests.postgres.server import Server
 
 
@@ -29,10 +32,10 @@ class Place:
             for role, workspace in zip(self.roles, "ab", strict=True):
                 tenants.admit(store, role, workspace)
 
-    def open(self, number: int, workspace: str | None = None) -> clew.Store:
+    def open(self, number: int, workspace: str | None = None, blobs: Bucket | None = None) -> clew.Store:
         """The store, as a tenant sees it."""
         url = self.url.replace("clew@", f"{self.roles[number]}@")
-        return clew.open(url, workspace="ab"[number] if workspace is None else workspace)
+        return clew.open(url, workspace="ab"[number] if workspace is None else workspace, blobs=blobs)
 
     def sql(self, number: int) -> psycopg.Connection[Any]:
         """A connection of the tenant's own making."""
@@ -69,6 +72,23 @@ def test_a_tenant_has_a_whole_store(place: Place) -> None:
         assert store.verify().ok
         receipt = store.sessions.purge(session.id)
         assert (receipt.failures, receipt.pending) == ((), ())
+
+
+def test_objects_are_a_workspaces_own(place: Place, tmp_path: Path) -> None:
+    """In a bucket that tenants share, none sees, needs or sweeps away what another has there."""
+    bucket = Bucket(tmp_path.as_uri(), over=10)
+    with place.open(0, blobs=bucket) as one, place.open(1, blobs=bucket) as two:
+        mine, theirs = fill(one, "alpha"), fill(two, "omega")
+        with place.sql(1) as conn:
+            assert conn.execute("SELECT count(*) FROM objects").fetchone() == (1,)
+            assert conn.execute("DELETE FROM objects").rowcount == 1
+        assert two.blobs.sweep(older=timedelta(0)).objects == 1  # its own, which it has forgotten
+        media = mine.path()[2].message.blocks[1]
+        assert isinstance(media, clew.Media)
+        assert mine.blobs.get(media.blob or "") == b"alpha" * 50
+        assert theirs.path()
+        assert one.sessions.purge(everything=True).pending == ()
+        assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["clew"]
 
 
 def test_nothing_of_another_is_seen(place: Place) -> None:
