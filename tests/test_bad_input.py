@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import clew
+from clew.backends.sqlite.connection import FORMAT
 from clew.store import Store
 
 ID = "00000000-0000-4000-8000-000000000001"
@@ -397,7 +398,7 @@ def test_a_newer_store(tmp_path: Path) -> None:
     before = print_of(tmp_path)
     with pytest.raises(clew.SchemaTooNew) as caught:
         clew.open(tmp_path / "chats.db")
-    assert (caught.value.found, caught.value.known) == (99, 1)
+    assert (caught.value.found, caught.value.known) == (99, FORMAT)
     assert print_of(tmp_path) == before
 
 
