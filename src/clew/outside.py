@@ -254,6 +254,8 @@ def sweep(engine: Engine, older: timedelta, *, dry_run: bool) -> Cleared:
     That is what a store leaves behind that was lost, or replaced by an older copy of itself. Only objects of this
     store, and of this workspace, are looked at.
     """
+    if engine.bucket is None and not engine.read(lambda tx: tx.sizes()["objects"]):
+        return Cleared(0, 0)
     where = bucket(engine)
     before = engine.clock() - older // timedelta(microseconds=1)
     strays = [one for one in _strays(engine, where) if microseconds(one.modified) < before]

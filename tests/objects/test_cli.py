@@ -53,13 +53,13 @@ def test_purge_and_gc(clew_cli: Run, place: Place, session: clew.Session) -> Non
     """A purge without the bucket is pending, and says why; gc removes what is left, once it is let."""
     done = clew_cli("purge", "--yes", session.id)
     assert (done.code, "pending" in done.out, "--blobs" in done.out) == (8, True, True)
-    assert clew_cli("doctor").code == 1
+    assert (clew_cli("doctor").code, clew_cli("gc").code) == (1, 5)
     for dry in (["--dry-run"], []):
         done = clew_cli("gc", "--blobs", place.url, *dry, "--json")
         assert (done.code, done.json["objects"], done.json["bytes"] > len(LARGE)) == (0, 1, True)
     assert place.names() == []
     assert clew_cli("gc", "--blobs", place.url).out == "0 objects removed, 0 bytes\n"
-    assert clew_cli("gc").code == 5
+    assert clew_cli("gc").code == 0
     (receipt,) = clew_cli("receipts", "--json").json
     assert (receipt["pending"], receipt["beyond"]) == ([], ["versions", "replicas"])
 
