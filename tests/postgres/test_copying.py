@@ -11,6 +11,7 @@ import pytest
 import clew
 from clew import copying
 from clew.errors import Conflict, Invalid, NotFound, Tampered
+from clew.objects import Bucket
 from clew.testing import FakeClock
 from tests.postgres.server import Server
 from tests.reliability import sample
@@ -51,6 +52,23 @@ def test_there_and_back(tmp_path: Path, server: Server, key: bytes | None) -> No
     assert all(0 <= done <= total for done, total in seen)
     for place in places[1:]:
         assert read(place, key) == was
+
+
+@each_key
+def test_with_object_storage(tmp_path: Path, server: Server, key: bytes | None) -> None:
+    """What lies in object storage goes to that of the server's store, and from there into the rows of a file."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    places = [f"{one}.db", server.url(), f"{two}.db"]
+    content = bytes(range(256)) * 3000
+    with clew.open(places[0], key=key, blobs=Bucket(one.as_uri(), over=1000)) as store:
+        session = store.sessions.create()
+        blob = session.blobs.put(content)
+    copying.copy(places[0], places[1], blobs=one.as_uri(), target_blobs=two.as_uri())
+    copying.copy(places[1], places[2], blobs=two.as_uri())
+    for place, where in ((places[1], two.as_uri()), (places[2], None)):
+        with clew.open(place, key=key, blobs=where) as store:
+            assert store.sessions.get(session.id).blobs.get(blob.digest) == content
+            assert store.verify().ok
 
 
 def test_a_copy_that_was_cut_short(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
