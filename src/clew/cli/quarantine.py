@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import clew
-from clew.cli.exits import DAMAGED, FAILED, PARTIAL, USAGE, code_of, say
+from clew.cli.exits import DAMAGED, FAILED, PARTIAL, show_help
 from clew.cli.forms import Form, iso, json_options, out_lines
 from clew.cli.moments import ago
+from clew.cli.outcomes import Done, each, told
 from clew.cli.place import existing, reading, store_option
 from clew.cli.progress import Progress
-from clew.cli.text import dim, is_terminal, out, out_json, out_jsonl, plain, style, warn
+from clew.cli.text import dim, out, out_json, out_jsonl, plain, style, warn
 
 if TYPE_CHECKING:
     from clew.purge import Receipt
@@ -35,9 +36,7 @@ def quarantine(ctx: click.Context) -> None:
     A message in quarantine keeps its place in the talk; its words cannot be read.
     """
     if ctx.invoked_subcommand is None:
-        there = is_terminal(sys.stdin) and is_terminal(sys.stdout)
-        click.echo(ctx.get_help(), err=not there)
-        ctx.exit(0 if there else USAGE)
+        show_help(ctx)
 
 
 @quarantine.command(
@@ -102,25 +101,12 @@ def restore(ctx: click.Context, messages: tuple[str, ...], form: Form) -> None:
 
     That is so when its place in the store was damaged, not its bytes, and has been repaired.
     """
-    shown, codes = list[dict[str, Any]](), list[int]()
     with existing() as store:
-        for asked in dict.fromkeys(messages):
-            try:
-                node = store.quarantine.restore(asked)
-            except clew.ClewError as error:
-                codes.append(say(error.message, error.hint, code_of(error)))
-                shown.append(
-                    {"asked": asked, "ok": False, "error": error.message, "hint": error.hint, "code": codes[-1]}
-                )
-                continue
-            codes.append(0)
-            shown.append({"asked": asked, "ok": True, "node": node.id})
-            if form == "text":
-                out(node.id)
-                warn(f"message {node.handle} is back")
-    if form != "text":
-        _out(form, shown)
-    ctx.exit(PARTIAL if 0 in codes and any(codes) else codes[0])
+        ctx.exit(told(each(messages, lambda asked: _restored(store.quarantine.restore(asked))), form))
+
+
+def _restored(node: clew.Node) -> Done:
+    return Done(node.id, f"message {node.handle} is back", {"node": node.id})
 
 
 @quarantine.command(
