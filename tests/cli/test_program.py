@@ -11,7 +11,7 @@ import click
 import pytest
 
 import clew
-from clew.cli import exits
+from clew.cli import exits, moments
 from clew.cli.root import COMMANDS, cli
 from clew.cli.text import clip, paragraphs, plain, width
 from tests.cli.conftest import leaves
@@ -189,6 +189,12 @@ def test_a_reader_that_leaves_is_no_error(db, clew_cli):
     with clew.open(db) as store:
         session = store.sessions.create()
         session.append([clew.user("x" * 1000) for _ in range(500)])
+    for args in ([], ["ls"], ["help"]):
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run([sys.executable, "-m", "clew", *args, "--help"], stdout=write, stderr=subprocess.PIPE)
+        os.close(write)
+        assert (done.returncode, done.stderr) == (141, b"")
     for args in (["show", session.id], ["show", session.id, "--jsonl"], ["tree"]):
         with subprocess.Popen(
             [sys.executable, "-m", "clew", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -209,6 +215,37 @@ def test_a_full_disk_under_stdout_is_told(program, talk):
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", "clew", "ls"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (1, "clew: No space left on device\n")
+
+
+def test_a_data_folder_that_cannot_be_made(clew_cli, tmp_path, monkeypatch):
+    """Is told with what to do, and does not say to try again."""
+    monkeypatch.delenv("CLEW_DB")
+    (tmp_path / "data").write_text("in the way")
+    done = clew_cli("append", input='{"text": "a"}')
+    assert (done.code, done.out) == (1, "")
+    assert "CLEW_DB names another place" in done.err
+
+
+@pytest.mark.parametrize("text", ["2026-03-29", "20260329", "2026-W13-7"])
+def test_a_date_ends_when_the_day_does(text, monkeypatch):
+    """Also in another way of writing it, and where a day has 23 hours."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        ctx, param = click.Context(cli), click.Option(["--until"])
+        since, until = moments.since(ctx, param, text), moments.until(ctx, param, text)
+        assert (str(since), str(until)) == ("2026-03-28 23:00:00+00:00", "2026-03-29 22:00:00+00:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_the_end_of_the_calendar_is_a_time(clew_cli, talk):
+    """What is kept until then is kept."""
+    session = talk("a")
+    assert clew_cli("search", "a", "--until", "9999-12-31", "--json").json != []
+    assert clew_cli("retention", "set", session, "--until", "9999-12-31").code == 0
+    assert clew_cli("search", "a", "--until", "9999-13-31").code == 2
 
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31mc\u202ed\u2066e\x7ff\bg\rh"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any
@@ -85,11 +86,13 @@ class Root(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _unread():  # --help and --version are answered here
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _unread():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise Unread from None  # click would take it for a failure
 
     def run(self, args: Sequence[str] | None = None) -> int:
         """Runs a command line and returns its exit code; whatever goes wrong is told on stderr."""
@@ -108,6 +111,15 @@ class Root(click.Group):
     def main(self, args: Sequence[str] | None = None, **_: Any) -> Any:  # type: ignore[override]
         """`run`, then exit: what click's test runner calls."""
         sys.exit(self.run(args))
+
+
+@contextmanager
+def _unread() -> Iterator[None]:
+    """Tells that nobody reads the output any more in a way that click does not take for a failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise Unread from None
 
 
 def _open_streams() -> None:
