@@ -225,7 +225,7 @@ def test_a_bad_value_names_its_place() -> None:
     """A wrong type in a file is told with the file, one in a variable with the variable."""
     import click
 
-    with pytest.raises(clew.Invalid, match="aliases in /u is a table of texts"):
+    with pytest.raises(clew.Invalid, match="aliases in /u must be a table of texts"):
         Settings(lambda: [File("/u", "user", {"aliases": "x"}, ())], {}).names("aliases")
-    with pytest.raises(click.UsageError, match="CLEW_TIMEOUT is a number of seconds, not '-1'"):
+    with pytest.raises(click.UsageError, match="CLEW_TIMEOUT must be a number of seconds, not '-1'"):
         Settings(list, {"CLEW_TIMEOUT": "-1"}).find("timeout")

@@ -156,7 +156,7 @@ def _checked(name: str, value: str, project: bool) -> tuple[Setting, str | None]
     setting = SETTINGS.get(top)
     if setting is None or bool(entry) != (setting.kind == "names"):
         raise click.UsageError(f"there is no setting {name!r}{settings.nearest(top)}")
-    if project and not setting.of_project:
+    if project and setting.why_not_project:
         raise settings.foreign(top, PROJECT_FILE)
     try:
         settings.parsed(setting, {entry: value} if entry else value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import clew
-from clew.cli.place import existing, store_option
+from clew.cli.place import existing, looking, store_option
 from clew.cli.text import is_terminal, warn
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def mcp(port: int | None, allow_write: bool) -> None:
     """Serves the store to agents: search_conversations, list_conversations, get_overview, get_messages.
 
     Answers are bounded, cite ids, and say what they leave out. With --allow-write agents can also fork, tag and
-    append_note. They can never delete, purge, or touch a key.
+    append_note; what they store is redacted as the setting 'redact' says. They can never delete, purge, or touch a key.
     """
     server = _sdk()
-    with existing(tidy=False) as store:
+    with existing(tidy=False) if allow_write else looking() as store:
         made = server(store, allow_write=allow_write, version=clew.__version__)
         if port is not None:
             _serve(made, port)

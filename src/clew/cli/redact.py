@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,29 +11,12 @@ from clew.cli.exits import DAMAGED, FAILED
 from clew.cli.forms import Form, json_options, out_lines
 from clew.cli.place import existing, store_option
 from clew.cli.progress import Progress
+from clew.cli.rules import also_option, rules
 from clew.cli.text import bold, dim, out_json, out_jsonl, pad, plain, style, warn
 
 if TYPE_CHECKING:
     from clew import Store
-    from clew.redaction import Rules
     from clew.scan import Scan, Spot
-
-
-def also_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--also` to a command."""
-    return click.option(
-        "--also",
-        multiple=True,
-        type=click.Choice(["email", "phone"]),
-        help="Find these too, beside secrets; may be repeated.",
-    )(command)
-
-
-def rules(also: Iterable[str]) -> Rules:
-    """The built-in rules, with those that were asked for."""
-    from clew.redaction import Rules, builtin
-
-    return Rules(builtin(*also))
 
 
 @click.command(

@@ -9,7 +9,7 @@ import click
 
 from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, json_options, out_lines, out_value
-from clew.cli.place import existing, store_option
+from clew.cli.place import existing, looking, store_option
 from clew.cli.progress import Progress
 from clew.cli.text import bold, dim, fitted, out, out_json, out_jsonl, plain, style, warn
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def verify(ctx: click.Context, form: Form) -> None:
     """Reads everything in the store, checks it, and names what is damaged. Writes nothing. Exit code 7 on damage."""
-    with existing(tidy=False) as store, Progress("verifying") as progress:
+    with looking() as store, Progress("verifying") as progress:
         report = store.verify(progress=progress)
         path = store.path
     if form == "text":
