@@ -2,10 +2,12 @@
 
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import click
 import pytest
@@ -48,7 +50,7 @@ def test_every_read_has_json(name, clew_cli):
 
 def test_alone_off_a_terminal(program):
     """Without a command: help on stderr, nothing on stdout, exit 2."""
-    for args in ([], ["key"], ["config"]):
+    for args in ([], ["key"], ["config"], ["retention"], ["quarantine"]):
         done = program(*args)
         assert (done.code, done.out) == (2, "")
         assert "Commands:" in done.err
@@ -116,6 +118,23 @@ def test_exit_codes_of_errors():
         clew.SchemaTooNew("x", 9, 1): 1,
     }
     assert {error: exits.code_of(error) for error in codes} == codes
+
+
+@pytest.mark.parametrize(
+    "args", [["ls"], ["tree"], ["search", "x"], ["stats"], ["audit"], ["receipts"], ["redact", "--scan"],
+             ["retention", "preview"], ["snapshot", "ls"], ["quarantine", "ls"], ["conversation", "list"], ["doctor"]],
+)  # fmt: skip
+def test_before_the_first_message_there_is_nothing(args, clew_cli, tmp_path, monkeypatch):
+    """Which is an answer, of the same form as any other, and makes no file; a store that was named has to be there."""
+    assert clew_cli(*args).code == 3
+    monkeypatch.delenv("CLEW_DB")
+    assert clew_cli(*args).code == 0
+    empty = clew_cli(*args, "--json").json
+    assert not (tmp_path / "data").exists()
+    clew_cli("append", input='{"text": "x"}')
+    assert type(clew_cli(*args, "--json").json) is type(empty)
+    if isinstance(empty, dict):
+        assert clew_cli(*args, "--json").json.keys() == empty.keys()
 
 
 def test_not_found_is_3(clew_cli, talk):
@@ -215,6 +234,25 @@ def test_a_full_disk_under_stdout_is_told(program, talk):
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", "clew", "ls"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (1, "clew: No space left on device\n")
+
+
+def test_a_store_where_nothing_can_be_written(talk, db, tmp_path):
+    """Is not read there: who reads keeps a file beside it. What to do is told, and nothing is changed."""
+    talk("a")
+    folder = tmp_path / "medium"
+    folder.mkdir()
+    (folder / "chats.db").write_bytes(Path(db).read_bytes())
+    os.chmod(folder / "chats.db", 0o400)
+    os.chmod(folder, 0o500)
+    as_a_user = [] if os.geteuid() else ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]  # root writes anywhere
+    if as_a_user and shutil.which("setpriv") is None:
+        pytest.skip("root cannot be kept from writing here")
+    command = [*as_a_user, sys.executable, "-m", "clew", "ls", "--db", str(folder / "chats.db")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    os.chmod(folder, 0o700)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("hint: Copy the store to a folder of your own.\n")
+    assert os.listdir(folder) == ["chats.db"]
 
 
 def test_a_data_folder_that_cannot_be_made(clew_cli, tmp_path, monkeypatch):

@@ -139,3 +139,5 @@ def test_raw_is_what_the_provider_wrote(clew_cli, talk):
     assert first == raw
     assert '"neutral"' in second
     assert clew_cli("show", id, "--as", "raw", "--json").code == 2
+    assert clew_cli("show", id, "--as", "json").out == clew_cli("show", id, "--json").out
+    assert clew_cli("show", id, "--as", "md").out == clew_cli("show", id, "--as", "markdown").out

@@ -16,9 +16,9 @@ import click
 import clew
 from clew.cli import settings
 from clew.cli.exits import FAILED, code_of
-from clew.cli.forms import Form, json_options, out_lines
+from clew.cli.forms import Form, json_options, out_lines, out_values
 from clew.cli.place import location, looking, store_option
-from clew.cli.text import bold, dim, out_json, out_jsonl, pad, plain, style
+from clew.cli.text import bold, dim, pad, plain, style
 
 LOG, SPACE = 64 << 20, 200 << 20
 """Bytes of a write-ahead log that somebody keeps from being emptied; bytes that should be free."""
@@ -59,12 +59,10 @@ def doctor(ctx: click.Context, form: Form) -> None:
     checks, code = list(_programs()), 0
     for name, look in (("settings", _settings), ("store", _store)):
         code = code or _looked(name, look, checks)
-    if form == "json":
-        out_json([one._asdict() for one in checks])
-    elif form == "jsonl":
-        out_jsonl(one._asdict() for one in checks)
-    else:
+    if form == "text":
         out_lines(_lines(checks))
+    else:
+        out_values((one._asdict() for one in checks), form)
     ctx.exit(code or (FAILED if any(one.state == "wrong" for one in checks) else 0))
 
 

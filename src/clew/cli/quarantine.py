@@ -11,12 +11,12 @@ import click
 
 import clew
 from clew.cli.exits import DAMAGED, FAILED, PARTIAL, show_help
-from clew.cli.forms import Form, iso, json_options, out_lines
+from clew.cli.forms import Form, iso, json_options, out_lines, out_value, out_values
 from clew.cli.moments import ago
 from clew.cli.outcomes import Done, each, told
 from clew.cli.place import existing, reading, store_option
 from clew.cli.progress import Progress
-from clew.cli.text import dim, out, out_json, out_jsonl, plain, style, warn
+from clew.cli.text import dim, many, out, plain, style, warn
 
 if TYPE_CHECKING:
     from clew.purge import Receipt
@@ -52,12 +52,10 @@ def ls(form: Form) -> None:
         if form == "text":
             handles = store.nodes.handles(one.node for one in found)
             out_lines(_lines(found, handles))
-    if form == "text" and not found:
+    if form != "text":
+        out_values(map(_json, found), form)
+    elif not found:
         warn("Nothing is in quarantine.")
-    elif form == "json":
-        out_json([_json(one) for one in found])
-    elif form == "jsonl":
-        out_jsonl(map(_json, found))
 
 
 @quarantine.command(
@@ -84,7 +82,7 @@ def sweep(ctx: click.Context, force: bool, strict: bool, dry_run: bool, form: Fo
     if form == "text":
         _tell_sweep(swept, dry_run)
     else:
-        _out(form, _sweep_json(swept))
+        out_value(_sweep_json(swept), form)
     ctx.exit(0 if not swept.left else PARTIAL if swept.moved else DAMAGED)
 
 
@@ -131,14 +129,14 @@ def purge(ctx: click.Context, messages: tuple[str, ...], everything: bool, dry_r
     for failure in receipt.failures:
         warn(f"clew: session {failure.session}: {plain(failure.error)}")
     if form == "text":
-        many = f"{receipt.messages} message{'s' if receipt.messages != 1 else ''}, {receipt.bytes:,} bytes"
-        warn(f"{many}: {'would be purged' if dry_run else 'purged'}")
+        gone = f"{many(receipt.messages, 'message')}, {many(receipt.bytes, 'byte')}"
+        warn(f"{gone}: {'would be purged' if dry_run else 'purged'}")
         if receipt.messages and not dry_run:
             out(receipt.id)
             for what in receipt.pending:
                 warn(f"still to be cleared: {plain(what)}; the next write does it")
     else:
-        _out(form, _receipt_json(receipt))
+        out_value(_receipt_json(receipt), form)
     ctx.exit(0 if not receipt.failures else PARTIAL if receipt.messages else FAILED)
 
 
@@ -158,20 +156,13 @@ def _tell_sweep(swept: Swept, dry_run: bool) -> None:
     count = len(swept.moved)
     ending = "would go to quarantine" if dry_run else f"{'is' if count == 1 else 'are'} in quarantine"
     if count:
-        warn(f"{count} message{'s' if count > 1 else ''} of {swept.bodies:,} stored things {ending}")
+        warn(f"{many(count, 'message')} of {swept.bodies:,} stored things {ending}")
     else:
         warn(f"read {swept.bodies:,} stored things; no message is damaged")
     if swept.receipt is not None:
         warn(f"purged at once: {swept.receipt.messages}, {swept.receipt.bytes:,} bytes; receipt {swept.receipt.id}")
         for failure in swept.receipt.failures:
             warn(f"clew: session {failure.session}: {plain(failure.error)}; its bytes are kept")
-
-
-def _out(form: Form, value: Any) -> None:
-    if form == "json":
-        out_json(value)
-    else:
-        out_jsonl(value if isinstance(value, list) else [value])
 
 
 def _json(one: Quarantined) -> dict[str, Any]:

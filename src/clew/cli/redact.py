@@ -9,7 +9,7 @@ import click
 
 from clew.cli.exits import DAMAGED, FAILED
 from clew.cli.forms import Form, json_options, out_lines
-from clew.cli.place import existing, store_option
+from clew.cli.place import reading, store_option
 from clew.cli.progress import Progress
 from clew.cli.rules import also_option, rules
 from clew.cli.text import bold, dim, out_json, out_jsonl, pad, plain, style, warn
@@ -41,7 +41,7 @@ def redact(ctx: click.Context, scan: bool, also: tuple[str, ...], form: Form) ->
         raise click.UsageError("what is stored is never changed, only looked through: give --scan")
     from clew.scan import scan as look
 
-    with existing() as store, Progress("scanning") as progress:
+    with reading() as store, Progress("scanning") as progress:
         found = look(store, rules(also), progress=progress)
         if form == "text":
             out_lines(_lines(found, store))

@@ -14,7 +14,7 @@ from clew.cli.ask import agrees, can_ask
 from clew.cli.forms import Form, json_options, out_value, session_json
 from clew.cli.outcomes import undone
 from clew.cli.place import existing, store_option
-from clew.cli.text import out, plain, warn
+from clew.cli.text import many, out, plain, warn
 from clew.cli.workfiles import checkpoints_of, line_of, pair, root_option, session_of, summary, told
 from clew.errors import NotFound
 
@@ -116,7 +116,7 @@ def _conversation(
     target, before = store.nodes.resolve(message), session.head_id
     if dry_run:
         left = len(session.path()) - len(session.path(until=target))
-        warn(f"would leave {left} message{'s' if left != 1 else ''} behind, as a branch")
+        warn(f"would leave {many(left, 'message')} behind, as a branch")
         if form != "text":
             out_value(undone(store, lambda: _gone_back(session, target)), form)
         return

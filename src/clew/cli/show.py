@@ -12,7 +12,7 @@ import msgspec
 
 import clew
 from clew.cli import document
-from clew.cli.document import fenced, folded, interrupted, placeholder, read
+from clew.cli.document import HIDDEN, fenced, folded, interrupted, placeholder, read
 from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, json_options, node_json, out_lines, session_json
 from clew.cli.moments import ago, local
@@ -22,6 +22,7 @@ from clew.cli.text import (
     dim,
     fitted,
     is_terminal,
+    many,
     out_json,
     out_jsonl,
     paragraphs,
@@ -42,8 +43,8 @@ from clew.model import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResul
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N messages.")
 @click.option("--fold", is_flag=True, help="Thinking and tools on one line each; in HTML, closed.")
 @click.option(
-    "--as", "kind", type=click.Choice(["text", "markdown", "html", "raw"]), default="text",
-    help="A document: markdown, html; or raw, each provider's own JSON.  [default: text]",
+    "--as", "kind", type=click.Choice(["text", "markdown", "md", "html", "json", "raw"]), default="text",
+    help="A document: markdown (or md), html, json; or raw, each provider's own JSON.  [default: text]",
 )  # fmt: skip
 @json_options
 @store_option
@@ -55,6 +56,7 @@ def show(ctx: click.Context, id: str, last: int | None, fold: bool, kind: Kind, 
     """
     if kind != "text" and form != "text":
         raise click.UsageError("--as and --json are two forms of the same: give one")
+    form = "json" if kind == "json" else form
     damaged: list[str] = []
     with reading() as store:
         found = find(store, id)
@@ -78,7 +80,7 @@ def show(ctx: click.Context, id: str, last: int | None, fold: bool, kind: Kind, 
     ctx.exit(DAMAGED if damaged else 0)
 
 
-Kind = Literal["text", "markdown", "html", "raw"]
+Kind = Literal["text", "markdown", "md", "html", "json", "raw"]
 
 
 def _noting(nodes: Iterable[clew.Node], damaged: list[str]) -> Iterator[clew.Node]:
@@ -91,7 +93,7 @@ def _noting(nodes: Iterable[clew.Node], damaged: list[str]) -> Iterator[clew.Nod
 
 def _lines(session: clew.Session | None, nodes: Iterable[clew.Node], kind: Kind, fold: bool) -> Iterator[str]:
     match kind:
-        case "markdown":
+        case "markdown" | "md":
             return document.markdown_lines(session, nodes, fold=fold)
         case "html":
             return document.html_lines(session, nodes, fold=fold)
@@ -137,9 +139,8 @@ def said_lines(message: clew.Message, *, fold: bool = False) -> Iterator[str]:
 
 
 def _head(session: clew.Session) -> Iterator[str]:
-    counters = session.counters
-    count = f"{counters.messages} message{'s' if counters.messages != 1 else ''}"
-    parts = [style(session.handle, "33"), count, ago(session.updated_at, datetime.now(UTC))]
+    count, when = many(session.counters.messages, "message"), ago(session.updated_at, datetime.now(UTC))
+    parts = [style(session.handle, "33"), count, when]
     parts += [plain(part) for part in (session.cwd, session.model, *(f"#{label}" for label in session.labels)) if part]
     yield bold(f"# {plain(session.title or 'Untitled')}")
     yield dim(" · ").join(parts)
@@ -158,8 +159,7 @@ def _block(block: Block) -> Iterator[str]:
             for line in paragraphs(block.text):
                 yield from fitted(line)
         case Thinking():
-            words = block.text or "(reasoning that its provider keeps to itself)"
-            yield from (dim(f"> {line}".rstrip()) for line in paragraphs(words))
+            yield from (dim(f"> {line}".rstrip()) for line in paragraphs(block.text or HIDDEN))
         case ToolCall():
             yield f"{bold('tool call')} {plain(block.name)} {dim(plain(block.id))}"
             yield from _fenced(block.arguments)

@@ -13,13 +13,13 @@ import clew
 from clew import codec
 from clew.cli.convert import convert
 from clew.cli.exits import show_help
-from clew.cli.forms import Form, iso, json_options, out_lines, out_value, session_json
+from clew.cli.forms import Form, iso, json_options, out_lines, out_value, out_values, session_json
 from clew.cli.moments import ago, local
 from clew.cli.outcomes import Done, each, told
 from clew.cli.place import existing, reading, store_option, writing
 from clew.cli.places import place, place_option, place_or, resolve
 from clew.cli.show import said_lines
-from clew.cli.text import bold, dim, out, out_document, out_json, out_jsonl, plain, role_style, style, warn
+from clew.cli.text import bold, dim, many, out, out_document, plain, role_style, style, warn
 
 if TYPE_CHECKING:
     from clew.snapshots import Snapshot, SnapshotStore, SnapshotSummary
@@ -59,14 +59,12 @@ def ls(place_name: str | None, form: Form) -> None:
     """Lists snapshots, newest first: id, when, messages, tokens (about), provider, model."""
     with place_or(reading, place_name) as store:
         found = store.list()
-    if form == "json":
-        out_json([_json(one) for one in found])
-    elif form == "jsonl":
-        out_jsonl(map(_json, found))
-    else:
-        out_lines(_table(found))
-        if not found:
-            warn("No snapshots.")
+    if form != "text":
+        out_values(map(_json, found), form)
+        return
+    out_lines(_table(found))
+    if not found:
+        warn("No snapshots.")
 
 
 @snapshot.command(
@@ -205,8 +203,7 @@ def _purge(store: Snapshots, id: str) -> None:
 def _tell(made: Snapshot, form: Form) -> None:
     if form == "text":
         out(made.id)
-        many = f"{made.message_count} message{'s' if made.message_count != 1 else ''}"
-        warn(f"snapshot {made.id} of {many} is saved")
+        warn(f"snapshot {made.id} of {many(made.message_count, 'message')} is saved")
     else:
         out_value({"id": made.id, "provider": made.provider, "message_count": made.message_count}, form)
 

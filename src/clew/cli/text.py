@@ -62,6 +62,11 @@ def width(text: str) -> int:
     return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
 
 
+def many(count: int, what: str) -> str:
+    """So many of them: `1 message`, `2,000 messages`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def columns() -> int | None:
     """How wide the terminal is, or COLUMNS says it is; None where nobody reads along and nothing needs to be cut."""
     if not is_terminal(sys.stdout) and not os.environ.get("COLUMNS", "").isdigit():

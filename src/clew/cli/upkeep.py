@@ -44,12 +44,15 @@ def verify(ctx: click.Context, form: Form) -> None:
 
 def _lines(report: Report) -> Iterator[str]:
     for one in report.damage:
-        yield f"{style('damaged', '1;31')}  {plain(one.what)} {plain(one.where)}: {plain(one.why)}"
+        where = one.where if one.where.startswith(one.what) else f"{one.what} {one.where}"
+        yield f"{style('damaged', '1;31')}  {plain(where)}: {plain(one.why)}"
         if one.session is not None:
             place = "" if one.position is None else f", message {one.position + 1}"
             yield dim(f"         in session {plain(str(one.session))}{place}")
     yield style("ok", "1;32") if report.ok else style("not ok", "1;31")
-    checked = ", ".join(f"{count:,} {plain(what)}" for what, count in report.counts.items() if count)
+    checked = ", ".join(
+        f"{count:,} {plain(what)}" for what, count in report.counts.items() if count and what != "damage"
+    )
     yield from (dim(line) for line in fitted(f"checked {checked or 'an empty store'}"))
 
 
