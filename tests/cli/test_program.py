@@ -1,12 +1,15 @@
 """`clew` as a program: help, exit codes, pipes, terminals."""
 
+import itertools
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -30,6 +33,41 @@ def test_every_command_shows_an_example(name, clew_cli):
     assert done.code == 0
     assert re.search(rf"Examples?:\n(.*\n)*.*clew {name}\b", done.out)
     assert max(map(len, done.out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *(name for name in LEAVES if " " in name)])
+def test_an_example_can_be_typed_as_it_is(name, clew_cli):
+    """Every command line in it is understood: what stands beside it is a comment to a shell."""
+    Path("talk.json").touch()
+    epilog = re.search(r"Examples?:\n(.*?)(\n\n|$)", described(name).epilog or "", re.DOTALL)
+    assert epilog is not None
+    for args in (args for line in epilog[1].splitlines() for args in calls(line)):
+        command: click.Command = cli
+        ctx = click.Context(command, info_name="clew")
+        while args and isinstance(command, click.Group) and (below := command.get_command(ctx, args[0])):
+            command, ctx = below, click.Context(below, parent=ctx, info_name=args.pop(0))
+        with command.make_context(ctx.info_name, args, parent=ctx.parent):
+            pass
+
+
+def calls(line: str) -> Iterator[list[str]]:
+    """The arguments of each call of clew in a line for a shell."""
+    reader = shlex.shlex(line.replace('"$(', "").replace(')"', ""), posix=True, punctuation_chars="|&;<>")
+    reader.whitespace_split = True
+    words = list(reader)
+    for at, word in enumerate(words):
+        if word == "clew":
+            yield list(itertools.takewhile(lambda one: not set(one) & set("|&;<>"), words[at + 1 :]))
+
+
+def described(name: str) -> click.Command:
+    """The command of that name, which may have several words."""
+    command: click.Command | None = cli
+    for word in name.split():
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+    assert command is not None
+    return command
 
 
 @pytest.mark.parametrize("name", COMMANDS)

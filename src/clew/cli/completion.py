@@ -32,9 +32,9 @@ Offers = Iterator[tuple[str, str]]
 
 @click.command(
     short_help="Print the script that completes commands in a shell.",
-    epilog='\b\nExamples:\n  eval "$(clew completion bash)"        in ~/.bashrc\n'
-    '  eval "$(clew completion zsh)"         in ~/.zshrc, after compinit\n'
-    "  clew completion fish > ~/.config/fish/completions/clew.fish",
+    epilog='\b\nExamples:\n  eval "$(clew completion bash)"        # in ~/.bashrc\n'
+    '  eval "$(clew completion zsh)"         # in ~/.zshrc, after compinit\n'
+    "  clew completion fish | source         # in ~/.config/fish/config.fish",
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:

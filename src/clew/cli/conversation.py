@@ -71,7 +71,7 @@ conversation.add_command(
     "delete",
     short_help="Delete messages for good.",
     epilog="\b\nExamples:\n  clew conversation delete 7dq2xe\n"
-    "  clew conversation delete --cascade --dry-run 7dq2xe k3m9qa",
+    "  clew conversation delete --cascade --dry-run 7dq2xe x4w8tn",
 )
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--cascade", is_flag=True, help="With everything that follows them.")

@@ -23,7 +23,7 @@ SHORTEST = 16
 
 @click.command(
     short_help="Let agents find and read conversations, over MCP.",
-    epilog="\b\nExamples:\n  clew mcp                     a client starts this, and speaks to it\n"
+    epilog="\b\nExamples:\n  clew mcp                     # a client starts this, and speaks to it\n"
     "  clew mcp --allow-write\n  clew mcp --http 8765\n\n\b\n"
     "Over HTTP each request needs the header 'Authorization: Bearer TOKEN'. The token is in\n"
     f"{TOKEN}, or a new one is made and told on stderr.",

@@ -27,7 +27,7 @@ _LEFT = {
 
 @click.command(
     short_help="Delete sessions for good, with every trace.",
-    epilog="\b\nExamples:\n  clew purge k3m9qa 7dq2xe\n  clew purge --trash --before 30d --dry-run\n"
+    epilog="\b\nExamples:\n  clew purge k3m9qa q8r2vt\n  clew purge --trash --before 30d --dry-run\n"
     "  clew purge --all --yes --reason workspace-reset\n\n\b\n"
     "A REASON is one of\n"
     "  user-requested, retention-expired, privacy-policy-change, workspace-reset,\n"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n"
     "  clew redact --scan\n"
     "  clew redact --scan --also email --json | jq .counts\n"
-    "  clew append --redact < messages.jsonl      so that they are not stored in the first place",
+    "  clew append --redact < messages.jsonl      # so that they are not stored in the first place",
 )
 @click.option("--scan", is_flag=True, help="Look through the store, and change nothing.")
 @also_option

@@ -19,7 +19,7 @@ _sessions = click.argument("sessions", nargs=-1, required=True, metavar="SESSION
 
 @click.command(
     short_help="Put sessions in the trash.",
-    epilog="\b\nExamples:\n  clew rm k3m9qa\n  clew rm --dry-run k3m9qa 7dq2xe\n  clew ls --trash",
+    epilog="\b\nExamples:\n  clew rm k3m9qa\n  clew rm --dry-run k3m9qa q8r2vt\n  clew ls --trash",
 )
 @_sessions
 @click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
@@ -54,7 +54,7 @@ def restore(ctx: click.Context, sessions: tuple[str, ...], form: Form) -> None:
 
 @click.command(
     short_help="Keep sessions from being deleted.",
-    epilog='\b\nExamples:\n  clew hold k3m9qa\n  clew hold k3m9qa 7dq2xe --reason "Audit of May"',
+    epilog='\b\nExamples:\n  clew hold k3m9qa\n  clew hold k3m9qa q8r2vt --reason "Audit of May"',
 )
 @_sessions
 @click.option("--reason", metavar="TEXT", help="Why; it is kept with the session.")

@@ -62,7 +62,7 @@ def _json(one: Damage) -> dict[str, Any]:
 
 @click.command(
     short_help="Copy the store to a file, safe while others write.",
-    epilog="\b\nExamples:\n  clew backup ~/backups/clew.db\n  clew verify --db ~/backups/clew.db",
+    epilog="\b\nExamples:\n  clew backup ~/clew-backup.db\n  clew verify --db ~/clew-backup.db",
 )
 @click.argument("path", type=click.Path(dir_okay=False))
 @json_options
