@@ -6,7 +6,7 @@ A ref in the trash keeps its head, so its messages stay where they are, and fork
 from __future__ import annotations
 
 from clew import ids
-from clew.backends import MAX_SEQ, SEQ_BITS, RefRow, Tx
+from clew.backends import MAX_POS, MAX_SEQ, SEQ_BITS, RefRow, Tx, born
 from clew.deletion import with_owned
 from clew.engine import Engine
 from clew.errors import Conflict
@@ -73,12 +73,12 @@ class Sight:
             if run.tip >= at & MAX_SEQ or any(at <= head <= last for head in heads):
                 return True
             # A run grows from an older one; a damaged row must not lead in circles.
-            below += [grown.run << SEQ_BITS for grown in self._tx.runs_from(at, last) if grown.run > run.run]
+            below += [grown.run << SEQ_BITS for grown in self._tx.runs_from(at, last) if born(grown.run) > born(run.run)]
         return False
 
     def _heads(self, tree: int) -> list[int] | None:
         """Where the refs of a tree stand that are not in the trash; None if none of the tree's is."""
-        refs = self._tx.refs_in_tree(tree, 0, 1 << 62)
+        refs = self._tx.refs_in_tree(tree, 0, MAX_POS)
         if all(ref.trashed_at is None for ref in refs):
             return None
         return [ref.head for ref in refs if ref.trashed_at is None and ref.head is not None]

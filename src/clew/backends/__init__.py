@@ -14,6 +14,7 @@ from clew.backends.rows import (
     BODY,
     FACTS,
     ID,
+    MAX_POS,
     MAX_SEQ,
     POS,
     SEQ_BITS,
@@ -29,6 +30,7 @@ from clew.backends.rows import (
     RunRow,
     State,
     Tip,
+    born,
 )
 from clew.backends.work import Call, Job, Renewed
 
@@ -36,6 +38,7 @@ __all__ = [
     "BODY",
     "FACTS",
     "ID",
+    "MAX_POS",
     "MAX_SEQ",
     "POS",
     "SEQ_BITS",
@@ -57,6 +60,7 @@ __all__ = [
     "Tail",
     "Tip",
     "Tx",
+    "born",
 ]
 
 T = TypeVar("T")

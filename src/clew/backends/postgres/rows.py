@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clew.backends import Move, Place, Tip
+from clew.backends import Move, Place, Tip, born
 from clew.backends.postgres.connection import Connection
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
@@ -74,10 +74,10 @@ class PostgresTx(SqlTx):
 
     def set_counters(self, counters: Mapping[str, int]) -> None:
         """No number up to these is given again."""
-        sequences = {"trees": "trees_tree_seq", "refs": "refs_ref_seq", "blobs": "blobs_blob_seq",
-                     "forgotten": "forgotten_number_seq", "ords": "ords"}  # fmt: skip
-        highest = {sequences[name]: number for name, number in counters.items() if name in sequences}
-        highest["run_numbers"] = (counters["runs"] >> 8) + 1
+        highest = {"trees_tree_seq": counters.get("trees", 0), "forgotten_number_seq": counters.get("forgotten", 0),
+                   "ords": counters["ords"], "run_numbers": born(counters.get("runs", 0)),
+                   "ref_numbers": born(counters.get("refs", 0)),
+                   "blob_numbers": born(counters.get("blobs", 0))}  # fmt: skip
         for name, number in highest.items():
             self._run(b"SELECT setval(to_regclass(%s), greatest(%s, 1), %s)", (name, number, number > 0))
 

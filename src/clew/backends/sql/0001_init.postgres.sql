@@ -1,6 +1,7 @@
 -- Format 1 on PostgreSQL: the tables of 0001_init.sqlite.sql, whose comments say what each column must hold.
--- The eight lowest bits of a run's number are those of its tree, so that every position says which shard of 256 its tree
--- is in. No constraint crosses trees but that of ids.
+-- The number of a run, a ref or a blob is shard << 31 | counter, and its shard the eight lowest bits of its tree: so every
+-- key begins with the tree's shard of 256, and tables can be cut along it (partitions.postgres.sql). No constraint
+-- crosses trees but that of ids.
 
 CREATE TABLE header (
     name  text PRIMARY KEY,
@@ -56,8 +57,9 @@ CREATE TABLE quarantine (
     body       bytea NOT NULL
 );
 
+CREATE SEQUENCE ref_numbers AS bigint MAXVALUE 2147483647;
 CREATE TABLE refs (
-    ref         bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    ref         bigint PRIMARY KEY,
     workspace   text NOT NULL,
     kind        text NOT NULL,
     key         bytea NOT NULL,
@@ -98,8 +100,9 @@ CREATE TABLE log (
 );
 CREATE UNIQUE INDEX log_id ON log (id);
 
+CREATE SEQUENCE blob_numbers AS bigint MAXVALUE 2147483647;
 CREATE TABLE blobs (
-    blob        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    blob        bigint PRIMARY KEY,
     tree        bigint NOT NULL REFERENCES trees,
     look        bytea NOT NULL,
     size        bigint NOT NULL,

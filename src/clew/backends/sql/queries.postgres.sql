@@ -14,7 +14,7 @@ INSERT INTO trees (workspace, created_at) VALUES (?, ?) RETURNING tree
 
 -- name: add_run
 INSERT INTO runs (run, tree, parent, derived, depth, carried, tip, closed, wrapped_key, mac)
-SELECT nextval('run_numbers') << 8 | (v.tree & 255), v.*
+SELECT (v.tree & 255) << 31 | nextval('run_numbers'), v.*
 FROM (VALUES (?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bytea)) AS v (tree)
 RETURNING run
 
@@ -22,9 +22,13 @@ RETURNING run
 INSERT INTO nodes (pos, facts, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 -- name: add_ref
-INSERT INTO refs (workspace, kind, key, owner, tree, head, head_id, version, created_at, active_at, rank,
+INSERT INTO refs (ref, workspace, kind, key, owner, tree, head, head_id, version, created_at, active_at, rank,
                   trashed_at, expires_at, hold, look, wrapped_key, mac, data)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING ref
+SELECT (coalesce(v.tree, 0) & 255) << 31 | nextval('ref_numbers'), v.*
+FROM (VALUES (?, ?, ?::bytea, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bigint, ?::bigint, ?::bigint, ?::bigint,
+              ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bytea, ?::bytea, ?::bytea))
+     AS v (workspace, kind, key, owner, tree)
+ON CONFLICT DO NOTHING RETURNING ref
 
 -- name: add_log
 INSERT INTO log (pos, created_at, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
@@ -33,7 +37,10 @@ INSERT INTO log (pos, created_at, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO N
 INSERT INTO quarantine (pos, created_at, why, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 -- name: add_blob
-INSERT INTO blobs (tree, look, size, chunks, created_at, wrapped_key, mac) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING blob
+INSERT INTO blobs (blob, tree, look, size, chunks, created_at, wrapped_key, mac)
+SELECT (v.tree & 255) << 31 | nextval('blob_numbers'), v.*
+FROM (VALUES (?::bigint, ?::bytea, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bytea)) AS v (tree)
+RETURNING blob
 
 -- name: forget
 INSERT INTO forgotten (low, high) VALUES (?, ?) RETURNING number
