@@ -46,7 +46,7 @@ LAYERS: list[set[str]] = [
     {"quarantine", "snapshots"},
     {"convert"},
     {"store"},
-    {"retention", "scan", "stats", "tenants"},
+    {"retention", "scan", "stats", "tenants", "partitions"},
     {"records", "otel", "agents", "cpeconvo"},
     {""},  # the public door, `import clew`
     {"aio", "testing", "chat"},

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, cast
 import psycopg
 
 from clew.backends import Call, Job, State, Tail, Tip, Tx
-from clew.backends.postgres import tenants
+from clew.backends.postgres import partitions, tenants
 from clew.backends.postgres.ahead import Ahead, Statement, Turn
 from clew.backends.postgres.connection import (
     FORMAT,
@@ -244,6 +244,12 @@ class PostgresBackend:
         self._closed = True
         if not self._forked:  # else the connections belong to the parent
             self._connections.close()
+
+    def divide(self, parts: int) -> None:
+        """See `clew.partitions`."""
+        self._here()
+        with self._once(), self._turn() as tx, self._told():
+            partitions.divide(tx, parts, self.path)
 
     def isolate(self) -> None:
         """See `clew.tenants`."""
