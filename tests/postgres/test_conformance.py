@@ -35,7 +35,7 @@ class TestDivided(BackendConformance):
     def open_store(self, url: str) -> OpenStore:
         plain, _, schema = url.partition("schema=")
         with clew.open(url) as store:
-            partitions.divide(store, 4)
+            partitions.divide(store, 2)
         with psycopg.connect(plain.rstrip("?&"), autocommit=True, options=f"-csearch_path={schema}") as conn:
             conn.execute("SELECT setval('trees_tree_seq', 253)")
         return lambda **settings: clew.open(url, **settings)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 try:
     import psycopg
     from psycopg import pq
-    from psycopg.types.numeric import Int8BinaryDumper
+    from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 except ImportError as missing:  # the core does without it
     raise ImportError("a store on PostgreSQL needs psycopg: pip install 'clew[postgres]'") from missing
 
@@ -169,6 +169,7 @@ class Connections:
 
     def _configure(self, conn: Connection) -> None:
         conn.prepare_threshold = 0  # the statements are few and always the same
+        conn.adapters.register_dumper(int, Int8Dumper)  # in a list; else the size of the first decides the type of all
         conn.adapters.register_dumper(int, Int8BinaryDumper)  # else its size decides the type, and each type a plan
         calls = ["set_config(%s, %s, false)"] * len(self._settings)
         # Whoever was told that something is stored may rely on it, whatever the server is set to.

@@ -25,29 +25,34 @@ BEGIN
 END $cut$;
 
 -- An id that is in another tree, and so perhaps in another partition, is taken as well. Whoever stores two such at the
--- same moment is not held up: within a tree an id is unique whatever happens. They look at everybody's rows, and tell
--- nothing of them but this.
-CREATE FUNCTION node_is_new() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+-- same moment is not held up: within a tree an id is unique whatever happens. The functions look at everybody's rows,
+-- and tell nothing of them but this. They are bound to the store's schema, with temporary tables last: nobody can put one
+-- of theirs in the place of the store's. However many rows there are, each is looked for by the index.
+CREATE FUNCTION nodes_are_new() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
-    IF EXISTS (SELECT 1 FROM nodes WHERE id = NEW.id AND pos <> NEW.pos) THEN
+    IF EXISTS (SELECT 1 FROM added a JOIN nodes n ON n.id = a.id AND n.pos <> a.pos) THEN
         RAISE unique_violation USING MESSAGE = 'a message with this id is already stored';
     END IF;
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION entry_is_new() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE FUNCTION entries_are_new() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
-    IF EXISTS (SELECT 1 FROM log WHERE id = NEW.id AND pos <> NEW.pos) THEN
+    IF EXISTS (SELECT 1 FROM added a JOIN log l ON l.id = a.id AND l.pos <> a.pos) THEN
         RAISE unique_violation USING MESSAGE = 'an entry with this id is already stored';
     END IF;
     RETURN NULL;
 END $$;
 
 DO $bind$
-BEGIN -- temporary tables last: nobody can put one of theirs in the place of the store's
-    EXECUTE format('ALTER FUNCTION node_is_new() SET search_path = %I, pg_temp', current_schema());
-    EXECUTE format('ALTER FUNCTION entry_is_new() SET search_path = %I, pg_temp', current_schema());
+BEGIN
+    EXECUTE format('ALTER FUNCTION nodes_are_new() SET search_path = %I, pg_temp', current_schema());
+    EXECUTE format('ALTER FUNCTION entries_are_new() SET search_path = %I, pg_temp', current_schema());
 END $bind$;
 
-CREATE TRIGGER node_is_new AFTER INSERT ON nodes FOR EACH ROW EXECUTE FUNCTION node_is_new();
-CREATE TRIGGER entry_is_new AFTER INSERT ON log FOR EACH ROW EXECUTE FUNCTION entry_is_new();
+CREATE TRIGGER nodes_are_new AFTER INSERT ON nodes
+REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION nodes_are_new();
+CREATE TRIGGER entries_are_new AFTER INSERT ON log
+REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION entries_are_new();
