@@ -107,6 +107,8 @@ PARTS: list[tuple[str, str, list[str]]] = [
         + [f"redaction/__init__:{name}" for name in ("redact", "Redacted", "Finding", "annotation", "Annotation")],
     ),
     ("clew.scan", "", ["scan:scan", "scan:Scan", "scan:Spot"]),
+    ("clew.tenants", "", [f"tenants:{name}" for name in ("isolate", "admit", "dismiss")]),
+    ("clew.partitions", "", ["partitions:divide"]),
     (
         "clew.records",
         "Conversations kept by policy. Shapes have the names of their fields in camelCase when they are JSON.",
