@@ -1,9 +1,9 @@
 """Ten million sessions, without storing one: `python -m benchmarks.simulation [sessions]`.
 
 Ids are made by `clew.ids`, by many processes whose clocks differ, stand still and step back; numbers are given as a
-server gives them. What is looked at is how they spread: over the index of ids, over handles, over shards and partitions,
-and where the writes of one moment meet. Sessions are as long and as busy as those of people: a fifth of them has four
-fifths of the messages. `check` raises if something is further from even than chance explains.
+server gives them. What is looked at is how they spread: over the index of ids, over handles, over shards and over
+partitions; and where the writes of one moment meet. Sessions are as long and as busy as those of people: a fifth of them
+has four fifths of the messages. `check` raises if something is further from even than chance explains.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ class Report(NamedTuple):
     sessions: int
     messages: int
     runs: int
-    longest: int
     twice: int
     """Ids that were made twice."""
     backwards: int
@@ -150,7 +149,7 @@ def simulate(sessions: int = SESSIONS, seed: int = 1) -> Report:
         parts[shard * PARTITIONS // SHARDS] += count
     twice, handles, stretches = _ids(tails)
     return Report(
-        sessions, messages, counter, longest, twice, sum(process.backwards for process in processes),
+        sessions, messages, counter, twice, sum(process.backwards for process in processes),
         _spread(stretches, 1.0, sessions, 1), handles,
         _spread(rows, sigma, sessions, longest), _spread(parts, sigma, sessions, longest),
         disorder, _hot(chance, active, sessions),
@@ -189,8 +188,8 @@ def _hot(chance: random.Random, active: list[tuple[int, int, int]], sessions: in
         id_page = chance.randrange(max(1, sessions * 40 // LEAF))
         for counted, place in zip(places, (tree, shard, partition(pos), (shard, leaf), id_page), strict=True):
             counted[place] += 1
-    session, shard, part, page, id_page = (counted.most_common(1)[0][1] / writes for counted in places)
-    return Hot(session, shard, part, page, id_page, 1.0)
+    most = [counted.most_common(1)[0][1] / writes for counted in places]
+    return Hot._make([*most, 1.0])
 
 
 def check(report: Report) -> None:
@@ -214,7 +213,7 @@ def check(report: Report) -> None:
 
 def lines(report: Report) -> Iterator[str]:
     """The report, for people."""
-    yield f"{report.sessions:,} sessions, {report.messages:,} messages, {report.runs:,} runs; the longest {report.longest:,}"
+    yield f"{report.sessions:,} sessions, {report.messages:,} messages, {report.runs:,} runs"
     yield f"ids: {report.twice} made twice, {report.backwards} out of order; fullest stretch {_told(report.ids)}"
     shares = ", ".join(f"{count / report.sessions:.4%} with {length}" for length, count in report.handles.items())
     yield f"letters of handles: {shares}"

@@ -2,8 +2,8 @@
 docs/how-to/sizing.md.
 
 A real server is started and filled as it would be in use: many sessions are talked to at the same time, a question and
-an answer in one append. Then each table and each of its indexes is asked for its size. What a message or a session takes
-is that size over their number, and the tables for larger stores are computed from it.
+an answer in one append. Then each table and each of its indexes is asked for its size. What a message or a session
+takes is that size over their number, and the tables for larger stores are computed from it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any, NamedTuple
+
+from tests.postgres.server import Server
 
 import clew
 from clew import partitions
-from tests.postgres.server import Server
 
 TEXT = 1_000
 """Bytes of text in a message."""
@@ -23,7 +25,7 @@ TALK = 40
 """Messages in a session."""
 AT_ONCE = 100
 """Sessions that are talked to in turns."""
-SESSIONS = 2_000
+SESSIONS = 1_000
 SIZES = (100_000, 1_000_000, 10_000_000)
 
 _OF_MESSAGES = ("nodes",)
@@ -76,9 +78,7 @@ def measure(server: Server, sessions: int = SESSIONS) -> Measured:
     with clew.open(divided) as store, _sql(server, divided) as conn:
         partitions.divide(store, 16)
         _talk(store, AT_ONCE)
-        return Measured(
-            float(bodies) / messages, message, session, words / messages, connection, _memory(conn)
-        )
+        return Measured(float(bodies) / messages, message, session, words / messages, connection, _memory(conn))
 
 
 def _sql(server: Server, url: str) -> Any:
@@ -93,10 +93,11 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'i'
 
 def _talk(store: clew.Store, sessions: int) -> None:
     chance = random.Random(1)
-    words = [f"{chance.getrandbits(4 * chance.randint(2, 10)):x}" for _ in range(5_000)]
+    words = [f"{chance.getrandbits(4 * min(10, 2 + rank // 30)):x}" for rank in range(20_000)]
+    often = list(accumulate(1 / (rank + 1) for rank in range(20_000)))  # as in a language: few words are most of them
 
     def said() -> str:
-        return " ".join(chance.choices(words, k=TEXT // 3))[:TEXT]
+        return " ".join(chance.choices(words, cum_weights=often, k=TEXT // 3))[:TEXT]
 
     for begin in range(0, sessions, AT_ONCE):
         talks = [store.sessions.create(title="A talk", cwd="/src/app") for _ in range(min(AT_ONCE, sessions - begin))]
@@ -106,14 +107,14 @@ def _talk(store: clew.Store, sessions: int) -> None:
 
 
 def _memory(conn: Any) -> float:
-    """What the server's processes for clew have for themselves, the largest of them."""
+    """What the server's processes for clew have for themselves, beside the memory that all share; the most of any."""
     pids = conn.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'clew'").fetchall()
     return max(map(_private, (pid for (pid,) in pids)), default=0)
 
 
 def _private(pid: int) -> int:
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
-        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith(("Private_Clean", "Private_Dirty")))
+        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Anonymous:"))
 
 
 def each(measured: Measured) -> Iterator[str]:

@@ -73,7 +73,9 @@ class Sight:
             if run.tip >= at & MAX_SEQ or any(at <= head <= last for head in heads):
                 return True
             # A run grows from an older one; a damaged row must not lead in circles.
-            below += [grown.run << SEQ_BITS for grown in self._tx.runs_from(at, last) if born(grown.run) > born(run.run)]
+            below += [
+                grown.run << SEQ_BITS for grown in self._tx.runs_from(at, last) if born(grown.run) > born(run.run)
+            ]
         return False
 
     def _heads(self, tree: int) -> list[int] | None:

@@ -9,8 +9,8 @@ from clew.errors import Conflict
 
 def divide(tx: PostgresTx, parts: int, path: str) -> None:
     """Cuts the large tables, while nobody writes. Conflict if there is something in them, or they are cut already."""
-    (cut,) = tx.conn.execute("SELECT count(*) FROM pg_partitioned_table WHERE partrelid = to_regclass('nodes')").fetchone() or (0,)
-    (ruled,) = tx.conn.execute("SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass('nodes')").fetchone() or (False,)
+    about = "SELECT relkind = 'p', relrowsecurity FROM pg_class WHERE oid = to_regclass('nodes')"
+    cut, ruled = tx.conn.execute(about).fetchone() or (False, False)
     if cut or ruled or not tx.empty():
         why = "is divided already" if cut else "has rules for tenants" if ruled else "is not empty"
         raise Conflict(f"{path} {why}", hint="Divide a new store, then copy this one into it.")
