@@ -2,8 +2,8 @@
 
 Ids are made by `clew.ids`, by many processes whose clocks differ, stand still and step back; numbers are given as a
 server gives them. What is looked at is how they spread: over the index of ids, over handles, over shards and over
-partitions; and where the writes of one moment meet. Sessions are as long and as busy as those of people: a fifth of them
-has four fifths of the messages. `check` raises if something is further from even than chance explains.
+partitions; and where the writes of one moment meet. Sessions are as long and as busy as those of people: a fifth of
+them has four fifths of the messages. `check` raises if something is further from even than chance explains.
 """
 
 from __future__ import annotations

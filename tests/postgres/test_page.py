@@ -19,8 +19,8 @@ def test_the_code_of_a_page_runs(server: Server, tmp_path: Path, page: str, bloc
     text = (PAGES / page).read_text(encoding="utf-8")
     assert text.count("```py\n") == blocks
     with server.connect() as conn:
-        conn.execute("DROP ROLE IF EXISTS acme_app")
-        conn.execute("CREATE ROLE acme_app")
+        if not conn.execute("SELECT 1 FROM pg_roles WHERE rolname = 'acme_app'").fetchone():
+            conn.execute("CREATE ROLE acme_app")
     copy = tmp_path / "page.md"
     copy.write_text(text.replace("```py\n", "```python\n").replace("postgresql://app@db.example/app", server.url()))
     command = [sys.executable, "-m", "tests.docs.page", str(copy)]
