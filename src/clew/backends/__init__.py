@@ -500,6 +500,14 @@ class Backend(Protocol):
         """The highest number of a node now; no lower one, nor the same, will come after this has returned."""
         ...
 
+    def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
+        """Calls `tell` after every change of a ref, whoever makes it and wherever, until what is returned is called.
+
+        It may be called late, once for several changes, or for nothing; and it is when the store is closed. It is
+        called on a thread of the backend's, and must be brief. What is returned may be called by a finaliser.
+        """
+        ...
+
     def clean(self) -> tuple[str, ...]:
         """Sees to it that what was deleted is nowhere any more. What could not be done now: ``wal`` if a reader
         keeps the log from being emptied, or the server from giving up rows. Others drop what they hold in memory at

@@ -100,6 +100,10 @@ class PostgresTx(SqlTx):
         (done,) = self._one("advance", *bounds(self.store, ref, seen, move))
         return bool(done)
 
+    def delete_ref(self, ref: int) -> None:
+        self._run(SQL["tell_gone"], (ref,))  # while there is a row by which a tenant may ask who watches it
+        super().delete_ref(ref)
+
     # -- words, for the search index of a plain store
 
     def search_edge(self, workspace: str, mode: str) -> int:

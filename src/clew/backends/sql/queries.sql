@@ -216,6 +216,9 @@ SELECT {ref} FROM refs r WHERE r.ref IN (SELECT ref FROM refs WHERE kind = ? AND
 -- name: ref_at
 SELECT {ref} FROM refs r WHERE r.ref = ?
 
+-- name: version
+SELECT ref, version FROM refs WHERE ref = ?
+
 -- name: keys_between
 SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key BETWEEN ? AND ? ORDER BY key LIMIT ?
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from clew.backends import SEQ_BITS, Move, NodeRow, Place, Tip
@@ -14,6 +14,7 @@ from clew.errors import Conflict
 SQL = queries()
 _TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
 _NODES_AT = SQL["node_at"].removesuffix("= ?") + "IN (%s?)"
+_VERSIONS = SQL["version"].removesuffix("= ?") + "IN (%s?)"
 
 
 class SQLiteTx(SqlTx):
@@ -85,6 +86,14 @@ class SQLiteTx(SqlTx):
             some = positions[start : start + 500]
             for row in self._run(_NODES_AT % ("?, " * (len(some) - 1)), some).fetchall():
                 found[row[5]] = Place(row[0], row[1], row[2], row[3], row[4], row[5:])
+        return found
+
+    def versions(self, refs: Collection[int]) -> dict[int, int]:
+        """The versions of these refs, without those that are gone."""
+        wanted, found = list(refs), dict[int, int]()
+        for start in range(0, len(wanted), 500):
+            some = wanted[start : start + 500]
+            found.update(self._run(_VERSIONS % ("?, " * (len(some) - 1)), some).fetchall())
         return found
 
     def add_nodes(self, rows: Sequence[NodeRow]) -> None:
