@@ -276,8 +276,7 @@ class Session:
         `parent_id` is not the one before. What was taken back before it was given is not given. It ends when nothing
         has come for `timeout` seconds; NotFound once the session is deleted or in the trash, Closed with the store.
         """
-        start = False if after is _UNSET else after
-        return Watch(self._engine, self._row.ref, self._here, start, timeout)
+        return Watch(self._engine, self._row.ref, self._here, False if after is _UNSET else after, timeout)
 
     # -- going elsewhere
 

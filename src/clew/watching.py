@@ -35,8 +35,8 @@ class Trail:
         """The next messages, a page at most; none if there is nothing new. Invalid inside a transaction. NotFound."""
         if self._engine.backend.in_transaction():
             raise Invalid("a session cannot be watched inside a transaction", hint="Watch it after its end.")
-        begins = self._given is None and isinstance(self._after, str)
-        target = self._engine.resolve_node(self._after) if begins else None
+        after = self._after if self._given is None else None
+        target = self._engine.resolve_node(after) if isinstance(after, str) else None
         given, nodes = self._engine.read(lambda tx: self._next(tx, target))
         self._given = given
         return nodes

@@ -76,7 +76,7 @@ class Watching:
         return partial(self._leave, ref, token)
 
     def committed(self) -> None:
-        """This process has committed something."""
+        """Something was committed by this process."""
         ear = self._ear
         if ear is not None:
             ear.wake()
