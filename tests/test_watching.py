@@ -252,6 +252,8 @@ def test_undo_gives_nothing_again(path: Path) -> None:
             assert [next(watch).text, next(watch).text] == ["a", "b"]
             session.rewind(first.id)
             assert watch._trail.look() == []
+            session.append(clew.user("other"))
+            assert next(watch).text == "other"
             place = store.nodes.path(second.id)[-1]
             engine, refs = session._engine, session._refs
 

@@ -115,23 +115,27 @@ def test_who_is_not_watched_notifies_nobody(server: Server) -> None:
 
 
 def test_the_link_is_cut(proxy: Proxy, server: Server) -> None:
-    """Cut off from the server, and then let in again, a watcher is given what came meanwhile, each message once."""
+    """Cut off from the server, and let in again, who waits is given what came meanwhile, each message once."""
     url = proxy.url()
+    said = [f"{number} {part}" for number in range(3) for part in range(3)]
+    heard: list[str] = []
     with clew.open(url, timeout=20) as store, clew.open(server.url(schema=url.partition("schema=")[2])) as other:
         session = store.sessions.create()
         theirs = other.sessions.get(session.id)
-        with session.watch(timeout=30) as watch:
-            for number in range(3):
-                listening(server, url, session, watch)
-                proxy.refuses = True
-                proxy.drop()
-                for part in range(3):
-                    theirs.append(clew.user(f"{number} {part}"))
-                threading.Timer(0.3, lambda: setattr(proxy, "refuses", False)).start()
-                assert [next(watch).text for _ in range(3)] == [f"{number} {part}" for part in range(3)]
-            theirs.append(clew.user("last"))
-            assert next(watch).text == "last"
-        assert [node.text for node in session.path()][-1] == "last"
+        watch = session.watch(timeout=15)
+        waiting = threading.Thread(target=lambda: heard.extend(node.text for node, _ in zip(watch, said, strict=False)))
+        waiting.start()
+        for number in range(0, 9, 3):
+            time.sleep(0.5)  # it waits, and has nothing to look for
+            proxy.refuses = True
+            proxy.drop()
+            for text in said[number : number + 3]:
+                theirs.append(clew.user(text))
+            time.sleep(0.1)
+            proxy.refuses = False
+        waiting.join()
+        watch.close()
+        assert heard == said == [node.text for node in session.path()]
 
 
 def test_the_server_is_killed() -> None:
@@ -158,19 +162,27 @@ def test_the_server_is_killed() -> None:
 
 
 def test_an_append_that_began_before(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that looked for watchers before there were any, and commits after, is not missed."""
+    """One that looked for watchers before there were any, and commits when they wait, is not missed."""
     monkeypatch.setattr(watching, "AGAIN", 1000.0)
     url = server.url()
+    appended = threading.Event()
     with clew.open(url) as store, clew.open(url) as other:
         session = store.sessions.create()
         theirs = other.sessions.get(session.id)
-        with session.watch(timeout=20) as watch:
+
+        def append() -> None:
             with other.transaction():
                 theirs.append(clew.user("a"))
-                listening(server, url, session, watch)
-                time.sleep(0.3)
+                appended.set()
+                time.sleep(1)
+
+        with session.watch(timeout=10) as watch:
+            writer = threading.Thread(target=append)
+            writer.start()
+            appended.wait()
             assert next(watch).text == "a"
-            theirs.append(clew.user("b"))
+            writer.join()
+            threading.Timer(0.5, lambda: theirs.append(clew.user("b"))).start()
             assert next(watch).text == "b"
 
 
