@@ -276,7 +276,12 @@ class Session:
         `parent_id` is not the one before. What was taken back before it was given is not given. It ends when nothing
         has come for `timeout` seconds; NotFound once the session is deleted or in the trash, Closed with the store.
         """
-        return Watch(self._engine, self._row.ref, self._here, False if after is _UNSET else after, timeout)
+        row, trashed = self._row, self._row.trashed_at is not None
+
+        def here(tx: Tx) -> RefRow:
+            return self._refs.get(tx, row.kind, row.key, trashed=trashed)
+
+        return Watch(self._engine, row.ref, here, False if after is _UNSET else after, timeout)
 
     # -- going elsewhere
 

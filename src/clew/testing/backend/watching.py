@@ -102,7 +102,7 @@ class Watching(Contract):
             with session.watch(timeout=LONG) as watch:
                 session.append(user("a"))
                 assert next(watch).text == "a"
-                gone = _meanwhile(lambda: store.sessions.trash(session.id), after=0.2)
+                gone = _meanwhile(session.trash, after=0.2)
                 with raises(NotFound):
                     next(watch)
                 gone.join()
