@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -241,6 +242,35 @@ def test_commits_are_not_slowed_down(path: Path, monkeypatch: pytest.MonkeyPatch
             while time.monotonic() - began < 0.5:
                 session.append(clew.user("x"))
     assert 2 < len(looks) <= 0.5 / 0.005 + 20
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_done(path: Path, seed: int) -> None:
+    """Whatever is appended, rewound and compacted between two looks: nothing is given twice, and nothing that stays
+    is missed.
+    """
+    dice = random.Random(seed)
+    with clew.open(path, durability="relaxed") as store:
+        session = store.sessions.create()
+        session.append([clew.user(f"{number}") for number in range(dice.randrange(3))])
+        before = [node.id for node in session.path()]
+        given: list[str] = []
+        with session.watch(timeout=0) as watch:
+            for step in range(60):
+                said = session.path()
+                match dice.randrange(6):
+                    case 0 if said:
+                        session.rewind(dice.choice([None, *(node.id for node in said)]))
+                    case 1 if said:
+                        session.compact([clew.user(f"so far {step}")])
+                    case 2:
+                        given += [node.id for node in watch._trail.look()]
+                    case _:
+                        session.append([clew.user(f"{step}") for _ in range(dice.randrange(1, 4))])
+            given += [node.id for node in watch]
+        assert len(given) == len(set(given))
+        assert not set(given) & set(before)
+        assert {node.id for node in session.history()} <= {*before, *given}
 
 
 def test_undo_gives_nothing_again(path: Path) -> None:

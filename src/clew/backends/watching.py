@@ -10,7 +10,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from clew.errors import ClewError, Closed, Unavailable
+from clew.errors import Closed, Unavailable
 
 Tell = Callable[[], object]
 
@@ -29,8 +29,8 @@ class Ear(Protocol):
         """The versions of these refs now, without those that are gone. `wait` ends when one of them changes."""
         ...
 
-    def wait(self, seconds: float | None = None) -> Mapping[int, int] | None:
-        """Waits until something may have changed, or for `wake`: at most so long.
+    def wait(self) -> Mapping[int, int] | None:
+        """Waits until something may have changed, or for `wake`.
 
         Returns the versions of what has changed, 0 for what is gone; None if that has to be asked for.
         """
@@ -110,13 +110,12 @@ class Watching:
                     known = now
                     time.sleep(LEAST)
                     heard, reached = ear.wait(), time.monotonic()
-                except ClewError as error:
+                except Exception as error:  # noqa: BLE001 - whatever it is, those who watch are going to meet it
                     heard = None
                     if not isinstance(error, Unavailable) or time.monotonic() - reached > self._patience:
                         self._tell(refs)
                         reached = time.monotonic()
-                    with suppress(ClewError):
-                        ear.wait(PAUSE)
+                    time.sleep(PAUSE)
         finally:
             ear.close()
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 
 import psycopg
 
-from clew.backends.postgres.connection import Connection, translate
+from clew.backends.postgres.connection import LIFETIME, Connection, translate
 from clew.backends.postgres.rows import SQL
 
 ASKED = 90.0
@@ -46,25 +46,24 @@ class ServerEar:
 
     def versions(self, refs: Collection[int]) -> dict[int, int]:
         with self._told():
+            if self._link is not None and time.monotonic() - self._link.made > LIFETIME:
+                self._give_up()
             if self._link is None:
                 self._link = _Link(self._connect())
             return self._link.versions(refs)
 
-    def wait(self, seconds: float | None = None) -> dict[int, int] | None:
+    def wait(self) -> dict[int, int] | None:
         link = self._link
-        if link is not None and seconds is None:
-            seconds = 0.0 if link.heard else max(0.0, link.due - time.monotonic())
+        assert link is not None  # it was asked for versions before
+        seconds = 0.0 if link.heard else max(0.0, link.due - time.monotonic())
         with selectors.DefaultSelector() as selector:
             selector.register(self._inbox, selectors.EVENT_READ)
-            if link is not None:
-                selector.register(link.conn, selectors.EVENT_READ)
+            selector.register(link.conn, selectors.EVENT_READ)
             ready = [key.fileobj for key, _ in selector.select(seconds)]
         if self._inbox in ready:
             with suppress(BlockingIOError):
                 while self._inbox.recv(4096):
                     pass
-        if link is None:
-            return None
         if link.conn in ready:
             with self._told():
                 link.hear()
@@ -76,10 +75,14 @@ class ServerEar:
             self._outbox.send(b"\0")
 
     def close(self) -> None:
-        if self._link is not None:
-            self._link.conn.close()
+        self._give_up()
         self._inbox.close()
         self._outbox.close()
+
+    def _give_up(self) -> None:
+        if self._link is not None:
+            self._link.conn.close()
+            self._link = None
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -87,9 +90,7 @@ class ServerEar:
         try:
             yield
         except psycopg.Error as error:
-            if self._link is not None:
-                self._link.conn.close()
-                self._link = None
+            self._give_up()
             raise translate(error, self._path) from error
 
 
@@ -98,6 +99,7 @@ class _Link:
 
     def __init__(self, conn: Connection) -> None:
         self.conn = conn
+        self.made = time.monotonic()
         self.heard: dict[int, int] = {}
         self.due = 0.0
         """When everything is to be looked at again."""

@@ -5,7 +5,6 @@ processes. What this process commits is noticed at once.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -24,8 +23,8 @@ class MemoryEar:
         self.versions = versions
         self._woken: SimpleQueue[None] = SimpleQueue()
 
-    def wait(self, seconds: float | None = None) -> None:
-        self._sleep(seconds)
+    def wait(self) -> None:
+        self._sleep(None)
 
     def _sleep(self, seconds: float | None) -> bool:
         """True if it was woken."""
@@ -55,12 +54,10 @@ class FileEar(MemoryEar):
         self._tx: SQLiteTx | None = None
         self._seen = 0
 
-    def wait(self, seconds: float | None = None) -> None:
-        until = None if seconds is None else time.monotonic() + seconds
+    def wait(self) -> None:
+        assert self._tx is not None  # it was asked for versions before
         pause = SHORTEST
-        while not self._sleep(pause) and (until is None or time.monotonic() < until):
-            if self._tx is not None and self._data_version(self._tx) != self._seen:
-                return
+        while not self._sleep(pause) and self._data_version(self._tx) == self._seen:
             pause = min(2 * pause, LONGEST)
 
     def close(self) -> None:
