@@ -195,6 +195,10 @@ class Tx(Protocol):
         """The workspace of a tree."""
         ...
 
+    def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
+        """The workspace of each of these trees, and whether something of it is in the trash."""
+        ...
+
     def delete_run(self, run: int) -> None:
         """Deletes a run that has no nodes left."""
         ...

@@ -60,6 +60,10 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ANY (?)
 
+-- name: tree_states
+SELECT t.tree, t.workspace, EXISTS (SELECT 1 FROM refs r WHERE r.tree = t.tree AND r.trashed_at IS NOT NULL)
+FROM trees t WHERE t.tree = ANY (?)
+
 -- name: refs_label
 SELECT {ref} FROM refs r
 WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
