@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
     {"node"},
     {"engine"},
     {"refs", "paths"},
+    {"watching"},
     {"deletion"},
     {"trash"},
     {"nodes", "blobs", "log", "rekey", "bodies"},

@@ -44,7 +44,11 @@ CorruptionDetected SlowWrites CircuitChanged OperationFinished"""
 # Each part of the API page: its title, what to know first, and the names in it as module:name.
 PARTS: list[tuple[str, str, list[str]]] = [
     ("Opening a store", "", ["store:open", "store:Store"]),
-    ("Sessions", "Reached as `store.sessions`.", ["sessions:Sessions", "sessions:Page", "session:Session"]),
+    (
+        "Sessions",
+        "Reached as `store.sessions`.",
+        ["sessions:Sessions", "sessions:Page", "session:Session", "watching:Watch"],
+    ),
     ("What sessions give back", "", ["session:Branch", "node:Counters", "session_data:SessionData"]),
     ("Nodes", "Reached as `store.nodes`.", ["nodes:Nodes", "nodes:Save", "nodes:NodePage", "node:Node"]),
     (
@@ -197,7 +201,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.aio",
         AIO,
-        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper"],
+        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper", "aio/watching:Watch"],
     ),
     ("clew.mcp", "", ["mcp/tools:server"]),
     (

@@ -256,9 +256,10 @@ class Nodes:
 
     def _in_sight(self, tx: Tx, edge: int | None, ascending: bool, limit: int, offset: int) -> Ordered:
         """`_by_ord` without what only the trash still needs."""
-        sight = Sight(tx)
+        sight = Sight(tx, self._engine.workspace)
         found: Ordered = []
         while page := self._by_ord(tx, edge, ascending, STEP):
+            sight.look_at(place for _, place in page)
             found += [one for one in page if sight.sees(one[1].tree, one[1].row[POS])]
             passed = min(offset, len(found))
             del found[:passed]

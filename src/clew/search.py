@@ -248,16 +248,12 @@ class Search:
     def _resolve(self, tx: Tx, rows: list[Any]) -> list[tuple[Any, Place]]:
         """The rows whose messages are still there, in sight, and of this workspace."""
         places = tx.nodes_at([row[0] for row in rows])
-        sight = Sight(tx)
-        mine: dict[int, bool] = {}
+        sight = Sight(tx, self._engine.workspace)
+        sight.look_at(places.values())
         found = []
         for row in rows:
             place = places.get(row[0])
-            if place is None or place.row[ID] != row[1]:
-                continue
-            if place.tree not in mine:
-                mine[place.tree] = tx.tree_workspace(place.tree) == self._engine.workspace
-            if mine[place.tree] and sight.sees(place.tree, row[0]):
+            if place is not None and place.row[ID] == row[1] and sight.sees(place.tree, row[0]):
                 found.append((row, place))
         return found
 

@@ -22,6 +22,7 @@ class Proxy:
         self._word = b""
         self._cut: Cut | None = None
         self.cuts = 0
+        self._links: list[_Link] = []
         self.refuses = False
         self.flows = threading.Event()
         """Cleared, nothing comes back from the server any more."""
@@ -35,6 +36,11 @@ class Proxy:
     def cut_at(self, word: bytes, when: Cut) -> None:
         """Cuts the link of whoever sends `word`: before the server hears of it, or after it has answered."""
         self._word, self._cut = word, when
+
+    def drop(self) -> None:
+        """Cuts all links there are."""
+        while self._links:
+            self._links.pop()._end()
 
     def close(self) -> None:
         self.flows.set()
@@ -50,6 +56,7 @@ class Proxy:
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(str(self._server.folder / ".s.PGSQL.5432"))
                 link = _Link(self, client, server)
+                self._links.append(link)
                 threading.Thread(target=link.up, daemon=True).start()
                 threading.Thread(target=link.down, daemon=True).start()
 

@@ -199,6 +199,10 @@ class Tx(Protocol):
         """The workspace of a tree."""
         ...
 
+    def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
+        """The workspace of each of these trees, and whether something of it is in the trash."""
+        ...
+
     def delete_run(self, run: int) -> None:
         """Deletes a run that has no nodes left."""
         ...
@@ -502,6 +506,14 @@ class Backend(Protocol):
 
     def settled(self) -> int:
         """The highest number of a node now; no lower one, nor the same, will come after this has returned."""
+        ...
+
+    def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
+        """Calls `tell` after every change of a ref, whoever makes it and wherever, until what is returned is called.
+
+        It may be called late, once for several changes, or for nothing; and it is when the store is closed. It is
+        called on a thread of the backend's, and must be brief. What is returned may be called by a finaliser.
+        """
         ...
 
     def clean(self) -> tuple[str, ...]:

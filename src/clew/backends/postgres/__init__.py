@@ -32,7 +32,9 @@ from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
 from clew.backends.postgres.rows import SQL, PostgresTx
+from clew.backends.postgres.watching import ServerEar
 from clew.backends.sql.rows import TABLES
+from clew.backends.watching import Watching
 from clew.errors import ClewError, Closed, Conflict, Invalid, SchemaTooNew, Unavailable
 
 T = TypeVar("T")
@@ -89,6 +91,7 @@ class PostgresBackend:
         self._local = threading.local()
         self._closed = self._forked = False
         self._connections = Connections(target, size=pool_size, timeout=timeout, relaxed=durability == "relaxed")
+        self._watching = Watching(lambda: ServerEar(self._connections.connect, self.path), patience=timeout)
         _OPEN.add(self)
         try:
             with self._told():
@@ -223,6 +226,10 @@ class PostgresBackend:
                     conn.execute("ROLLBACK")
             return int(number)
 
+    def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
+        self._here()
+        return self._watching.watch(ref, tell)
+
     def words(self, work: Callable[[PostgresTx], T]) -> T:
         """Runs `work` on the search index, in a transaction that waits for nobody's turn."""
         with self._told(), self._connections.take() as conn:
@@ -243,6 +250,7 @@ class PostgresBackend:
             raise Invalid("a store cannot be closed inside its own transaction")
         self._closed = True
         if not self._forked:  # else the connections belong to the parent
+            self._watching.close()
             self._connections.close()
 
     def divide(self, parts: int) -> None:

@@ -87,6 +87,11 @@ class PostgresTx(SqlTx):
         rows = self._run(SQL["nodes_at"], (list(positions),)).fetchall() if positions else []
         return {row[5]: Place(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows}
 
+    def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
+        return {
+            tree: (workspace, trashed) for tree, workspace, trashed in self._run(SQL["tree_states"], (list(trees),))
+        }
+
     def tail(self, workspace: str, kind: str, key: bytes, count: int) -> list[tuple[Any, ...]]:
         """A ref's head and the `count` nodes before it in its run, last first; beside the head stand ref and run."""
         return list(self._run(SQL["tail"], (count, workspace, kind, key)))
@@ -99,6 +104,10 @@ class PostgresTx(SqlTx):
     def advance(self, ref: int, seen: Tip, move: Move, top: int) -> bool:
         (done,) = self._one("advance", *bounds(self.store, ref, seen, move))
         return bool(done)
+
+    def delete_ref(self, ref: int) -> None:
+        self._run(SQL["tell_gone"], (ref,))  # while there is a row by which a tenant may ask who watches it
+        super().delete_ref(ref)
 
     # -- words, for the search index of a plain store
 

@@ -151,6 +151,20 @@ CREATE TABLE search_edge (      -- up to which ord the words of a workspace are 
     PRIMARY KEY (workspace, mode)
 );
 
+CREATE UNLOGGED TABLE watched ( -- refs that somebody watches, and until when he is to be told of their changes
+    ref   bigint PRIMARY KEY,
+    until timestamptz NOT NULL
+);
+
+-- Tells whoever watches a ref, once this is committed, which version it has; 0 if it is gone. NOTIFY makes commits wait
+-- for each other, so it is kept for refs that somebody watches.
+CREATE FUNCTION tell(the_ref bigint, the_version bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM watched w WHERE w.ref = the_ref AND w.until > now()) THEN
+        PERFORM pg_notify('clew_' || 'refs'::regclass::oid, the_ref || ' ' || the_version);
+    END IF;
+END $$;
+
 -- Moves the head of a ref that is still as it was seen, and nothing else: see `Tx.advance`. The lock is taken by a
 -- statement of its own: what comes after it sees all that was committed before the lock was given.
 CREATE FUNCTION advance(
@@ -170,7 +184,11 @@ BEGIN
       AND EXISTS (SELECT 1 FROM runs u WHERE u.run = seen_head >> 24 AND u.closed = 0
                   AND u.wrapped_key IS NOT DISTINCT FROM run_key)
       AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.pos = seen_head + 1);
-    RETURN FOUND;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM tell(the_ref, new_version);
+    RETURN true;
 END $$;
 
 -- `advance`, and the one node that the head moves to: a whole append in one statement.

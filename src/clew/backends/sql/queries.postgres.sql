@@ -67,6 +67,10 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ANY (?)
 
+-- name: tree_states
+SELECT t.tree, t.workspace, EXISTS (SELECT 1 FROM refs r WHERE r.tree = t.tree AND r.trashed_at IS NOT NULL)
+FROM trees t WHERE t.tree = ANY (?)
+
 -- name: refs_label
 SELECT {ref} FROM refs r
 WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
@@ -85,6 +89,48 @@ SELECT advance(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?)
 
 -- name: extend
 SELECT extend(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: set_ref
+WITH done AS (
+    UPDATE refs SET owner = ?, head = ?, head_id = ?, version = ?, active_at = ?, rank = ?, trashed_at = ?,
+                    expires_at = ?, hold = ?, look = ?, wrapped_key = ?, mac = ?, data = ?
+    WHERE ref = ? AND version = ? RETURNING ref, version
+)
+SELECT tell(ref, version) FROM done
+
+-- name: move_ref
+WITH done AS (
+    UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, mac = ? WHERE ref = ? AND version = ?
+    RETURNING ref, version
+)
+SELECT tell(ref, version) FROM done
+
+-- name: move_ref_up
+WITH done AS (
+    UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, rank = ?, mac = ? WHERE ref = ? AND version = ?
+    RETURNING ref, version
+)
+SELECT tell(ref, version) FROM done
+
+-- name: tell_gone
+SELECT tell(?, 0)
+
+-- name: watch
+INSERT INTO watched (ref, until)
+SELECT ref, now() + make_interval(secs => ?) FROM unnest(?::bigint[]) AS given (ref) ORDER BY ref
+ON CONFLICT (ref) DO UPDATE SET until = excluded.until
+
+-- name: unwatched
+DELETE FROM watched WHERE ref IN (SELECT ref FROM watched WHERE until < now() FOR UPDATE SKIP LOCKED)
+
+-- name: channel
+SELECT 'clew_' || 'refs'::regclass::oid
+
+-- name: versions
+SELECT ref, version FROM refs WHERE ref = ANY (?)
+
+-- name: oldest
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 
 -- name: now
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint

@@ -192,6 +192,10 @@ DELETE FROM trees WHERE tree = ?
 -- name: tree_workspace
 SELECT workspace FROM trees WHERE tree = ?
 
+-- name: tree_state
+SELECT t.tree, t.workspace, EXISTS (SELECT 1 FROM refs r WHERE r.tree = t.tree AND r.trashed_at IS NOT NULL)
+FROM trees t WHERE t.tree = ?
+
 -- name: tip
 SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id, r.wrapped_key,
        coalesce((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
@@ -215,6 +219,9 @@ SELECT {ref} FROM refs r WHERE r.ref IN (SELECT ref FROM refs WHERE kind = ? AND
 
 -- name: ref_at
 SELECT {ref} FROM refs r WHERE r.ref = ?
+
+-- name: version
+SELECT ref, version FROM refs WHERE ref = ?
 
 -- name: keys_between
 SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key BETWEEN ? AND ? ORDER BY key LIMIT ?

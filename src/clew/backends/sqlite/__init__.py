@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from clew.backends import Call, Job, Renewed, State, Tail, Tx
 from clew.backends.sqlite.commit import Committer
@@ -30,7 +30,9 @@ from clew.backends.sqlite.connection import (
 from clew.backends.sqlite.migrate import migrate
 from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.watching import FileEar, MemoryEar
 from clew.backends.sqlite.writer import Writer
+from clew.backends.watching import Ear, Watching
 from clew.errors import ClewError, Closed, Invalid, NotFound, SchemaTooNew, Tampered, Unavailable
 
 T = TypeVar("T")
@@ -82,6 +84,8 @@ class SQLiteBackend:
         _OPEN.add(self)
         self._writer = Writer(path, lambda: self._connect("rw"), timeout)
         self._committer = Committer(self._transact)
+        self._watching = Watching(self._ear, patience=timeout)
+        self._writer.committed = self._watching.committed
         try:
             with self._told():
                 self._open(create, network)
@@ -239,6 +243,7 @@ class SQLiteBackend:
         self._committer.enter()
         try:
             self._closed = True
+            self._watching.close()
             self._close_readers()
             self._writer.close()
         finally:
@@ -246,6 +251,10 @@ class SQLiteBackend:
 
     def settled(self) -> int:
         return self.read(lambda tx: tx.growth(0).last, single=True)
+
+    def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
+        self._here()
+        return self._watching.watch(ref, tell)
 
     def clean(self) -> tuple[str, ...]:
         if self._here() is not None:
@@ -352,6 +361,11 @@ class SQLiteBackend:
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         return connect(self.path, mode, durability=self._durability, timeout=self._timeout)  # type: ignore[arg-type]
+
+    def _ear(self) -> Ear:
+        if self.memory:
+            return MemoryEar(lambda refs: self.read(lambda tx: cast(SQLiteTx, tx).versions(refs)))
+        return FileEar(lambda: self._connect("ro"), self.path)
 
     def look_anew(self) -> None:
         state = self.read(self._epoch)
