@@ -161,8 +161,8 @@ BEGIN
                       rank = new_rank, mac = new_mac
     WHERE r.ref = the_ref AND r.version = seen_version AND r.head = seen_head AND r.head_id = seen_head_id
       AND r.mac = seen_mac AND r.trashed_at IS NULL AND r.wrapped_key IS NOT DISTINCT FROM ref_key
-      AND NOT EXISTS (SELECT 1 FROM refs o WHERE o.workspace = r.workspace AND o.kind = r.kind
-                      AND o.trashed_at IS NULL AND o.rank >= new_rank AND o.ref <> r.ref)
+      AND coalesce((SELECT o.rank FROM refs o WHERE o.workspace = r.workspace AND o.kind = r.kind
+                    AND o.trashed_at IS NULL AND o.ref <> r.ref ORDER BY o.rank DESC LIMIT 1) < new_rank, true)
       AND (SELECT number FROM epoch) = the_epoch
       AND EXISTS (SELECT 1 FROM runs u WHERE u.run = seen_head >> 24 AND u.closed = 0
                   AND u.wrapped_key IS NOT DISTINCT FROM run_key)
