@@ -290,7 +290,7 @@ class PostgresBackend:
         """True if it was done, durably; False if something is not as it was seen. Lost."""
         with self._told(), self._connections.take() as conn:
             try:
-                row = conn.execute(*statement).fetchone()
+                row = conn.kept.execute(*statement).fetchone()
                 return bool(row and row[0])
             except psycopg.errors.UniqueViolation:
                 raise Turn from None
