@@ -358,13 +358,14 @@ class PostgresBackend:
 
     def _in_turn(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
         job: Job = Job(work, settle)
-        for left in reversed(range(TRIES)):
+        for _ in range(TRIES):
             try:
                 with self._turn() as tx, self._told():
                     return work(tx)
             except Lost as error:
-                # Before the commit nothing was done: it can be done again.
-                if (error.at_commit or not left) and not self._settled(job, error):
+                job.error = error
+                # Before the commit nothing was done; nor was it if a look finds nothing. Then it can be done again.
+                if error.at_commit and self._settled(job, error) is not False:
                     break
         return job.outcome()  # type: ignore[no-any-return]
 
@@ -382,16 +383,27 @@ class PostgresBackend:
                 finally:
                     self._local.tx, self._local.lost = None, []
         except Lost as error:
-            if tries > 1 and not error.at_commit:
-                self._batch(left, tries - 1)  # nothing was done
-                return
-            for call, _ in left:
-                kept = [self._settled(job, error) for job in call.jobs]
-                if not all(kept) or not kept:
+            again = self._undone(left, error) if error.at_commit else left
+            if again and tries > 1:
+                self._batch(again, tries - 1)
+            else:
+                for call, _ in again:
                     call.error = call.error or error
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
             for call, _ in left:
                 call.error = call.error or error
+
+    def _undone(self, left: Sequence[_Left], error: Lost) -> list[_Left]:
+        """Those calls of a batch whose commit was lost that are to be made again; the others have their outcome."""
+        again = []
+        for call in (call for call, _ in left if call.error is None):
+            jobs = list(call.jobs)
+            kept = [self._settled(job, error) for job in jobs]
+            if None in kept:
+                call.error = error
+            elif not jobs or not all(kept):
+                again.append((call, jobs))
+        return again
 
     @contextmanager
     def _turn(self) -> Iterator[PostgresTx]:
@@ -433,7 +445,7 @@ class PostgresBackend:
 
     def _inside(self, tx: PostgresTx, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
         """`write` inside a transaction: a savepoint, so that its failure leaves nothing behind."""
-        job: Job = self._local.lost.pop() if getattr(self._local, "lost", None) else Job(work, settle)
+        job: Job = self._local.lost.pop(0) if getattr(self._local, "lost", None) else Job(work, settle)
         self._local.jobs.append(job)
         with self._savepoint(tx):
             try:
@@ -467,22 +479,26 @@ class PostgresBackend:
                 "an error has undone the whole transaction", hint="Leave it, and make all of its calls again."
             )
 
-    def _settled(self, job: Job, error: Lost) -> bool:
-        """True if a commit whose answer was lost was done all the same: then the job has its result, else the error.
+    def _settled(self, job: Job, error: Lost) -> bool | None:
+        """What became of a commit whose answer was lost. True if it was done: then the job has its result.
 
-        The look waits for its turn, and so for the end of whatever the server may still be doing for the lost one.
+        Else it has the error. False if it was not done, None if nobody can say. The look waits for its turn. Whoever
+        had the turn when the link broke is done for when this one has it: what is not there then never will be. An
+        append that went ahead may still come, but only once: an id is stored once, and a head moves once.
         """
         job.error = error
-        if job.settle is None:
-            return False
-        try:
-            with self._turn() as tx, self._told():
-                kept = job.settle(tx)
-        except ClewError:
-            return False  # the first error stands
-        if kept is not None:
-            job.finish(kept)
-        return kept is not None
+        for _ in range(TRIES if job.settle is not None else 0):
+            try:
+                with self._turn() as tx, self._told():
+                    kept = job.settle(tx)  # type: ignore[misc]
+            except Lost:
+                continue
+            except ClewError:
+                break  # the first error stands
+            if kept is not None:
+                job.finish(kept)
+            return kept is not None
+        return None
 
     # -- opening
 
