@@ -206,6 +206,15 @@ def in_transaction(conn: Connection) -> bool:
     return not conn.closed and conn.info.transaction_status == pq.TransactionStatus.INTRANS
 
 
+@contextmanager
+def told(path: str) -> Iterator[None]:
+    """Driver errors become clew's."""
+    try:
+        yield
+    except (psycopg.Error, OverflowError) as error:
+        raise translate(error, path) from error
+
+
 def translate(error: BaseException, path: str) -> ClewError:
     """The error of clew's that tells what a driver's error means."""
     if isinstance(error, ClewError):
