@@ -29,10 +29,22 @@ SLOWEST = 10.0
 SCHEMA = "clew"
 """The schema that a store is in, unless its URL names another: ``postgresql://…/app?schema=chats``."""
 
-Connection = psycopg.Connection[tuple[Any, ...]]
-
 _AGAIN = "Make the same call again."
 _CHECK = "Check the server, then make the same call again."
+
+
+class Cursor(psycopg.Cursor[tuple[Any, ...]]):
+    """One that is used again and again."""
+
+    def forget(self) -> None:
+        """Lets go of what the last statement was given and what it found."""
+        self._reset()
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection with a cursor that is there already: to make one takes as long as to run a statement."""
+
+    kept: Cursor
 
 
 class Target(NamedTuple):
@@ -89,7 +101,7 @@ class Connections:
 
     def connect(self) -> Connection:
         """A new connection, which the caller closes."""
-        conn: Connection = psycopg.connect(self._target.conninfo, **self._options())
+        conn = Connection.connect(self._target.conninfo, **self._options())
         try:
             self._configure(conn)
         except BaseException:
@@ -141,6 +153,7 @@ class Connections:
         if conn.closed or conn.info.transaction_status != pq.TransactionStatus.IDLE:
             conn.close()
         else:
+            conn.kept.forget()
             self._idle.append((conn, made))
         if self._closed:
             self.check()
@@ -176,7 +189,9 @@ class Connections:
         waits = "'off'" if self._relaxed else "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
         calls.append(f"set_config('synchronous_commit', {waits}, false)")
         values = [part for pair in self._settings.items() for part in pair]
-        conn.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
+        conn.kept = Cursor(conn)
+        conn.kept.format = pq.Format.BINARY
+        conn.kept.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
 
 
 def lost(conn: Connection, error: BaseException | None = None) -> bool:
@@ -190,6 +205,15 @@ def lost(conn: Connection, error: BaseException | None = None) -> bool:
 def in_transaction(conn: Connection) -> bool:
     """True if a transaction is open, and sound."""
     return not conn.closed and conn.info.transaction_status == pq.TransactionStatus.INTRANS
+
+
+@contextmanager
+def told(path: str) -> Iterator[None]:
+    """Driver errors become clew's."""
+    try:
+        yield
+    except (psycopg.Error, OverflowError) as error:
+        raise translate(error, path) from error
 
 
 def translate(error: BaseException, path: str) -> ClewError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clew.backends import Move, Place, Tip, born
+from clew.backends import MAX_SEQ, Move, Place, Tip, born
 from clew.backends.postgres.connection import Connection
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
@@ -23,7 +23,7 @@ class PostgresTx(SqlTx):
     def __init__(self, conn: Connection, store: int) -> None:
         self.conn = conn
         # One cursor for all, so every method takes its rows whole before it runs the next statement.
-        self._cursor = conn.cursor(binary=True)
+        self._cursor = conn.kept
         self._run = self._cursor.execute
         self.store = store
         """The number under which the store is locked."""
@@ -94,7 +94,7 @@ class PostgresTx(SqlTx):
 
     def tail(self, workspace: str, kind: str, key: bytes, count: int) -> list[tuple[Any, ...]]:
         """A ref's head and the `count` nodes before it in its run, last first; beside the head stand ref and run."""
-        return list(self._run(SQL["tail"], (count, workspace, kind, key)))
+        return list(self._run(SQL["tail"], (min(count, MAX_SEQ) + 1, workspace, kind, key)))
 
     def delete_nodes(self, low: int, high: int) -> int:
         gone = super().delete_nodes(low, high)

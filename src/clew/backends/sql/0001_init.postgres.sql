@@ -158,36 +158,44 @@ CREATE UNLOGGED TABLE watched ( -- refs that somebody watches, and until when he
 
 -- Tells whoever watches a ref, once this is committed, which version it has; 0 if it is gone. NOTIFY makes commits wait
 -- for each other, so it is kept for refs that somebody watches.
-CREATE FUNCTION tell(the_ref bigint, the_version bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tell(the_ref bigint, the_version bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM watched w WHERE w.ref = the_ref AND w.until > now()) THEN
         PERFORM pg_notify('clew_' || 'refs'::regclass::oid, the_ref || ' ' || the_version);
+        RETURN true;
     END IF;
+    RETURN false;
 END $$;
 
 -- Moves the head of a ref that is still as it was seen, and nothing else: see `Tx.advance`. The lock is taken by a
--- statement of its own: what comes after it sees all that was committed before the lock was given.
+-- statement of its own: what comes after it sees all that was committed before the lock was given. No PERFORM and no
+-- FOUND: not every server that speaks this language has them.
 CREATE FUNCTION advance(
     store bigint, the_epoch bigint, the_ref bigint, seen_version bigint, seen_head bigint, seen_head_id bytea,
     seen_mac bytea, ref_key bytea, run_key bytea,
     new_head bigint, new_head_id bytea, new_version bigint, new_active_at bigint, new_rank bigint, new_mac bytea
 ) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    held text;
+    done boolean;
+    told boolean;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(store);
+    SELECT pg_advisory_xact_lock_shared(store)::text INTO held;
     UPDATE refs r SET head = new_head, head_id = new_head_id, version = new_version, active_at = new_active_at,
                       rank = new_rank, mac = new_mac
     WHERE r.ref = the_ref AND r.version = seen_version AND r.head = seen_head AND r.head_id = seen_head_id
       AND r.mac = seen_mac AND r.trashed_at IS NULL AND r.wrapped_key IS NOT DISTINCT FROM ref_key
-      AND NOT EXISTS (SELECT 1 FROM refs o WHERE o.workspace = r.workspace AND o.kind = r.kind
-                      AND o.trashed_at IS NULL AND o.rank >= new_rank AND o.ref <> r.ref)
+      AND coalesce((SELECT o.rank FROM refs o WHERE o.workspace = r.workspace AND o.kind = r.kind
+                    AND o.trashed_at IS NULL AND o.ref <> r.ref ORDER BY o.rank DESC LIMIT 1) < new_rank, true)
       AND (SELECT number FROM epoch) = the_epoch
       AND EXISTS (SELECT 1 FROM runs u WHERE u.run = seen_head >> 24 AND u.closed = 0
                   AND u.wrapped_key IS NOT DISTINCT FROM run_key)
-      AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.pos = seen_head + 1);
-    IF NOT FOUND THEN
+      AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.pos = seen_head + 1)
+    RETURNING true INTO done;
+    IF done IS NULL THEN
         RETURN false;
     END IF;
-    PERFORM tell(the_ref, new_version);
+    SELECT tell(the_ref, new_version) INTO told;
     RETURN true;
 END $$;
 

@@ -142,7 +142,10 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xmin 
 
 -- name: tail
 SELECT {node}, beside.*
-FROM refs f JOIN nodes n ON n.pos BETWEEN greatest(f.head - ?, f.head >> 24 << 24) AND f.head
+FROM refs f
+CROSS JOIN LATERAL (
+    SELECT * FROM nodes WHERE pos BETWEEN f.head >> 24 << 24 AND f.head ORDER BY pos DESC LIMIT ?
+) AS n
 LEFT JOIN LATERAL (
     SELECT {ref}, {run} FROM refs r JOIN runs u ON u.run = r.head >> 24 WHERE r.ref = f.ref AND n.pos = f.head
 ) AS beside ON true
