@@ -159,9 +159,11 @@ CREATE UNLOGGED TABLE watched ( -- refs that somebody watches, and until when he
 -- Tells whoever watches a ref, once this is committed, which version it has; 0 if it is gone. NOTIFY makes commits wait
 -- for each other, so it is kept for refs that somebody watches.
 CREATE FUNCTION tell(the_ref bigint, the_version bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    sent text;
 BEGIN
     IF EXISTS (SELECT 1 FROM watched w WHERE w.ref = the_ref AND w.until > now()) THEN
-        PERFORM pg_notify('clew_' || 'refs'::regclass::oid, the_ref || ' ' || the_version);
+        SELECT pg_notify('clew_' || 'refs'::regclass::oid, the_ref || ' ' || the_version)::text INTO sent;
         RETURN true;
     END IF;
     RETURN false;
