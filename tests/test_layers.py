@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
     {"node"},
     {"engine"},
     {"refs", "paths"},
+    {"watching"},
     {"deletion"},
     {"trash"},
     {"nodes", "blobs", "log", "rekey", "bodies"},
@@ -46,7 +47,7 @@ LAYERS: list[set[str]] = [
     {"quarantine", "snapshots"},
     {"convert"},
     {"store"},
-    {"retention", "scan", "stats", "tenants"},
+    {"retention", "scan", "stats", "tenants", "partitions"},
     {"records", "otel", "agents", "cpeconvo"},
     {""},  # the public door, `import clew`
     {"aio", "testing", "chat"},

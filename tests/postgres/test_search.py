@@ -151,7 +151,7 @@ def test_what_is_committed_late_is_found(url: str, key: bytes | None, monkeypatc
             held.append(statement)
             return True
 
-        monkeypatch.setattr(backend, "_extend", hold)
+        monkeypatch.setattr(backend._appends, "send", hold)
         slow.append(clew.user("late"))
         with backend._connections.take() as conn:
             conn.execute("BEGIN")

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio.face import Threads
+from clew.aio.watching import Watch
 from clew.audit import Deed
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress
@@ -322,6 +323,16 @@ class Session(_Face):
     def history(self) -> AsyncIterator[Node]:
         """`iter`, and before it everything that compactions left behind."""
         return self._threads.stream(self._sync.history)
+
+    def watch(self, *, after: str | None = _UNSET, timeout: float | None = None) -> Watch:
+        """Its messages as they come, whoever appends them and on whatever machine: waits for each, and gives it once.
+
+        From now on; or with `after` those after that message, with None from the first on. NotFound if it is not in
+        the session's tree. When the head moves elsewhere, it goes on with what is new on the way there: a message whose
+        `parent_id` is not the one before. What was taken back before it was given is not given. It ends when nothing
+        has come for `timeout` seconds; NotFound once the session is deleted or in the trash, Closed with the store.
+        """
+        return Watch(self._threads, self._sync.watch(after=after, timeout=timeout))
 
     async def fork(self, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
         """A new session that shares everything up to `at`, or up to the last message. Nothing is copied."""

@@ -14,6 +14,7 @@ from clew.backends.rows import (
     BODY,
     FACTS,
     ID,
+    MAX_POS,
     MAX_SEQ,
     POS,
     SEQ_BITS,
@@ -29,6 +30,7 @@ from clew.backends.rows import (
     RunRow,
     State,
     Tip,
+    born,
 )
 from clew.backends.work import Call, Job, Renewed
 
@@ -36,6 +38,7 @@ __all__ = [
     "BODY",
     "FACTS",
     "ID",
+    "MAX_POS",
     "MAX_SEQ",
     "POS",
     "SEQ_BITS",
@@ -57,6 +60,7 @@ __all__ = [
     "Tail",
     "Tip",
     "Tx",
+    "born",
 ]
 
 T = TypeVar("T")
@@ -193,6 +197,10 @@ class Tx(Protocol):
 
     def tree_workspace(self, tree: int) -> str | None:
         """The workspace of a tree."""
+        ...
+
+    def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
+        """The workspace of each of these trees, and whether something of it is in the trash."""
         ...
 
     def delete_run(self, run: int) -> None:
@@ -498,6 +506,14 @@ class Backend(Protocol):
 
     def settled(self) -> int:
         """The highest number of a node now; no lower one, nor the same, will come after this has returned."""
+        ...
+
+    def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
+        """Calls `tell` after every change of a ref, whoever makes it and wherever, until what is returned is called.
+
+        It may be called late, once for several changes, or for nothing; and it is when the store is closed. It is
+        called on a thread of the backend's, and must be brief. What is returned may be called by a finaliser.
+        """
         ...
 
     def clean(self) -> tuple[str, ...]:

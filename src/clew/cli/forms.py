@@ -49,9 +49,9 @@ def out_values(values: Iterable[Any], form: Form) -> None:
         out_jsonl(values)
 
 
-def out_lines(lines: Iterable[str]) -> None:
-    """Lines of text to stdout; on a terminal through PAGER, if it is set."""
-    if columns() is not None and sys.stdout.isatty() and os.environ.get("PAGER"):
+def out_lines(lines: Iterable[str], *, paged: bool = True) -> None:
+    """Lines of text to stdout; on a terminal through PAGER, if it is set, unless they are not to be `paged`."""
+    if paged and columns() is not None and sys.stdout.isatty() and os.environ.get("PAGER"):
         click.echo_via_pager(line + "\n" for line in lines)
         return
     for line in lines:

@@ -37,10 +37,12 @@ from clew.model import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResul
 @click.command(
     short_help="Show a session, or the talk up to a message.",
     epilog="\b\nExamples:\n  clew show k3m9qa\n  clew show k3m9qa --last 4 --fold\n"
-    "  clew show k3m9qa --jsonl | jq -r .text\n  clew show k3m9qa --as html > talk.html",
+    "  clew show k3m9qa --jsonl | jq -r .text\n  clew show k3m9qa --as html > talk.html\n"
+    "  clew show k3m9qa --last 10 --follow",
 )
 @click.argument("id")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N messages.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with what is said from now on, until Ctrl+C.")
 @click.option("--fold", is_flag=True, help="Thinking and tools on one line each; in HTML, closed.")
 @click.option(
     "--as", "kind", type=click.Choice(["text", "markdown", "md", "html", "json", "raw"]), default="text",
@@ -49,7 +51,7 @@ from clew.model import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResul
 @json_options
 @store_option
 @click.pass_context
-def show(ctx: click.Context, id: str, last: int | None, fold: bool, kind: Kind, form: Form) -> None:
+def show(ctx: click.Context, id: str, last: int | None, follow: bool, fold: bool, kind: Kind, form: Form) -> None:
     """Shows a session, or with the id of a message the talk that led to it. ID is an id or a handle.
 
     On a terminal it goes through PAGER, if that is set.
@@ -57,18 +59,23 @@ def show(ctx: click.Context, id: str, last: int | None, fold: bool, kind: Kind, 
     if kind != "text" and form != "text":
         raise click.UsageError("--as and --json are two forms of the same: give one")
     form = "json" if kind == "json" else form
+    if follow and (form == "json" or kind == "html"):
+        raise click.UsageError("what is followed has no end, as a document must have: use --jsonl, or text")
     damaged: list[str] = []
     with reading() as store:
         found = find(store, id)
         session = found if isinstance(found, clew.Session) else None
         nodes: Iterable[clew.Node]
         if session is None:
+            if follow:
+                raise click.UsageError("nothing follows on a message: --follow takes a session")
             nodes = store.nodes.path(found.id, last=last)
         else:
             nodes = session.iter() if last is None else session.path(last=last)
+            nodes = _followed(session, nodes) if follow else nodes
         nodes = _noting(nodes, damaged)
         if form == "text":
-            out_lines(_lines(session, nodes, kind, fold))
+            out_lines(_lines(session, nodes, kind, fold), paged=not follow)
         else:
             messages = (node_json(node) for node in nodes)
             if form == "jsonl":
@@ -81,6 +88,18 @@ def show(ctx: click.Context, id: str, last: int | None, fold: bool, kind: Kind, 
 
 
 Kind = Literal["text", "markdown", "md", "html", "json", "raw"]
+
+
+def _followed(session: clew.Session, nodes: Iterable[clew.Node]) -> Iterator[clew.Node]:
+    """The nodes, and after them what comes; whoever reads has it all while nothing does."""
+    last = None
+    for node in nodes:
+        last = node.id
+        yield node
+    sys.stdout.flush()
+    for node in session.watch(after=last):
+        yield node
+        sys.stdout.flush()
 
 
 def _noting(nodes: Iterable[clew.Node], damaged: list[str]) -> Iterator[clew.Node]:

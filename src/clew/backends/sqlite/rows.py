@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from clew.backends import SEQ_BITS, Move, NodeRow, Place, Tip
@@ -13,7 +13,9 @@ from clew.errors import Conflict
 
 SQL = queries()
 _TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
-_NODES_AT = SQL["node_at"].removesuffix("= ?") + "IN (%s?)"
+_NODES_AT, _TREE_STATES, _VERSIONS = (
+    SQL[name].removesuffix("= ?") + "IN (%s?)" for name in ("node_at", "tree_state", "version")
+)
 
 
 class SQLiteTx(SqlTx):
@@ -80,12 +82,22 @@ class SQLiteTx(SqlTx):
         super().set_state(state, key_id)
 
     def nodes_at(self, positions: Sequence[int]) -> dict[int, Place]:
-        found: dict[int, Place] = {}
-        for start in range(0, len(positions), 500):
-            some = positions[start : start + 500]
-            for row in self._run(_NODES_AT % ("?, " * (len(some) - 1)), some).fetchall():
-                found[row[5]] = Place(row[0], row[1], row[2], row[3], row[4], row[5:])
-        return found
+        return {
+            row[5]: Place(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in self._among(_NODES_AT, positions)
+        }
+
+    def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
+        return {tree: (workspace, bool(trashed)) for tree, workspace, trashed in self._among(_TREE_STATES, trees)}
+
+    def _among(self, sql: str, values: Sequence[int]) -> Iterator[Any]:
+        """The rows that any of these values finds."""
+        for start in range(0, len(values), 500):
+            some = values[start : start + 500]
+            yield from self._run(sql % ("?, " * (len(some) - 1)), some).fetchall()
+
+    def versions(self, refs: Collection[int]) -> dict[int, int]:
+        """The versions of these refs, without those that are gone."""
+        return dict(self._among(_VERSIONS, list(refs)))
 
     def add_nodes(self, rows: Sequence[NodeRow]) -> None:
         if len(rows) != 1:
