@@ -283,6 +283,22 @@ def test_ctrl_c_keeps_what_arrived(db, server):
         assert store.verify().ok
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_whoever_closes_the_terminal_keeps_what_arrived(db, server, number):
+    """The program ends by the signal, and the answer so far is stored, marked as interrupted."""
+    server.say("One two three", stalls=5)
+    with started("Count") as running:
+        assert running.stdout is not None
+        assert running.stdout.read(7) == b"One two"
+        running.send_signal(number)
+        running.send_signal(number)
+        assert running.wait(30) == -number
+    with clew.open(db) as store:
+        last = store.sessions.latest().path()[-1]
+        assert (last.text, (last.message.extra or {})["interrupted"]) == ("One two", True)
+        assert store.verify().ok
+
+
 def test_a_kill_leaves_the_question_and_a_clean_store(db, server, clew_cli):
     """Whatever had arrived of the answer; and the talk goes on."""
     server.say("One two three", stalls=5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 import clew
 from clew.chat.events import Event, Reply
 from clew.cli import models
-from clew.cli.answering import Screen, blocks
+from clew.cli.answering import Screen
+from clew.cli.blocks import Blocks
 from clew.cli.interrupts import ENOUGH, Interrupts
 from clew.cli.slash import COMMANDS, Desk, Quit, is_command
 from clew.cli.talking import Talk
@@ -189,12 +191,48 @@ def test_completion(tmp_path, monkeypatch):
     assert list(completions("/attach nowhere/x")) == []
 
 
-def test_blocks_of_markdown():
-    """Cut at empty lines, never inside of code; together they are the text."""
-    text = "# One\n\nTwo\nthree\n\n```\na\n\nb\n```\n\nfour"
-    assert list(blocks(text)) == ["# One\n", "Two\nthree\n", "```\na\n\nb\n```\n", "four"]
-    assert list(blocks("")) == [""]
-    assert list(blocks("~~~\n```\n\n")) == ["~~~\n```\n\n"]
+def cut(text: str, size: int = 1000) -> list[str]:
+    """The blocks of a text that comes in pieces; the last is what is left."""
+    blocks = Blocks()
+    done = [block for at in range(0, len(text), size) for block in blocks.add(text[at : at + size])]
+    return [*done, blocks.rest()]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_blocks_of_markdown(size):
+    """Cut at empty lines, never inside of code nor in a list that goes on; however the text is cut itself."""
+    text = "# One\n\nTwo\nthree\n\n\n```\na\n\nb\n```\n\nfour"
+    assert cut(text, size) == ["# One\n", "Two\nthree\n", "```\na\n\nb\n```\n", "four"]
+    assert cut("", size) == [""]
+    assert cut("~~~\n```\n\nx", size) == ["~~~\n```\n\nx"]
+    assert cut("````md\n```\n\nx\n```\n\ny\n````\n\nz", size) == ["````md\n```\n\nx\n```\n\ny\n````\n", "z"]
+    assert cut("- a\n\n    more of a\n\n- b", size) == ["- a\n\n    more of a\n", "- b"]
+    assert cut("```x``` in a line\n\nnext", size) == ["```x``` in a line\n", "next"]
+
+
+def test_the_end_of_what_is_open():
+    """As much as a screen shows, with the line that says it is code; all of it, if it is not more."""
+    blocks = Blocks()
+    assert list(blocks.add("```python\n" + "x = 1\n" * 1000 + "y =")) == []
+    assert blocks.end(12) == "```python\n= 1\nx = 1\ny ="
+    assert blocks.end(10**6) == blocks.rest()
+    blocks.clear()
+    assert list(blocks.add("word " * 1000)) == []
+    assert blocks.end(10) == "word word "
+
+
+def test_a_long_answer_is_drawn_in_time():
+    """Each piece is looked at once, and drawing takes a share of the time alone: 60 KB of code took 40 s."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=80, height=24, force_terminal=True, highlight=False, markup=False)
+    text = "```python\n" + "".join(f"def f{at}(x): return x + {at}  # comment\n" for at in range(1500)) + "```\n"
+    began = time.process_time()
+    screen = Screen(console)
+    for at in range(0, len(text), 4):
+        screen.add(Text(text=text[at : at + 4]))
+    screen.end()
+    assert time.process_time() - began < 8
 
 
 def drawn(*events: Event, width: int = 60) -> list[str]:
@@ -232,6 +270,10 @@ def test_a_drawing_obeys_no_text():
     lines = "\n".join(drawn(Text(text="\x1b[31mred [bold]x[/bold] :smile: [here](http://x.test)")))
     assert "\x1b" not in lines
     assert "[bold]x[/bold] :smile: here (http://x.test)" in lines
+    tags = "A List<String>, <b>bold</b>\n\n<div>this</div>\n\n[1]: http://y.test\n\nand ![a picture](http://z.test)"
+    lines = "\n".join(drawn(Text(text=tags)))
+    for word in "List<String>", "<b>bold</b>", "<div>this</div>", "[1]: http://y.test", "and !a picture (http://z.test)":
+        assert word in lines
     failed = ToolResult(call_id="1", content=(Text(text="\x1b]0;title\x07"),), is_error=True)
     assert drawn(ToolCall(id="1", name="look"), failed) == ["⚙ look() ✗ \\x1b]0;title\\x07"]
 
