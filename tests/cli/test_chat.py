@@ -133,6 +133,34 @@ def test_a_pipe_is_the_prompt_or_goes_before_it(clew_cli):
     assert clew_cli("chat", "Why?", input="log line\n").out == "You said: log line\n\nWhy?\n"
 
 
+@pytest.mark.parametrize("args", [["h\udcffi\0"], []])
+def test_bytes_that_are_no_letters(clew_cli, db, args):
+    """They are replaced, and the question is asked all the same."""
+    done = clew_cli("chat", *args, input=None if args else b"h\xffi\0")
+    assert (done.code, done.out) == (0, "You said: h\ufffdi\ufffd\n"), done.err
+    assert clew_cli("verify").code == 0
+
+
+def test_two_talks_in_one_directory(clew_cli, db, server, monkeypatch):
+    """If another one goes on while this one waits, it goes on in a fork, and says so; nothing is lost."""
+    from clew.cli import chat
+
+    clew_cli("chat", "One")
+    answer = chat.answer_once
+
+    def meanwhile(*args):
+        monkeypatch.setattr(chat, "answer_once", answer)
+        with clew.open(db) as store:
+            store.sessions.latest().append([clew.user("Between"), clew.assistant("Yes.")])
+        return answer(*args)
+
+    monkeypatch.setattr(chat, "answer_once", meanwhile)
+    done = clew_cli("chat", "Two")
+    assert done.code == 0
+    assert "Somebody else went on in" in done.err
+    assert talks(db) == [["One", "You said: One", "Two", "You said: Two"], ["One", "You said: One", "Between", "Yes."]]
+
+
 def test_files_go_with_the_question(clew_cli, db, server, here):
     """A text goes into it, a picture beside it, as the provider wants it; what cannot be read is told."""
     (here / "notes.txt").write_text("the notes")

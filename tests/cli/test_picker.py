@@ -273,7 +273,7 @@ def test_the_command_that_resumes(clew_cli, db, tmp_path, monkeypatch):
 
 
 def test_the_command_that_resumes_on_a_server(clew_cli, db, monkeypatch):
-    """A URL that was typed is typed again as it was; one of the environment, which may have a password, is not shown."""
+    """A URL that was typed is typed again; one of the environment, which may have a password, is not shown."""
     from clew.cli.root import cli
 
     url = "postgresql://me:secret@there/chats"

@@ -14,6 +14,7 @@ import clew
 from clew.chat.events import Event, Reply
 from clew.cli import models
 from clew.cli.answering import Screen
+from clew.cli.attaching import LARGEST, again, question
 from clew.cli.blocks import Blocks
 from clew.cli.interrupts import ENOUGH, Interrupts
 from clew.cli.slash import COMMANDS, Desk, Quit, is_command
@@ -29,8 +30,8 @@ def desk() -> Iterator[Desk]:
 
 
 def say(desk: Desk, *questions: str) -> None:
-    for question in questions:
-        list(desk.talk.ask(question))
+    for one in questions:
+        list(desk.talk.ask(one))
 
 
 def said(desk: Desk) -> list[str]:
@@ -65,7 +66,7 @@ def test_going_back(desk):
     assert said(desk) == ["Four", "You said: Four"]
     assert len(desk.talk.client.history) == 2
     assert len(desk.talk.session.branches()) == 3
-    for wrong in "/rewind 9", "/rewind nothing":
+    for wrong in "/rewind 9", "/rewind nothing", "/rewind ²", "/rewind 0", "/rewind 123456":
         with pytest.raises(clew.ClewError):
             desk.command(wrong)
 
@@ -85,6 +86,10 @@ def test_asking_again(desk, monkeypatch):
     say(desk, "Drei")
     monkeypatch.setenv("EDITOR", "true")
     assert desk.command("/edit") is None
+    for editor in "/nowhere/editor", "false":
+        monkeypatch.setenv("EDITOR", editor)
+        with pytest.raises(clew.Invalid, match="Editing failed"):
+            desk.command("/edit")
     assert len(desk.talk.session.branches()) == 3
 
 
@@ -142,6 +147,42 @@ def test_files_wait_for_the_next_question(desk, tmp_path, capsys):
     assert desk.files == [str(tmp_path / "a.txt")]
     with pytest.raises(clew.NotFound):
         desk.command("/attach nothing")
+    (tmp_path / "huge").write_bytes(b"")
+    os.truncate(tmp_path / "huge", LARGEST + 1)
+    with pytest.raises(clew.Invalid, match="larger than"):
+        desk.command(f"/attach {tmp_path / 'huge'}")
+    desk.command("/attach")
+    assert desk.files == []
+    assert "no file" in capsys.readouterr().out
+
+
+def test_what_went_with_a_question_goes_with_it_again(desk, tmp_path):
+    """Also in other words, and also to another provider."""
+    (tmp_path / "chart.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(16))
+    list(desk.talk.ask(question(desk.talk.client, "What is it?", [str(tmp_path / "chart.png")])))
+    asked = desk.command("/edit What is this?")
+    assert isinstance(asked, clew.Native)
+    assert b"data:image/png;base64,iVBOR" in asked.raw
+    assert b"What is this?" in asked.raw
+    list(desk.talk.ask(asked))
+    node = desk.talk.last_question()
+
+    class Other:
+        provider = "claude"
+
+    raw = again(Other(), node).raw
+    assert b'"type":"image"' in raw
+    assert b"What is this?" in raw
+    assert again(desk.talk.client, node).raw == node.native.raw
+
+
+def test_a_file_that_cannot_be_told_is_not_left_out_in_silence(desk, tmp_path):
+    """The question is not sent without it; what a name has that is no letter does no harm."""
+    (tmp_path / "some.bin").write_bytes(bytes(range(256)))
+    with pytest.raises(clew.Invalid, match=r"offline takes no application/octet-stream: some\.bin"):
+        question(desk.talk.client, "Look", [str(tmp_path / "some.bin")])
+    (tmp_path / 'a"\nb').write_text("x")
+    assert question(desk.talk.client, "", [str(tmp_path / 'a"\nb')]) == """<file name="a' b">\nx\n</file>"""
 
 
 def test_leaving_beginning_helping(desk, capsys):
@@ -272,7 +313,13 @@ def test_a_drawing_obeys_no_text():
     assert "[bold]x[/bold] :smile: here (http://x.test)" in lines
     tags = "A List<String>, <b>bold</b>\n\n<div>this</div>\n\n[1]: http://y.test\n\nand ![a picture](http://z.test)"
     lines = "\n".join(drawn(Text(text=tags)))
-    for word in "List<String>", "<b>bold</b>", "<div>this</div>", "[1]: http://y.test", "and !a picture (http://z.test)":
+    for word in (
+        "List<String>",
+        "<b>bold</b>",
+        "<div>this</div>",
+        "[1]: http://y.test",
+        "and !a picture (http://z.test)",
+    ):
         assert word in lines
     failed = ToolResult(call_id="1", content=(Text(text="\x1b]0;title\x07"),), is_error=True)
     assert drawn(ToolCall(id="1", name="look"), failed) == ["⚙ look() ✗ \\x1b]0;title\\x07"]

@@ -121,8 +121,9 @@ def markdown(text: str) -> RenderableType:
     from rich.markdown import Markdown
 
     shown = Markdown("", code_theme="ansi_dark", hyperlinks=False)
-    reader = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-    shown.parsed = reader.disable(["html_block", "html_inline", "image", "reference"]).parse("\n".join(paragraphs(text)))
+    reader = MarkdownIt("commonmark").enable(["strikethrough", "table"])
+    reader.disable(["html_block", "html_inline", "image", "reference"])
+    shown.parsed = reader.parse("\n".join(paragraphs(text)))
     return shown
 
 
@@ -235,7 +236,8 @@ class Screen:
         """Takes back what was drawn. In a terminal that is less wide by now, each line of it takes several."""
         size = self._console.size
         rows = sum(-(-width(_SEQUENCES.sub("", line)) // size.width) or 1 for line in self._drawn)
-        self._console.file.write("\r\x1b[K" + "\x1b[A\x1b[K" * min(rows, size.height - 1) if rows else "")
+        if self._console.is_terminal:
+            self._console.file.write("\r\x1b[K" + "\x1b[A\x1b[K" * min(rows, size.height - 1))
         self._drawn = []
 
     def _rendered(self, what: RenderableType) -> list[str]:

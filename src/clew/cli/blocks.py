@@ -1,4 +1,4 @@
-"""Markdown in pieces as it comes, cut where one block ends and another begins: what is finished need not be drawn again.
+"""Markdown as it comes, cut where one block ends and another begins: what is finished need not be drawn again.
 
 Each piece is looked at once, however long a block becomes.
 """

@@ -97,6 +97,11 @@ def parse(typed: str) -> Choice:
     )
 
 
+def aliases() -> dict[str, str]:
+    """Short names of models, and what they mean: those of the settings, and ours where they say nothing else."""
+    return {**ALIASES, **{name: str(found.value) for name, found in settings.current().names("aliases").items()}}
+
+
 def known() -> list[str]:
     """The providers there are, by name."""
     return [*KEYS, OFFLINE, _LOCAL]
