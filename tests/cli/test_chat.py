@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -229,6 +230,33 @@ def test_models_as_people_write_them(typed, provider, meant, monkeypatch):
     if provider:
         monkeypatch.setenv("CLEW_PROVIDER", provider)
     assert models.parse(typed) == meant
+
+
+def test_a_server_of_ones_own_knows_its_models(monkeypatch):
+    """With an address, a name that nobody else is known for is passed on as it is."""
+    with pytest.raises(clew.Invalid):
+        models.parse("llama/70b")
+    monkeypatch.setenv("CLEW_BASE_URL", "http://127.0.0.1:8080/v1")
+    assert models.parse("llama/70b") == ("openai-compatible", "llama/70b")
+    assert models.parse("claude-opus-9") == ("claude", "claude-opus-9")
+
+
+def test_short_names_are_of_models_that_their_makers_know():
+    """Each is in the list that its maker's SDK has; Google's has none, and the name somewhere in it."""
+    from typing import get_args
+
+    from anthropic.types import ModelParam
+    from google import genai
+    from openai.types.shared import ChatModel
+
+    known = {"claude": get_args(get_args(ModelParam)[0]), "openai": get_args(ChatModel)}
+    known["gemini"] = [file.read_text() for file in Path(genai.__file__).parent.glob("*.py")]
+    for name in (*models.ALIASES, "claude", "openai", "gemini"):
+        provider, model = models.parse(name)
+        if provider == "gemini":
+            assert any(re.search(rf"{re.escape(model)}\b(?!-)", text) for text in known[provider]), name
+        else:
+            assert model in known[provider], name
 
 
 def test_who_answers_without_being_asked_for(monkeypatch):

@@ -12,7 +12,10 @@ import pytest
 
 import clew
 from clew.cli import exits
+from clew.cli.models import KEYS
 from clew.cli.root import COMMANDS, cli
+from clew.cli.settings import SETTINGS
+from clew.cli.sources import VARIABLES
 from clew.cli.text import clip, paragraphs, plain, readable, width
 from tests.cli.conftest import leaves
 
@@ -279,6 +282,15 @@ def test_a_locale_without_unicode_still_shows_everything(program, talk):
     done = program("ls", env={"PYTHONIOENCODING": "ascii"})
     assert (done.code, "\\u8a2d" in done.out) == (0, True)
     assert program("ls", "--json", env={"PYTHONIOENCODING": "ascii"}).json["sessions"][0]["title"] == "設定 \U0001f9f6"
+
+
+def test_help_names_what_the_environment_can_say(clew_cli):
+    """Every setting and every way to give a key, and the tokens; in lines that fit 80 columns."""
+    shown = clew_cli("--help").out
+    named = [one.variable for one in SETTINGS.values() if one.variable] + [*VARIABLES, "CLEW_PARENT", "CLEW_DEBUG"]
+    named += [names[0] for names in KEYS.values()]
+    assert [name for name in named if name not in shown] == []
+    assert max(map(len, shown.splitlines())) <= 100
 
 
 def test_text_helpers():

@@ -39,7 +39,7 @@ ALIASES = {
     "gpt": "openai/gpt-6-sol",
     "mini": "openai/gpt-5.4-mini",
     "flash": "gemini/gemini-3.8-flash",
-    "pro": "gemini/gemini-3.1-pro",
+    "pro": "gemini/gemini-3.1-pro-preview",
 }
 """Short names of models, unless a setting gives them another meaning."""
 _MADE_BY = {
@@ -92,6 +92,8 @@ def parse(typed: str) -> Choice:
     for maker, begins in _MADE_BY.items():
         if begins.match(typed):
             return Choice(maker, typed)
+    if setting("base_url") is not None:  # a server of somebody's own: what its models are called, it knows
+        return Choice("openai-compatible", typed)
     raise Invalid(
         f"nobody is known to give the model {clip(typed)}", hint=f"Write PROVIDER/MODEL: {', '.join(known())}."
     )

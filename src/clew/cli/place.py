@@ -96,7 +96,7 @@ def _foreign(path: str) -> clew.Store | None:
 def at_once() -> clew.Store | None:
     """The store, if it is there and opens without a word to anybody; nothing in it is tidied up. For completion."""
     path, source = _location()[0], given()
-    if not os.path.isfile(path):
+    if "://" not in path and not os.path.isfile(path):
         return None
     return clew.open(path, key=None if source is None else source.key(), timeout=0.2, create=False, tidy=False)
 

@@ -140,8 +140,15 @@ def _settle_output() -> None:
     "  CLEW_KEY         or the key itself, as 64 hex digits or in base64\n"
     "  CLEW_KEYRING     or its name in the keyring of the system\n"
     "  CLEW_PASSPHRASE  or the passphrase; on a terminal it is asked for\n"
-    "  'clew config' names the others, and the files that can say the same\n"
-    "  NO_COLOR, FORCE_COLOR, COLUMNS, PAGER are honoured",
+    "  CLEW_MODEL       who answers in a chat: a model, PROVIDER/MODEL, or an alias\n"
+    "  CLEW_PROVIDER    or the provider alone: claude, openai, gemini, openai-compatible, …\n"
+    "  CLEW_BASE_URL    where requests go, if not to the provider itself\n"
+    "  CLEW_SYSTEM      what the model is told first\n"
+    "  CLEW_PARENT      the session that 'clew run' belongs to, if --parent does not name it\n"
+    "  CLEW_DEBUG       shows where an error comes from\n"
+    "  ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY are the tokens of the providers\n"
+    "  EDITOR, PAGER, NO_COLOR, FORCE_COLOR, COLUMNS are honoured\n"
+    "  'clew config' says which of these count here, and the files that can say the same",
 )
 @store_option
 @click.version_option(clew.__version__, "-V", "--version", prog_name="clew", message="%(prog)s %(version)s")

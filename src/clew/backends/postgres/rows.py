@@ -115,13 +115,14 @@ class PostgresTx(SqlTx):
     def find_words(
         self, workspace: str, mode: str, query: str, filters: dict[str, Any], limit: int, offset: int
     ) -> list[tuple[int, bytes, float]]:
-        """Position, id and rank of what matches, best first; newest first if there is no query."""
+        """Position, id and rank of what matches, best first; newest first if that is asked for, or there is none."""
         role, spans = filters.get("role"), filters.get("spans")
         lows, highs = (None, None) if spans is None else ([low for low, _ in spans], [high for _, high in spans])
         since, until = filters.get("since", -(1 << 62)), filters.get("until", 1 << 62)
         rest = (workspace, mode, role, role, since, until, lows, lows, highs, limit, offset)
-        found = self._run(SQL["find_words"], (query, *rest)) if query else self._run(SQL["find_all"], rest)
-        return list(found)
+        if not query:
+            return list(self._run(SQL["find_all"], rest))
+        return list(self._run(SQL["find_words"], (filters.get("newest", False), query, *rest)))
 
     def clear_words(self) -> None:
         """Takes all of them away."""

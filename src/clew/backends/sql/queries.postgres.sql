@@ -114,7 +114,7 @@ INSERT INTO search_edge (workspace, mode, ord) VALUES (?, ?, ?)
 ON CONFLICT (workspace, mode) DO UPDATE SET ord = greatest(search_edge.ord, excluded.ord)
 
 -- name: find_words
-SELECT s.pos, s.id, ts_rank(s.lexemes, q.query)::float8
+SELECT s.pos, s.id, CASE WHEN ?::boolean THEN 0 ELSE ts_rank(s.lexemes, q.query) END::float8
 FROM search s, (SELECT ?::text::tsquery AS query) AS q
 WHERE s.workspace = ? AND s.mode = ? AND s.lexemes @@ q.query
   AND (?::bigint IS NULL OR s.role = ?) AND s.created_at >= ? AND s.created_at < ?
