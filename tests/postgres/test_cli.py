@@ -39,8 +39,10 @@ def test_commands_take_a_url(tmp_path: Path, url: str) -> None:
     assert clew("verify", "--db", url, home=tmp_path).returncode == 0
     looked = clew("doctor", "--db", url, home=tmp_path)
     assert (looked.returncode, "on a server" in looked.stdout) == (0, True), looked.stderr
+    handle = json.loads(listed.stdout)["sessions"][0]["handle"]
+    assert clew("ls", "--db", url, home=tmp_path).stdout.split()[0] == handle
     offered = completed(f"clew --db {url} show ", home=tmp_path)
-    assert json.loads(listed.stdout)["sessions"][0]["handle"] in offered
+    assert handle in offered
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         port = silent.getsockname()[1]

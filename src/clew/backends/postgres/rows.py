@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clew.backends import Move, Place, Tip
+from clew.backends import Move, Place, RunRow, Tip
 from clew.backends.postgres.connection import Connection
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
@@ -86,6 +86,15 @@ class PostgresTx(SqlTx):
     def nodes_at(self, positions: Sequence[int]) -> dict[int, Place]:
         rows = self._run(SQL["nodes_at"], (list(positions),)).fetchall() if positions else []
         return {row[5]: Place(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows}
+
+    def runs_at(self, numbers: Sequence[int]) -> dict[int, RunRow]:
+        rows = self._run(SQL["runs_at"], (list(numbers),)).fetchall() if numbers else []
+        return {row[0]: RunRow._make(row) for row in rows}
+
+    def keys_beside(self, workspace: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        values = (workspace, kind, workspace, kind, list(keys))
+        rows = self._run(SQL["keys_beside"], values).fetchall() if keys else []
+        return {row[0]: [key for key in row[1:] if key is not None] for row in rows}
 
     def tail(self, workspace: str, kind: str, key: bytes, count: int) -> list[tuple[Any, ...]]:
         """A ref's head and the `count` nodes before it in its run, last first; beside the head stand ref and run."""

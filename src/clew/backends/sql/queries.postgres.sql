@@ -60,6 +60,15 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ANY (?)
 
+-- name: runs_at
+SELECT {run} FROM runs u WHERE u.run = ANY (?)
+
+-- name: keys_beside
+SELECT w.key,
+       (SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key < w.key ORDER BY r.key DESC LIMIT 1),
+       (SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key > w.key ORDER BY r.key LIMIT 1)
+FROM unnest(?::bytea[]) AS w (key)
+
 -- name: refs_label
 SELECT {ref} FROM refs r
 WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)

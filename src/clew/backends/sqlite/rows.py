@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clew.backends import SEQ_BITS, Move, NodeRow, Place, Tip
+from clew.backends import SEQ_BITS, Move, NodeRow, Place, RunRow, Tip
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
 from clew.errors import Conflict
@@ -14,6 +14,13 @@ from clew.errors import Conflict
 SQL = queries()
 _TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
 _NODES_AT = SQL["node_at"].removesuffix("= ?") + "IN (%s?)"
+_RUNS_AT = SQL["run"].removesuffix("= ?") + "IN (%s?)"
+_KEYS_BESIDE = (
+    "WITH wanted (key) AS (VALUES %s(?)) SELECT w.key, "
+    "(SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key < w.key ORDER BY r.key DESC LIMIT 1), "
+    "(SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key > w.key ORDER BY r.key LIMIT 1) "
+    "FROM wanted w"
+)
 
 
 class SQLiteTx(SqlTx):
@@ -85,6 +92,23 @@ class SQLiteTx(SqlTx):
             some = positions[start : start + 500]
             for row in self._run(_NODES_AT % ("?, " * (len(some) - 1)), some).fetchall():
                 found[row[5]] = Place(row[0], row[1], row[2], row[3], row[4], row[5:])
+        return found
+
+    def runs_at(self, numbers: Sequence[int]) -> dict[int, RunRow]:
+        found: dict[int, RunRow] = {}
+        for start in range(0, len(numbers), 500):
+            some = numbers[start : start + 500]
+            rows = self._run(_RUNS_AT % ("?, " * (len(some) - 1)), some).fetchall()
+            found.update((row[0], RunRow._make(row)) for row in rows)
+        return found
+
+    def keys_beside(self, workspace: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        found: dict[bytes, list[bytes]] = {}
+        for start in range(0, len(keys), 500):
+            some = keys[start : start + 500]
+            values = (*some, workspace, kind, workspace, kind)
+            rows = self._run(_KEYS_BESIDE % ("(?), " * (len(some) - 1)), values).fetchall()
+            found.update((row[0], [key for key in row[1:] if key is not None]) for row in rows)
         return found
 
     def add_nodes(self, rows: Sequence[NodeRow]) -> None:
