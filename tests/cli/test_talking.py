@@ -300,6 +300,24 @@ def test_an_answer_is_drawn():
     ]  # fmt: skip
 
 
+def test_what_was_drawn_is_taken_back_in_another_width():
+    """A terminal that became narrower has broken each line into several."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=40, height=24, force_terminal=True, highlight=False, markup=False)
+    screen = Screen(console)
+    screen._ended = True  # nobody else draws
+    with screen._lock:
+        screen._take(Text(text="word " * 12))
+        screen._draw()
+        console.file = io.StringIO()
+        console.width = 20
+        screen._clear()
+    assert console.file.getvalue().count("\x1b[A") == 3
+    screen._clear()
+    assert console.file.getvalue().count("\x1b[A") == 3
+
+
 def test_what_is_interrupted_is_drawn_too():
     """A call without its result, and half a block of code."""
     assert drawn(ToolCall(id="1", name="look")) == ["⚙ look() …"]
