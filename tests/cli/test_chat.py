@@ -50,6 +50,7 @@ def test_without_a_model_offline_answers(clew_cli, db):
     assert "No model is set up" in done.err
     assert "ANTHROPIC_API_KEY" in done.err
     assert "No model" not in clew_cli("chat", "-m", "offline", "Hello").err
+    assert "No model" not in clew_cli("chat", "-G", "Hello", env={"CLEW_MODEL": "offline"}).err
     assert talks(db) == [["Hello", "You said: Hello"] * 2]
 
 

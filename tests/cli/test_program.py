@@ -290,7 +290,7 @@ def test_help_names_what_the_environment_can_say(clew_cli):
     named = [one.variable for one in SETTINGS.values() if one.variable] + [*VARIABLES, "CLEW_PARENT", "CLEW_DEBUG"]
     named += [names[0] for names in KEYS.values()]
     assert [name for name in named if name not in shown] == []
-    assert max(map(len, shown.splitlines())) <= 100
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_text_helpers():

@@ -185,7 +185,7 @@ def test_a_file_that_cannot_be_told_is_not_left_out_in_silence(desk, tmp_path):
     assert question(desk.talk.client, "", [str(tmp_path / 'a"\nb')]) == """<file name="a' b">\nx\n</file>"""
 
 
-def test_leaving_beginning_helping(desk, capsys):
+def test_leaving_beginning_helping(desk, capsys, monkeypatch):
     """The rest of the commands; each is in the list."""
     say(desk, "One")
     before = desk.talk.session
@@ -197,6 +197,11 @@ def test_leaving_beginning_helping(desk, capsys):
     desk.command("/help")
     listed = capsys.readouterr().out
     assert all(f"/{name} " in listed for name in COMMANDS)
+    monkeypatch.setenv("COLUMNS", "60")
+    desk.command("/help")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert " ".join(" ".join(lines).split()) == " ".join(listed.split())
     with pytest.raises(Quit):
         desk.command("/quit")
     with pytest.raises(clew.Invalid, match="no command /nonsense"):

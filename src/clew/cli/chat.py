@@ -106,7 +106,7 @@ def _talk(
     with clew.open(":memory:") if incognito else writing() as store:
         session = None if new or incognito else _found(store, go_on)
         choice = models.choose(model, session)
-        if choice.provider == models.OFFLINE and model is None and models.setting("provider") is None:
+        if choice.provider == models.OFFLINE and model is None and not models.asked_for():
             note(f"No model is set up: offline answers, which says back what it hears. {models.HOW}")
         told = system if system is not None else models.setting("system") if session is None else None
         talk = Talk(store, choice, interrupts, session=session, system=told, cwd=os.getcwd(), title=title)

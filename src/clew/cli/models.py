@@ -114,6 +114,11 @@ def setting(name: str) -> str | None:
     return settings.current().value(name) or None
 
 
+def asked_for() -> bool:
+    """Whether a setting says who answers."""
+    return setting("provider") is not None or setting("model") is not None
+
+
 def token(provider: str) -> str | None:
     """The provider's token, from the variable of its SDK."""
     return next((os.environ[name] for name in KEYS.get(provider, ()) if os.environ.get(name)), None)

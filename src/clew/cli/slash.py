@@ -12,13 +12,14 @@ import click
 import clew
 from clew.cli import models
 from clew.cli.attaching import again, read
-from clew.cli.text import bold, dim, note, out, plain
+from clew.cli.text import bold, broken, columns, dim, note, out, plain
 
 if TYPE_CHECKING:
     from clew.cli.talking import Talk
     from clew.convert import Report
 
 
+_KEYS = "  Enter sends, Alt+Enter begins a line, Ctrl+C stops an answer, Ctrl+D leaves."
 _NUMBER = re.compile("[0-9]{1,4}")
 """Longer ones are handles."""
 
@@ -63,8 +64,14 @@ def _help(_: Desk, __: str) -> None:
     width = max(len(f"/{name} {command.takes}") for name, command in COMMANDS.items())
     for name, command in COMMANDS.items():
         takes = f"/{name} {command.takes}".ljust(width)
-        out(f"  {bold(takes)}  {command.what}")
-    out(dim("  Enter sends, Alt+Enter begins a line, Ctrl+C stops an answer, Ctrl+D leaves."))
+        first, *more = broken(command.what, max(20, (columns() or 80) - width - 4))
+        out(f"  {bold(takes)}  {first}")
+        for line in more:
+            out(" " * (width + 4) + line)
+    for line in broken(
+        "  Enter sends, Alt+Enter begins a line, Ctrl+C stops an answer, Ctrl+D leaves.", columns() or 80
+    ):
+        out(dim(line))
 
 
 def _model(desk: Desk, rest: str) -> None:

@@ -141,7 +141,7 @@ def out(line: str = "") -> None:
 def warn(line: str = "") -> None:
     """One line for the person, to stderr; on a terminal broken between words where it would be broken anywhere."""
     if is_terminal(sys.stderr) and len(line) > 20:
-        line = "\n".join(_broken(line, _size(sys.stderr)))
+        line = "\n".join(broken(line, _size(sys.stderr)))
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
@@ -161,7 +161,7 @@ def _size(stream: IO[str]) -> int:
         return 80
 
 
-def _broken(line: str, room: int) -> Iterator[str]:
+def broken(line: str, room: int) -> Iterator[str]:
     """`line` as lines that are at most `room` wide, indented as it is; words that are wider stay whole."""
     start = _START.match(line)
     assert start is not None
