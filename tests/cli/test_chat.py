@@ -250,7 +250,7 @@ def test_short_names_are_of_models_that_their_makers_know():
     from google import genai
     from openai.types.shared import ChatModel
 
-    known = {"claude": get_args(get_args(ModelParam)[0]), "openai": get_args(ChatModel)}
+    known = {"claude": [*get_args(get_args(ModelParam)[0])], "openai": [*get_args(ChatModel)]}
     known["gemini"] = [file.read_text() for file in Path(genai.__file__).parent.glob("*.py")]
     for name in (*models.ALIASES, "claude", "openai", "gemini"):
         provider, model = models.parse(name)

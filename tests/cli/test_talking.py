@@ -170,10 +170,11 @@ def test_what_went_with_a_question_goes_with_it_again(desk, tmp_path):
     class Other:
         provider = "claude"
 
-    raw = again(Other(), node).raw
-    assert b'"type":"image"' in raw
-    assert b"What is this?" in raw
-    assert again(desk.talk.client, node).raw == node.native.raw
+    other, same = again(Other(), node), again(desk.talk.client, node)
+    assert isinstance(other, clew.Native)
+    assert b'"type":"image"' in other.raw
+    assert b"What is this?" in other.raw
+    assert same == node.native
 
 
 def test_a_file_that_cannot_be_told_is_not_left_out_in_silence(desk, tmp_path):

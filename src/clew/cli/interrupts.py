@@ -40,8 +40,7 @@ class Interrupts:
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
-            if self._ending is not None:
-                signal.raise_signal(self._ending)
+            self._end()
 
     @contextmanager
     def shield(self) -> Iterator[None]:
@@ -54,6 +53,11 @@ class Interrupts:
             if self._waiting and not self._shields:
                 self._waiting = False
                 raise KeyboardInterrupt
+
+    def _end(self) -> None:
+        """Ends the program by the signal that asked for it, if one did."""
+        if self._ending is not None:
+            signal.raise_signal(self._ending)
 
     def _arrived(self, number: int, _: FrameType | None) -> None:
         if number != signal.SIGINT:

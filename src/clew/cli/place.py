@@ -12,6 +12,7 @@ import click
 import clew
 from clew.cli import settings, sources
 from clew.cli.ask import TRIES, can_ask_secret, secret
+from clew.cli.folders import user_folder
 from clew.cli.markers import keep_from_sync
 from clew.cli.sources import Source
 from clew.cli.text import plain, warn
@@ -179,9 +180,7 @@ def _location() -> tuple[str, bool]:
 
 def default() -> str:
     """The path of the store that nobody has to name."""
-    from platformdirs import user_data_dir
-
-    return os.path.join(user_data_dir("clew", appauthor=False), "clew.db")
+    return os.path.join(user_folder("data"), "clew.db")
 
 
 def named_store() -> str | None:
