@@ -130,7 +130,8 @@ class Search:
         if not terms:
             return []
         if self._on_server():
-            return self._find_there(mode, terms, self._bounds(session, role, since, until), limit, progress)
+            bounds_there = self._bounds(session, role, since, until) | {"newest": newest}
+            return self._find_there(mode, terms, bounds_there, limit, progress)
         where, bounds = self._filters(mode, session, role, since, until)
         with self._lock:
             try:

@@ -229,3 +229,17 @@ def test_a_bad_value_names_its_place() -> None:
         Settings(lambda: [File("/u", "user", {"aliases": "x"}, ())], {}).names("aliases")
     with pytest.raises(click.UsageError, match="CLEW_TIMEOUT must be a number of seconds, not '-1'"):
         Settings(list, {"CLEW_TIMEOUT": "-1"}).find("timeout")
+
+
+@pytest.mark.parametrize("value", [None, "", "/tmp/some where", "relative", " /spaced "])
+@pytest.mark.parametrize("kind", ["config", "data"])
+def test_folders_are_those_that_platformdirs_names(kind, value, monkeypatch):
+    """It is not asked where the answer is plain, and would say the same."""
+    import platformdirs
+
+    from clew.cli.folders import user_folder
+
+    monkeypatch.delenv(name := f"XDG_{kind.upper()}_HOME", raising=False)
+    if value is not None:
+        monkeypatch.setenv(name, value)
+    assert user_folder(kind) == getattr(platformdirs, f"user_{kind}_dir")("clew", appauthor=False)

@@ -17,8 +17,11 @@ import pytest
 
 import clew
 from clew.cli import exits, moments
+from clew.cli.models import KEYS
 from clew.cli.root import COMMANDS, cli
-from clew.cli.text import clip, paragraphs, plain, width
+from clew.cli.settings import SETTINGS
+from clew.cli.sources import VARIABLES
+from clew.cli.text import clip, paragraphs, plain, readable, width
 from tests.cli.conftest import leaves
 
 LEAVES = leaves()
@@ -394,11 +397,21 @@ def test_a_locale_without_unicode_still_shows_everything(program, talk):
     assert program("ls", "--json", env={"PYTHONIOENCODING": "ascii"}).json["sessions"][0]["title"] == "設定 \U0001f9f6"
 
 
+def test_help_names_what_the_environment_can_say(clew_cli):
+    """Every setting and every way to give a key, and the tokens; in lines that fit 80 columns."""
+    shown = clew_cli("--help").out
+    named = [one.variable for one in SETTINGS.values() if one.variable] + [*VARIABLES, "CLEW_PARENT", "CLEW_DEBUG"]
+    named += [names[0] for names in KEYS.values()]
+    assert [name for name in named if name not in shown] == []
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_text_helpers():
     """Controls are shown, widths are counted in columns."""
     assert plain("a\nb\x1bc") == "a b\\x1bc"
     assert paragraphs("a\r\nb\tc\x07") == ["a", "b\tc\\x07"]
-    assert (width("日本"), width("é"), width("e\u0301")) == (4, 1, 1)
+    assert (width("日本"), width("é"), width("e\u0301"), width("a\u200bb"), width("\u2764\ufe0f")) == (4, 1, 1, 2, 1)
+    assert (readable("h\udcc3\udca9 \udcff\0"), readable("\ud800")) == ("hé \ufffd\ufffd", "?")
     assert (clip("日本語です", 5), clip("abc", 3), clip("abcd", 3)) == ("日本…", "abc", "ab…")
 
 
@@ -428,6 +441,21 @@ def on_a_terminal(*args: str, env: dict[str, str] | None = None) -> tuple[int, s
         code = running.wait(timeout=20)
     os.close(ours)
     return code, screen.decode().replace("\r\n", "\n")
+
+
+def test_what_is_told_is_broken_between_words(db):
+    """Not where the terminal ends; colours take no room, and a hint stays indented."""
+    code, screen = on_a_terminal("chat", "Hello")
+    bare = re.sub("\x1b\\[[0-9;]*[mKA]", "", screen)
+    assert code == 0
+    assert all(len(line.rstrip("\r")) <= 60 for line in bare.splitlines()), bare
+    words = {word for line in bare.splitlines() for word in line.split()}
+    assert {"ANTHROPIC_API_KEY,", "GEMINI_API_KEY", "PROVIDER/MODEL", "CLEW_MODEL"} <= words
+    code, screen = on_a_terminal("ls", env={"CLEW_DB": "/" + "word " * 20})
+    told = [line for line in re.sub("\x1b\\[[0-9;]*m", "", screen).splitlines() if line]
+    assert all(len(line) <= 60 for line in told), told
+    assert told[-1].startswith("  ")
+    assert "\x1b" not in on_a_terminal("ls", env={"NO_COLOR": "1"})[1]
 
 
 def test_on_a_terminal(talk):

@@ -159,6 +159,10 @@ class Tx(Protocol):
         """A run by number."""
         ...
 
+    def runs_at(self, numbers: Sequence[int]) -> dict[int, RunRow]:
+        """The runs with these numbers, by number."""
+        ...
+
     def runs_from(self, low: int, high: int) -> list[RunRow]:
         """Runs that grew, or were derived, from a position between `low` and `high`."""
         ...
@@ -305,6 +309,10 @@ class Tx(Protocol):
 
     def key_beside(self, workspace: str, kind: str, key: bytes) -> list[bytes]:
         """The keys next to `key` among its kind, of which there are up to two."""
+        ...
+
+    def keys_beside(self, workspace: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        """`key_beside` of each."""
         ...
 
     def refs_recent(

@@ -12,6 +12,7 @@ import click
 import clew
 from clew.cli import settings, sources
 from clew.cli.ask import TRIES, can_ask_secret, secret
+from clew.cli.folders import user_folder
 from clew.cli.markers import keep_from_sync
 from clew.cli.rules import in_settings
 from clew.cli.sources import Source
@@ -111,7 +112,7 @@ def _foreign(path: str) -> clew.Store | None:
 def at_once() -> clew.Store | None:
     """The store, if it is there and opens without a word to anybody; nothing in it is tidied up. For completion."""
     path, source = location()[0], given()
-    if not os.path.isfile(path):
+    if "://" not in path and not os.path.isfile(path):
         return None
     return clew.open(path, key=None if source is None else source.key(), timeout=0.2, create=False, tidy=False)
 
@@ -194,9 +195,7 @@ def location() -> tuple[str, bool]:
 
 def default() -> str:
     """The path of the store that nobody has to name."""
-    from platformdirs import user_data_dir
-
-    return os.path.join(user_data_dir("clew", appauthor=False), "clew.db")
+    return os.path.join(user_folder("data"), "clew.db")
 
 
 def named_store() -> str | None:

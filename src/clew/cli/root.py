@@ -148,12 +148,19 @@ def _settle_output() -> None:
     "Environment:\n"
     "  CLEW_DB          the store, if --db does not name it\n"
     "  CLEW_TIMEOUT     seconds to wait for other writers (60)\n"
-    "  CLEW_KEY_FILE    the key of a sealed store: the file it is in, if --key-file does not name it\n"
+    "  CLEW_KEY_FILE    the file with the key of a sealed store\n"
     "  CLEW_KEY         or the key itself, as 64 hex digits or in base64\n"
     "  CLEW_KEYRING     or its name in the keyring of the system\n"
     "  CLEW_PASSPHRASE  or the passphrase; on a terminal it is asked for\n"
-    "  'clew config' names the others, and the files that can say the same\n"
-    "  NO_COLOR, FORCE_COLOR, COLUMNS, PAGER are honoured",
+    "  CLEW_MODEL       who answers: a model, PROVIDER/MODEL, or an alias\n"
+    "  CLEW_PROVIDER    or the provider alone: claude, openai, gemini, …\n"
+    "  CLEW_BASE_URL    where requests go, if not to the provider itself\n"
+    "  CLEW_SYSTEM      what the model is told first\n"
+    "  CLEW_PARENT      the session that 'clew run' belongs to\n"
+    "  CLEW_DEBUG       shows where an error comes from\n"
+    "  ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY: tokens of the providers\n"
+    "  EDITOR, PAGER, NO_COLOR, FORCE_COLOR, COLUMNS are honoured\n"
+    "  'clew config' shows what counts here, and names the files of settings",
 )
 @store_option
 @click.version_option(clew.__version__, "-V", "--version", prog_name="clew", message="%(prog)s %(version)s")

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import click
 
 from clew.cli import tokens
+from clew.cli.folders import user_folder
 from clew.cli.text import plain, warn
 from clew.errors import Invalid, NotFound, clip
 
@@ -211,9 +212,7 @@ def files(cwd: str, tell: Callable[[str], None] = lambda _: None) -> list[File]:
 
 def user_path() -> str:
     """Where the user's settings are."""
-    from platformdirs import user_config_dir
-
-    return os.path.join(user_config_dir("clew", appauthor=False), USER_FILE)
+    return os.path.join(user_folder("config"), USER_FILE)
 
 
 def project_path(cwd: str, tell: Callable[[str], None] = lambda _: None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clew.backends import MAX_SEQ, Move, Place, Tip, born
+from clew.backends import MAX_SEQ, Move, Place, RunRow, Tip, born
 from clew.backends.postgres.connection import Connection
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
@@ -92,6 +92,15 @@ class PostgresTx(SqlTx):
             tree: (workspace, trashed) for tree, workspace, trashed in self._run(SQL["tree_states"], (list(trees),))
         }
 
+    def runs_at(self, numbers: Sequence[int]) -> dict[int, RunRow]:
+        rows = self._run(SQL["runs_at"], (list(numbers),)).fetchall() if numbers else []
+        return {row[0]: RunRow._make(row) for row in rows}
+
+    def keys_beside(self, workspace: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        values = (workspace, kind, workspace, kind, list(keys))
+        rows = self._run(SQL["keys_beside"], values).fetchall() if keys else []
+        return {row[0]: [key for key in row[1:] if key is not None] for row in rows}
+
     def tail(self, workspace: str, kind: str, key: bytes, count: int) -> list[tuple[Any, ...]]:
         """A ref's head and the `count` nodes before it in its run, last first; beside the head stand ref and run."""
         return list(self._run(SQL["tail"], (min(count, MAX_SEQ) + 1, workspace, kind, key)))
@@ -124,13 +133,14 @@ class PostgresTx(SqlTx):
     def find_words(
         self, workspace: str, mode: str, query: str, filters: dict[str, Any], limit: int, offset: int
     ) -> list[tuple[int, bytes, float]]:
-        """Position, id and rank of what matches, best first; newest first if there is no query."""
+        """Position, id and rank of what matches, best first; newest first if that is asked for, or there is none."""
         role, spans = filters.get("role"), filters.get("spans")
         lows, highs = (None, None) if spans is None else ([low for low, _ in spans], [high for _, high in spans])
         since, until = filters.get("since", -(1 << 62)), filters.get("until", 1 << 62)
         rest = (workspace, mode, role, role, since, until, lows, lows, highs, limit, offset)
-        found = self._run(SQL["find_words"], (query, *rest)) if query else self._run(SQL["find_all"], rest)
-        return list(found)
+        if not query:
+            return list(self._run(SQL["find_all"], rest))
+        return list(self._run(SQL["find_words"], (filters.get("newest", False), query, *rest)))
 
     def clear_words(self) -> None:
         """Takes all of them away."""

@@ -71,6 +71,15 @@ FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ANY (?)
 SELECT t.tree, t.workspace, EXISTS (SELECT 1 FROM refs r WHERE r.tree = t.tree AND r.trashed_at IS NOT NULL)
 FROM trees t WHERE t.tree = ANY (?)
 
+-- name: runs_at
+SELECT {run} FROM runs u WHERE u.run = ANY (?)
+
+-- name: keys_beside
+SELECT w.key,
+       (SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key < w.key ORDER BY r.key DESC LIMIT 1),
+       (SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key > w.key ORDER BY r.key LIMIT 1)
+FROM unnest(?::bytea[]) AS w (key)
+
 -- name: refs_label
 SELECT {ref} FROM refs r
 WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
@@ -170,7 +179,7 @@ INSERT INTO search_edge (workspace, mode, ord) VALUES (?, ?, ?)
 ON CONFLICT (workspace, mode) DO UPDATE SET ord = greatest(search_edge.ord, excluded.ord)
 
 -- name: find_words
-SELECT s.pos, s.id, ts_rank(s.lexemes, q.query)::float8
+SELECT s.pos, s.id, CASE WHEN ?::boolean THEN 0 ELSE ts_rank(s.lexemes, q.query) END::float8
 FROM search s, (SELECT ?::text::tsquery AS query) AS q
 WHERE s.workspace = ? AND s.mode = ? AND s.lexemes @@ q.query
   AND (?::bigint IS NULL OR s.role = ?) AND s.created_at >= ? AND s.created_at < ?

@@ -6,15 +6,21 @@ import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from clew.backends import SEQ_BITS, Move, NodeRow, Place, Tip
+from clew.backends import SEQ_BITS, Move, NodeRow, Place, RunRow, Tip
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
 from clew.errors import Conflict
 
 SQL = queries()
 _TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
-_NODES_AT, _TREE_STATES, _VERSIONS = (
-    SQL[name].removesuffix("= ?") + "IN (%s?)" for name in ("node_at", "tree_state", "version")
+_NODES_AT, _RUNS_AT, _TREE_STATES, _VERSIONS = (
+    SQL[name].removesuffix("= ?") + "IN (%s?)" for name in ("node_at", "run", "tree_state", "version")
+)
+_KEYS_BESIDE = (
+    "WITH wanted (key) AS (VALUES %s(?)) SELECT w.key, "
+    "(SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key < w.key ORDER BY r.key DESC LIMIT 1), "
+    "(SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key > w.key ORDER BY r.key LIMIT 1) "
+    "FROM wanted w"
 )
 
 
@@ -98,6 +104,18 @@ class SQLiteTx(SqlTx):
     def versions(self, refs: Collection[int]) -> dict[int, int]:
         """The versions of these refs, without those that are gone."""
         return dict(self._among(_VERSIONS, list(refs)))
+
+    def runs_at(self, numbers: Sequence[int]) -> dict[int, RunRow]:
+        return {row[0]: RunRow._make(row) for row in self._among(_RUNS_AT, numbers)}
+
+    def keys_beside(self, workspace: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        found: dict[bytes, list[bytes]] = {}
+        for start in range(0, len(keys), 500):
+            some = keys[start : start + 500]
+            values = (*some, workspace, kind, workspace, kind)
+            rows = self._run(_KEYS_BESIDE % ("(?), " * (len(some) - 1)), values).fetchall()
+            found.update((row[0], [key for key in row[1:] if key is not None]) for row in rows)
+        return found
 
     def add_nodes(self, rows: Sequence[NodeRow]) -> None:
         if len(rows) != 1:
