@@ -156,6 +156,7 @@ def _settle_output() -> None:
     "  CLEW_PROVIDER    or the provider alone: claude, openai, gemini, …\n"
     "  CLEW_BASE_URL    where requests go, if not to the provider itself\n"
     "  CLEW_SYSTEM      what the model is told first\n"
+    "  CLEW_REDACT      what is never stored: secrets, email, phone\n"
     "  CLEW_PARENT      the session that 'clew run' belongs to\n"
     "  CLEW_DEBUG       shows where an error comes from\n"
     "  ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY: tokens of the providers\n"

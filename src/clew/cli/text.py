@@ -91,14 +91,9 @@ def columns() -> int | None:
 def fitted(line: str) -> list[str]:
     """`line` broken between words where a terminal would break it anywhere; what is indented stays so."""
     room = columns() if is_terminal(sys.stdout) else None
-    if room is None or len(line) <= room or width(line) != len(line) or "\t" in line:
+    if room is None or len(line) <= room // 2 or "\t" in line:  # no letter is wider than two
         return [line]
-    import textwrap  # not needed in a pipe
-
-    indent = line[: len(line) - len(line.lstrip())]
-    return textwrap.wrap(
-        line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
-    ) or [line]
+    return list(broken(line, room))
 
 
 def is_terminal(stream: IO[str]) -> bool:
@@ -159,9 +154,9 @@ def note(line: str) -> None:
 def _size(stream: IO[str]) -> int:
     """How wide the terminal of a stream is, unless COLUMNS says it is otherwise."""
     if os.environ.get("COLUMNS", "").isdigit():
-        return int(os.environ["COLUMNS"])
+        return int(os.environ["COLUMNS"]) or 80
     try:
-        return os.get_terminal_size(stream.fileno()).columns
+        return os.get_terminal_size(stream.fileno()).columns or 80  # some do not know how wide they are
     except (OSError, ValueError):
         return 80
 
