@@ -20,6 +20,7 @@ from benchmarks import (
     checkpoints,
     footprint,
     peers,
+    postgres,
     reading,
     redacting,
     sealing,
@@ -57,6 +58,7 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "tree": checkpoints.tree,
     "program": terminal.program,
     "picker": terminal.picker,
+    "postgres": postgres.postgres,
 }
 
 

@@ -71,10 +71,13 @@ assert len([item["content"] for item in asyncio.run(session.get_items())]) == {c
 """
 
     def __init__(self, path: str) -> None:
+        self._runner = asyncio.Runner()
+        self._session = self._opened(path)
+
+    def _opened(self, path: str) -> Any:
         from agents import SQLiteSession
 
-        self._session = SQLiteSession("bench", path)
-        self._runner = asyncio.Runner()
+        return SQLiteSession("bench", path)
 
     def say(self, text: str) -> Any:
         return {"role": "user", "content": text}
@@ -143,15 +146,23 @@ assert len([one["content"] for one in found.checkpoint["channel_values"]["messag
 
     def __init__(self, path: str) -> None:
         from langgraph.checkpoint.base import empty_checkpoint
-        from langgraph.checkpoint.sqlite import SqliteSaver
 
         self._empty = empty_checkpoint
-        self._open = SqliteSaver.from_conn_string(path)
+        self._open = self._opened(path)
         self._saver = self._open.__enter__()
+        self._set_up()
         self._thread: Any = {"configurable": {"thread_id": "bench", "checkpoint_ns": ""}}
         self._config = self._thread
         found = self._saver.get_tuple(self._thread)
         self._said: list[Any] = [] if found is None else found.checkpoint["channel_values"]["messages"]
+
+    def _opened(self, path: str) -> Any:
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        return SqliteSaver.from_conn_string(path)
+
+    def _set_up(self) -> None:
+        """Makes its tables, where it does not by itself."""
 
     def say(self, text: str) -> Any:
         return {"role": "user", "content": text}
@@ -240,13 +251,13 @@ ALL: tuple[type[Peer], ...] = (OpenAI, LLM, LangGraph, ADK)
 
 def installed(bench: Bench) -> list[type[Peer]]:
     """The peers that can be measured here."""
-    return [peer for peer in ALL if bench.peers and _there(peer.module)]
+    return [peer for peer in ALL if bench.peers and there(peer.module)]
 
 
 def described(bench: Bench) -> Iterator[tuple[str, str]]:
     """Each peer with its version and how durable its writes are, as found on its own connections when it writes."""
     for peer in ALL:
-        if not _there(peer.module):
+        if not there(peer.module):
             yield peer.label, "not installed"
         elif bench.peers:
             with watched() as found:
@@ -302,7 +313,7 @@ async def _awaited(operation: Callable[[Any], Awaitable[object]], items: list[An
     return took
 
 
-def _there(module: str) -> bool:
+def there(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""What `import clew` costs."""
+"""What it costs to have clew at hand."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from time import perf_counter
 import pytest
 
 BARE = "import sqlite3, json"
+DOOR = "import clew; clew.open"
+"""Names of clew are loaded when they are asked for."""
 LIMIT = 3.5
 """Times bare Python with sqlite3 and json. About 2 on a quiet machine; msgspec is half of it."""
 
@@ -31,14 +33,14 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules are compiled once, as when they are installed, whatever this environment says."""
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", os.fspath(tmp_path))
-    run(f"import clew; {BARE}")
+    run(f"{DOOR}; {BARE}")
 
 
 @pytest.mark.usefixtures("compiled")
 def test_importing_is_cheap() -> None:
     """Starting Python with clew takes at most 3.5 times as long as with sqlite3 and json (medians, interleaved)."""
     for _ in range(3):  # a machine that is busy for a moment gets another try
-        pairs = [(seconds(BARE), seconds("import clew")) for _ in range(9)]
+        pairs = [(seconds(BARE), seconds(DOOR)) for _ in range(9)]
         ratio = median(clew for _, clew in pairs) / median(bare for bare, _ in pairs)
         if ratio <= LIMIT:
             return
@@ -49,7 +51,7 @@ def test_nothing_heavy_is_imported() -> None:
     """The door opens without event loops, the command line, hashes, network or test tools."""
     code = "import sys, {}; print(*sorted(sys.modules))"
     known = set(run(code.format("msgspec, sqlite3, json")).split())
-    added = set(run(code.format("clew")).split()) - known
+    added = set(run(code.format("clew; clew.open")).split()) - known
     heavy = (
         "asyncio anyio trio click hashlib dataclasses inspect logging tempfile shutil subprocess socket ssl uuid random"
     )
@@ -76,3 +78,19 @@ def test_opening_imports_nothing_heavy_either() -> None:
 def test_the_testing_module_needs_no_pytest() -> None:
     """`clew.testing` can be imported where pytest is not installed."""
     assert run("import sys; sys.modules['pytest'] = None; import clew.testing; print('ok')") == "ok\n"
+
+
+def test_help_waits_for_no_store() -> None:
+    """`clew --help` loads the names of the commands, and nothing that stores or reads."""
+    done = "import sys; sys.argv = ['clew', '--help']; from clew.cli import main; main(); print(*sys.modules)"
+    loaded = set(run(done).splitlines()[-1].split())
+    assert "clew.cli.root" in loaded
+    assert not {"msgspec", "sqlite3", "json", "rich", "clew.store", "clew.model", "clew.cli.chat"} & loaded
+
+
+def test_every_public_name_is_loaded_when_asked_for() -> None:
+    """Each by itself, in a program that has asked for nothing else; and once it was, it is there for good."""
+    code = "import clew; [getattr(clew, name) for name in clew.__all__]; print({*clew.__all__} <= {*vars(clew)})"
+    assert run(code) == "True\n"
+    assert run("from clew import Session; print(Session.__module__)") == "clew.session\n"
+    assert set(run("import clew, sys; print(*sys.modules)").split()).isdisjoint({"msgspec", "sqlite3", "clew.store"})

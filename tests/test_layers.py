@@ -27,6 +27,7 @@ LAYERS: list[set[str]] = [
     {"node"},
     {"engine"},
     {"refs", "paths"},
+    {"watching"},
     {"deletion"},
     {"trash", "outside"},
     {"nodes", "blobs", "log", "rekey", "bodies"},
@@ -47,7 +48,7 @@ LAYERS: list[set[str]] = [
     {"quarantine", "snapshots"},
     {"convert"},
     {"store"},
-    {"retention", "scan", "stats", "tenants"},
+    {"retention", "scan", "stats", "tenants", "partitions"},
     {"records", "otel", "agents", "cpeconvo"},
     {""},  # the public door, `import clew`
     {"aio", "testing", "chat"},

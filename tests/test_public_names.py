@@ -37,8 +37,8 @@ NAMES: dict[object, str] = {
     "redaction retention __version__",
     clew.Store: "sessions nodes audit quarantine search verify backup transaction close path __enter__ __exit__",
     clew.Node: "id handle parent_id created_at message native role text depth counters redactions",
-    clew.Session: "append path iter history fork rewind branches subagents compact rename label update attach delete "
-    "hold release held hold_reason retain expires_at trash trashed_at "
+    clew.Session: "append path iter history watch fork rewind branches subagents compact rename label update attach "
+    "delete hold release held hold_reason retain expires_at trash trashed_at "
     "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
     "forked_from forked_at owner_id __enter__ __exit__",
     Sessions: "create get latest list fork rename label delete hold release retain trash trashed restore purge",
@@ -53,7 +53,7 @@ NAMES: dict[object, str] = {
     "StorageFull SchemaTooNew Implausible",
     clew.retention: "Policy preview sweep hold release set_policy get_policy Plan Swept Due Spared Sweeper",
     Audit: "record read jsonl",
-    clew.aio: "open Sweeper",
+    clew.aio: "open Sweeper Watch",
     clew.records: "RecordService Pending Policy CircuitOpen ConversationRecord ConversationRecordInput "
     "ConversationRecordMutation ConversationRecordSummary MessageFrame RecoverySnapshot PurgeReport to_json "
     "validate_record validate_input validate_mutation validate_frame validate_snapshot",
@@ -112,9 +112,9 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 @pytest.mark.parametrize(
     "module",
     (
-        "clew errors ids files keys model redaction node nodes blobs log session sessions search verify backup "
-        "quarantine store scan audit policy due retention aio aio.retention testing testing.control testing.contract "
-        "testing.backend "
+        "clew errors ids files keys model redaction node nodes blobs log watching session sessions search verify "
+        "backup quarantine store scan audit policy due retention aio aio.retention aio.watching testing "
+        "testing.control testing.contract testing.backend "
         "events exporting otel records records.shapes records.service records.deferred records.aio "
         "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importing "
         "agents.options agents.metadata aio.agents "

@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache
@@ -816,3 +818,27 @@ def test_look_ups_are_no_plain_hashes(told: Path) -> None:
     assert not shown & {*guesses}
     with clew.open(told.with_name("other.db"), key=KEY) as other:
         assert other._engine.look("cwd", MARKS["cwd"].encode()) != expected
+
+
+WITHOUT_CRYPTOGRAPHY = """
+import sys
+sys.modules["cryptography"] = None
+import clew
+try:
+    clew.open(sys.argv[1], key=b"k" * 32)
+except clew.errors.Unavailable as error:
+    print(error)
+"""
+
+
+def test_a_machine_without_cryptography_says_what_to_install(tmp_path: Path) -> None:
+    """A sealed store cannot be opened there; the error names the package, and the file stays as it is."""
+    path = tmp_path / "chats.db"
+    with clew.open(path, key=KEY) as store:
+        store.sessions.create().append(clew.user("a word"))
+    before = path.read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_CRYPTOGRAPHY, str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert "pip install 'clew[crypto]'" in done.stdout, done.stderr
+    assert path.read_bytes() == before

@@ -63,6 +63,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio.face import Threads
+from clew.aio.watching import Watch
 from clew.audit import Deed
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress
@@ -325,6 +326,9 @@ def member(cls: str, module: str, node: ast.FunctionDef) -> list[str]:
     if returns in ITERATORS:
         body = [f"        return self._threads.stream({', '.join([target, *given])})"]
         return [f"    def {node.name}({args}) -> AsyncIterator[{ITERATORS[returns]}]:", *doc, *body]
+    if returns == "Watch":
+        return [f"    def {node.name}({args}) -> Watch:", *doc,
+                f"        return Watch(self._threads, {target}({', '.join(given)}))"]  # fmt: skip
     verb = "commit" if (cls, node.name) in COMMITS else "run"
     call = f"await self._threads.{verb}({', '.join([target, *given])})"
     if any(word in returns for word in WRAPPED) and "NodePage" not in returns:

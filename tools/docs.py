@@ -44,7 +44,11 @@ CorruptionDetected SlowWrites CircuitChanged OperationFinished"""
 # Each part of the API page: its title, what to know first, and the names in it as module:name.
 PARTS: list[tuple[str, str, list[str]]] = [
     ("Opening a store", "", ["store:open", "store:Store"]),
-    ("Sessions", "Reached as `store.sessions`.", ["sessions:Sessions", "sessions:Page", "session:Session"]),
+    (
+        "Sessions",
+        "Reached as `store.sessions`.",
+        ["sessions:Sessions", "sessions:Page", "session:Session", "watching:Watch"],
+    ),
     ("What sessions give back", "", ["session:Branch", "node:Counters", "session_data:SessionData"]),
     ("Nodes", "Reached as `store.nodes`.", ["nodes:Nodes", "nodes:Save", "nodes:NodePage", "node:Node"]),
     (
@@ -112,6 +116,8 @@ PARTS: list[tuple[str, str, list[str]]] = [
         + [f"redaction/__init__:{name}" for name in ("redact", "Redacted", "Finding", "annotation", "Annotation")],
     ),
     ("clew.scan", "", ["scan:scan", "scan:Scan", "scan:Spot"]),
+    ("clew.tenants", "", [f"tenants:{name}" for name in ("isolate", "admit", "dismiss")]),
+    ("clew.partitions", "", ["partitions:divide"]),
     (
         "clew.records",
         "Conversations kept by policy. Shapes have the names of their fields in camelCase when they are JSON.",
@@ -200,7 +206,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.aio",
         AIO,
-        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper"],
+        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper", "aio/watching:Watch"],
     ),
     ("clew.mcp", "", ["mcp/tools:server"]),
     (

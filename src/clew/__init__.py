@@ -10,60 +10,72 @@
 
 from typing import TYPE_CHECKING
 
-from clew import errors
-from clew.errors import (
-    Ambiguous,
-    ClewError,
-    Closed,
-    Conflict,
-    Implausible,
-    Invalid,
-    InvalidBaseURL,
-    InvalidSnapshotID,
-    NotAStore,
-    NotFound,
-    ProviderError,
-    ReadOnly,
-    SchemaTooNew,
-    Sealed,
-    StorageFull,
-    Tampered,
-    Unavailable,
-    Unfinished,
-    WrongKey,
-)
-from clew.model import (
-    Media,
-    Message,
-    Native,
-    Opaque,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Usage,
-    assistant,
-    native,
-    system,
-    tool,
-    user,
-)
-from clew.node import Counters, Node
-from clew.nodes import Save
-from clew.session import Branch, Session
-from clew.store import Store, open
-
 if TYPE_CHECKING:
-    from clew import keys, redaction, retention
+    from clew import errors, keys, redaction, retention
+    from clew.errors import (
+        Ambiguous,
+        ClewError,
+        Closed,
+        Conflict,
+        Implausible,
+        Invalid,
+        InvalidBaseURL,
+        InvalidSnapshotID,
+        NotAStore,
+        NotFound,
+        ProviderError,
+        ReadOnly,
+        SchemaTooNew,
+        Sealed,
+        StorageFull,
+        Tampered,
+        Unavailable,
+        Unfinished,
+        WrongKey,
+    )
+    from clew.model import (
+        Media,
+        Message,
+        Native,
+        Opaque,
+        Text,
+        Thinking,
+        ToolCall,
+        ToolResult,
+        Usage,
+        assistant,
+        native,
+        system,
+        tool,
+        user,
+    )
+    from clew.node import Counters, Node
+    from clew.nodes import Save
+    from clew.session import Branch, Session
+    from clew.store import Store, open
 else:
+    _HOMES = {
+        "errors": "Ambiguous ClewError Closed Conflict Implausible Invalid InvalidBaseURL InvalidSnapshotID NotAStore "
+        "NotFound ProviderError ReadOnly SchemaTooNew Sealed StorageFull Tampered Unavailable Unfinished WrongKey",
+        "model": "Media Message Native Opaque Text Thinking ToolCall ToolResult Usage assistant native system tool "
+        "user",
+        "node": "Counters Node",
+        "nodes": "Save",
+        "session": "Branch Session",
+        "store": "Store open",
+    }
+    _PARTS = ("errors", "keys", "redaction", "retention")
 
     def __getattr__(name: str) -> object:
-        """Parts that are loaded when they are first asked for."""
-        if name not in ("keys", "redaction", "retention"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        """Each name is loaded when it is first asked for: who wants an error, or `clew --help`, waits for no store."""
         from importlib import import_module
 
-        return import_module(f"clew.{name}")
+        home = next((home for home, names in _HOMES.items() if name in names.split()), None)
+        if home is None and name not in _PARTS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = import_module(f"clew.{name}") if home is None else getattr(import_module(f"clew.{home}"), name)
+        globals()[name] = found
+        return found
 
 
 __version__ = "0.1.0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from clew.backends import ID, POS, SEQ_BITS, Place, Tx
+from clew.backends import ID, POS, SEQ_BITS, Place, RunRow, Tx
 from clew.engine import handle_beside
 from clew.errors import Tampered
 from clew.node import Counters
@@ -25,20 +25,38 @@ def briefs(sessions: Sequence[Session]) -> list[Brief | None]:
         return []
 
     def work(tx: Tx) -> list[Brief | None]:
-        places = tx.nodes_at([head for one in sessions if (head := one._row.head) is not None])
-        return [_brief(tx, one, places) for one in sessions]
+        heads = [head for one in sessions if isinstance(head := one._row.head, int)]  # a damaged row may have anything
+        around = Around(tx.nodes_at(heads), tx.runs_at([*{head >> SEQ_BITS for head in heads}]), {})
+        for (workspace, kind), keys in _by_kind(sessions).items():
+            around.beside.update(tx.keys_beside(workspace, kind, keys))
+        return [_brief(tx, one, around) for one in sessions]
 
     return sessions[0]._engine.read(work)
 
 
-def _brief(tx: Tx, session: Session, places: Mapping[int, Place]) -> Brief | None:
+class Around(NamedTuple):
+    """What stands around the sessions: their last messages, the runs those are in, and the keys beside theirs."""
+
+    places: Mapping[int, Place]
+    runs: Mapping[int, RunRow]
+    beside: dict[bytes, list[bytes]]
+
+
+def _by_kind(sessions: Sequence[Session]) -> dict[tuple[str, str], list[bytes]]:
+    found: dict[tuple[str, str], list[bytes]] = {}
+    for one in sessions:
+        found.setdefault((one._row.workspace, one._row.kind), []).append(one._row.key)
+    return found
+
+
+def _brief(tx: Tx, session: Session, around: Around) -> Brief | None:
     row, engine = session._row, session._engine
-    handle = handle_beside(row.key, tx.key_beside(row.workspace, row.kind, row.key))
+    handle = handle_beside(row.key, around.beside[row.key])
     if row.head is None:
         return Brief(handle, Counters())
-    place = places.get(row.head)
-    run = None if place is None or place.row[ID] != row.head_id else tx.run(place.row[POS] >> SEQ_BITS)
-    if place is None or run is None:
+    place = around.places.get(row.head)
+    run = None if place is None else around.runs.get(place.row[POS] >> SEQ_BITS)
+    if place is None or run is None or place.row[ID] != row.head_id:
         return None
     try:
         engine.checked(tx, run)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from clew import objects
-from clew.backends import SEQ_BITS, ObjectRow
+from clew.backends import SEQ_BITS, ObjectRow, born
 from clew.backends.sql import COLUMNS
 from clew.backends.sqlite import SQLiteBackend
 from clew.errors import Conflict, Invalid, Tampered, Unavailable
@@ -192,17 +192,22 @@ class _Side:
         return [row for row in self.all("SELECT name, value FROM header ORDER BY name") if row[0] != COPYING]
 
     def counters(self) -> dict[str, int]:
-        """The highest numbers that were ever given."""
+        """The highest numbers that were ever given.
+
+        Of what has shards, the highest shard and the highest counter: above it is nothing that a file has numbered, and
+        nothing that a server has counted.
+        """
         if self.sqlite:
             given = dict(self.all("SELECT name, seq FROM sqlite_sequence"))
             (floor,) = self.all("SELECT ord_floor FROM epoch")[0]
         else:
-            given = {table: self._last(f"{table}_{key}_seq") for table, key in _NUMBERED.items()}
-            given["runs"] = 0
+            given = {"trees": self._last("trees_tree_seq"), "forgotten": self._last("forgotten_number_seq")}
+            for table, key in (("runs", "run"), ("refs", "ref"), ("blobs", "blob")):
+                (highest,) = self.all(f"SELECT coalesce(max({key}), 0) FROM {table}")[0]
+                given[table] = highest - born(highest) + self._last(f"{key}_numbers")
             floor = self._last("ords")
         (ord,) = self.all("SELECT coalesce(max(ord), 0) FROM nodes")[0]
-        (run,) = self.all("SELECT coalesce(max(run), 0) FROM runs")[0]
-        return {**given, "runs": max(given.get("runs", 0), run), "ords": max(floor, ord)}
+        return {**given, "ords": max(floor, ord)}
 
     def fingerprint(self) -> str:
         """Another one if anything was changed."""
@@ -213,9 +218,6 @@ class _Side:
 
     def _last(self, sequence: str) -> int:
         return int(self.all("SELECT coalesce(pg_sequence_last_value(to_regclass(?)), 0)", sequence)[0][0])
-
-
-_NUMBERED = {"trees": "tree", "refs": "ref", "blobs": "blob", "forgotten": "number"}
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from clew import ids
-from clew.backends import RefRow, Tx
+from clew.backends import RefRow, Tx, born
 from clew.deletion import TALKS, owners
 from clew.errors import Conflict, Tampered
 from clew.node import moment
@@ -98,7 +98,8 @@ class Judge:
         family = [row]
         for one in family:
             # What is owned is younger; a damaged row must not lead in circles.
-            family += [owned for owned in tx.refs_owned(one.ref) if owned.kind in TALKS and owned.ref > one.ref]
+            owned = [other for other in tx.refs_owned(one.ref) if born(other.ref) > born(one.ref)]
+            family += [other for other in owned if other.kind in TALKS]
         return family
 
     def _due(self, row: RefRow, last: datetime) -> datetime:

@@ -235,6 +235,13 @@ class Engine:
             pos += 1
         else:
             pos, stretch = self._new_run(tx, ground, derived)
+        return self.lay(tx, stretch, pos, parent, above, drafts)
+
+    def lay(
+        self, tx: Tx, stretch: Stretch, pos: int, parent: bytes | None, above: bytes | None, drafts: Sequence[Draft]
+    ) -> list[Node]:
+        """Stores `drafts` as a chain from `pos` on, which is the end of a run; `above` are the facts of its parent."""
+        tree, depth, _, _, box = stretch
         turns, tokens_in, tokens_out, cost, gaps = _totals(above)
         rows: list[NodeRow] = []
         nodes: list[Node] = []
@@ -251,8 +258,8 @@ class Engine:
             if tokens_in | tokens_out | cost >= 1 << 62:
                 raise Invalid("the totals of this path are beyond reason")
             above = pack_facts(created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps)
-            context = node_place(tree, id, parent or NO_ID, stretch.depth + (pos & MAX_SEQ)) + above
-            row = (pos, above, id, stretch.box.close(payload, context))
+            context = node_place(tree, id, parent or NO_ID, depth + (pos & MAX_SEQ)) + above
+            row = (pos, above, id, box.close(payload, context))
             rows.append(row)
             nodes.append(Node(self, stretch, parent, row))
             parent = id
@@ -262,8 +269,8 @@ class Engine:
             if not pos & MAX_SEQ and draft is not drafts[-1]:  # the run is full: 16 million messages
                 tx.add_nodes(rows)
                 rows = []
-                last = Ground(tree, pos - 1, parent, stretch.depth, stretch.carried)
-                pos, stretch = self._new_run(tx, last, None)
+                pos, stretch = self._new_run(tx, Ground(tree, pos - 1, parent, depth, stretch.carried), None)
+                depth, box = stretch.depth, stretch.box
         tx.add_nodes(rows)
         for node, blobs in shown:
             self._use_blobs(tx, tree, node, blobs)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from clew import deletion, ids, paths
-from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Ground, Place, Tx
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Ground, Place, Tx, born
 from clew.engine import Draft, Engine, whole_number
 from clew.errors import Conflict, Invalid, NotFound
 from clew.model import Message, Native, Said
@@ -256,9 +256,10 @@ class Nodes:
 
     def _in_sight(self, tx: Tx, edge: int | None, ascending: bool, limit: int, offset: int) -> Ordered:
         """`_by_ord` without what only the trash still needs."""
-        sight = Sight(tx)
+        sight = Sight(tx, self._engine.workspace)
         found: Ordered = []
         while page := self._by_ord(tx, edge, ascending, STEP):
+            sight.look_at(place for _, place in page)
             found += [one for one in page if sight.sees(one[1].tree, one[1].row[POS])]
             passed = min(offset, len(found))
             del found[:passed]
@@ -279,8 +280,9 @@ class Nodes:
         # In the order they were stored: the first went on in the node's run, each later one began a run of its own.
         places = [tx.node_at(pos + 1)] if pos & MAX_SEQ != MAX_SEQ else []
         # A run grows from an older one; a damaged row must not lead in circles.
-        grown = [run.run for run in tx.runs_from(pos, pos) if run.parent == pos and run.run > pos >> SEQ_BITS]
-        places += [tx.node_at(run << SEQ_BITS) for run in sorted(grown)]
+        here = born(pos >> SEQ_BITS)
+        grown = [run.run for run in tx.runs_from(pos, pos) if run.parent == pos and born(run.run) > here]
+        places += [tx.node_at(run << SEQ_BITS) for run in sorted(grown, key=born)]
         return [self._engine.node(place) for place in places if place]
 
 

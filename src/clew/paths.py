@@ -12,7 +12,7 @@ from clew.node import Node
 
 PAGE_BYTES = 4 << 20
 """Bytes of bodies that `walk` holds at a time, about."""
-_FIRST_PAGE, _LARGEST_PAGE = 8, 512
+FIRST_PAGE, _LARGEST_PAGE = 8, 512
 
 
 def whole(engine: Engine, tx: Tx, pos: int) -> list[Node]:
@@ -30,7 +30,7 @@ def last(engine: Engine, tx: Tx, pos: int, count: int) -> list[Node]:
     stretches: list[tuple[RunRow, list[NodeRow], int]] = []
     wanted, at = count + 1, pos
     while wanted > 0:
-        run, seq = _run(engine, tx, at), at & MAX_SEQ
+        run, seq = run_of(engine, tx, at), at & MAX_SEQ
         first = max(0, seq - wanted + 1)
         stretches.append((run, tx.stretch(run.run << SEQ_BITS | first, at), seq))
         wanted -= seq - first + 1
@@ -48,7 +48,7 @@ def last(engine: Engine, tx: Tx, pos: int, count: int) -> list[Node]:
 def walk(engine: Engine, pos: int) -> Iterator[Node]:
     """`whole`, a page at a time: bounded memory, and no transaction is held while the caller works."""
     parent: bytes | None = None
-    limit = _FIRST_PAGE
+    limit = FIRST_PAGE
     for run, upto in engine.read(lambda tx: _runs(engine, tx, pos)):
         low, high = run.run << SEQ_BITS, run.run << SEQ_BITS | upto
         while low <= high:
@@ -62,8 +62,20 @@ def walk(engine: Engine, pos: int) -> Iterator[Node]:
                     raise NotFound("message", "of this session", hint="It was deleted while it was read.") from None
                 raise
             yield from nodes
-            limit = max(1, min(_LARGEST_PAGE, PAGE_BYTES // _size(rows)))
+            limit = _fitting(rows)
             low = stop + 1
+
+
+def piece(engine: Engine, tx: Tx, run: RunRow, low: int, upto: int, limit: int) -> tuple[list[Node], int]:
+    """Nodes of a run from seq `low` up to `upto`, `limit` at most; and how many the next piece should have."""
+    upto = min(upto, low + limit - 1)
+    first = run.run << SEQ_BITS
+    above = run.parent if low == 0 else first | low - 1
+    place = None if above is None else tx.node_at(above)
+    nodes: list[Node] = []
+    rows = tx.stretch(first | low, first | upto)
+    _add(engine, run, rows, low, upto, None if place is None else place.row[ID], nodes)
+    return nodes, _fitting(rows)
 
 
 def lineage(tx: Tx, pos: int) -> list[tuple[RunRow, int]]:
@@ -104,12 +116,13 @@ def _add(
     return parent
 
 
-def _size(rows: list[NodeRow]) -> int:
-    """Bytes of a body among these, about."""
+def _fitting(rows: list[NodeRow]) -> int:
+    """How many such nodes make a page."""
     try:
-        return sum(len(row[BODY]) for row in rows) // len(rows) + 1
+        size = sum(len(row[BODY]) for row in rows) // len(rows) + 1
     except TypeError:  # one is damaged: whoever reads it is told
-        return PAGE_BYTES
+        size = PAGE_BYTES
+    return max(1, min(_LARGEST_PAGE, PAGE_BYTES // size))
 
 
 def _page(engine: Engine, run: RunRow, low: int, high: int, tx: Tx) -> tuple[RunRow | None, list[NodeRow]]:
@@ -123,7 +136,8 @@ def _runs(engine: Engine, tx: Tx, pos: int) -> list[tuple[RunRow, int]]:
     return [(engine.checked(tx, run), upto) for run, upto in lineage(tx, pos)]
 
 
-def _run(engine: Engine, tx: Tx, pos: int) -> RunRow:
+def run_of(engine: Engine, tx: Tx, pos: int) -> RunRow:
+    """The run that a position is in, checked. Tampered."""
     run = tx.run(pos >> SEQ_BITS)
     if run is None:
         raise Tampered(f"run {pos >> SEQ_BITS}", "it is missing")

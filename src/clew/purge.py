@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from clew import audit, deletion, ids, outside
-from clew.backends import RefRow, Tx
+from clew.backends import MAX_POS, RefRow, Tx
 from clew.engine import Engine
 from clew.errors import ClewError, Invalid, NotFound, StorageFull, Tampered
 from clew.indexing import Index
@@ -232,7 +232,7 @@ class Purger:
         stay = sum(min(upto, tx.last_seq(run.run)) + 1 for run, upto in path)
         kept: tuple[Kept, ...] = ()
         if stay and row.tree is not None:
-            left = tx.refs_in_tree(row.tree, 0, 1 << 62)
+            left = tx.refs_in_tree(row.tree, 0, MAX_POS)
             kept = (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in _STANDING)),)
         part = _Entry(
             entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,

@@ -10,7 +10,7 @@ from clew.backends import ID, MAX_SEQ, POS, Ground, Move, RefRow, Tip, Tx
 from clew.engine import Draft, Engine, handle_beside, pick
 from clew.envelope import MISTYPED, NO_ID, Box, move_fields, ref_context, ref_fields, ref_owner
 from clew.errors import Conflict, NotFound, Tampered
-from clew.node import Node
+from clew.node import Node, Stretch
 
 BRANCH = "branch"
 REMEMBERED = 1024
@@ -33,7 +33,7 @@ class Refs:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._seen: dict[bytes, Tip] = {}
+        self._seen: dict[bytes, tuple[Tip, Stretch]] = {}
         """Where refs stood when they were last moved here. Whoever goes on there need not look: see `Tx.advance`."""
         self._tops: dict[str, int] = {}
         """The highest rank of each kind, as it was last seen."""
@@ -200,8 +200,8 @@ class Refs:
 
         def work(tx: Tx) -> Appended:
             seen = self._seen.get(row.key)
-            if seen is not None and (expect is False or expect == seen.id):
-                ahead = self._ahead(tx, row, seen, drafts)
+            if seen is not None and (expect is False or expect == seen[0].id):
+                ahead = self._ahead(tx, row, *seen, drafts)
                 if ahead is not None:
                     return ahead
             tip = self.tip(tx, row)
@@ -215,7 +215,7 @@ class Refs:
             nodes = engine.grow(tx, tip.ground, drafts)
             last = nodes[-1]._row
             move = self.move(tx, row.ref, tip, last[POS], last[ID])
-            self._remember(row.kind, _standing(tip, move, nodes[-1]))
+            self._remember(row.kind, tip, move, nodes[-1])
             return Appended(nodes, move)
 
         def settle(tx: Tx) -> Appended | None:
@@ -231,14 +231,21 @@ class Refs:
                 raise
             return Appended(stored, None)
 
-    def _remember(self, kind: str, tip: Tip) -> None:
-        """Takes note of where a ref stands, at the top of its kind."""
+    def _remember(self, kind: str, tip: Tip, move: Move, last: Node) -> None:
+        """Takes note that a ref was moved to a node that nothing follows yet: it is at the top of its kind."""
         if len(self._seen) >= REMEMBERED:
             self._seen.clear()
-        self._seen[tip.key] = tip
-        self._tops[kind] = tip.rank
+        pos, facts, id, _ = last._row
+        tree, depth, carried, wrapped, _ = stretch = last._stretch
+        _, _, version, active_at, rank, mac = move
+        now = Tip._make((  # a third of what naming the fields costs, and every append does it
+            tip.epoch, tip.key, version, active_at, rank, None, mac, id, tip.ref_key, rank,
+            tree, pos, id, depth, carried, facts, 1, wrapped,
+        ))  # fmt: skip
+        self._seen[tip.key] = now, stretch
+        self._tops[kind] = rank
 
-    def _ahead(self, tx: Tx, row: RefRow, seen: Tip, drafts: Sequence[Draft]) -> Appended | None:
+    def _ahead(self, tx: Tx, row: RefRow, seen: Tip, stretch: Stretch, drafts: Sequence[Draft]) -> Appended | None:
         """The append for a ref that still stands where it was left; None, and nothing is done, if it does not."""
         assert seen.pos is not None
         engine, top = self._engine, self._tops[row.kind]
@@ -251,8 +258,8 @@ class Refs:
         move = Move(pos, id, version, now, rank, mac)
         if not tx.advance(row.ref, seen, move, top):
             return None
-        nodes = engine.grow(tx, seen.ground, drafts)
-        self._remember(row.kind, _standing(seen, move, nodes[-1]))
+        nodes = engine.lay(tx, stretch, seen.pos + 1, seen.id, seen.facts, drafts)
+        self._remember(row.kind, seen, move, nodes[-1])
         return Appended(nodes, move)
 
     def moved(self, row: RefRow) -> Conflict:
@@ -277,14 +284,3 @@ def expiry(row: RefRow) -> int | None:
     if not isinstance(at, int) or at >= 0:
         return at if isinstance(at, int) else None  # a damaged one is listed: reading it tells
     return row.active_at - at
-
-
-def _standing(tip: Tip, move: Move, last: Node) -> Tip:
-    """Where a ref stands after a move to a node that nothing follows yet."""
-    pos, facts, id, _ = last._row
-    tree, depth, carried, wrapped, _ = last._stretch
-    _, _, version, active_at, rank, mac = move
-    return Tip(
-        tip.epoch, tip.key, version, active_at, rank, None, mac, id, tip.ref_key, rank,
-        tree, pos, id, depth, carried, facts, 1, wrapped,
-    )  # fmt: skip

@@ -31,7 +31,7 @@ from clew.keys import ID_SIZE, SIZE, Key, Passphrase, check, key_id
 try:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-except ImportError:  # pragma: no cover - a machine without it
+except ImportError:
     raise Unavailable("this store is sealed, and the cryptography package is missing",
                       hint="pip install 'clew[crypto]'") from None  # fmt: skip
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import paths, words
-from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Place, RefRow, RunRow, Tx
+from clew.backends import ID, MAX_POS, MAX_SEQ, POS, SEQ_BITS, Place, RefRow, RunRow, Tx
 from clew.backends.sqlite.connection import translate
 from clew.engine import Engine, whole_number
 from clew.errors import Invalid
@@ -130,7 +130,8 @@ class Search:
         if not terms:
             return []
         if self._on_server():
-            return self._find_there(mode, terms, self._bounds(session, role, since, until), limit, progress)
+            bounds_there = self._bounds(session, role, since, until) | {"newest": newest}
+            return self._find_there(mode, terms, bounds_there, limit, progress)
         where, bounds = self._filters(mode, session, role, since, until)
         with self._lock:
             try:
@@ -248,16 +249,12 @@ class Search:
     def _resolve(self, tx: Tx, rows: list[Any]) -> list[tuple[Any, Place]]:
         """The rows whose messages are still there, in sight, and of this workspace."""
         places = tx.nodes_at([row[0] for row in rows])
-        sight = Sight(tx)
-        mine: dict[int, bool] = {}
+        sight = Sight(tx, self._engine.workspace)
+        sight.look_at(places.values())
         found = []
         for row in rows:
             place = places.get(row[0])
-            if place is None or place.row[ID] != row[1]:
-                continue
-            if place.tree not in mine:
-                mine[place.tree] = tx.tree_workspace(place.tree) == self._engine.workspace
-            if mine[place.tree] and sight.sees(place.tree, row[0]):
+            if place is not None and place.row[ID] == row[1] and sight.sees(place.tree, row[0]):
                 found.append((row, place))
         return found
 
@@ -266,7 +263,7 @@ class Search:
         pos, tree = node._row[POS], node._stretch.tree
 
         def work(tx: Tx) -> RefRow | None:
-            refs = [ref for ref in tx.refs_in_tree(tree, 0, 1 << 62) if ref.kind in (SESSION, SUBAGENT)]
+            refs = [ref for ref in tx.refs_in_tree(tree, 0, MAX_POS) if ref.kind in (SESSION, SUBAGENT)]
             for ref in sorted(refs, key=lambda ref: -ref.rank):
                 shown = {run.run: upto for run, upto in _everything(self._engine, tx, ref.head)}
                 if ref.trashed_at is None and shown.get(pos >> SEQ_BITS, -1) >= pos & MAX_SEQ:

@@ -18,6 +18,7 @@ from clew.model import RECORD, Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
 from clew.refs import BRANCH, Refs, expiry
 from clew.session_data import SessionData, directory, label_set, retention_days, unpack
+from clew.watching import Watch
 
 if TYPE_CHECKING:
     from clew.sessions import Sessions
@@ -266,6 +267,21 @@ class Session:
         heads = self._engine.read(lambda tx: paths.origins(self._engine, tx, self._here(tx).head))
         for head in reversed(heads):
             yield from paths.walk(self._engine, head)
+
+    def watch(self, *, after: str | None = _UNSET, timeout: float | None = None) -> Watch:
+        """Its messages as they come, whoever appends them and on whatever machine: waits for each, and gives it once.
+
+        From now on; or with `after` those after that message, with None from the first on. NotFound if it is not in
+        the session's tree. When the head moves elsewhere, it goes on with what is new on the way there: a message whose
+        `parent_id` is not the one before. What was taken back before it was given is not given. It ends when nothing
+        has come for `timeout` seconds; NotFound once the session is deleted or in the trash, Closed with the store.
+        """
+        row, trashed = self._row, self._row.trashed_at is not None
+
+        def here(tx: Tx) -> RefRow:
+            return self._refs.get(tx, row.kind, row.key, trashed=trashed)
+
+        return Watch(self._engine, row.ref, here, False if after is _UNSET else after, timeout)
 
     # -- going elsewhere
 

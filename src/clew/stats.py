@@ -57,15 +57,18 @@ def stats(
     zone: tzinfo | None = None,
     progress: Progress | None = None,
 ) -> Stats:
-    """Counts what was said from `since` up to `until`. Days are those of `zone`, or UTC. Reads every message once."""
-    homes, sessions = _projects(store)
+    """Counts what was said from `since` up to `until`, and the sessions that were active then.
+
+    What is in the trash is not counted. Days are those of `zone`, or UTC. Reads every message once.
+    """
+    homes, sessions = _projects(store, since, until)
     total, unknown, damaged, seen = Tally(), 0, 0, 0
     models: dict[str, Tally] = {}
     days: dict[str, Tally] = {}
     projects = {name: Tally(sessions=count) for name, count in sessions.items()}
     cursor = None
     while True:
-        page = store.nodes.list(limit=PAGE, cursor=cursor, ascending=True)
+        page = store.nodes.list(limit=PAGE, cursor=cursor, ascending=True, trashed=False)
         for node in page.items:
             if (since is not None and node.created_at < since) or (until is not None and node.created_at >= until):
                 continue
@@ -105,8 +108,8 @@ def _read(node: Node) -> tuple[Tally, str | None, bool]:
     return spent, message.model or UNKNOWN, known
 
 
-def _projects(store: Store) -> tuple[dict[int, str], dict[str, int]]:
-    """The directory of each tree, that of its first session; and how many sessions each directory has."""
+def _projects(store: Store, since: datetime | None, until: datetime | None) -> tuple[dict[int, str], dict[str, int]]:
+    """The directory of each tree, that of its first session; and how many sessions of each directory were active."""
     homes: dict[int, tuple[datetime, str]] = {}
     counts: dict[str, int] = {}
     cursor = None
@@ -117,7 +120,8 @@ def _projects(store: Store) -> tuple[dict[int, str], dict[str, int]]:
                 home, at, tree = session.cwd or UNKNOWN, session.created_at, session._row.tree
             except Tampered:
                 continue
-            counts[home] = counts.get(home, 0) + 1
+            if (since is None or session.updated_at >= since) and (until is None or at < until):
+                counts[home] = counts.get(home, 0) + 1
             if tree is not None and (tree not in homes or at < homes[tree][0]):
                 homes[tree] = at, home
         cursor = page.next_cursor

@@ -5,8 +5,10 @@ A ref in the trash keeps its head, so its messages stay where they are, and fork
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from clew import ids
-from clew.backends import MAX_SEQ, SEQ_BITS, RefRow, Tx
+from clew.backends import MAX_POS, MAX_SEQ, SEQ_BITS, Place, RefRow, Tx, born
 from clew.deletion import with_owned
 from clew.engine import Engine
 from clew.errors import Conflict
@@ -54,17 +56,27 @@ def _rank(tx: Tx, ref: RefRow) -> int:
 class Sight:
     """Tells within one transaction which messages are in sight: all but those that only the trash still needs."""
 
-    def __init__(self, tx: Tx) -> None:
+    def __init__(self, tx: Tx, workspace: str) -> None:
         self._tx = tx
-        self._trees: dict[int, list[int] | None] = {}
+        self._workspace = workspace
+        self._states: dict[int, tuple[str, bool]] = {}
+        self._heads: dict[int, list[int]] = {}
+
+    def look_at(self, places: Iterable[Place]) -> None:
+        """Learns at once what `sees` has to know of their trees."""
+        self._states |= self._tx.tree_states(list({place.tree for place in places} - self._states.keys()))
 
     def sees(self, tree: int, pos: int) -> bool:
-        """True if the message there was saved without a session, or has something below it that is not in the trash."""
-        if tree not in self._trees:
-            self._trees[tree] = self._heads(tree)
-        heads = self._trees[tree]
-        if heads is None:
-            return True
+        """True if the message there, in a tree that was looked at, is of this workspace and in sight.
+
+        So it was saved without a session, or has something below it that is not in the trash.
+        """
+        workspace, trashed = self._states.get(tree, (None, False))
+        if workspace != self._workspace or not trashed:
+            return workspace == self._workspace
+        if tree not in self._heads:
+            self._heads[tree] = self._standing(tree)
+        heads = self._heads[tree]
         below = [pos]
         for at in below:
             run, last = self._tx.run(at >> SEQ_BITS), at | MAX_SEQ
@@ -73,12 +85,12 @@ class Sight:
             if run.tip >= at & MAX_SEQ or any(at <= head <= last for head in heads):
                 return True
             # A run grows from an older one; a damaged row must not lead in circles.
-            below += [grown.run << SEQ_BITS for grown in self._tx.runs_from(at, last) if grown.run > run.run]
+            below += [
+                grown.run << SEQ_BITS for grown in self._tx.runs_from(at, last) if born(grown.run) > born(run.run)
+            ]
         return False
 
-    def _heads(self, tree: int) -> list[int] | None:
-        """Where the refs of a tree stand that are not in the trash; None if none of the tree's is."""
-        refs = self._tx.refs_in_tree(tree, 0, 1 << 62)
-        if all(ref.trashed_at is None for ref in refs):
-            return None
+    def _standing(self, tree: int) -> list[int]:
+        """Where the refs of a tree stand that are not in the trash."""
+        refs = self._tx.refs_in_tree(tree, 0, MAX_POS)
         return [ref.head for ref in refs if ref.trashed_at is None and ref.head is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +50,7 @@ def test_without_a_model_offline_answers(clew_cli, db):
     assert "No model is set up" in done.err
     assert "ANTHROPIC_API_KEY" in done.err
     assert "No model" not in clew_cli("chat", "-m", "offline", "Hello").err
+    assert "No model" not in clew_cli("chat", "-G", "Hello", env={"CLEW_MODEL": "offline"}).err
     assert talks(db) == [["Hello", "You said: Hello"] * 2]
 
 
@@ -133,6 +135,34 @@ def test_a_pipe_is_the_prompt_or_goes_before_it(clew_cli):
     assert clew_cli("chat", "Why?", input="log line\n").out == "You said: log line\n\nWhy?\n"
 
 
+@pytest.mark.parametrize("args", [["h\udcffi\0"], []])
+def test_bytes_that_are_no_letters(clew_cli, db, args):
+    """They are replaced, and the question is asked all the same."""
+    done = clew_cli("chat", *args, input=None if args else b"h\xffi\0")
+    assert (done.code, done.out) == (0, "You said: h\ufffdi\ufffd\n"), done.err
+    assert clew_cli("verify").code == 0
+
+
+def test_two_talks_in_one_directory(clew_cli, db, server, monkeypatch):
+    """If another one goes on while this one waits, it goes on in a fork, and says so; nothing is lost."""
+    from clew.cli import chat
+
+    clew_cli("chat", "One")
+    answer = chat.answer_once
+
+    def meanwhile(*args):
+        monkeypatch.setattr(chat, "answer_once", answer)
+        with clew.open(db) as store:
+            store.sessions.latest().append([clew.user("Between"), clew.assistant("Yes.")])
+        return answer(*args)
+
+    monkeypatch.setattr(chat, "answer_once", meanwhile)
+    done = clew_cli("chat", "Two")
+    assert done.code == 0
+    assert "Somebody else went on in" in done.err
+    assert talks(db) == [["One", "You said: One", "Two", "You said: Two"], ["One", "You said: One", "Between", "Yes."]]
+
+
 def test_files_go_with_the_question(clew_cli, db, server, here):
     """A text goes into it, a picture beside it, as the provider wants it; what cannot be read is told."""
     (here / "notes.txt").write_text("the notes")
@@ -201,6 +231,33 @@ def test_models_as_people_write_them(typed, provider, meant, monkeypatch):
     if provider:
         monkeypatch.setenv("CLEW_PROVIDER", provider)
     assert models.parse(typed) == meant
+
+
+def test_a_server_of_ones_own_knows_its_models(monkeypatch):
+    """With an address, a name that nobody else is known for is passed on as it is."""
+    with pytest.raises(clew.Invalid):
+        models.parse("llama/70b")
+    monkeypatch.setenv("CLEW_BASE_URL", "http://127.0.0.1:8080/v1")
+    assert models.parse("llama/70b") == ("openai-compatible", "llama/70b")
+    assert models.parse("claude-opus-9") == ("claude", "claude-opus-9")
+
+
+def test_short_names_are_of_models_that_their_makers_know():
+    """Each is in the list that its maker's SDK has; Google's has none, and the name somewhere in it."""
+    from typing import get_args
+
+    from anthropic.types import ModelParam
+    from google import genai
+    from openai.types.shared import ChatModel
+
+    known = {"claude": [*get_args(get_args(ModelParam)[0])], "openai": [*get_args(ChatModel)]}
+    known["gemini"] = [file.read_text() for file in Path(genai.__file__).parent.glob("*.py")]
+    for name in (*models.ALIASES, "claude", "openai", "gemini"):
+        provider, model = models.parse(name)
+        if provider == "gemini":
+            assert any(re.search(rf"{re.escape(model)}\b(?!-)", text) for text in known[provider]), name
+        else:
+            assert model in known[provider], name
 
 
 def test_who_answers_without_being_asked_for(monkeypatch):
@@ -277,6 +334,22 @@ def test_ctrl_c_keeps_what_arrived(db, server):
         assert running.stdout.read(7) == b"One two"
         running.send_signal(signal.SIGINT)
         assert running.wait(30) == 130
+    with clew.open(db) as store:
+        last = store.sessions.latest().path()[-1]
+        assert (last.text, (last.message.extra or {})["interrupted"]) == ("One two", True)
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_whoever_closes_the_terminal_keeps_what_arrived(db, server, number):
+    """The program ends by the signal, and the answer so far is stored, marked as interrupted."""
+    server.say("One two three", stalls=5)
+    with started("Count") as running:
+        assert running.stdout is not None
+        assert running.stdout.read(7) == b"One two"
+        running.send_signal(number)
+        running.send_signal(number)
+        assert running.wait(30) == -number
     with clew.open(db) as store:
         last = store.sessions.latest().path()[-1]
         assert (last.text, (last.message.extra or {})["interrupted"]) == ("One two", True)

@@ -225,7 +225,21 @@ def test_a_bad_value_names_its_place() -> None:
     """A wrong type in a file is told with the file, one in a variable with the variable."""
     import click
 
-    with pytest.raises(clew.Invalid, match="aliases in /u is a table of texts"):
+    with pytest.raises(clew.Invalid, match="aliases in /u must be a table of texts"):
         Settings(lambda: [File("/u", "user", {"aliases": "x"}, ())], {}).names("aliases")
-    with pytest.raises(click.UsageError, match="CLEW_TIMEOUT is a number of seconds, not '-1'"):
+    with pytest.raises(click.UsageError, match="CLEW_TIMEOUT must be a number of seconds, not '-1'"):
         Settings(list, {"CLEW_TIMEOUT": "-1"}).find("timeout")
+
+
+@pytest.mark.parametrize("value", [None, "", "/tmp/some where", "relative", " /spaced "])
+@pytest.mark.parametrize("kind", ["config", "data"])
+def test_folders_are_those_that_platformdirs_names(kind, value, monkeypatch):
+    """It is not asked where the answer is plain, and would say the same."""
+    import platformdirs
+
+    from clew.cli.folders import user_folder
+
+    monkeypatch.delenv(name := f"XDG_{kind.upper()}_HOME", raising=False)
+    if value is not None:
+        monkeypatch.setenv(name, value)
+    assert user_folder(kind) == getattr(platformdirs, f"user_{kind}_dir")("clew", appauthor=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +26,47 @@ def test_all_is_well(clew_cli: Run, talk: Callable[..., str], db: str) -> None:
     assert (done.code, done.err, "canary" in done.out) == (0, "", False)
     assert set(states(clew_cli).values()) == {"ok"}
     assert Path(db).read_bytes() == before
-    assert clew_cli("doctor", "--db", "/none").code == 3
+
+
+def test_a_store_that_does_not_open(clew_cli: Run, talk: Callable[..., str], db: str, tmp_path: Path) -> None:
+    """Is told among the rest, with the exit code that says why."""
+    talk("a")
+    conn = sqlite3.connect(db)
+    (tmp_path / "text.db").write_text("no database")
+    (tmp_path / "cut.db").write_bytes(conn.serialize()[: 8 * 4096])
+    clew.open(tmp_path / "sealed.db", key=b"k" * 32).close()
+    for name, code in (("none", 3), ("text", 1), ("cut", 7), ("sealed", 6)):
+        done = clew_cli("doctor", "--db", str(tmp_path / f"{name}.db"), "--json")
+        assert (done.code, done.err) == (code, "")
+        assert [one["state"] for one in done.json if one["name"] in ("clew", "settings")] == ["ok", "ok"]
+        assert (done.json[-1]["name"], done.json[-1]["state"]) == ("store", "wrong")
+
+
+def test_before_the_first_message(clew_cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no store yet, and nothing is wrong with that."""
+    monkeypatch.delenv("CLEW_DB")
+    done = clew_cli("doctor")
+    assert (done.code, "not there yet" in done.out) == (0, True)
+    assert states(clew_cli)["store"] == "note"
+
+
+def test_settings_that_cannot_be_read(clew_cli: Run, talk: Callable[..., str]) -> None:
+    """Are what is wrong, and the store is not looked for."""
+    talk("a")
+    Path(".clew.toml").write_text("no = = toml")
+    done = clew_cli("doctor", "--json")
+    assert done.code == 1
+    assert (done.json[-1]["name"], "is not TOML" in done.json[-1]["what"]) == ("settings", True)
+
+
+def test_a_file_beside_the_store_that_cannot_be_written(clew_cli: Run, talk: Callable[..., str], db: str) -> None:
+    """Keeps the store from being written, whatever its own mode is."""
+    talk("a")
+    Path(f"{db}-wal").touch(0o400)
+    done = clew_cli("doctor")
+    assert (done.code, f"chmod 600 {db}-wal" in done.out) == (1, True)
+    os.chmod(f"{db}-wal", 0o600)
+    assert clew_cli("doctor").code == 0
 
 
 def test_what_is_wrong_is_named(

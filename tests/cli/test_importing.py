@@ -28,11 +28,11 @@ def tree(tmp_path):
 def test_importing(clew_cli, tree, tmp_path):
     """Sessions and what was skipped are told; the exit code says that something was; a look leaves nothing behind."""
     would = clew_cli("import", str(tree), "--dry-run")
-    assert (would.code, "2 sessions would be imported, 1 things skipped" in would.out) == (8, True)
+    assert (would.code, "2 sessions would be imported, 1 thing skipped" in would.out) == (8, True)
     assert not (tmp_path / "chats.db").exists()
     done = clew_cli("import", str(tree))
     assert done.code == 8
-    assert f"{A}  1 messages  1 events" in done.out
+    assert f"{A}  1 message  1 event" in done.out
     assert "memory of" in done.out
     assert "messages.jsonl, line 2: this is not JSON, and the file ends in it" in done.err
     assert "harbour" not in done.out + done.err

@@ -1,5 +1,7 @@
 """`clew ls`: sessions, last active first."""
 
+import re
+
 import pytest
 
 import clew
@@ -104,3 +106,25 @@ def test_lines_fit_the_terminal(clew_cli, talk, wide):
     lines = clew_cli("ls", env={"COLUMNS": str(wide)}).out.splitlines()
     assert all(width(line) <= wide for line in lines), lines
     assert len(lines) == 2
+
+
+def test_many_are_listed_as_one_is(clew_cli, db):
+    """Pages are read together: each line has the handle and the count that its session itself has."""
+    with clew.open(db, durability="relaxed") as store:
+        with store.transaction():
+            for number in range(1203):
+                session = store.sessions.create(title=f"session {number}")
+                session.append([clew.user("x")] * (number % 4))
+            fork = session.fork(title="a fork")
+        wanted = {one.title: (one.handle, str(one.counters.messages)) for one in (session, fork)}
+        cursor = None
+        while True:
+            page = store.sessions.list(limit=500, cursor=cursor)
+            wanted |= {one.title: (one.handle, str(one.counters.messages)) for one in page.items}
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+    lines = clew_cli("ls", "--all").out.splitlines()
+    shown = {words[3]: (words[0], words[2]) for words in (re.split(r"  +", line) for line in lines)}
+    assert len(lines) == 1204
+    assert shown == wanted

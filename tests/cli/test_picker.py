@@ -132,6 +132,59 @@ def test_changing(store, tmp_path):
     assert {session.title for session in store.sessions.list().items} >= {"CSS of the page"}
 
 
+def test_what_is_typed_is_for_the_session_it_was_asked_of(store, tmp_path):
+    """Whatever happens to the list meanwhile: another size, other rows, a key that would choose others."""
+
+    async def act(app, pilot):
+        await pilot.press("down", "ctrl+r")
+        await pilot.resize_terminal(60, 20)
+        app._search()
+        await pilot.press("tab", "ctrl+t", *" indeed")
+        assert "another title" in str(app.query_one("#about", Static).render())
+        await pilot.press("enter")
+        assert titles(app) == ["Build fails", "Lint step indeed"]
+
+    at_the_screen(store, tmp_path / "app", act)
+    assert [one.title for one in store.sessions.list(label="work", title="indeed").items] == ["Lint step indeed"]
+
+
+@pytest.mark.parametrize("size", [(60, 10), (60, 20), (200, 12)])
+def test_another_size(store, tmp_path, size):
+    """The choice stays, each session has one line, and where there is no room for the preview there is none."""
+
+    async def act(app, pilot):
+        await pilot.press("down")
+        await pilot.resize_terminal(*size)
+        await settled(app, pilot)
+        assert app._chosen().title == "Lint step"
+        listed = app.query_one(OptionList)
+        lines = [listed.render_line(at).text.rstrip() for at in range(2)]
+        assert [line.split("  ")[0].strip() for line in lines] == ["Build fails", "Lint step"]
+        assert all(line.endswith("just now") for line in lines)
+        assert len(lines[0]) > listed.size.width - 8
+        assert app.query_one("#side").display is (size[0] > 90 or size[1] >= 14)
+
+    at_the_screen(store, tmp_path / "app", act)
+
+
+def test_what_is_brought_back_stands_where_it_stood(store, tmp_path):
+    """And an undo that fails may be tried again."""
+
+    async def act(app, pilot):
+        await pilot.press("down", "ctrl+d")
+        real, app.catalog.store.sessions.restore = app.catalog.store.sessions.restore, fails
+        await pilot.press("ctrl+z")
+        app.catalog.store.sessions.restore = real
+        assert titles(app) == ["Build fails"]
+        await pilot.press("ctrl+z")
+        assert titles(app) == ["Build fails", "Lint step"]
+
+    def fails(_: str) -> clew.Session:
+        raise clew.Unavailable("busy")
+
+    at_the_screen(store, tmp_path / "app", act)
+
+
 def test_what_cannot_be_done_is_told(store, tmp_path):
     """A held session stays, and the screen with it."""
     store.sessions.list(title="Build").items[0].hold()
@@ -205,10 +258,29 @@ def test_the_command_that_resumes(clew_cli, db, tmp_path, monkeypatch):
     from clew.cli.root import cli
 
     monkeypatch.chdir(tmp_path)
-    with clew.open(db) as store, cli.make_context("clew", []):
+    with clew.open(db) as store:
         here = store.sessions.create(cwd=tmp_path)
         there = store.sessions.create(cwd="/src/my app")
-        assert resume_command(here) == f"clew --db {db} chat -c {here.handle}"
-        assert resume_command(there) == f"cd '/src/my app' && clew --db {db} chat -c {there.handle}"
+        with cli.make_context("clew", []):
+            assert resume_command(here) == f"clew --db {db} chat -c {here.handle}"
+            assert resume_command(there) == f"cd '/src/my app' && clew --db {db} chat -c {there.handle}"
+        with cli.make_context("clew", ["--db", "a.db", "--key-file", "k"]):
+            flags = f"--db {tmp_path}/a.db --key-file {tmp_path}/k"
+            assert resume_command(here) == f"clew {flags} chat -c {here.handle}"
         monkeypatch.delenv("CLEW_DB")
-        assert resume_command(here) == f"clew chat -c {here.handle}"
+        with cli.make_context("clew", []):
+            assert resume_command(here) == f"clew chat -c {here.handle}"
+
+
+def test_the_command_that_resumes_on_a_server(clew_cli, db, monkeypatch):
+    """A URL that was typed is typed again; one of the environment, which may have a password, is not shown."""
+    from clew.cli.root import cli
+
+    url = "postgresql://me:secret@there/chats"
+    with clew.open(db) as store:
+        session = store.sessions.create()
+        with cli.make_context("clew", ["--db", url]):
+            assert resume_command(session) == f"clew --db {url} chat -c {session.handle}"
+        monkeypatch.setenv("CLEW_DB", url)
+        with cli.make_context("clew", []):
+            assert resume_command(session) == f"clew chat -c {session.handle}"

@@ -1,19 +1,27 @@
 """`clew` as a program: help, exit codes, pipes, terminals."""
 
+import itertools
 import os
 import re
+import shlex
+import shutil
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 import clew
-from clew.cli import exits
+from clew.cli import exits, moments
+from clew.cli.models import KEYS
 from clew.cli.root import COMMANDS, cli
-from clew.cli.text import clip, paragraphs, plain, width
+from clew.cli.settings import SETTINGS
+from clew.cli.sources import VARIABLES
+from clew.cli.text import clip, paragraphs, plain, readable, width
 from tests.cli.conftest import leaves
 
 LEAVES = leaves()
@@ -28,6 +36,41 @@ def test_every_command_shows_an_example(name, clew_cli):
     assert done.code == 0
     assert re.search(rf"Examples?:\n(.*\n)*.*clew {name}\b", done.out)
     assert max(map(len, done.out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *(name for name in LEAVES if " " in name)])
+def test_an_example_can_be_typed_as_it_is(name, clew_cli):
+    """Every command line in it is understood: what stands beside it is a comment to a shell."""
+    Path("talk.json").touch()
+    epilog = re.search(r"Examples?:\n(.*?)(\n\n|$)", described(name).epilog or "", re.DOTALL)
+    assert epilog is not None
+    for args in (args for line in epilog[1].splitlines() for args in calls(line)):
+        command: click.Command = cli
+        ctx = click.Context(command, info_name="clew")
+        while args and isinstance(command, click.Group) and (below := command.get_command(ctx, args[0])):
+            command, ctx = below, click.Context(below, parent=ctx, info_name=args.pop(0))
+        with command.make_context(ctx.info_name, args, parent=ctx.parent):
+            pass
+
+
+def calls(line: str) -> Iterator[list[str]]:
+    """The arguments of each call of clew in a line for a shell."""
+    reader = shlex.shlex(line.replace('"$(', "").replace(')"', ""), posix=True, punctuation_chars="|&;<>")
+    reader.whitespace_split = True
+    words = list(reader)
+    for at, word in enumerate(words):
+        if word == "clew":
+            yield list(itertools.takewhile(lambda one: not set(one) & set("|&;<>"), words[at + 1 :]))
+
+
+def described(name: str) -> click.Command:
+    """The command of that name, which may have several words."""
+    command: click.Command | None = cli
+    for word in name.split():
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+    assert command is not None
+    return command
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -48,7 +91,7 @@ def test_every_read_has_json(name, clew_cli):
 
 def test_alone_off_a_terminal(program):
     """Without a command: help on stderr, nothing on stdout, exit 2."""
-    for args in ([], ["key"], ["config"]):
+    for args in ([], ["key"], ["config"], ["retention"], ["quarantine"]):
         done = program(*args)
         assert (done.code, done.out) == (2, "")
         assert "Commands:" in done.err
@@ -116,6 +159,23 @@ def test_exit_codes_of_errors():
         clew.SchemaTooNew("x", 9, 1): 1,
     }
     assert {error: exits.code_of(error) for error in codes} == codes
+
+
+@pytest.mark.parametrize(
+    "args", [["ls"], ["tree"], ["search", "x"], ["stats"], ["audit"], ["receipts"], ["redact", "--scan"],
+             ["retention", "preview"], ["snapshot", "ls"], ["quarantine", "ls"], ["conversation", "list"], ["doctor"]],
+)  # fmt: skip
+def test_before_the_first_message_there_is_nothing(args, clew_cli, tmp_path, monkeypatch):
+    """Which is an answer, of the same form as any other, and makes no file; a store that was named has to be there."""
+    assert clew_cli(*args).code == 3
+    monkeypatch.delenv("CLEW_DB")
+    assert clew_cli(*args).code == 0
+    empty = clew_cli(*args, "--json").json
+    assert not (tmp_path / "data").exists()
+    clew_cli("append", input='{"text": "x"}')
+    assert type(clew_cli(*args, "--json").json) is type(empty)
+    if isinstance(empty, dict):
+        assert clew_cli(*args, "--json").json.keys() == empty.keys()
 
 
 def test_not_found_is_3(clew_cli, talk):
@@ -189,6 +249,12 @@ def test_a_reader_that_leaves_is_no_error(db, clew_cli):
     with clew.open(db) as store:
         session = store.sessions.create()
         session.append([clew.user("x" * 1000) for _ in range(500)])
+    for args in ([], ["ls"], ["help"]):
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run([sys.executable, "-m", "clew", *args, "--help"], stdout=write, stderr=subprocess.PIPE)
+        os.close(write)
+        assert (done.returncode, done.stderr) == (141, b"")
     for args in (["show", session.id], ["show", session.id, "--jsonl"], ["tree"]):
         with subprocess.Popen(
             [sys.executable, "-m", "clew", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -209,6 +275,56 @@ def test_a_full_disk_under_stdout_is_told(program, talk):
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", "clew", "ls"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (1, "clew: No space left on device\n")
+
+
+def test_a_store_where_nothing_can_be_written(talk, db, tmp_path):
+    """Is not read there: who reads keeps a file beside it. What to do is told, and nothing is changed."""
+    talk("a")
+    folder = tmp_path / "medium"
+    folder.mkdir()
+    (folder / "chats.db").write_bytes(Path(db).read_bytes())
+    os.chmod(folder / "chats.db", 0o400)
+    os.chmod(folder, 0o500)
+    as_a_user = [] if os.geteuid() else ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]  # root writes anywhere
+    if as_a_user and shutil.which("setpriv") is None:
+        pytest.skip("root cannot be kept from writing here")
+    command = [*as_a_user, sys.executable, "-m", "clew", "ls", "--db", str(folder / "chats.db")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    os.chmod(folder, 0o700)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("hint: Copy the store to a folder of your own.\n")
+    assert os.listdir(folder) == ["chats.db"]
+
+
+def test_a_data_folder_that_cannot_be_made(clew_cli, tmp_path, monkeypatch):
+    """Is told with what to do, and does not say to try again."""
+    monkeypatch.delenv("CLEW_DB")
+    (tmp_path / "data").write_text("in the way")
+    done = clew_cli("append", input='{"text": "a"}')
+    assert (done.code, done.out) == (1, "")
+    assert "CLEW_DB names another place" in done.err
+
+
+@pytest.mark.parametrize("text", ["2026-03-29", "20260329", "2026-W13-7"])
+def test_a_date_ends_when_the_day_does(text, monkeypatch):
+    """Also in another way of writing it, and where a day has 23 hours."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        ctx, param = click.Context(cli), click.Option(["--until"])
+        since, until = moments.since(ctx, param, text), moments.until(ctx, param, text)
+        assert (str(since), str(until)) == ("2026-03-28 23:00:00+00:00", "2026-03-29 22:00:00+00:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_the_end_of_the_calendar_is_a_time(clew_cli, talk):
+    """What is kept until then is kept."""
+    session = talk("a")
+    assert clew_cli("search", "a", "--until", "9999-12-31", "--json").json != []
+    assert clew_cli("retention", "set", session, "--until", "9999-12-31").code == 0
+    assert clew_cli("search", "a", "--until", "9999-13-31").code == 2
 
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31mc\u202ed\u2066e\x7ff\bg\rh"
@@ -281,11 +397,21 @@ def test_a_locale_without_unicode_still_shows_everything(program, talk):
     assert program("ls", "--json", env={"PYTHONIOENCODING": "ascii"}).json["sessions"][0]["title"] == "設定 \U0001f9f6"
 
 
+def test_help_names_what_the_environment_can_say(clew_cli):
+    """Every setting and every way to give a key, and the tokens; in lines that fit 80 columns."""
+    shown = clew_cli("--help").out
+    named = [one.variable for one in SETTINGS.values() if one.variable] + [*VARIABLES, "CLEW_PARENT", "CLEW_DEBUG"]
+    named += [names[0] for names in KEYS.values()]
+    assert [name for name in named if name not in shown] == []
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_text_helpers():
     """Controls are shown, widths are counted in columns."""
     assert plain("a\nb\x1bc") == "a b\\x1bc"
     assert paragraphs("a\r\nb\tc\x07") == ["a", "b\tc\\x07"]
-    assert (width("日本"), width("é"), width("e\u0301")) == (4, 1, 1)
+    assert (width("日本"), width("é"), width("e\u0301"), width("a\u200bb"), width("\u2764\ufe0f")) == (4, 1, 1, 2, 1)
+    assert (readable("h\udcc3\udca9 \udcff\0"), readable("\ud800")) == ("hé \ufffd\ufffd", "?")
     assert (clip("日本語です", 5), clip("abc", 3), clip("abcd", 3)) == ("日本…", "abc", "ab…")
 
 
@@ -315,6 +441,21 @@ def on_a_terminal(*args: str, env: dict[str, str] | None = None) -> tuple[int, s
         code = running.wait(timeout=20)
     os.close(ours)
     return code, screen.decode().replace("\r\n", "\n")
+
+
+def test_what_is_told_is_broken_between_words(db):
+    """Not where the terminal ends; colours take no room, and a hint stays indented."""
+    code, screen = on_a_terminal("chat", "Hello")
+    bare = re.sub("\x1b\\[[0-9;]*[mKA]", "", screen)
+    assert code == 0
+    assert all(len(line.rstrip("\r")) <= 60 for line in bare.splitlines()), bare
+    words = {word for line in bare.splitlines() for word in line.split()}
+    assert {"ANTHROPIC_API_KEY,", "GEMINI_API_KEY", "PROVIDER/MODEL", "CLEW_MODEL"} <= words
+    code, screen = on_a_terminal("ls", env={"CLEW_DB": "/" + "word " * 20})
+    told = [line for line in re.sub("\x1b\\[[0-9;]*m", "", screen).splitlines() if line]
+    assert all(len(line) <= 60 for line in told), told
+    assert told[-1].startswith("  ")
+    assert "\x1b" not in on_a_terminal("ls", env={"NO_COLOR": "1"})[1]
 
 
 def test_on_a_terminal(talk):

@@ -97,3 +97,50 @@ def test_what_people_see(width: int, tmp_path: Path) -> None:
             check("picker", width, terminal.shown("2 sessions(.|\n)*five"), store)
             terminal.type("C-o")
             check("command", width, terminal.shown(r"chat -c \w+\n\$$"), store)
+
+
+def test_whatever_happens_to_the_terminal(tmp_path: Path) -> None:
+    """Keys that come too early, another size, a shell that stops it, an editor that is not there: the talk goes on."""
+    (tmp_path / "project").mkdir()
+    words = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma omega"
+    with ProviderServer() as server:
+        server.say(words, stalls=30)
+        server.say(words, stalls=30)
+        env = {
+            "XDG_DATA_HOME": str(tmp_path / "data"), "CLEW_MODEL": "openai-compatible/a-model", "OPENAI_API_KEY": "k",
+            "CLEW_BASE_URL": server.base_url("openai-compatible"), "EDITOR": "/nowhere/editor",
+        }  # fmt: skip
+        with Terminal(61, tmp_path, env) as terminal:
+            terminal.run("clew chat", "new session(.|\n)*›$")
+            terminal.type("Count", "Enter")
+            terminal.shown("omega")
+            terminal.type("too early", "Enter", "more")
+            terminal.resize(40, 20)
+            terminal.shown("kappa")
+            terminal.type("C-c")
+            screen = terminal.shown("interrupted(.|\n)*›$")
+            assert screen.count("alpha") == 1, screen
+            assert "too early" not in screen
+
+            terminal.type("C-l")
+            terminal.type("Again", "Enter")
+            terminal.shown("kappa(.|\n)*omega")
+            terminal.type("C-z")
+            terminal.shown(r"Stopped(.|\n)*\$$")
+            terminal.type("fg", "Enter")
+            terminal.shown("clew chat$")
+            terminal.type("C-c")
+            screen = terminal.shown("interrupted(.|\n)*›$")
+            assert re.search(r"clew chat\nalpha beta", screen), screen  # below what the shell has written
+
+            terminal.type("C-l")
+            terminal.type("/edit", "Enter")
+            terminal.shown("Editing failed(.|\n)*›$")
+            terminal.type("/rewind ²", "Enter")
+            terminal.shown("no node(.|\n)*›$")
+            terminal.type("C-z")
+            terminal.shown(r"Stopped(.|\n)*\$$")
+            terminal.type("fg", "Enter")
+            terminal.shown(r"fg(.|\n)*›")
+            terminal.type("/quit", "Enter")
+            terminal.shown(r"goes on here\.\n\$$")

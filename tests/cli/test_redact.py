@@ -6,6 +6,7 @@ import os
 import pytest
 
 import clew
+import clew.scan
 from clew.records import RecordService
 from clew.redaction import Rules, builtin
 from clew.snapshots import new_snapshot
@@ -123,3 +124,29 @@ def test_help_names_every_kind(clew_cli, command):
 
     assert f"[{'|'.join(PERSONAL)}]" in clew_cli(*command).out
     assert set(PERSONAL) <= Rules(builtin(*PERSONAL)).ids
+
+
+def test_the_settings_redact_whatever_is_stored(clew_cli, talk, db, tmp_path, monkeypatch):
+    """Every command that stores goes by them; a project cannot switch it off, and who only reads needs no rules."""
+    assert clew_cli("config", "set", "redact", "secrets, email").code == 0
+    assert clew_cli("config", "show", "--json").json["redact"] == "secrets email"
+    done = clew_cli("append", "--title", f"T {CANARY}", input=json.dumps({"text": f"x {CANARY} a@example.org"}))
+    assert done.lines[0]["redacted"] == ["email", "github-token"]
+    session = done.err.split()[1]
+    clew_cli("tag", session, f"l-{CANARY}")
+    clew_cli("fork", session, "--title", f"F {CANARY}")
+    clew_cli("run", "--as", "x", f"say {CANARY}")
+    (tmp_path / "talk.json").write_bytes(new_snapshot(provider="claude", system_prompt=CANARY).to_json())
+    clew_cli("snapshot", "save", "--file", str(tmp_path / "talk.json"))
+    with clew.open(db) as store:
+        assert len(store.sessions.list(subagents=True).items) == 1
+        assert not clew.scan.scan(store, Rules(builtin("email"))).spots
+    with open(".clew.toml", "w") as file:
+        file.write("redact = 'off'\n")
+    refused = clew_cli("append", input='{"text": "b"}')
+    assert (refused.code, "could have your secrets stored" in refused.err) == (1, True)
+    os.unlink(".clew.toml")
+    assert clew_cli("append", input=json.dumps({"text": CANARY}), env={"CLEW_REDACT": "off"}).lines[0].keys() == {"id"}
+    assert clew_cli("append", input="", env={"CLEW_REDACT": "most"}).code == 2
+    monkeypatch.setattr("clew.cli.rules.rules", None)
+    assert [clew_cli(*args).code for args in (["ls"], ["show", session], ["verify"], ["doctor"])] == [0, 0, 0, 0]

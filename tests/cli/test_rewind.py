@@ -25,6 +25,18 @@ def test_a_rewind_keeps_what_it_leaves(clew_cli, talk):
     assert clew_cli("rewind", session, "zzzzzz").code == 3
 
 
+def test_a_look_has_the_form_of_what_it_looks_at(clew_cli, talk):
+    """With --dry-run, JSON has the session as it would be, and the session stays as it is."""
+    session = talk("a", "b", "c")
+    first = clew_cli("show", session, "--jsonl").lines[0]["id"]
+    would = clew_cli("rewind", session, first, "--dry-run", "--json")
+    assert (would.code, would.err) == (0, "would leave 2 messages behind, as a branch\n")
+    assert (would.json["id"], would.json["head_id"]) == (session, first)
+    assert texts(clew_cli, session) == ["a", "b", "c"]
+    done = clew_cli("rewind", session, first, "--json")
+    assert {**done.json, "updated_at": None} == {**would.json, "updated_at": None}
+
+
 @pytest.fixture
 def work(tmp_path, monkeypatch):
     """The current folder, with files in it."""

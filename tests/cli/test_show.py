@@ -1,5 +1,10 @@
 """`clew show`: a conversation to read."""
 
+import json
+import signal
+import subprocess
+import sys
+
 import clew
 from tests.cli.test_upkeep import damage
 
@@ -139,3 +144,52 @@ def test_raw_is_what_the_provider_wrote(clew_cli, talk):
     assert first == raw
     assert '"neutral"' in second
     assert clew_cli("show", id, "--as", "raw", "--json").code == 2
+    assert clew_cli("show", id, "--as", "json").out == clew_cli("show", id, "--json").out
+    assert clew_cli("show", id, "--as", "md").out == clew_cli("show", id, "--as", "markdown").out
+
+
+def following(*args: str) -> subprocess.Popen[str]:
+    """`clew show --follow`, which Ctrl+C reaches also where the tests themselves run in the background."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "clew", "show", "--follow", *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+
+
+def test_following(talk, db):
+    """--follow goes on with what others say, a line each, as it is said; Ctrl+C ends it without a word, code 130."""
+    id = talk("a", "b", "c")
+    with following(id, "--last", "1", "--jsonl") as running, clew.open(db) as store:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert json.loads(running.stdout.readline())["text"] == "c"
+        session = store.sessions.get(id)
+        for word in ("d", "e"):
+            session.append(clew.user(word))
+            assert json.loads(running.stdout.readline())["text"] == word
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 130
+        assert (running.stdout.read(), running.stderr.read().strip()) == ("", "")
+
+
+def test_following_as_text(talk, db):
+    """As text too; and when the session is gone, that is told: code 3."""
+    id = talk("a")
+    with following(id) as running, clew.open(db) as store:
+        assert running.stdout is not None
+        seen = [running.stdout.readline() for _ in range(6)]
+        assert seen[-1] == "a\n"
+        store.sessions.get(id).append(clew.assistant("b"))
+        seen = [running.stdout.readline() for _ in range(4)]
+        assert seen[1].startswith("## assistant")
+        assert seen[3] == "b\n"
+        store.sessions.delete(id)
+        assert running.wait(20) == 3
+
+
+def test_what_cannot_be_followed(clew_cli, talk):
+    """A document needs an end, and a message has nothing after it."""
+    id = talk("a")
+    message = clew_cli("show", id, "--jsonl").lines[0]["id"]
+    for args in ((id, "--json"), (id, "--as", "html"), (message,)):
+        assert clew_cli("show", "--follow", *args).code == 2

@@ -43,6 +43,30 @@ def test_a_time_may_be_chosen(db):
     assert found.total.messages == 2
 
 
+def test_sessions_are_those_of_that_time_and_not_of_the_trash(db):
+    """What was not active then is not counted, and neither is what is in the trash, nor what was said there."""
+    fill(db)
+    with clew.open(db) as store:
+        now = datetime.now(UTC)
+        assert stats(store, until=datetime(2026, 5, 2, tzinfo=UTC)).total.messages == 2
+        assert stats(store, since=now).total == Tally()
+        assert stats(store, since=now).by_project == {}
+        assert stats(store, until=now).total.sessions == 3
+        store.sessions.list().items[0].trash()
+        assert stats(store).total == Tally(2, 4, 1, 20, 10, 40_000)
+
+
+def test_damage_is_told(clew_cli, db):
+    """An answer that cannot be read is counted as such: exit 7."""
+    fill(db)
+    with clew.open(db) as store:
+        node = next(one for one in store.nodes.list().items if one.text == "C")
+        store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", node._row[0])]))
+    done = clew_cli("stats")
+    assert (done.code, "1 message is damaged" in done.out) == (7, True)
+    assert clew_cli("stats", "--json").json["damaged"] == 1
+
+
 def test_text_and_json(clew_cli, db):
     """Bars for people, numbers for scripts; an empty store is no failure."""
     assert clew_cli("stats").code == 3  # it is named, and not there

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,9 @@ import pytest
 import clew
 from clew.chat.events import Event, Reply
 from clew.cli import models
-from clew.cli.answering import Screen, blocks
+from clew.cli.answering import Screen
+from clew.cli.attaching import LARGEST, again, question
+from clew.cli.blocks import Blocks
 from clew.cli.interrupts import ENOUGH, Interrupts
 from clew.cli.slash import COMMANDS, Desk, Quit, is_command
 from clew.cli.talking import Talk
@@ -27,8 +30,8 @@ def desk() -> Iterator[Desk]:
 
 
 def say(desk: Desk, *questions: str) -> None:
-    for question in questions:
-        list(desk.talk.ask(question))
+    for one in questions:
+        list(desk.talk.ask(one))
 
 
 def said(desk: Desk) -> list[str]:
@@ -63,7 +66,7 @@ def test_going_back(desk):
     assert said(desk) == ["Four", "You said: Four"]
     assert len(desk.talk.client.history) == 2
     assert len(desk.talk.session.branches()) == 3
-    for wrong in "/rewind 9", "/rewind nothing":
+    for wrong in "/rewind 9", "/rewind nothing", "/rewind ²", "/rewind 0", "/rewind 123456":
         with pytest.raises(clew.ClewError):
             desk.command(wrong)
 
@@ -83,6 +86,10 @@ def test_asking_again(desk, monkeypatch):
     say(desk, "Drei")
     monkeypatch.setenv("EDITOR", "true")
     assert desk.command("/edit") is None
+    for editor in "/nowhere/editor", "false":
+        monkeypatch.setenv("EDITOR", editor)
+        with pytest.raises(clew.Invalid, match="Editing failed"):
+            desk.command("/edit")
     assert len(desk.talk.session.branches()) == 3
 
 
@@ -140,9 +147,46 @@ def test_files_wait_for_the_next_question(desk, tmp_path, capsys):
     assert desk.files == [str(tmp_path / "a.txt")]
     with pytest.raises(clew.NotFound):
         desk.command("/attach nothing")
+    (tmp_path / "huge").write_bytes(b"")
+    os.truncate(tmp_path / "huge", LARGEST + 1)
+    with pytest.raises(clew.Invalid, match="larger than"):
+        desk.command(f"/attach {tmp_path / 'huge'}")
+    desk.command("/attach")
+    assert desk.files == []
+    assert "no file" in capsys.readouterr().out
 
 
-def test_leaving_beginning_helping(desk, capsys):
+def test_what_went_with_a_question_goes_with_it_again(desk, tmp_path):
+    """Also in other words, and also to another provider."""
+    (tmp_path / "chart.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(16))
+    list(desk.talk.ask(question(desk.talk.client, "What is it?", [str(tmp_path / "chart.png")])))
+    asked = desk.command("/edit What is this?")
+    assert isinstance(asked, clew.Native)
+    assert b"data:image/png;base64,iVBOR" in asked.raw
+    assert b"What is this?" in asked.raw
+    list(desk.talk.ask(asked))
+    node = desk.talk.last_question()
+
+    class Other:
+        provider = "claude"
+
+    other, same = again(Other(), node), again(desk.talk.client, node)
+    assert isinstance(other, clew.Native)
+    assert b'"type":"image"' in other.raw
+    assert b"What is this?" in other.raw
+    assert same == node.native
+
+
+def test_a_file_that_cannot_be_told_is_not_left_out_in_silence(desk, tmp_path):
+    """The question is not sent without it; what a name has that is no letter does no harm."""
+    (tmp_path / "some.bin").write_bytes(bytes(range(256)))
+    with pytest.raises(clew.Invalid, match=r"offline takes no application/octet-stream: some\.bin"):
+        question(desk.talk.client, "Look", [str(tmp_path / "some.bin")])
+    (tmp_path / 'a"\nb').write_text("x")
+    assert question(desk.talk.client, "", [str(tmp_path / 'a"\nb')]) == """<file name="a' b">\nx\n</file>"""
+
+
+def test_leaving_beginning_helping(desk, capsys, monkeypatch):
     """The rest of the commands; each is in the list."""
     say(desk, "One")
     before = desk.talk.session
@@ -154,6 +198,11 @@ def test_leaving_beginning_helping(desk, capsys):
     desk.command("/help")
     listed = capsys.readouterr().out
     assert all(f"/{name} " in listed for name in COMMANDS)
+    monkeypatch.setenv("COLUMNS", "60")
+    desk.command("/help")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert " ".join(" ".join(lines).split()) == " ".join(listed.split())
     with pytest.raises(Quit):
         desk.command("/quit")
     with pytest.raises(clew.Invalid, match="no command /nonsense"):
@@ -189,12 +238,48 @@ def test_completion(tmp_path, monkeypatch):
     assert list(completions("/attach nowhere/x")) == []
 
 
-def test_blocks_of_markdown():
-    """Cut at empty lines, never inside of code; together they are the text."""
-    text = "# One\n\nTwo\nthree\n\n```\na\n\nb\n```\n\nfour"
-    assert list(blocks(text)) == ["# One\n", "Two\nthree\n", "```\na\n\nb\n```\n", "four"]
-    assert list(blocks("")) == [""]
-    assert list(blocks("~~~\n```\n\n")) == ["~~~\n```\n\n"]
+def cut(text: str, size: int = 1000) -> list[str]:
+    """The blocks of a text that comes in pieces; the last is what is left."""
+    blocks = Blocks()
+    done = [block for at in range(0, len(text), size) for block in blocks.add(text[at : at + size])]
+    return [*done, blocks.rest()]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_blocks_of_markdown(size):
+    """Cut at empty lines, never inside of code nor in a list that goes on; however the text is cut itself."""
+    text = "# One\n\nTwo\nthree\n\n\n```\na\n\nb\n```\n\nfour"
+    assert cut(text, size) == ["# One\n", "Two\nthree\n", "```\na\n\nb\n```\n", "four"]
+    assert cut("", size) == [""]
+    assert cut("~~~\n```\n\nx", size) == ["~~~\n```\n\nx"]
+    assert cut("````md\n```\n\nx\n```\n\ny\n````\n\nz", size) == ["````md\n```\n\nx\n```\n\ny\n````\n", "z"]
+    assert cut("- a\n\n    more of a\n\n- b", size) == ["- a\n\n    more of a\n", "- b"]
+    assert cut("```x``` in a line\n\nnext", size) == ["```x``` in a line\n", "next"]
+
+
+def test_the_end_of_what_is_open():
+    """As much as a screen shows, with the line that says it is code; all of it, if it is not more."""
+    blocks = Blocks()
+    assert list(blocks.add("```python\n" + "x = 1\n" * 1000 + "y =")) == []
+    assert blocks.end(12) == "```python\n= 1\nx = 1\ny ="
+    assert blocks.end(10**6) == blocks.rest()
+    blocks.clear()
+    assert list(blocks.add("word " * 1000)) == []
+    assert blocks.end(10) == "word word "
+
+
+def test_a_long_answer_is_drawn_in_time():
+    """Each piece is looked at once, and drawing takes a share of the time alone: 60 KB of code took 40 s."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=80, height=24, force_terminal=True, highlight=False, markup=False)
+    text = "```python\n" + "".join(f"def f{at}(x): return x + {at}  # comment\n" for at in range(1500)) + "```\n"
+    began = time.process_time()
+    screen = Screen(console)
+    for at in range(0, len(text), 4):
+        screen.add(Text(text=text[at : at + 4]))
+    screen.end()
+    assert time.process_time() - began < 8
 
 
 def drawn(*events: Event, width: int = 60) -> list[str]:
@@ -221,6 +306,24 @@ def test_an_answer_is_drawn():
     ]  # fmt: skip
 
 
+def test_what_was_drawn_is_taken_back_in_another_width():
+    """A terminal that became narrower has broken each line into several."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=40, height=24, force_terminal=True, highlight=False, markup=False)
+    screen = Screen(console)
+    screen._ended = True  # nobody else draws
+    with screen._lock:
+        screen._take(Text(text="word " * 12))
+        screen._draw()
+        console.file = io.StringIO()
+        console.width = 20
+        screen._clear()
+    assert console.file.getvalue().count("\x1b[A") == 3
+    screen._clear()
+    assert console.file.getvalue().count("\x1b[A") == 3
+
+
 def test_what_is_interrupted_is_drawn_too():
     """A call without its result, and half a block of code."""
     assert drawn(ToolCall(id="1", name="look")) == ["⚙ look() …"]
@@ -232,6 +335,16 @@ def test_a_drawing_obeys_no_text():
     lines = "\n".join(drawn(Text(text="\x1b[31mred [bold]x[/bold] :smile: [here](http://x.test)")))
     assert "\x1b" not in lines
     assert "[bold]x[/bold] :smile: here (http://x.test)" in lines
+    tags = "A List<String>, <b>bold</b>\n\n<div>this</div>\n\n[1]: http://y.test\n\nand ![a picture](http://z.test)"
+    lines = "\n".join(drawn(Text(text=tags)))
+    for word in (
+        "List<String>",
+        "<b>bold</b>",
+        "<div>this</div>",
+        "[1]: http://y.test",
+        "and !a picture (http://z.test)",
+    ):
+        assert word in lines
     failed = ToolResult(call_id="1", content=(Text(text="\x1b]0;title\x07"),), is_error=True)
     assert drawn(ToolCall(id="1", name="look"), failed) == ["⚙ look() ✗ \\x1b]0;title\\x07"]
 

@@ -28,7 +28,8 @@ def test_damage_is_named(clew_cli, talk, db):
     damage(db)
     done = clew_cli("verify")
     assert done.code == 7
-    assert "damaged" in done.out
+    assert done.out.startswith("damaged  node ")
+    assert "node node" not in done.out
     assert session in done.out
     assert "sacred" not in done.out + done.err
     report = clew_cli("verify", "--json")

@@ -53,6 +53,10 @@ class Terminal:
         """Presses keys, by tmux's names; a text is typed letter by letter."""
         self._tmux("send-keys", "-t", "t", *keys)
 
+    def resize(self, width: int, height: int) -> None:
+        """Makes the terminal another size."""
+        self._tmux("resize-window", "-t", "t", "-x", str(width), "-y", str(height))
+
     def run(self, command: str, until: str) -> str:
         """Types a command on an empty screen, and waits until something is shown."""
         self.type(f"clear; {command}", "Enter")

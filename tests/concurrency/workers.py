@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,14 @@ class Writer:
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
+
+    def line(self) -> str:
+        """The next line that it prints, and not a byte more: what is read ahead would be missing in `finish`."""
+        assert self.process.stdout is not None
+        said = b""
+        while not said.endswith(b"\n"):
+            said += os.read(self.process.stdout.fileno(), 1) or b"\n"
+        return said.decode()
 
     def kill(self) -> None:
         """SIGKILL."""

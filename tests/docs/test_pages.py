@@ -59,6 +59,7 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
     home.mkdir(exist_ok=True)
     return {
         **keep, "PATH": path, "HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "TZ": "UTC",
-        "CLEW_DB": str(tmp_path / "work" / "clew.db"), "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error",
+        "CLEW_DB": str(tmp_path / "work" / "clew.db"), "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "PYTHONWARNINGS": "error",
         "PYTHONUNBUFFERED": "1",  # stdout and stderr come in the order in which a terminal shows them
     }  # fmt: skip

@@ -135,6 +135,26 @@ def test_writing_has_to_be_allowed(stored: Stored, ask: Callable[..., Any]) -> N
         assert store.sessions.get(stored.build).counters.messages == 4
 
 
+def test_a_note_is_redacted_as_the_settings_say(stored: Stored, environment: dict[str, str]) -> None:
+    """As everything is that the program stores."""
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "clew", "mcp", "--allow-write"],
+        env={**environment, "CLEW_REDACT": "secrets"},
+    )
+
+    async def note(client: Client) -> str:
+        said = {"conversation": stored.build, "text": "It is " + "ghp_" + "a1B2" * 9}
+        done = await client.call_tool("append_note", said)
+        assert done.structured_content is not None
+        return str(done.structured_content["message"])
+
+    id = drive(server, note)
+    with clew.open(stored.path) as store:
+        node = store.nodes.get(id)[0]
+    assert (node.text, node.redactions) == ("It is ***", ("github-token",))
+
+
 def test_reading_changes_nothing(stored: Stored, ask: Callable[..., Any]) -> None:
     """The bytes of the store are the same after all that can be asked."""
     before = stored.path.read_bytes()

@@ -21,7 +21,9 @@ class Proxy:
         self.port = self._listener.getsockname()[1]
         self._word = b""
         self._cut: Cut | None = None
+        self._left = 0
         self.cuts = 0
+        self._links: list[_Link] = []
         self.refuses = False
         self.flows = threading.Event()
         """Cleared, nothing comes back from the server any more."""
@@ -32,9 +34,14 @@ class Proxy:
         """The server's, by way of here."""
         return self._server.url(**query).replace(f"host={self._server.folder}", f"host=127.0.0.1&port={self.port}")
 
-    def cut_at(self, word: bytes, when: Cut) -> None:
+    def cut_at(self, word: bytes, when: Cut, *, times: int = 1) -> None:
         """Cuts the link of whoever sends `word`: before the server hears of it, or after it has answered."""
-        self._word, self._cut = word, when
+        self._word, self._cut, self._left = word, when, times
+
+    def drop(self) -> None:
+        """Cuts all links there are."""
+        while self._links:
+            self._links.pop()._end()
 
     def close(self) -> None:
         self.flows.set()
@@ -50,6 +57,7 @@ class Proxy:
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(str(self._server.folder / ".s.PGSQL.5432"))
                 link = _Link(self, client, server)
+                self._links.append(link)
                 threading.Thread(target=link.up, daemon=True).start()
                 threading.Thread(target=link.down, daemon=True).start()
 
@@ -64,7 +72,9 @@ class _Link:
             while data := self._client.recv(1 << 16):
                 cut = self._proxy._cut
                 if cut is not None and self._proxy._word in data:
-                    self._proxy._cut = None
+                    self._proxy._left -= 1
+                    if not self._proxy._left:
+                        self._proxy._cut = None
                     self._proxy.cuts += 1
                     if cut == "before":
                         break

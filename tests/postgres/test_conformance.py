@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 import clew
+from clew import partitions
 from clew.testing import BackendConformance, OpenStore
 from clew.testing.backend.beside import Beside
 from clew.testing.backend.deleting import Deleting
@@ -35,3 +37,16 @@ class TestObjects(Deleting, Beside):
     @pytest.fixture
     def open_store(self, url: str, place: Place) -> OpenStore:
         return lambda **settings: clew.open(url, key=KEY, **{"blobs": place.open(), **settings})
+
+
+class TestDivided(BackendConformance):
+    """A store whose large tables are partitioned; its trees are in the last shards and the first."""
+
+    @pytest.fixture
+    def open_store(self, url: str) -> OpenStore:
+        plain, _, schema = url.partition("schema=")
+        with clew.open(url) as store:
+            partitions.divide(store, 2)
+        with psycopg.connect(plain.rstrip("?&"), autocommit=True, options=f"-csearch_path={schema}") as conn:
+            conn.execute("SELECT setval('trees_tree_seq', 253)")
+        return lambda **settings: clew.open(url, **settings)

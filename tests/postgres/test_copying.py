@@ -71,6 +71,22 @@ def test_with_object_storage(tmp_path: Path, server: Server, key: bytes | None) 
             assert store.verify().ok
 
 
+def test_what_was_copied_goes_on(tmp_path: Path, url: str) -> None:
+    """The numbers of a file are small; a server takes them as it takes its own: one message, several, a search."""
+    source = str(tmp_path / "one.db")
+    with clew.open(source) as store:
+        session = store.sessions.create()
+        session.append(clew.user("first"))
+    copying.copy(source, url)
+    with clew.open(url) as store:
+        session = store.sessions.get(session.id)
+        session.append([clew.user("second"), clew.user("third")])
+        session.append([clew.user("fourth"), clew.user("fifth")])
+        assert [node.text for node in session.path(last=2)] == ["fourth", "fifth"]
+        assert [hit.node.text for hit in store.search("first")] == ["first"]
+        assert [hit.node.text for hit in store.search("fifth", session=session)] == ["fifth"]
+
+
 def test_a_copy_that_was_cut_short(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not open as a store; copied again it goes on; and if the source has changed it begins anew."""
     source = str(tmp_path / "one.db")

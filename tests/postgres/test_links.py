@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import anyio
 import pytest
@@ -49,16 +49,12 @@ def test_an_append_whose_answer_is_lost(proxy: Proxy, when: Cut) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_commit_whose_answer_is_lost(proxy: Proxy, when: Cut) -> None:
-    """Cut at COMMIT, nodes with ids are settled by them; a change without one is told to have an unknown end."""
+    """Cut at COMMIT, nodes are stored once, and nobody hears of it; a change without an id has an unknown end."""
     with clew.open(proxy.url(), timeout=10) as store:
         session = store.sessions.create(title="old")
         root = session.append(clew.user("first"))
         proxy.cut_at(b"COMMIT", when)
-        try:
-            (saved,) = store.nodes.save(clew.user("beside"), parent=root.id)
-        except Unavailable:
-            assert when == "before"
-            (saved,) = store.nodes.save(clew.user("beside"), parent=root.id)
+        (saved,) = store.nodes.save(clew.user("beside"), parent=root.id)
         assert proxy.cuts == 1
         assert [node.text for node in store.nodes.list(ascending=True).items] == ["first", "beside"]
         assert store.nodes.path(saved.id)[-1].text == "beside"
@@ -102,6 +98,42 @@ def test_tasks_whose_commit_is_lost(proxy: Proxy, when: Cut) -> None:
                 assert [node.text for node in await session.path()] == ["first", "CANARY"]
 
     anyio.run(main)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_tasks_that_waited_for_their_turn(proxy: Proxy, when: Cut) -> None:
+    """Of calls that share a transaction whose COMMIT was lost, each is done once."""
+
+    async def main() -> None:
+        async with clew.aio.open(proxy.url(), timeout=10) as store:
+            (root,) = await store.nodes.save(clew.user("root"))
+            found: dict[str, Sequence[clew.Node]] = {}
+
+            async def save(text: str) -> None:
+                found[text] = await store.nodes.save(clew.user(text), parent=root.id)
+
+            proxy.cut_at(b"COMMIT", when)
+            async with anyio.create_task_group() as tasks:
+                for number in range(5):
+                    tasks.start_soon(save, f"child {number}")
+            assert proxy.cuts == 1
+            assert sorted(found) == [f"child {number}" for number in range(5)]
+            children = await store.nodes.children(root.id)
+            assert {node.id for node in children} == {node.id for (node,) in found.values()}
+            assert len(children) == 5
+            assert (await store.verify()).ok
+
+    anyio.run(main)
+
+
+def test_a_commit_that_is_lost_twice(proxy: Proxy) -> None:
+    """Cut at COMMIT, and again at the COMMIT of the look for what became of it, a node is stored once."""
+    with clew.open(proxy.url(), timeout=10) as store:
+        (root,) = store.nodes.save(clew.user("root"))
+        proxy.cut_at(b"COMMIT", "after", times=2)
+        (saved,) = store.nodes.save(clew.user("beside"), parent=root.id)
+        assert proxy.cuts == 2
+        assert [node.id for node in store.nodes.children(root.id)] == [saved.id]
 
 
 def test_a_read_whose_link_has_broken(proxy: Proxy, server: Server) -> None:

@@ -1,4 +1,4 @@
-"""The page about PostgreSQL: its code runs, against a server."""
+"""The pages about PostgreSQL: their code runs, against a server."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.postgres.server import Server
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md"
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
-def test_the_code_of_the_page_runs(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "blocks"), [("postgresql.md", 3), ("sizing.md", 1)])
+def test_the_code_of_a_page_runs(server: Server, tmp_path: Path, page: str, blocks: int) -> None:
     """From top to bottom, printing what the page says it prints, with a server in place of the one it names."""
-    text = PAGE.read_text(encoding="utf-8")
-    assert text.count("```py\n") == 3
+    text = (PAGES / page).read_text(encoding="utf-8")
+    assert text.count("```py\n") == blocks
     with server.connect() as conn:
-        conn.execute("DROP ROLE IF EXISTS acme_app")
-        conn.execute("CREATE ROLE acme_app")
+        if not conn.execute("SELECT 1 FROM pg_roles WHERE rolname = 'acme_app'").fetchone():
+            conn.execute("CREATE ROLE acme_app")
     copy = tmp_path / "page.md"
     copy.write_text(text.replace("```py\n", "```python\n").replace("postgresql://app@db.example/app", server.url()))
     command = [sys.executable, "-m", "tests.docs.page", str(copy)]

@@ -101,8 +101,7 @@ def storm(server: Server, *, writers: int, seconds: float, kills: int) -> None:
     crew = [Writer(url, session, number, seconds=seconds) for number in range(writers)]  # type: ignore[arg-type]
     for writer in crew:
         writer.go()
-        assert writer.process.stdout is not None
-        assert writer.process.stdout.readline() == "ACK 0\n"  # else the server might be gone before it is opened
+        assert writer.line() == "ACK 0\n"  # else the server might be gone before it is opened
     for _ in range(kills):
         time.sleep(seconds / (kills + 1))
         server.kill()

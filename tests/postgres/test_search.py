@@ -70,6 +70,15 @@ def test_marks_and_filters(store: clew.Store) -> None:
     assert len(store.search("step", limit=1)) == 1
 
 
+def test_the_newest_first(store: clew.Store) -> None:
+    """However well others match: the picker asks so."""
+    session = store.sessions.create()
+    session.append([clew.user("walnut walnut walnut"), clew.assistant("a walnut among many other words")])
+    first, last = session.path()
+    assert [hit.node.id for hit in store.search("walnut")] == [first.id, last.id]
+    assert [hit.node.id for hit in store._search("walnut", newest=True)] == [last.id, first.id]
+
+
 def test_words_go_with_their_messages(store: clew.Store) -> None:
     """What was deleted is not found, and what came since is."""
     session = store.sessions.list().items[0]
@@ -151,7 +160,7 @@ def test_what_is_committed_late_is_found(url: str, key: bytes | None, monkeypatc
             held.append(statement)
             return True
 
-        monkeypatch.setattr(backend, "_extend", hold)
+        monkeypatch.setattr(backend._appends, "send", hold)
         slow.append(clew.user("late"))
         with backend._connections.take() as conn:
             conn.execute("BEGIN")

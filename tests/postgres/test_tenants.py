@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import clew
-from clew import tenants
+from clew import partitions, tenants
 from clew.errors import Conflict, Invalid, NotFound, Unavailable
 from clew.objects import Bucket
 from tests.postgres.server import Server
@@ -20,7 +20,7 @@ from tests.postgres.server import Server
 class Place:
     """A store with two tenants."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, parts: int = 0) -> None:
         self.server, self.url = server, server.url()
         self.schema = self.url.partition("schema=")[2]
         self.roles = [f"r{uuid.uuid4().hex}" for _ in "ab"]
@@ -28,6 +28,8 @@ class Place:
             for role in self.roles:
                 conn.execute(f"CREATE ROLE {role} LOGIN")
         with clew.open(self.url) as store:
+            if parts:
+                partitions.divide(store, parts)
             tenants.isolate(store)
             for role, workspace in zip(self.roles, "ab", strict=True):
                 tenants.admit(store, role, workspace)

@@ -36,6 +36,7 @@ from clew.aio.faces import (
     StoreLog,
 )  # fmt: skip
 from clew.aio.retention import Sweeper
+from clew.aio.watching import Watch
 
 __all__ = [
     "Audit",
@@ -52,6 +53,7 @@ __all__ = [
     "StoreBlobs",
     "StoreLog",
     "Sweeper",
+    "Watch",
     "open",
 ]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio.face import Threads
+from clew.aio.watching import Watch
 from clew.audit import Deed
 from clew.blobs import Blob, Source
 from clew.indexing import Mode, Progress
@@ -27,6 +28,7 @@ from clew.sessions import Page as SyncPage
 if TYPE_CHECKING:
     from clew.backup import Backup
     from clew.keys import Key
+    from clew.outside import Cleared
     from clew.purge import Reason, Receipt, Receipts
     from clew.rekey import Status
     from clew.snapshots import Snapshot, ToolSnapshot, stored
@@ -111,7 +113,10 @@ class Blobs(_Face):
     _sync: blobs.Blobs
 
     async def put(self, source: Source) -> Blob:
-        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content the tree has is not stored twice."""
+        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content the tree has is not stored twice.
+
+        With object storage, large ones go there, but not inside a transaction. Unavailable if that cannot be reached.
+        """
         return await self._threads.run(self._sync.put, source)
 
     async def get(self, digest: str) -> bytes:
@@ -322,6 +327,16 @@ class Session(_Face):
     def history(self) -> AsyncIterator[Node]:
         """`iter`, and before it everything that compactions left behind."""
         return self._threads.stream(self._sync.history)
+
+    def watch(self, *, after: str | None = _UNSET, timeout: float | None = None) -> Watch:
+        """Its messages as they come, whoever appends them and on whatever machine: waits for each, and gives it once.
+
+        From now on; or with `after` those after that message, with None from the first on. NotFound if it is not in
+        the session's tree. When the head moves elsewhere, it goes on with what is new on the way there: a message whose
+        `parent_id` is not the one before. What was taken back before it was given is not given. It ends when nothing
+        has come for `timeout` seconds; NotFound once the session is deleted or in the trash, Closed with the store.
+        """
+        return Watch(self._threads, self._sync.watch(after=after, timeout=timeout))
 
     async def fork(self, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
         """A new session that shares everything up to `at`, or up to the last message. Nothing is copied."""
@@ -718,6 +733,16 @@ class StoreBlobs(_Face):
     async def stat(self, within: Session | Node | str, digest: str) -> Blob:
         """Address and size of a blob. NotFound."""
         return await self._threads.run(self._sync.stat, _bare(within), digest)
+
+    async def sweep(self, *, older: timedelta | None = None, dry_run: bool = False) -> Cleared:
+        """Removes objects from object storage that nothing in the store needs, and counts them.
+
+        What the store knows to be unneeded goes by itself, sooner or later. This also finds what it has never heard of,
+        or began and did not finish, if it is `older`, by default than a week: what was put by a store that was lost, or
+        replaced by an older copy. So it is not for a copy that is used beside the original, with the same bucket and
+        prefix.
+        """
+        return await self._threads.run(self._sync.sweep, older=older, dry_run=dry_run)
 
 
 class StoreLog(_Face):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -118,17 +120,20 @@ def each(calls: Sequence[Call]) -> None:
         call.run()
 
 
+def post(loop: Any, function: Callable[[], object]) -> None:
+    """Runs a function on an event loop, asyncio's or trio's, from any thread."""
+    send = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        send(function)
+
+
 def _wake(batch: Iterable[Request]) -> None:
     """Tells the tasks, with one message to each event loop."""
     loops: dict[Any, list[Request]] = {}
     for request in batch:
         loops.setdefault(request.loop, []).append(request)
     for loop, requests in loops.items():
-        post = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
-        try:
-            post(_wake_all, requests)
-        except RuntimeError:
-            continue  # the loop is closed: nobody waits any more
+        post(loop, partial(_wake_all, requests))
 
 
 def _wake_all(requests: list[Request]) -> None:

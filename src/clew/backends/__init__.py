@@ -14,6 +14,7 @@ from clew.backends.rows import (
     BODY,
     FACTS,
     ID,
+    MAX_POS,
     MAX_SEQ,
     POS,
     SEQ_BITS,
@@ -30,6 +31,7 @@ from clew.backends.rows import (
     RunRow,
     State,
     Tip,
+    born,
 )
 from clew.backends.work import Call, Job, Renewed
 
@@ -37,6 +39,7 @@ __all__ = [
     "BODY",
     "FACTS",
     "ID",
+    "MAX_POS",
     "MAX_SEQ",
     "POS",
     "SEQ_BITS",
@@ -59,6 +62,7 @@ __all__ = [
     "Tail",
     "Tip",
     "Tx",
+    "born",
 ]
 
 T = TypeVar("T")
@@ -157,6 +161,10 @@ class Tx(Protocol):
         """A run by number."""
         ...
 
+    def runs_at(self, numbers: Sequence[int]) -> dict[int, RunRow]:
+        """The runs with these numbers, by number."""
+        ...
+
     def runs_from(self, low: int, high: int) -> list[RunRow]:
         """Runs that grew, or were derived, from a position between `low` and `high`."""
         ...
@@ -195,6 +203,10 @@ class Tx(Protocol):
 
     def tree_workspace(self, tree: int) -> str | None:
         """The workspace of a tree."""
+        ...
+
+    def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
+        """The workspace of each of these trees, and whether something of it is in the trash."""
         ...
 
     def delete_run(self, run: int) -> None:
@@ -299,6 +311,10 @@ class Tx(Protocol):
 
     def key_beside(self, workspace: str, kind: str, key: bytes) -> list[bytes]:
         """The keys next to `key` among its kind, of which there are up to two."""
+        ...
+
+    def keys_beside(self, workspace: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        """`key_beside` of each."""
         ...
 
     def refs_recent(
@@ -545,6 +561,14 @@ class Backend(Protocol):
 
     def settled(self) -> int:
         """The highest number of a node now; no lower one, nor the same, will come after this has returned."""
+        ...
+
+    def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
+        """Calls `tell` after every change of a ref, whoever makes it and wherever, until what is returned is called.
+
+        It may be called late, once for several changes, or for nothing; and it is when the store is closed. It is
+        called on a thread of the backend's, and must be brief. What is returned may be called by a finaliser.
+        """
         ...
 
     def clean(self) -> tuple[str, ...]:

@@ -8,6 +8,19 @@ SEQ_BITS = 24
 MAX_SEQ = (1 << SEQ_BITS) - 1
 """A position is ``run << 24 | seq``: 16 million messages in one stretch, then a new run goes on."""
 
+COUNTER_BITS = 31
+SHARDS = 256
+"""On a server the number of a run, a ref or a blob is ``shard << 31 | counter``, and its shard is that of its tree: so
+everything of one tree lies together, and a table can be cut by its key. In a file there are no shards, and so all of it
+is in shard 0; once copied there, numbers stay what they are."""
+MAX_POS = (SHARDS << COUNTER_BITS + SEQ_BITS) - 1
+
+
+def born(number: int) -> int:
+    """Tells which of two runs, refs or blobs was made first; the numbers themselves do not."""
+    return number & (1 << COUNTER_BITS) - 1
+
+
 NodeRow = tuple[int, bytes, bytes, bytes]
 """A node as stored: pos, facts, id, body."""
 

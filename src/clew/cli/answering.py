@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from clew.chat.events import Event, Reply
-from clew.cli.text import clip, is_terminal, paragraphs, plain
+from clew.cli.blocks import Blocks
+from clew.cli.text import clip, is_terminal, paragraphs, plain, width
 from clew.model import Text, Thinking, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 _SEQUENCES = re.compile(r"\x1b\[[0-9;]*m")
 FRAME = 0.06
-"""Seconds between two pictures of what is being written."""
+"""Seconds between two pictures of what is being written, at least; drawing takes a fifth of the time at most."""
 
 
 def show(events: Iterable[Event], *, rich: bool) -> Reply | None:
@@ -30,8 +34,6 @@ def show(events: Iterable[Event], *, rich: bool) -> Reply | None:
 
 def can_paint() -> bool:
     """True if the answer goes to a terminal that can take back what it shows."""
-    import os
-
     return is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
 
 
@@ -55,12 +57,52 @@ def _plain(events: Iterable[Event]) -> Reply | None:
 
 def _rich(events: Iterable[Event]) -> Reply | None:
     screen = Screen(console())
-    try:
-        for event in events:
-            screen.add(event)
-    finally:
-        screen.end()
+    with _going_on(screen), _unechoed():
+        try:
+            for event in events:
+                screen.add(event)
+        finally:
+            screen.end()
     return screen.reply
+
+
+@contextmanager
+def _going_on(screen: Screen) -> Iterator[None]:
+    """Stopped and brought back by a shell, the screen draws below what the shell has written."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCONT"):
+        yield
+        return
+    before = signal.signal(signal.SIGCONT, lambda *_: screen.forget())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCONT, before)
+
+
+@contextmanager
+def _unechoed() -> Iterator[None]:
+    """While inside, keys are not shown: they would stand in the answer. They are there for the next question."""
+    if not is_terminal(sys.stdin) or os.name != "posix":
+        yield
+        return
+    import termios
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+
+    def switch(echo: int) -> None:
+        if os.tcgetpgrp(terminal) == os.getpgrp():  # whoever is in the background would be stopped for it
+            now = termios.tcgetattr(terminal)
+            now[3] = now[3] & ~termios.ECHO | echo
+            termios.tcsetattr(terminal, termios.TCSADRAIN, now)
+
+    with suppress(OSError, termios.error):
+        switch(0)
+    try:
+        yield
+    finally:
+        with suppress(OSError, termios.error):  # the terminal may be gone
+            switch(before[3] & termios.ECHO)
 
 
 def console() -> Console:
@@ -71,10 +113,18 @@ def console() -> Console:
 
 
 def markdown(text: str) -> RenderableType:
-    """Text as Markdown, without control characters and without addresses that hide behind words."""
+    """Text as Markdown, without control characters and without addresses that hide behind words.
+
+    Nothing is left out: tags, pictures and definitions of links, which Markdown would hide, stay as they were written.
+    """
+    from markdown_it import MarkdownIt
     from rich.markdown import Markdown
 
-    return Markdown("\n".join(paragraphs(text)), code_theme="ansi_dark", hyperlinks=False)
+    shown = Markdown("", code_theme="ansi_dark", hyperlinks=False)
+    reader = MarkdownIt("commonmark").enable(["strikethrough", "table"])
+    reader.disable(["html_block", "html_inline", "image", "reference"])
+    shown.parsed = reader.parse("\n".join(paragraphs(text)))
+    return shown
 
 
 class Screen:
@@ -82,11 +132,12 @@ class Screen:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._open = ""
-        """What is not finished yet."""
-        self._thinks = False
+        self._words = Blocks()
+        """What is not finished yet of the answer,"""
+        self._thoughts = ""
+        """and of what was thought."""
         self._calls: dict[str, ToolCall] = {}
-        self._height = 0
+        self._drawn: list[str] = []
         """Lines on the screen that will be drawn over."""
         self._spaced = True
         self._lock = threading.Lock()
@@ -102,6 +153,10 @@ class Screen:
             self._take(event)
         self._dirty.set()
 
+    def forget(self) -> None:
+        """Draws nothing over that is there now. It waits for nothing: signals call it."""
+        self._drawn = []
+
     def end(self) -> None:
         """Prints what is left."""
         with self._lock:
@@ -114,16 +169,15 @@ class Screen:
 
     def _take(self, event: Event) -> None:
         match event:
-            case Text() | Thinking():
-                thinks = isinstance(event, Thinking)
-                if thinks != self._thinks:
+            case Thinking():
+                if self._words.rest().strip():
                     self._flush()
-                self._thinks = thinks
-                self._open += event.text
-                if not thinks:
-                    *done, self._open = blocks(self._open)
-                    for block in done:
-                        self._print(markdown(block))
+                self._thoughts += event.text
+            case Text():
+                if self._thoughts:
+                    self._flush()
+                for block in self._words.add(event.text):
+                    self._print(markdown(block))
             case ToolCall():
                 self._flush()
                 self._calls[event.id] = event
@@ -134,16 +188,12 @@ class Screen:
                 self.reply = event
 
     def _flush(self) -> None:
-        if self._open.strip():
-            self._print(self._shown())
-        self._open = ""
-
-    def _shown(self) -> RenderableType:
-        from rich.text import Text as Words
-
-        if self._thinks:
-            return Words("\n".join(paragraphs(self._open.strip())), style="dim italic")
-        return markdown(self._open)
+        if self._thoughts.strip():
+            self._print(_thought(self._thoughts))
+        if (rest := self._words.rest()).strip():
+            self._print(markdown(rest))
+        self._thoughts = ""
+        self._words.clear()
 
     def _print(self, what: RenderableType, *, space: bool = True) -> None:
         self._clear()
@@ -158,26 +208,37 @@ class Screen:
         while not self._ended:
             self._dirty.wait()
             self._dirty.clear()
+            began = time.monotonic()
             with self._lock:
                 if not self._ended:
                     self._draw()
-            time.sleep(FRAME)
+            time.sleep(max(FRAME, 4 * (time.monotonic() - began)))
 
     def _draw(self) -> None:
         """Draws what is open: its last lines, because what has left the screen cannot be drawn over."""
         self._clear()
-        lines = [] if self._spaced or not self._open.strip() else [""]
-        lines += self._rendered(self._shown()) if self._open.strip() else []
+        size = self._console.size
+        most = 2 * size.width * size.height
+        lines: list[str] = []
+        if self._thoughts.strip():
+            lines = self._rendered(_thought(self._thoughts[-most:]))
+        elif (words := self._words.end(most)).strip():
+            lines = self._rendered(markdown(words))
+        if lines and not self._spaced:
+            lines.insert(0, "")
         for call in self._calls.values():
-            lines += self._rendered(_tool_line(call, None, self._console.width))
-        lines = lines[-max(3, self._console.height - 2) :]
-        self._console.file.write("".join(line + "\n" for line in lines))
+            lines += self._rendered(_tool_line(call, None, size.width))
+        self._drawn = lines[-max(3, size.height - 2) :]
+        self._console.file.write("".join(line + "\n" for line in self._drawn))
         self._console.file.flush()
-        self._height = len(lines)
 
     def _clear(self) -> None:
-        self._console.file.write("\r\x1b[K" + "\x1b[A\x1b[K" * self._height if self._height else "")
-        self._height = 0
+        """Takes back what was drawn. In a terminal that is less wide by now, each line of it takes several."""
+        size = self._console.size
+        rows = sum(-(-width(_SEQUENCES.sub("", line)) // size.width) or 1 for line in self._drawn)
+        if self._console.is_terminal:
+            self._console.file.write("\r\x1b[K" + "\x1b[A\x1b[K" * min(rows, size.height - 1))
+        self._drawn = []
 
     def _rendered(self, what: RenderableType) -> list[str]:
         """The lines of something, without the empty ones around it."""
@@ -191,36 +252,26 @@ class Screen:
         return lines
 
 
-def blocks(text: str) -> Iterator[str]:
-    """Markdown cut where one block ends and another begins: at empty lines outside of code. The last may be empty."""
-    block: list[str] = []
-    fence = ""
-    for line in text.splitlines(keepends=True):
-        start = line.lstrip()[:3]
-        if start in ("```", "~~~") and (not fence or start == fence):
-            fence = "" if fence else start
-        if not line.strip() and line.endswith("\n") and not fence and any(part.strip() for part in block):
-            yield "".join(block)
-            block = []
-        else:
-            block.append(line)
-    yield "".join(block)
+def _thought(text: str) -> RenderableType:
+    from rich.text import Text as Words
+
+    return Words("\n".join(paragraphs(text.strip())), style="dim italic")
 
 
-def _tool_line(call: ToolCall | None, result: ToolResult | None, width: int) -> RenderableType:
+def _tool_line(call: ToolCall | None, result: ToolResult | None, columns: int) -> RenderableType:
     from rich.text import Text as Words
 
     name = "tool" if call is None else plain(call.name)
     given = "" if call is None else ", ".join(f"{plain(key)}={_short(value)}" for key, value in call.arguments.items())
     line = f"⚙ {name}({given})"
     if result is None:
-        return Words(clip(line + " …", width), style="yellow", no_wrap=True)
+        return Words(clip(line + " …", columns), style="yellow", no_wrap=True)
     said = plain(" ".join(block.text for block in result.content if isinstance(block, Text))) or "done"
-    room = max(12, width - 4)
+    room = max(12, columns - 4)
     line = clip(line, max(12, room * 2 // 3))
     shown = Words(line, style="yellow", no_wrap=True)
     shown.append(" → " if not result.is_error else " ✗ ", style="dim" if not result.is_error else "red")
-    return shown.append(clip(said, max(8, room - len(line))), style="dim" if not result.is_error else "red")
+    return shown.append(clip(said, max(8, room - width(line))), style="dim" if not result.is_error else "red")
 
 
 def _short(value: Any) -> str:

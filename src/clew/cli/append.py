@@ -14,7 +14,7 @@ import msgspec
 
 import clew
 from clew.cli.place import store_option, writing
-from clew.cli.redact import also_option, rules
+from clew.cli.rules import also_option, in_settings, rules
 from clew.cli.text import warn
 from clew.model import ROLES, Block, Message, Role, Said
 
@@ -70,7 +70,7 @@ _decode = msgspec.json.Decoder(Line).decode
 @click.option("--cwd", metavar="DIR", help="Directory of the new session.  [default: here]")
 @click.option("--label", "labels", multiple=True, help="Label of the new session; may be repeated.")
 @click.option("--role", type=click.Choice(ROLES), default="user", help="Role of lines that name none.  [default: user]")
-@click.option("--redact", is_flag=True, help="Take secrets out before anything is stored.")
+@click.option("--redact", is_flag=True, help="Take secrets out before anything is stored.  [default: your settings]")
 @also_option
 @store_option
 def append(
@@ -85,8 +85,8 @@ def append(
     """Reads messages from stdin, one JSON object per line, and appends each to SESSION as it comes.
 
     Prints {"id": "…"} for a message once it is durable, and not before. Without SESSION the first message begins a new
-    session, whose id goes to stderr. A line that cannot be stored ends it; the lines before it stay stored. With
-    --redact, a message in which something was found says by which rules: {"id": "…", "redacted": ["github-token"]}.
+    session, whose id goes to stderr. A line that cannot be stored ends it; the lines before it stay stored. If it
+    redacts, a message in which something was found says by which rules: {"id": "…", "redacted": ["github-token"]}.
     """
     if also and not redact:
         raise click.UsageError("--also says what --redact is to find beside secrets: give both")
@@ -94,7 +94,8 @@ def append(
         raise click.UsageError("--title, --cwd and --label describe a new session: leave out SESSION, or them")
     if sys.stdin.isatty():
         warn("Type one JSON object per line; Ctrl-D ends.")
-    with writing(redact=rules(also) if redact else None) as store:
+    by = rules(also) if redact else in_settings()
+    with writing(redact=by) as store:
         into = None if session is None else store.sessions.get(session)
         for given in lines(sys.stdin.buffer, role):
             try:
@@ -109,7 +110,7 @@ def append(
             except clew.ClewError as error:
                 error.message = f"line {given.number}: {error.message}"
                 raise
-            found = node.redactions if redact else ()
+            found = () if by is None else node.redactions
             redacted = f', "redacted": {json.dumps(found)}' if found else ""
             sys.stdout.write(f'{{"id": "{node.id}"{redacted}}}\n')
             sys.stdout.flush()

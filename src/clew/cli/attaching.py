@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import clew
-from clew.cli.text import warn
+from clew.cli.text import plain
 from clew.model import Media, Modality, Text
 
 LARGEST = 20 * 1024 * 1024
@@ -27,7 +27,7 @@ def question(client: Any, text: str, paths: Sequence[str]) -> str | clew.Native:
     blobs: dict[str, bytes] = {}
     blocks: list[Text | Media] = []
     for path in paths:
-        name, data = os.path.basename(path), _read(path)
+        name, data = plain(os.path.basename(path)).replace('"', "'"), read(path)
         words = _words(data)
         if words is not None:
             blocks.append(Text(text=f'<file name="{name}">\n{words}\n</file>'))
@@ -37,16 +37,33 @@ def question(client: Any, text: str, paths: Sequence[str]) -> str | clew.Native:
             blocks.append(Media(mime_type=mime, modality=_modality(mime), blob=str(len(blobs) - 1), name=name))
     if all(isinstance(block, Text) for block in blocks):
         return "\n\n".join([*(block.text for block in blocks if isinstance(block, Text)), *([text] if text else [])])
+    return _told(client, [*blocks, *([Text(text=text)] if text else [])], blobs)
+
+
+def again(client: Any, node: clew.Node, text: str | None = None) -> str | clew.Native:
+    """A question that was asked before, to be asked as it was, or in other words; what went with it goes with it."""
+    native = node.native
+    if text is None and native is not None and native.provider == client.provider:
+        return clew.Native(native.provider, native.raw)
+    beside = [block for block in node.message.blocks if isinstance(block, Media)]
+    words = node.text if text is None else text
+    return _told(client, [*beside, *([Text(text=words)] if words else [])], {}) if beside else words
+
+
+def _told(client: Any, blocks: Sequence[Text | Media], blobs: Mapping[str, bytes]) -> clew.Native:
     from clew.convert import convert_messages
 
-    said = clew.user(*blocks, *([Text(text=text)] if text else []))
-    found = convert_messages([said], to=client.provider, blob=blobs.__getitem__)
+    found = convert_messages([clew.user(*blocks)], to=client.provider, blob=blobs.__getitem__)
     for loss in found.report.losses:
-        warn(f"clew: {loss}")
+        left = blocks[loss.block] if loss.block is not None else None
+        if loss.kind == "dropped" and loss.what != "file name" and isinstance(left, Media):
+            about = f"{client.provider} takes no {left.mime_type}: {left.name or 'what goes with it'}"
+            raise clew.Invalid(about, hint="Nothing was sent. Make it a text, a picture or a PDF.")
     return found.natives()[-1]
 
 
-def _read(path: str) -> bytes:
+def read(path: str) -> bytes:
+    """The content of a file. Invalid if it cannot be read, or is too large."""
     try:
         with open(os.path.expanduser(path), "rb") as file:
             data = file.read(LARGEST + 1)

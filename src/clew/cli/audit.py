@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.forms import Form, iso, json_options, out_lines
+from clew.cli.forms import Form, iso, json_options, out_lines, out_values
 from clew.cli.moments import local, since, until
-from clew.cli.place import existing, store_option
-from clew.cli.text import bold, dim, out_json, out_jsonl, plain, warn
+from clew.cli.place import reading, store_option
+from clew.cli.text import bold, dim, plain, warn
 
 if TYPE_CHECKING:
     from clew.audit import Deed
@@ -27,17 +27,15 @@ if TYPE_CHECKING:
 @store_option
 def audit(kind: str | None, since: datetime | None, until: datetime | None, form: Form) -> None:
     """Shows who did what to the store and when, oldest first, without a word of what was said."""
-    with existing() as store:
+    with reading() as store:
         deeds = store.audit.read(since=since, until=until, kind=kind)
-        if form == "json":
-            out_json([_json(deed) for deed in deeds])
-        elif form == "jsonl":
-            out_jsonl(_json(deed) for deed in deeds)
-        else:
-            lines = [_line(deed) for deed in deeds]
-            out_lines(lines)
-            if not lines:
-                warn("Nothing is noted.")
+        if form != "text":
+            out_values(map(_json, deeds), form)
+            return
+        lines = [_line(deed) for deed in deeds]
+        out_lines(lines)
+        if not lines:
+            warn("Nothing is noted.")
 
 
 def _json(deed: Deed) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import click
 import clew
 from clew.cli.forms import Form, json_options, out_value, session_json
 from clew.cli.place import existing, store_option
-from clew.cli.text import out, plain, warn
+from clew.cli.text import many, out, plain, warn
 
 
 def _told(session: clew.Session, sentence: str, form: Form) -> None:
@@ -32,8 +32,8 @@ def fork(id: str, at: str | None, title: str | None, form: Form) -> None:
     """Begins a new session that shares everything session ID has said so far, and prints its id. Nothing is copied."""
     with existing() as store:
         made = store.sessions.fork(id, at=at, title=title)
-        shared = made.counters.messages
-        _told(made, f"session {made.handle} shares {shared} message{'s' if shared != 1 else ''} with {plain(id)}", form)
+        shared = many(made.counters.messages, "message")
+        _told(made, f"session {made.handle} shares {shared} with {plain(id)}", form)
 
 
 @click.command(

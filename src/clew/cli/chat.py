@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import clew
 from clew.cli.exits import INTERRUPTED, report
 from clew.cli.forms import Form, json_options
 from clew.cli.place import find, store_option, writing
-from clew.cli.text import bold, columns, dim, is_terminal, plain, style, warn, width
+from clew.cli.text import bold, clip, columns, dim, is_terminal, note, plain, readable, style, warn, width
 from clew.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -69,27 +69,29 @@ def chat(
     if (go_on is not None) + new + incognito > 1:
         raise click.UsageError("-c, -n and -G each say where the talk is kept: give one")
     words = question_words(" ".join(prompt))
-    if not words and not attach and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+    talks = not words and is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    if not words and not attach and not talks:
         raise click.UsageError("there is nothing to say: give a PROMPT, or pipe one in")
     if not words and form != "text":
         raise click.UsageError("--json is for one answer: give a PROMPT")
     with _talk(go_on, new, incognito, model, system, title) as (talk, interrupts):
-        if words or attach:
-            begun = talk.session is None
-            code = answer_once(talk, interrupts, words, attach, form)
-            session = talk.session
-            if session is not None and begun and not incognito:
-                warn(dim(f"session {session.handle}", sys.stderr))
-            ctx.exit(code)
-        ctx.exit(_talks(talk, interrupts, incognito=incognito))
+        if talks:
+            ctx.exit(_talks(talk, interrupts, attach, incognito=incognito))
+        before = talk.session
+        code = answer_once(talk, interrupts, words, attach, form)
+        session = talk.session
+        if session is not None and before is None and not incognito:
+            note(f"session {session.handle}")
+        _tell_fork(before, session)
+        ctx.exit(code)
 
 
 def question_words(prompt: str) -> str:
     """The prompt, with what comes from a pipe before it."""
     if sys.stdin is None or is_terminal(sys.stdin):
-        return prompt
+        return readable(prompt)
     piped = sys.stdin.buffer.read().decode(errors="replace").strip() if hasattr(sys.stdin, "buffer") else ""
-    return "\n\n".join(part for part in (piped, prompt) if part)
+    return "\n\n".join(readable(part) for part in (piped, prompt) if part)
 
 
 @contextmanager
@@ -104,8 +106,8 @@ def _talk(
     with clew.open(":memory:") if incognito else writing() as store:
         session = None if new or incognito else _found(store, go_on)
         choice = models.choose(model, session)
-        if choice.provider == models.OFFLINE and model is None and models.setting("provider") is None:
-            warn(dim(f"No model is set up: offline answers, which says back what it hears. {models.HOW}", sys.stderr))
+        if choice.provider == models.OFFLINE and model is None and not models.asked_for():
+            note(f"No model is set up: offline answers, which says back what it hears. {models.HOW}")
         told = system if system is not None else models.setting("system") if session is None else None
         talk = Talk(store, choice, interrupts, session=session, system=told, cwd=os.getcwd(), title=title)
         try:
@@ -178,22 +180,29 @@ def _answer_json(talk: Talk, interrupts: Interrupts, said: str | Native, form: F
             out_json(shown)
 
 
-def _talks(talk: Talk, interrupts: Interrupts, *, incognito: bool) -> int:
-    """A talk at a terminal, until the person leaves."""
+def _tell_fork(before: clew.Session | None, after: clew.Session | None) -> None:
+    if before is not None and after is not None and before.id != after.id:
+        note(f"Somebody else went on in {before.handle}: this talk goes on in {after.handle}, a fork of it.")
+
+
+def _talks(talk: Talk, interrupts: Interrupts, files: Sequence[str], *, incognito: bool) -> int:
+    """A talk at a terminal, until the person leaves. The files go with the first question."""
     from clew.cli.slash import Desk, Quit, is_command, losses
     from clew.cli.typing import reader
 
     desk = Desk(talk, keep=_keep if incognito else None)
+    for path in files:
+        desk.command(f"/attach {path}")
     _greet(talk, incognito, losses(talk.report))
     read = reader(node.text for node in talk.questions())
     while True:
         try:
-            line = read().strip()
+            line = readable(read()).strip()
             said = desk.command(line) if is_command(line) else line
         except (EOFError, Quit):
             break
         except KeyboardInterrupt:
-            warn(dim("Ctrl+D or /quit leaves."))
+            note("Ctrl+D or /quit leaves.")
         except clew.ClewError as error:
             report(error)
         else:
@@ -201,7 +210,7 @@ def _talks(talk: Talk, interrupts: Interrupts, *, incognito: bool) -> int:
                 _turn(desk, interrupts, said)
     session = talk.session
     if session is not None and not (incognito and desk.keep is not None):
-        warn(dim(f"clew chat -c {session.handle} goes on here."))
+        note(f"clew chat -c {session.handle} goes on here.")
     return 0
 
 
@@ -209,16 +218,19 @@ def _turn(desk: Desk, interrupts: Interrupts, said: str | Native) -> None:
     """One question of a talk. What the provider does wrong is told; what cannot be saved ends the talk."""
     from clew.cli.attaching import question
 
+    before = desk.talk.session
     try:
         if isinstance(said, str):
             words = said[1:] if said.startswith("//") else said
-            said = question(desk.talk.client, words, desk.files)
-            desk.files = []
+            files, desk.files = desk.files, []  # those that cannot be sent are not tried for ever
+            said = question(desk.talk.client, words, files)
         _answer(desk.talk, interrupts, said)
     except KeyboardInterrupt:
-        warn(style("interrupted", "33") + dim("; what arrived is kept. /retry asks again."))
+        about = dim("; what arrived is kept. /retry asks again.", sys.stderr)
+        warn(style("interrupted", "33", sys.stderr) + about)
     except (ProviderError, clew.Invalid) as error:
         report(error)
+    _tell_fork(before, desk.talk.session)
     sys.stdout.write("\n")
 
 
@@ -230,13 +242,14 @@ def _greet(talk: Talk, incognito: bool, lost: str) -> None:
         warn(f"{bold('new session')} {dim(f'· {talk.choice} · /help')}")
     else:
         count = session.counters.messages
-        title = plain(session.title or "untitled")
         about = f"· {count} message{'s' if count != 1 else ''} · {talk.choice}"
         more = " · /new begins another, /help"
-        fits = len(session.handle) + width(title) + width(about + more) + 2 <= (columns() or 80)
+        room = (columns() or 80) - len(session.handle) - 2
+        title = clip(plain(session.title or "untitled"), max(20, room - width(about)))
+        fits = width(title) + width(about + more) <= room
         warn(f"{style(session.handle, '33')} {bold(title)} {dim(about + (more if fits else ''))}")
         if lost:
-            warn(dim(lost.removeprefix("; ")))
+            note(lost.removeprefix("; "))
 
 
 def _keep(talk: Talk) -> str:

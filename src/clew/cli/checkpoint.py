@@ -11,10 +11,10 @@ from clew.checkpoints import Checkpoint, FileDiff
 from clew.checkpoints.lines import Count, count
 from clew.checkpoints.wire import shown
 from clew.cli.exits import show_help
-from clew.cli.forms import Form, iso, json_options, out_lines, out_value
+from clew.cli.forms import Form, iso, json_options, out_lines, out_value, out_values
 from clew.cli.moments import local
 from clew.cli.place import existing, store_option
-from clew.cli.text import dim, out_json, out_jsonl, plain, style, warn
+from clew.cli.text import dim, many, plain, style, warn
 from clew.cli.workfiles import checkpoints_of, diff_lines, line_of, pair, root_option, session_of, summary
 from clew.errors import ClewError
 
@@ -40,12 +40,10 @@ def ls(session: str | None, root: str | None, form: Form) -> None:
     """Lists the checkpoints of SESSION, or of the last one of this directory, oldest first."""
     with existing() as store:
         found = checkpoints_of(session_of(store, session), root).list()
-        if form == "json":
-            out_json([_json(one) for one in found])
-        elif form == "jsonl":
-            out_jsonl(_json(one) for one in found)
+        if form == "text":
+            out_lines(map(_line, found))
         else:
-            out_lines(_line(one) for one in found)
+            out_values(map(_json, found), form)
 
 
 @checkpoint.command("show", short_help="Show one checkpoint.", epilog="\b\nExample:\n  clew checkpoint show 7dq2xe")
@@ -77,19 +75,17 @@ def diff(names: tuple[str, ...], stat: bool, root: str | None, form: Form) -> No
     typed, message = pair(names)
     with existing() as store:
         found = checkpoints_of(session_of(store, typed), root).diff(message)
-        if form == "json":
-            out_json([_diff_json(one) for one in found])
-        elif form == "jsonl":
-            out_jsonl(_diff_json(one) for one in found)
-        else:
-            out_lines(line for one in found for line in ([line_of(one)] if stat else diff_lines(one)))
-            counts = [count(one.before or b"", one.after or b"") for one in found]
-            warn(summary(len(found), Count(sum(one[0] for one in counts), sum(one[1] for one in counts))))
+        if form != "text":
+            out_values(map(_diff_json, found), form)
+            return
+        out_lines(line for one in found for line in ([line_of(one)] if stat else diff_lines(one)))
+        counts = [count(one.before or b"", one.after or b"") for one in found]
+        warn(summary(len(found), Count(sum(one[0] for one in counts), sum(one[1] for one in counts))))
 
 
 def _line(one: Checkpoint) -> str:
     files = sum(state.kind != "dir" for state in one.states.values())
-    about = f"{files:,} file{'s' if files != 1 else ''}"
+    about = many(files, "file")
     if one.skipped:
         about += f", {len(one.skipped):,} of them skipped"
     before = "" if one.rewound_to is None else dim(f"  before a rewind to {_handle(one.rewound_to)}")

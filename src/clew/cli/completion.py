@@ -1,13 +1,16 @@
 """`clew completion`: what a shell offers after Tab. Commands and options are click's business; ids and labels are ours.
 
 A parameter is completed by its name: a command that calls its argument `session` need not say more. While a shell waits
-nothing is asked, written or waited for: a store that does not open at once offers nothing.
+nothing is asked or written, and nothing is waited for longer than three seconds: a store that does not open by then
+offers nothing.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -17,6 +20,8 @@ from clew.cli import settings
 from clew.cli.place import at_once, find
 from clew.cli.text import clip, out, plain
 
+PATIENCE = 3.0
+"""Seconds that somebody who has pressed Tab waits."""
 MOST = 200
 """Sessions that are looked at, last active first."""
 HELP = 50
@@ -32,9 +37,9 @@ Offers = Iterator[tuple[str, str]]
 
 @click.command(
     short_help="Print the script that completes commands in a shell.",
-    epilog='\b\nExamples:\n  eval "$(clew completion bash)"        in ~/.bashrc\n'
-    '  eval "$(clew completion zsh)"         in ~/.zshrc, after compinit\n'
-    "  clew completion fish > ~/.config/fish/completions/clew.fish",
+    epilog='\b\nExamples:\n  eval "$(clew completion bash)"        # in ~/.bashrc\n'
+    '  eval "$(clew completion zsh)"         # in ~/.zshrc, after compinit\n'
+    "  clew completion fish | source         # in ~/.config/fish/config.fish",
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
@@ -63,12 +68,18 @@ class _Completed(click.types.StringParamType):
         self._items = items
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-        try:
-            with ctx.scope(cleanup=False):
+        found: Items = []
+
+        def find() -> None:
+            # Whatever goes wrong, a shell that waits for Tab is no place to tell it.
+            with suppress(Exception), ctx.scope(cleanup=False):
                 settings.current(quiet=True)
-                return self._items(ctx, incomplete)
-        except Exception:  # noqa: BLE001 - whatever it is, a shell that waits for Tab is no place to tell it
-            return []
+                found.extend(self._items(ctx, incomplete))
+
+        finding = threading.Thread(target=find, daemon=True)
+        finding.start()
+        finding.join(PATIENCE)
+        return list(found)
 
 
 def _stored(offers: Callable[[clew.Store, click.Context], Offers]) -> Callable[[click.Context, str], Items]:

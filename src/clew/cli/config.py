@@ -24,7 +24,7 @@ _SECRETS = tuple(name for name in VARIABLES if name in ("CLEW_KEY", "CLEW_PASSPH
 @click.group(
     invoke_without_command=True,
     short_help="Show and change settings, and say where they come from.",
-    epilog="\b\nExamples:\n  clew config show --origin\n  clew config set model claude-sonnet-4-5\n"
+    epilog="\b\nExamples:\n  clew config show --origin\n  clew config set model sonnet\n"
     "  clew config set --project db chats.db\n\n\b\n"
     f"Settings:\n{_NAMES}\n\n\b\n"
     "A flag counts before the variable CLEW_NAME, that before the project's .clew.toml (the nearest in\n"
@@ -101,7 +101,7 @@ def _lines(found: list[tuple[str, Found]], origin: bool) -> Iterator[str]:
 @config.command(
     name="set",
     short_help="Change a setting in your file, or the project's.",
-    epilog="\b\nExamples:\n  clew config set model claude-sonnet-4-5\n  clew config set aliases.fast claude-haiku-4-5\n"
+    epilog="\b\nExamples:\n  clew config set model sonnet\n  clew config set aliases.fast claude-haiku-4-5\n"
     "  clew config set --project db chats.db",
 )
 @click.argument("setting", metavar="KEY")
@@ -156,7 +156,7 @@ def _checked(name: str, value: str, project: bool) -> tuple[Setting, str | None]
     setting = SETTINGS.get(top)
     if setting is None or bool(entry) != (setting.kind == "names"):
         raise click.UsageError(f"there is no setting {name!r}{settings.nearest(top)}")
-    if project and not setting.of_project:
+    if project and setting.why_not_project:
         raise settings.foreign(top, PROJECT_FILE)
     try:
         settings.parsed(setting, {entry: value} if entry else value)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import click
 
 import clew
-from clew.cli.exits import PARTIAL, code_of, say, show_help
+from clew.cli.exits import show_help
 from clew.cli.forms import Form, json_options
+from clew.cli.outcomes import Done, each, told, undone
 from clew.cli.place import existing, reading, store_option
 from clew.cli.show import show
-from clew.cli.text import out, out_json, out_jsonl, plain
+from clew.cli.text import plain
 from clew.cli.tree import compact_option, draw, everything, here_option, limit_option, of_here
 
 ALIASES = {"ls": "list", "show": "print", "view": "print", "rm": "delete", "remove": "delete"}
@@ -73,7 +71,7 @@ conversation.add_command(
     "delete",
     short_help="Delete messages for good.",
     epilog="\b\nExamples:\n  clew conversation delete 7dq2xe\n"
-    "  clew conversation delete --cascade --dry-run 7dq2xe k3m9qa",
+    "  clew conversation delete --cascade --dry-run 7dq2xe x4w8tn",
 )
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--cascade", is_flag=True, help="With everything that follows them.")
@@ -88,45 +86,25 @@ def delete(ctx: click.Context, ids: tuple[str, ...], cascade: bool, dry_run: boo
     One that is not there is no failure. Exit code 8 if only some could go; 'clew rm' puts whole sessions in the trash.
     """
     with existing() as store:
-        done: list[dict[str, Any]] = []
-        for item in _undone(store, ids, cascade) if dry_run else _deleted(store, ids, cascade):
-            done.append(item)
-            if form == "jsonl":
-                out_jsonl([item])
-            elif form == "text":
-                _tell(item, dry_run)
-    if form == "json":
-        out_json(done)
-    codes = [item.get("code", 0) for item in done]
-    ctx.exit(PARTIAL if 0 in codes and any(codes) else codes[0])
+        done = each(ids, lambda asked: _delete(store, asked, cascade, dry_run))
+        ctx.exit(told(undone(store, lambda: list(done)) if dry_run else done, form))
 
 
-class _Undo(Exception):
-    """Ends a transaction whose changes nobody wants."""
-
-
-def _undone(store: clew.Store, ids: tuple[str, ...], cascade: bool) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _delete(store: clew.Store, asked: str, cascade: bool, dry_run: bool) -> Done:
     try:
-        with store.transaction():
-            found.extend(_deleted(store, ids, cascade))
-            raise _Undo
-    except _Undo:
-        return found
-
-
-def _deleted(store: clew.Store, ids: tuple[str, ...], cascade: bool) -> Iterator[dict[str, Any]]:
-    for asked in dict.fromkeys(ids):
-        try:
-            count = store.nodes.delete(asked, recursive=cascade)
-            if not count:
-                _no_session(store, asked)
-            yield {"asked": asked, "ok": True, "deleted": count}
-        except clew.ClewError as error:
-            if error.hint == "Delete recursively.":
-                error.hint = "--cascade deletes what follows it, too."
-            item = {"asked": asked, "ok": False, "error": error.message, "hint": error.hint, "code": code_of(error)}
-            yield item
+        count = store.nodes.delete(asked, recursive=cascade)
+    except clew.ClewError as error:
+        if error.hint == "Delete recursively.":
+            error.hint = "--cascade deletes what follows it, too."
+        error.message = f"{asked}: {error.message}"
+        raise
+    if not count:
+        _no_session(store, asked)
+        line = "there is no such message"
+    else:
+        more = f" and {count - 1} that followed it" if count > 1 else ""
+        line = f"message{more} {'would be' if dry_run else 'is' if count == 1 else 'are'} deleted"
+    return Done(f"{plain(asked)}: {line}", "", {"deleted": count})
 
 
 def _no_session(store: clew.Store, asked: str) -> None:
@@ -136,16 +114,3 @@ def _no_session(store: clew.Store, asked: str) -> None:
     except clew.NotFound:
         return
     raise clew.Invalid(f"{asked} is a session, not a message", hint=f"'clew rm {session.handle}' puts it in the trash.")
-
-
-def _tell(item: dict[str, Any], dry_run: bool) -> None:
-    asked = plain(item["asked"])
-    if not item["ok"]:
-        say(f"{asked}: {item['error']}", item["hint"], item["code"])
-        return
-    count = item["deleted"]
-    if not count:
-        out(f"{asked}: there is no such message")
-    else:
-        more = f" and {count - 1} that followed it" if count > 1 else ""
-        out(f"{asked}: message{more} {'would be' if dry_run else 'is' if count == 1 else 'are'} deleted")

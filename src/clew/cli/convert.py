@@ -8,7 +8,7 @@ import msgspec
 from clew.cli.forms import Form, json_options, out_value
 from clew.cli.place import existing, store_option
 from clew.cli.places import place_option, place_or, resolve
-from clew.cli.text import out, warn
+from clew.cli.text import many, out, warn
 from clew.convert import ConvertedSnapshot, Report
 from clew.convert import convert as converted
 from clew.convert.tongues import PROVIDERS
@@ -62,7 +62,7 @@ def _json(found: ConvertedSnapshot, dry_run: bool) -> dict[str, object]:
 def _summary(found: ConvertedSnapshot, dry_run: bool) -> str:
     count = found.snapshot.message_count
     verb = "would be" if dry_run else "is" if count == 1 else "are"
-    return f"{count} message{'s' if count != 1 else ''} {verb} for {found.snapshot.provider}; {_counts(found.report)}"
+    return f"{many(count, 'message')} {verb} for {found.snapshot.provider}; {_counts(found.report)}"
 
 
 def _counts(report: Report) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
@@ -14,10 +15,10 @@ import click
 
 import clew
 from clew.cli import settings
-from clew.cli.exits import FAILED
-from clew.cli.forms import Form, json_options, out_lines
-from clew.cli.place import existing, store_option
-from clew.cli.text import bold, dim, out_json, out_jsonl, pad, plain, style
+from clew.cli.exits import FAILED, code_of
+from clew.cli.forms import Form, json_options, out_lines, out_values
+from clew.cli.place import location, looking, store_option
+from clew.cli.text import bold, dim, pad, plain, style
 
 LOG, SPACE = 64 << 20, 200 << 20
 """Bytes of a write-ahead log that somebody keeps from being emptied; bytes that should be free."""
@@ -53,17 +54,27 @@ class Check(NamedTuple):
 def doctor(ctx: click.Context, form: Form) -> None:
     """Checks what is around the store: programs, settings, permissions, space, work that was cut short.
 
-    It changes nothing, and reads no conversation: 'clew verify' does that. Exit code 1 if something is wrong.
+    It changes nothing, and reads no conversation: 'clew verify' does that. Exit code 1 if something is wrong; if the
+    store does not open, the one that says why.
     """
-    with existing(tidy=False) as store:
-        checks = [*_programs(), *_settings(), *_place(store.path), *_work(store), *_objects(store)]
-    if form == "json":
-        out_json([one._asdict() for one in checks])
-    elif form == "jsonl":
-        out_jsonl(one._asdict() for one in checks)
-    else:
+    checks, code = list(_programs()), 0
+    for name, look in (("settings", _settings), ("store", _store)):
+        code = code or _looked(name, look, checks)
+    if form == "text":
         out_lines(_lines(checks))
-    ctx.exit(FAILED if any(one.state == "wrong" for one in checks) else 0)
+    else:
+        out_values((one._asdict() for one in checks), form)
+    ctx.exit(code or (FAILED if any(one.state == "wrong" for one in checks) else 0))
+
+
+def _looked(name: str, look: Callable[[], Iterable[Check]], checks: list[Check]) -> int:
+    """Adds what is found; if that is an error, the error, and returns its exit code."""
+    try:
+        checks.extend(look())
+    except clew.ClewError as error:
+        checks.append(Check(name, "wrong", error.message, error.hint))
+        return code_of(error)
+    return 0
 
 
 def _lines(checks: list[Check]) -> Iterator[str]:
@@ -93,17 +104,34 @@ def _settings() -> Iterator[Check]:
         yield Check("file", "note" if strange else "ok", "; ".join([file.path, *strange]))
 
 
-def _place(path: str) -> Iterator[Check]:
-    return iter([Check("store", "ok", f"{path}, on a server")]) if "://" in path else _file(path)
+def _store() -> Iterator[Check]:
+    """What is around the store, then what it says itself once it is open."""
+    path, named = location()
+    if not named and not os.path.exists(path):
+        yield Check("store", "note", f"{path} is not there yet", "The first message makes it.")
+        return
+    if os.path.isfile(path):
+        yield from _file(os.path.abspath(path))
+    with looking() as store:
+        if "://" in path:
+            yield Check("store", "ok", f"{store.path}, on a server")
+        yield from _work(store)
+        yield from _objects(store)
 
 
 def _file(path: str) -> Iterator[Check]:
     said = os.stat(path)
     mode = said.st_mode & 0o777
     if mode & 0o077:
-        yield Check("store", "wrong", f"{path} can be used by others: its mode is {mode:03o}", f"chmod 600 {path}")
+        hint = f"chmod 600 {shlex.quote(path)}"
+        yield Check("store", "wrong", f"{path} can be used by others: its mode is {mode:03o}", hint)
     else:
         yield Check("store", "ok", f"{path}, {said.st_size:,} bytes, for its owner alone")
+    for beside in (f"{path}-{name}" for name in ("wal", "shm", "lock")):
+        # Readers of a file that could not be written for a while have made it so.
+        if mode & 0o200 and os.path.exists(beside) and not os.stat(beside).st_mode & 0o200:
+            hint = f"chmod 600 {shlex.quote(beside)}"
+            yield Check("beside", "wrong", f"{beside} cannot be written, and so the store", hint)
     synced = next((name for name in _SYNCED if name in os.path.abspath(path).split(os.sep)), None)
     if synced is not None:
         hint = "A program that copies files while they are written can spoil them: keep the store elsewhere."

@@ -41,9 +41,17 @@ def out_value(value: Any, form: Form) -> None:
         out_jsonl([value])
 
 
-def out_lines(lines: Iterable[str]) -> None:
-    """Lines of text to stdout; on a terminal through PAGER, if it is set."""
-    if columns() is not None and sys.stdout.isatty() and os.environ.get("PAGER"):
+def out_values(values: Iterable[Any], form: Form) -> None:
+    """Values as JSON: a list of all, or each on a line as it comes."""
+    if form == "json":
+        out_json(list(values))
+    else:
+        out_jsonl(values)
+
+
+def out_lines(lines: Iterable[str], *, paged: bool = True) -> None:
+    """Lines of text to stdout; on a terminal through PAGER, if it is set, unless they are not to be `paged`."""
+    if paged and columns() is not None and sys.stdout.isatty() and os.environ.get("PAGER"):
         click.echo_via_pager(line + "\n" for line in lines)
         return
     for line in lines:

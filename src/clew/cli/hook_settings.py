@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -50,7 +48,9 @@ def install(settings: str | None, dry_run: bool, command: str) -> None:
     if new == old:
         warn(f"{plain(settings)} has it already")
         return
-    _replace(settings, json.dumps(new, indent=2, ensure_ascii=False).encode() + b"\n")
+    target = os.path.realpath(settings)  # a link stays a link
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    files.replace(target, json.dumps(new, indent=2, ensure_ascii=False).encode() + b"\n")
     warn(f"{plain(settings)} now has Claude Code call '{plain(command)}'")
 
 
@@ -84,23 +84,3 @@ def _read(path: str) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise Invalid(f"{plain(path)} is not a JSON object", hint="Mend it by hand; nothing was changed.")
     return settings
-
-
-def _replace(path: str, data: bytes) -> None:
-    """Puts the new file in place of the old one, whole, with its mode; a link stays a link."""
-    target = os.path.realpath(path)
-    folder = os.path.dirname(target)
-    os.makedirs(folder, exist_ok=True)
-    fd, part = tempfile.mkstemp(prefix=".clew-", suffix=".part", dir=folder)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            with suppress(FileNotFoundError):
-                os.fchmod(fd, os.stat(target).st_mode & 0o7777)
-            file.write(data)
-            file.flush()
-            files.sync(fd)
-        os.replace(part, target)
-    except BaseException:
-        os.unlink(part)
-        raise
-    files.sync_folder(folder)

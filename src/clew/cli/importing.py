@@ -12,7 +12,7 @@ import clew
 from clew.cli.exits import PARTIAL
 from clew.cli.forms import Form, json_options, out_lines
 from clew.cli.place import reading, store_option, writing
-from clew.cli.text import bold, dim, out_json, out_jsonl, plain, warn
+from clew.cli.text import bold, dim, many, out_json, out_jsonl, plain, warn
 
 if TYPE_CHECKING:
     from clew.agents import Imported, Skipped
@@ -70,7 +70,7 @@ def _from_file(path: str, dry_run: bool, form: Form) -> int:
     elif form == "jsonl":
         out_jsonl([*({"session": one} for one in sessions), *({"skipped": one} for one in skipped)])
     else:
-        lines = [f"{one.id}  {one.messages:,} messages{_known(one.known)}" for one in done.sessions]
+        lines = [f"{one.id}  {many(one.messages, 'message')}{_known(one.known)}" for one in done.sessions]
         out_lines([*lines, _summary(len(sessions), len(skipped), dry_run)])
         for other in done.skipped:
             warn(f"{bold('skipped')} message {plain(other.id)}: {plain(other.why)}")
@@ -89,8 +89,8 @@ def _store(dry_run: bool) -> clew.Store:
 
 def _lines(done: Imported, dry_run: bool) -> Iterator[str]:
     for one in done.sessions:
-        beside = f"  {one.checkpoints:,} checkpoints" if one.checkpoints else ""
-        yield f"{one.id}  {one.messages:,} messages  {one.events:,} events{beside}{_known(one.known)}"
+        beside = f"  {many(one.checkpoints, 'checkpoint')}" if one.checkpoints else ""
+        yield f"{one.id}  {many(one.messages, 'message')}  {many(one.events, 'event')}{beside}{_known(one.known)}"
     for project in done.memories:
         yield f"memory of {plain(project)}"
     yield _summary(len(done.sessions), len(done.skipped), dry_run)
@@ -102,7 +102,7 @@ def _known(count: int) -> str:
 
 def _summary(count: int, skipped: int, dry_run: bool) -> str:
     verb = "would be imported" if dry_run else "imported"
-    return dim(f"{count:,} session{'' if count == 1 else 's'} {verb}, {skipped:,} things skipped")
+    return dim(f"{many(count, 'session')} {verb}, {many(skipped, 'thing')} skipped")
 
 
 def _where(one: Skipped, root: str) -> str:

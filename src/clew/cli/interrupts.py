@@ -1,4 +1,8 @@
-"""Ctrl-C while a model answers: the first one stops the answer, and none stops what is being saved."""
+"""Ctrl-C while a model answers: the first one stops the answer, and none stops what is being saved.
+
+A terminal that is closed (SIGHUP) and whoever ends the program (SIGTERM) stop the answer too: what arrived is kept, and
+then the program ends as the signal says.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from types import FrameType
 
 ENOUGH = 4
 """So many Ctrl-C for one answer mean that somebody wants out, whatever is going on."""
+_ENDING = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGTERM") if hasattr(signal, name))
 
 
 class Interrupts:
@@ -19,6 +24,7 @@ class Interrupts:
         self._count = 0
         self._shields = 0
         self._waiting = False
+        self._ending: int | None = None
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -26,12 +32,15 @@ class Interrupts:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._count, self._waiting = 0, False
-        before = signal.signal(signal.SIGINT, self._arrived)
+        self._count, self._waiting, self._ending = 0, False, None
+        heeded = [one for one in _ENDING if signal.getsignal(one) is signal.SIG_DFL]  # as nohup has it, it stays
+        before = {one: signal.signal(one, self._arrived) for one in (signal.SIGINT, *heeded)}
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for one, handler in before.items():
+                signal.signal(one, handler)
+            self._end()
 
     @contextmanager
     def shield(self) -> Iterator[None]:
@@ -45,7 +54,14 @@ class Interrupts:
                 self._waiting = False
                 raise KeyboardInterrupt
 
-    def _arrived(self, _: int, __: FrameType | None) -> None:
+    def _end(self) -> None:
+        """Ends the program by the signal that asked for it, if one did."""
+        if self._ending is not None:
+            signal.raise_signal(self._ending)
+
+    def _arrived(self, number: int, _: FrameType | None) -> None:
+        if number != signal.SIGINT:
+            self._ending = number
         self._count += 1
         if self._count >= ENOUGH:
             raise KeyboardInterrupt

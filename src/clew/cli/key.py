@@ -43,7 +43,8 @@ def key(ctx: click.Context) -> None:
 
 @key.command(
     short_help="Make a new key.",
-    epilog="\b\nExamples:\n  clew key generate --out ~/keys/clew.key\n  clew key generate --keyring chats\n"
+    epilog="\b\nExamples:\n  mkdir -p ~/keys && clew key generate --out ~/keys/clew.key\n"
+    "  clew key generate --keyring chats\n"
     "  clew key generate | vault kv put secret/clew key=-",
 )
 @click.option("--out", metavar="FILE", help="Put it into this new file, for you alone.")

@@ -17,7 +17,7 @@ from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, home_short, json_options, out_lines, session_json
 from clew.cli.moments import ago
 from clew.cli.place import reading, store_option
-from clew.cli.text import clip, colourful, columns, dim, out_json, out_jsonl, pad, plain, style, warn, width
+from clew.cli.text import clip, colourful, columns, note, out_json, out_jsonl, pad, plain, style, warn, width
 
 
 class Filter(NamedTuple):
@@ -81,7 +81,10 @@ def ls(
             if not rows:
                 warn(_nothing(wanted))
         if form != "json" and rest[0] is not None:
-            warn(dim("There are more: --all, or a larger --limit.") if form == "text" else f"next_cursor {rest[0]}")
+            if form == "text":
+                note("There are more: --all, or a larger --limit.")
+            else:
+                warn(f"next_cursor {rest[0]}")
     for id in damaged:
         warn(f"clew: session {id} is damaged")
     ctx.exit(DAMAGED if damaged else 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import clew
-from clew.cli.place import existing, store_option
+from clew.cli.place import existing, looking, store_option
 from clew.cli.text import is_terminal, warn
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ SHORTEST = 16
 
 @click.command(
     short_help="Let agents find and read conversations, over MCP.",
-    epilog="\b\nExamples:\n  clew mcp                     a client starts this, and speaks to it\n"
+    epilog="\b\nExamples:\n  clew mcp                     # a client starts this, and speaks to it\n"
     "  clew mcp --allow-write\n  clew mcp --http 8765\n\n\b\n"
     "Over HTTP each request needs the header 'Authorization: Bearer TOKEN'. The token is in\n"
     f"{TOKEN}, or a new one is made and told on stderr.",
@@ -35,10 +35,10 @@ def mcp(port: int | None, allow_write: bool) -> None:
     """Serves the store to agents: search_conversations, list_conversations, get_overview, get_messages.
 
     Answers are bounded, cite ids, and say what they leave out. With --allow-write agents can also fork, tag and
-    append_note. They can never delete, purge, or touch a key.
+    append_note; what they store is redacted as the setting 'redact' says. They can never delete, purge, or touch a key.
     """
     server = _sdk()
-    with existing(tidy=False) as store:
+    with existing(tidy=False) if allow_write else looking() as store:
         made = server(store, allow_write=allow_write, version=clew.__version__)
         if port is not None:
             _serve(made, port)

@@ -39,7 +39,7 @@ ALIASES = {
     "gpt": "openai/gpt-6-sol",
     "mini": "openai/gpt-5.4-mini",
     "flash": "gemini/gemini-3.8-flash",
-    "pro": "gemini/gemini-3.1-pro",
+    "pro": "gemini/gemini-3.1-pro-preview",
 }
 """Short names of models, unless a setting gives them another meaning."""
 _MADE_BY = {
@@ -92,9 +92,16 @@ def parse(typed: str) -> Choice:
     for maker, begins in _MADE_BY.items():
         if begins.match(typed):
             return Choice(maker, typed)
+    if setting("base_url") is not None:  # a server of somebody's own: what its models are called, it knows
+        return Choice("openai-compatible", typed)
     raise Invalid(
         f"nobody is known to give the model {clip(typed)}", hint=f"Write PROVIDER/MODEL: {', '.join(known())}."
     )
+
+
+def aliases() -> dict[str, str]:
+    """Short names of models, and what they mean: those of the settings, and ours where they say nothing else."""
+    return {**ALIASES, **{name: str(found.value) for name, found in settings.current().names("aliases").items()}}
 
 
 def known() -> list[str]:
@@ -105,6 +112,11 @@ def known() -> list[str]:
 def setting(name: str) -> str | None:
     """What a setting is, by the environment or by a file."""
     return settings.current().value(name) or None
+
+
+def asked_for() -> bool:
+    """Whether a setting says who answers."""
+    return setting("provider") is not None or setting("model") is not None
 
 
 def token(provider: str) -> str | None:

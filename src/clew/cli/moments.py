@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 import click
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _RELATIVE = re.compile(r"(\d{1,6})\s*([smhdw])")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_LAST = date(9999, 12, 30)
+"""After this one a calendar has no end of the day in every zone."""
 
 
 def since(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
@@ -19,21 +20,29 @@ def since(_: click.Context, __: click.Parameter, value: str | None) -> datetime 
 
 def until(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
     """The same; of a date its end."""
-    if value is None:
-        return None
-    moment = _read(value.strip())
-    return moment + timedelta(days=1) if _DATE.fullmatch(value.strip()) else moment
+    return None if value is None else _read(value.strip(), end=True)
 
 
-def _read(text: str) -> datetime:
+def _read(text: str, *, end: bool = False) -> datetime:
     try:
         ago = _RELATIVE.fullmatch(text.lower())
         if ago:
             return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
-        return datetime.fromisoformat(text).astimezone(UTC)
+        return (_end(text) if end else None) or datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         means = "2026-01-31, 2026-01-31T09:30, or 2d, 3h, 15m for how long ago"
         raise click.BadParameter(f"{text!r} is not a time: write {means}") from None
+
+
+def _end(text: str) -> datetime | None:
+    """The end of a date here, which is not always 24 hours after it began; None if it is no date alone."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    if day >= _LAST:
+        return datetime.max.replace(tzinfo=UTC)
+    return datetime.combine(day + timedelta(days=1), time()).astimezone(UTC)
 
 
 def ago(moment: datetime, now: datetime) -> str:

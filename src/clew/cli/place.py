@@ -12,7 +12,9 @@ import click
 import clew
 from clew.cli import settings, sources
 from clew.cli.ask import TRIES, can_ask_secret, secret
+from clew.cli.folders import user_folder
 from clew.cli.markers import keep_from_sync
+from clew.cli.rules import in_settings
 from clew.cli.sources import Source
 from clew.cli.text import plain, warn
 from clew.errors import NotFound
@@ -50,19 +52,33 @@ def store_option(command: F) -> F:
 def writing(*, redact: Rules | None = None, timeout: float | None = None) -> clew.Store:
     """The store, made if it is not there: sealed if there is a key. A default folder is for its owner alone.
 
-    `timeout` is how long to wait for other writers, if nothing else was asked for.
+    `redact` are the rules by which it stores, if not those of the settings; `timeout` is how long to wait for other
+    writers, if nothing else was asked for.
     """
-    path, named = _location()
+    path, named = location()
     if not named and not os.path.exists(path):
-        folder = os.path.dirname(path)
+        _make(os.path.dirname(path))
+    return _open(path, create=True, redact=in_settings() if redact is None else redact, timeout=timeout)[0]
+
+
+def _make(folder: str) -> None:
+    """The folder of the default store."""
+    try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        keep_from_sync(folder)
-    return _open(path, create=True, redact=redact, timeout=timeout)[0]
+    except OSError as error:
+        hint = "It would be the folder of your store: --db or CLEW_DB names another place."
+        raise clew.ReadOnly(f"{folder} cannot be made: {error.strerror}", hint=hint) from error
+    keep_from_sync(folder)
 
 
 def existing(*, tidy: bool = True) -> clew.Store:
     """The store. NotFound if there is none: what only reads leaves no file behind. `tidy` as for `clew.open`."""
-    return _open(_existing(), create=False, tidy=tidy)[0]
+    return _open(_existing(), create=False, tidy=tidy, redact=in_settings())[0]
+
+
+def looking() -> clew.Store:
+    """`existing`, for who changes nothing in it."""
+    return _open(_existing(), create=False, tidy=False)[0]
 
 
 def reading() -> clew.Store:
@@ -70,11 +86,11 @@ def reading() -> clew.Store:
 
     A file of CPE's reads as a store in memory that has what it has; ids of its messages mean what they mean there.
     """
-    path, named = _location()
+    path, named = location()
     if not named and not os.path.exists(path):
         return clew.open(":memory:")
     try:
-        return existing()
+        return _open(_existing(), create=False)[0]
     except clew.NotAStore:
         shown = _foreign(path)
         if shown is None:
@@ -97,8 +113,8 @@ def _foreign(path: str) -> clew.Store | None:
 
 def at_once() -> clew.Store | None:
     """The store, if it is there and opens without a word to anybody; nothing in it is tidied up. For completion."""
-    path, source = _location()[0], given()
-    if not os.path.isfile(path):
+    path, source = location()[0], given()
+    if "://" not in path and not os.path.isfile(path):
         return None
     return clew.open(path, key=None if source is None else source.key(), timeout=0.2, create=False, tidy=False)
 
@@ -170,13 +186,13 @@ def _typed(path: str) -> Key:
 
 
 def _existing() -> str:
-    path, _ = _location()
+    path, _ = location()
     if "://" not in path and not os.path.exists(path):
         raise NotFound("store", path, hint="'clew append' makes one; --db or CLEW_DB names another.")
     return path
 
 
-def _location() -> tuple[str, bool]:
+def location() -> tuple[str, bool]:
     """The path of the store, and whether somebody named it."""
     named = settings.current().value("db")
     return (default(), False) if named is None else (str(named), True)
@@ -184,14 +200,12 @@ def _location() -> tuple[str, bool]:
 
 def default() -> str:
     """The path of the store that nobody has to name."""
-    from platformdirs import user_data_dir
-
-    return os.path.join(user_data_dir("clew", appauthor=False), "clew.db")
+    return os.path.join(user_folder("data"), "clew.db")
 
 
 def named_store() -> str | None:
     """The path of the store, if a flag or a variable names it."""
-    path, named = _location()
+    path, named = location()
     return path if named else None
 
 

@@ -11,10 +11,10 @@ import click
 from clew.cli import moments
 from clew.cli.ask import agrees, can_ask
 from clew.cli.exits import FAILED, PARTIAL, say
-from clew.cli.forms import Form, iso, json_options, out_lines, out_value
+from clew.cli.forms import Form, iso, json_options, out_lines, out_value, out_values
 from clew.cli.moments import local
 from clew.cli.place import existing, reading, store_option
-from clew.cli.text import dim, fitted, out_json, out_jsonl, plain, style, warn
+from clew.cli.text import dim, fitted, many, plain, style, warn
 from clew.purge import Reason, Receipt
 
 _LEFT = {
@@ -28,7 +28,7 @@ _LEFT = {
 
 @click.command(
     short_help="Delete sessions for good, with every trace.",
-    epilog="\b\nExamples:\n  clew purge k3m9qa 7dq2xe\n  clew purge --trash --before 30d --dry-run\n"
+    epilog="\b\nExamples:\n  clew purge k3m9qa q8r2vt\n  clew purge --trash --before 30d --dry-run\n"
     "  clew purge --all --yes --reason workspace-reset\n\n\b\n"
     "A REASON is one of\n"
     "  user-requested, retention-expired, privacy-policy-change, workspace-reset,\n"
@@ -106,10 +106,8 @@ def receipts(form: Form) -> None:
     """Lists the receipts of all purges, oldest first: when, why, how much, and what is still to be cleared."""
     with reading() as store:
         found = store.sessions.receipts()
-    if form == "json":
-        out_json([_json(receipt) for receipt in found])
-    elif form == "jsonl":
-        out_jsonl(_json(receipt) for receipt in found)
+    if form != "text":
+        out_values(map(_json, found), form)
     elif found:
         out_lines(_table(found))
     else:
@@ -130,7 +128,7 @@ def _told(receipt: Receipt, dry_run: bool) -> Iterator[str]:
     yield f"{'would purge' if dry_run else 'purged'} {_counted(receipt)}"
     for kept in receipt.kept:
         others = ", ".join(kept.needed_by) or "other messages"
-        yield from fitted(f"  kept {_count(kept.messages, 'message')} of {kept.session}: needed by {others}")
+        yield from fitted(f"  kept {many(kept.messages, 'message')} of {kept.session}: needed by {others}")
     if dry_run:
         return
     yield from (f"  {line}" for line in _ending(receipt))
@@ -160,16 +158,12 @@ def _table(found: Iterable[Receipt]) -> Iterator[str]:
 
 
 def _counted(receipt: Receipt) -> str:
-    parts = [_count(len(receipt.sessions), "session"), _count(receipt.messages, "message")]
+    parts = [many(len(receipt.sessions), "session"), many(receipt.messages, "message")]
     if receipt.blobs:
-        parts.append(_count(receipt.blobs, "attachment"))
+        parts.append(many(receipt.blobs, "attachment"))
     if receipt.outside:
-        parts.append(f"{_count(receipt.outside, 'byte')} in object storage")
-    return f"{', '.join(parts)}, {_count(receipt.bytes, 'byte')}"
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+        parts.append(f"{many(receipt.outside, 'byte')} in object storage")
+    return f"{', '.join(parts)}, {many(receipt.bytes, 'byte')}"
 
 
 def _json(receipt: Receipt) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import clew
-from clew.cli.exits import DAMAGED, FAILED, PARTIAL, USAGE, code_of, say
-from clew.cli.forms import Form, iso, json_options, out_lines
+from clew.cli.exits import DAMAGED, FAILED, PARTIAL, show_help
+from clew.cli.forms import Form, iso, json_options, out_lines, out_value, out_values
 from clew.cli.moments import ago
+from clew.cli.outcomes import Done, each, told
 from clew.cli.place import existing, reading, store_option
 from clew.cli.progress import Progress
-from clew.cli.text import dim, is_terminal, out, out_json, out_jsonl, plain, style, warn
+from clew.cli.text import dim, many, out, plain, style, warn
 
 if TYPE_CHECKING:
     from clew.purge import Receipt
@@ -35,9 +36,7 @@ def quarantine(ctx: click.Context) -> None:
     A message in quarantine keeps its place in the talk; its words cannot be read.
     """
     if ctx.invoked_subcommand is None:
-        there = is_terminal(sys.stdin) and is_terminal(sys.stdout)
-        click.echo(ctx.get_help(), err=not there)
-        ctx.exit(0 if there else USAGE)
+        show_help(ctx)
 
 
 @quarantine.command(
@@ -53,12 +52,10 @@ def ls(form: Form) -> None:
         if form == "text":
             handles = store.nodes.handles(one.node for one in found)
             out_lines(_lines(found, handles))
-    if form == "text" and not found:
+    if form != "text":
+        out_values(map(_json, found), form)
+    elif not found:
         warn("Nothing is in quarantine.")
-    elif form == "json":
-        out_json([_json(one) for one in found])
-    elif form == "jsonl":
-        out_jsonl(map(_json, found))
 
 
 @quarantine.command(
@@ -85,7 +82,7 @@ def sweep(ctx: click.Context, force: bool, strict: bool, dry_run: bool, form: Fo
     if form == "text":
         _tell_sweep(swept, dry_run)
     else:
-        _out(form, _sweep_json(swept))
+        out_value(_sweep_json(swept), form)
     ctx.exit(0 if not swept.left else PARTIAL if swept.moved else DAMAGED)
 
 
@@ -102,25 +99,12 @@ def restore(ctx: click.Context, messages: tuple[str, ...], form: Form) -> None:
 
     That is so when its place in the store was damaged, not its bytes, and has been repaired.
     """
-    shown, codes = list[dict[str, Any]](), list[int]()
     with existing() as store:
-        for asked in dict.fromkeys(messages):
-            try:
-                node = store.quarantine.restore(asked)
-            except clew.ClewError as error:
-                codes.append(say(error.message, error.hint, code_of(error)))
-                shown.append(
-                    {"asked": asked, "ok": False, "error": error.message, "hint": error.hint, "code": codes[-1]}
-                )
-                continue
-            codes.append(0)
-            shown.append({"asked": asked, "ok": True, "node": node.id})
-            if form == "text":
-                out(node.id)
-                warn(f"message {node.handle} is back")
-    if form != "text":
-        _out(form, shown)
-    ctx.exit(PARTIAL if 0 in codes and any(codes) else codes[0])
+        ctx.exit(told(each(messages, lambda asked: _restored(store.quarantine.restore(asked))), form))
+
+
+def _restored(node: clew.Node) -> Done:
+    return Done(node.id, f"message {node.handle} is back", {"node": node.id})
 
 
 @quarantine.command(
@@ -145,14 +129,14 @@ def purge(ctx: click.Context, messages: tuple[str, ...], everything: bool, dry_r
     for failure in receipt.failures:
         warn(f"clew: session {failure.session}: {plain(failure.error)}")
     if form == "text":
-        many = f"{receipt.messages} message{'s' if receipt.messages != 1 else ''}, {receipt.bytes:,} bytes"
-        warn(f"{many}: {'would be purged' if dry_run else 'purged'}")
+        gone = f"{many(receipt.messages, 'message')}, {many(receipt.bytes, 'byte')}"
+        warn(f"{gone}: {'would be purged' if dry_run else 'purged'}")
         if receipt.messages and not dry_run:
             out(receipt.id)
             for what in receipt.pending:
                 warn(f"still to be cleared: {plain(what)}; the next write does it")
     else:
-        _out(form, _receipt_json(receipt))
+        out_value(_receipt_json(receipt), form)
     ctx.exit(0 if not receipt.failures else PARTIAL if receipt.messages else FAILED)
 
 
@@ -172,20 +156,13 @@ def _tell_sweep(swept: Swept, dry_run: bool) -> None:
     count = len(swept.moved)
     ending = "would go to quarantine" if dry_run else f"{'is' if count == 1 else 'are'} in quarantine"
     if count:
-        warn(f"{count} message{'s' if count > 1 else ''} of {swept.bodies:,} stored things {ending}")
+        warn(f"{many(count, 'message')} of {swept.bodies:,} stored things {ending}")
     else:
         warn(f"read {swept.bodies:,} stored things; no message is damaged")
     if swept.receipt is not None:
         warn(f"purged at once: {swept.receipt.messages}, {swept.receipt.bytes:,} bytes; receipt {swept.receipt.id}")
         for failure in swept.receipt.failures:
             warn(f"clew: session {failure.session}: {plain(failure.error)}; its bytes are kept")
-
-
-def _out(form: Form, value: Any) -> None:
-    if form == "json":
-        out_json(value)
-    else:
-        out_jsonl(value if isinstance(value, list) else [value])
 
 
 def _json(one: Quarantined) -> dict[str, Any]:

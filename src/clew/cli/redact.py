@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from clew.cli.exits import DAMAGED, FAILED
 from clew.cli.forms import Form, json_options, out_lines
-from clew.cli.place import existing, store_option
+from clew.cli.place import reading, store_option
 from clew.cli.progress import Progress
+from clew.cli.rules import also_option, rules
 from clew.cli.text import bold, dim, out_json, out_jsonl, pad, plain, style, warn
 
 if TYPE_CHECKING:
     from clew import Store
-    from clew.redaction import Rules
     from clew.scan import Scan, Spot
-
-
-def also_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--also` to a command."""
-    return click.option(
-        "--also",
-        multiple=True,
-        type=click.Choice(["email", "phone"]),
-        help="Find these too, beside secrets; may be repeated.",
-    )(command)
-
-
-def rules(also: Iterable[str]) -> Rules:
-    """The built-in rules, with those that were asked for."""
-    from clew.redaction import Rules, builtin
-
-    return Rules(builtin(*also))
 
 
 @click.command(
@@ -41,7 +24,7 @@ def rules(also: Iterable[str]) -> Rules:
     epilog="\b\nExamples:\n"
     "  clew redact --scan\n"
     "  clew redact --scan --also email --json | jq .counts\n"
-    "  clew append --redact < messages.jsonl      so that they are not stored in the first place",
+    "  clew append --redact < messages.jsonl      # so that they are not stored in the first place",
 )
 @click.option("--scan", is_flag=True, help="Look through the store, and change nothing.")
 @also_option
@@ -58,7 +41,7 @@ def redact(ctx: click.Context, scan: bool, also: tuple[str, ...], form: Form) ->
         raise click.UsageError("what is stored is never changed, only looked through: give --scan")
     from clew.scan import scan as look
 
-    with existing() as store, Progress("scanning") as progress:
+    with reading() as store, Progress("scanning") as progress:
         found = look(store, rules(also), progress=progress)
         if form == "text":
             out_lines(_lines(found, store))

@@ -10,7 +10,7 @@ import click
 import clew
 from clew.cli.forms import Form, json_options, out_lines
 from clew.cli.place import existing, store_option
-from clew.cli.text import dim, out_json, out_jsonl, plain, warn
+from clew.cli.text import dim, many, out_json, out_jsonl, plain, warn
 
 PAGE = 500
 
@@ -45,7 +45,7 @@ def relocate(old: str, new: str, dry_run: bool, form: Form) -> None:
     else:
         out_lines(f"{one['id']}  {plain(one['cwd'])}" for one in moved)
         verb = "would be" if dry_run else "is" if len(moved) == 1 else "are"
-        warn(dim(f"{len(moved):,} session{'' if len(moved) == 1 else 's'} {verb} in {plain(after)} now"))
+        warn(dim(f"{many(len(moved), 'session')} {verb} in {plain(after)} now"))
         if not os.path.isdir(after):
             warn(f"clew: there is no directory {plain(after)} here")
 

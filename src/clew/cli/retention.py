@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 import clew
-from clew.cli.exits import FAILED, PARTIAL
-from clew.cli.forms import Form, iso, json_options, out_lines, session_json
+from clew.cli.exits import FAILED, PARTIAL, show_help
+from clew.cli.forms import Form, iso, json_options, out_lines, out_value, out_values, session_json
 from clew.cli.moments import local, until
-from clew.cli.place import existing, store_option
-from clew.cli.text import clip, dim, out, out_json, out_jsonl, plain, style, warn
+from clew.cli.place import existing, reading, store_option
+from clew.cli.text import clip, dim, many, out, out_json, out_jsonl, plain, style, warn
 
 if TYPE_CHECKING:
     from clew.retention import Plan, Policy, Swept
@@ -24,14 +24,18 @@ _SPARED = {"hold": "is held", "open": "is open", "damage": "is damaged"}
 
 
 @click.group(
+    invoke_without_command=True,
     short_help="Purge what was not used for long: preview, sweep, set.",
     epilog="\b\nExamples:\n  clew retention set --days 30\n  clew retention preview\n  clew retention sweep",
 )
-def retention() -> None:
+@click.pass_context
+def retention(ctx: click.Context) -> None:
     """Keeps sessions for so many days after their last activity. What is held or open stays.
 
     Nothing goes by itself: a sweep purges, when someone runs it.
     """
+    if ctx.invoked_subcommand is None:
+        show_help(ctx)
 
 
 @retention.command(
@@ -46,7 +50,7 @@ def preview(days: int | None, form: Form) -> None:
 
     It goes by the days that 'clew retention set' has kept in the store, or else by 30.
     """
-    with existing() as store:
+    with reading() as store:
         plan = clew.retention.preview(store, _policy(store, days) or clew.retention.Policy())
         _told_plan(store, plan, form)
 
@@ -140,22 +144,17 @@ def _with(policy: Policy, **days: int | None) -> Policy:
     return msgspec.structs.replace(policy, **{name: value for name, value in days.items() if value is not None})
 
 
-def _out(form: Form) -> Callable[[Any], None]:
-    return out_json if form == "json" else lambda value: out_jsonl([value])
-
-
 def _told_policy(policy: Policy, form: Form) -> None:
     if form == "text":
         out(f"{policy.days} days after the last activity, {policy.trash_days} days in the trash")
         warn("'clew retention preview' shows what that means; 'clew retention sweep' does it")
     else:
-        _out(form)({"days": policy.days, "trash_days": policy.trash_days})
+        out_value({"days": policy.days, "trash_days": policy.trash_days}, form)
 
 
 def _told_sessions(sessions: list[clew.Session], days: int | None, form: Form) -> None:
     if form != "text":
-        shown = [session_json(session) for session in sessions]
-        (out_json if form == "json" else out_jsonl)(shown)
+        out_values(map(session_json, sessions), form)
         return
     for session in sessions:
         out(session.id)
@@ -209,8 +208,7 @@ def _lines(store: clew.Store, plan: Plan) -> Iterator[str]:
         yield dim(f"of {kept.session} stay {kept.messages:,}, shared with {forks or 'what was saved apart'}")
     for failure in plan.failures:
         yield f"{style('cannot go', '1;31')}  {failure.session}: {plain(failure.error)}"
-    messages = f"{plan.messages:,} message{'s' if plan.messages != 1 else ''}"
-    yield f"{len(plan.going)} of {plan.total} sessions would go, with {messages}"
+    yield f"{len(plan.going)} of {plan.total:,} sessions would go, with {many(plan.messages, 'message')}"
 
 
 def _title(store: clew.Store, id: str) -> str:
@@ -241,7 +239,7 @@ def _told_sweep(swept: Swept, form: Form) -> None:
     else:
         for session in swept.sessions:
             out(session)
-        warn(f"{len(swept.sessions)} of {swept.total} sessions are gone")
+        warn(f"{len(swept.sessions)} of {swept.total:,} sessions are gone")
     for failure in swept.failures:
         warn(f"clew: session {failure.session} stays: {plain(failure.error)}")
     if swept.receipt is not None and swept.receipt.pending:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -11,8 +12,9 @@ from clew.checkpoints import Mode, Rewound
 from clew.checkpoints.lines import Count
 from clew.cli.ask import agrees, can_ask
 from clew.cli.forms import Form, json_options, out_value, session_json
+from clew.cli.outcomes import undone
 from clew.cli.place import existing, store_option
-from clew.cli.text import out, plain, warn
+from clew.cli.text import many, out, plain, warn
 from clew.cli.workfiles import checkpoints_of, line_of, pair, root_option, session_of, summary, told
 from clew.errors import NotFound
 
@@ -114,7 +116,9 @@ def _conversation(
     target, before = store.nodes.resolve(message), session.head_id
     if dry_run:
         left = len(session.path()) - len(session.path(until=target))
-        warn(f"would leave {left} message{'s' if left != 1 else ''} behind, as a branch")
+        warn(f"would leave {many(left, 'message')} behind, as a branch")
+        if form != "text":
+            out_value(undone(store, lambda: _gone_back(session, target)), form)
         return
     if before != target:
         _go_back(session, target, root)
@@ -127,6 +131,11 @@ def _conversation(
     else:
         tip = store.nodes.handles([before])[0]
         warn(f"session {session.handle} is back at {plain(message)}; what it left ends at {tip}")
+
+
+def _gone_back(session: clew.Session, target: str) -> dict[str, Any]:
+    session.rewind(to=target)
+    return session_json(session)
 
 
 def _go_back(session: clew.Session, target: str, root: str | None) -> None:

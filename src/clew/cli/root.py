@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any
@@ -86,11 +87,13 @@ class Root(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _unread():  # --help and --version are answered here
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _unread():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise Unread from None  # click would take it for a failure
 
     def run(self, args: Sequence[str] | None = None) -> int:
         """Runs a command line and returns its exit code; whatever goes wrong is told on stderr."""
@@ -109,6 +112,15 @@ class Root(click.Group):
     def main(self, args: Sequence[str] | None = None, **_: Any) -> Any:  # type: ignore[override]
         """`run`, then exit: what click's test runner calls."""
         sys.exit(self.run(args))
+
+
+@contextmanager
+def _unread() -> Iterator[None]:
+    """Tells that nobody reads the output any more in a way that click does not take for a failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise Unread from None
 
 
 def _open_streams() -> None:
@@ -136,13 +148,22 @@ def _settle_output() -> None:
     "  clew search hello\n\n\b\n"
     "Environment:\n"
     "  CLEW_DB          the store, if --db does not name it\n"
+    "  CLEW_BLOBS       where large attachments go: s3://bucket/prefix\n"
     "  CLEW_TIMEOUT     seconds to wait for other writers (60)\n"
-    "  CLEW_KEY_FILE    the key of a sealed store: the file it is in, if --key-file does not name it\n"
+    "  CLEW_KEY_FILE    the file with the key of a sealed store\n"
     "  CLEW_KEY         or the key itself, as 64 hex digits or in base64\n"
     "  CLEW_KEYRING     or its name in the keyring of the system\n"
     "  CLEW_PASSPHRASE  or the passphrase; on a terminal it is asked for\n"
-    "  'clew config' names the others, and the files that can say the same\n"
-    "  NO_COLOR, FORCE_COLOR, COLUMNS, PAGER are honoured",
+    "  CLEW_MODEL       who answers: a model, PROVIDER/MODEL, or an alias\n"
+    "  CLEW_PROVIDER    or the provider alone: claude, openai, gemini, …\n"
+    "  CLEW_BASE_URL    where requests go, if not to the provider itself\n"
+    "  CLEW_SYSTEM      what the model is told first\n"
+    "  CLEW_REDACT      what is never stored: secrets, email, phone\n"
+    "  CLEW_PARENT      the session that 'clew run' belongs to\n"
+    "  CLEW_DEBUG       shows where an error comes from\n"
+    "  ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY: tokens of the providers\n"
+    "  EDITOR, PAGER, NO_COLOR, FORCE_COLOR, COLUMNS are honoured\n"
+    "  'clew config' shows what counts here, and names the files of settings",
 )
 @store_option
 @click.version_option(clew.__version__, "-V", "--version", prog_name="clew", message="%(prog)s %(version)s")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import sys
 
 import click
 
@@ -13,7 +12,7 @@ import clew
 from clew.cli.chat import answer_once, question_words
 from clew.cli.forms import Form, json_options
 from clew.cli.place import store_option, writing
-from clew.cli.text import dim, warn
+from clew.cli.text import note
 
 _NAME = re.compile(r"[\w.-]{1,64}")
 
@@ -70,7 +69,7 @@ def run(
             code = answer_once(talk, interrupts, words, attach, form)
             session = talk.session
             if session is not None:
-                warn(dim(f"{label} is {session.handle}", sys.stderr))
+                note(f"{label} is {session.handle}")
         finally:
             talk.close()
     ctx.exit(code)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli import moments
-from clew.cli.forms import Form, json_options, node_json, out_lines
+from clew.cli.forms import Form, json_options, node_json, out_lines, out_values
 from clew.cli.moments import ago
 from clew.cli.place import reading, store_option
 from clew.cli.progress import Progress
-from clew.cli.text import bold, clip, columns, dim, out_json, out_jsonl, plain, role_style, style, warn, width
+from clew.cli.text import bold, clip, columns, dim, plain, role_style, style, warn, width
 from clew.model import ROLES, Role
 
 if TYPE_CHECKING:
@@ -68,10 +68,8 @@ def search(
                 mode="substring" if substring else "words", progress=progress,
             )  # fmt: skip
             hits = _within(find, limit, place, label)
-        if form == "json":
-            out_json([_json(hit) for hit in hits])
-        elif form == "jsonl":
-            out_jsonl(_json(hit) for hit in hits)
+        if form != "text":
+            out_values(map(_json, hits), form)
         elif hits:
             out_lines(_lines(hits))
         else:

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import click
 
 from clew.cli import tokens
+from clew.cli.folders import user_folder
 from clew.cli.text import plain, warn
 from clew.errors import Invalid, NotFound, clip
 
@@ -22,7 +23,7 @@ PROJECT_FILE, USER_FILE = ".clew.toml", "config.toml"
 LONGEST = 1 << 20
 """Bytes of a file at most."""
 
-Kind = Literal["text", "path", "seconds", "names"]
+Kind = Literal["text", "path", "seconds", "names", "rules"]
 Source = Literal["flag", "environment", "project", "user", "default"]
 
 
@@ -33,8 +34,8 @@ class Setting(NamedTuple):
     kind: Kind
     what: str
     default: Any = None
-    of_project: bool = True
-    """Whether the file of a project may say it."""
+    why_not_project: str = ""
+    """Why the file of a project may not say it; empty if it may."""
 
     @property
     def variable(self) -> str | None:
@@ -48,15 +49,33 @@ SETTINGS = {
         Setting("db", "path", "The store."),
         Setting("key_file", "path", "The file with the key of a sealed store."),
         Setting("keyring", "text", "Or the name of its key in the keyring of the system."),
-        Setting("blobs", "text", "Where large attachments go: s3://bucket/prefix.", of_project=False),
+        Setting(
+            "blobs",
+            "text",
+            "Where large attachments go: s3://bucket/prefix.",
+            why_not_project="whoever wrote it would get your attachments",
+        ),
         Setting("timeout", "seconds", "Seconds to wait for other writers.", 60.0),
         Setting("provider", "text", "Who answers in a chat."),
         Setting("model", "text", "The model that answers, or an alias."),
         Setting("aliases", "names", "Short names of models: aliases.NAME.", {}),
         Setting("system", "text", "What the model is told first."),
-        Setting("base_url", "text", "Where requests go, if not to the provider itself.", of_project=False),
+        Setting(
+            "base_url",
+            "text",
+            "Where requests go, if not to the provider itself.",
+            why_not_project="whoever wrote it would get your requests",
+        ),
+        Setting(
+            "redact",
+            "rules",
+            "What is taken out before it is stored: secrets, email, phone; or off.",
+            why_not_project="it could have your secrets stored",
+        ),
     )
 }
+PERSONAL, OFF = ("email", "phone"), "off"
+"""What `redact` can name beside secrets, and the word for nothing at all."""
 NOT_FROM_FILES = frozenset({"allow_insecure"})
 """What code alone may say: a file could be somebody else's."""
 
@@ -81,7 +100,7 @@ class File(NamedTuple):
     def value(self, name: str) -> Any:
         """The value of a setting that is in `values`, read; a path is taken from the folder of the file. Invalid."""
         setting = SETTINGS[name]
-        if self.source == "project" and not setting.of_project:
+        if self.source == "project" and setting.why_not_project:
             raise foreign(name, self.path)
         try:
             value = parsed(setting, self.values[name])
@@ -199,9 +218,7 @@ def files(cwd: str, tell: Callable[[str], None] = lambda _: None) -> list[File]:
 
 def user_path() -> str:
     """Where the user's settings are."""
-    from platformdirs import user_config_dir
-
-    return os.path.join(user_config_dir("clew", appauthor=False), USER_FILE)
+    return os.path.join(user_folder("config"), USER_FILE)
 
 
 def project_path(cwd: str, tell: Callable[[str], None] = lambda _: None) -> str | None:
@@ -265,7 +282,7 @@ def parse(text: str, path: str) -> dict[str, Any]:
 def foreign(name: str, path: str) -> Invalid:
     """The error for what a project's file may not say."""
     return Invalid(
-        f"{path} sets {name}, which the file of a project may not: whoever wrote it would get what you send",
+        f"{path} sets {name}, which the file of a project may not: {SETTINGS[name].why_not_project}",
         hint=f"If you mean it, set {SETTINGS[name].variable}, or 'clew config set {name}'.",
     )
 
@@ -295,7 +312,7 @@ def parsed(setting: Setting, value: Any) -> Any:
     """A value of the setting's kind. ValueError with what it should be."""
     if setting.kind == "names":
         if not isinstance(value, dict) or not all(isinstance(one, str) and one for one in value.values()):
-            raise ValueError("is a table of texts")
+            raise ValueError("must be a table of texts")
         return dict(value)
     if setting.kind == "seconds":
         try:
@@ -303,8 +320,13 @@ def parsed(setting: Setting, value: Any) -> Any:
         except (TypeError, ValueError):
             seconds = -1.0
         if not 0 <= seconds < 1e6:
-            raise ValueError("is a number of seconds")
+            raise ValueError("must be a number of seconds")
         return seconds
     if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError("is a text")
+        raise ValueError("must be a text")
+    if setting.kind == "rules":
+        words = value.replace(",", " ").split()
+        if words != [OFF] and (not words or not set(words) <= {"secrets", *PERSONAL}):
+            raise ValueError("must be off, or some of secrets, email, phone")
+        return " ".join(words)
     return value

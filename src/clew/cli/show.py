@@ -12,7 +12,7 @@ import msgspec
 
 import clew
 from clew.cli import document
-from clew.cli.document import fenced, folded, interrupted, placeholder, read
+from clew.cli.document import HIDDEN, fenced, folded, interrupted, placeholder, read
 from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, json_options, node_json, out_lines, session_json
 from clew.cli.moments import ago, local
@@ -22,6 +22,7 @@ from clew.cli.text import (
     dim,
     fitted,
     is_terminal,
+    many,
     out_json,
     out_jsonl,
     paragraphs,
@@ -36,37 +37,45 @@ from clew.model import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResul
 @click.command(
     short_help="Show a session, or the talk up to a message.",
     epilog="\b\nExamples:\n  clew show k3m9qa\n  clew show k3m9qa --last 4 --fold\n"
-    "  clew show k3m9qa --jsonl | jq -r .text\n  clew show k3m9qa --as html > talk.html",
+    "  clew show k3m9qa --jsonl | jq -r .text\n  clew show k3m9qa --as html > talk.html\n"
+    "  clew show k3m9qa --last 10 --follow",
 )
 @click.argument("id")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N messages.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with what is said from now on, until Ctrl+C.")
 @click.option("--fold", is_flag=True, help="Thinking and tools on one line each; in HTML, closed.")
 @click.option(
-    "--as", "kind", type=click.Choice(["text", "markdown", "html", "raw"]), default="text",
-    help="A document: markdown, html; or raw, each provider's own JSON.  [default: text]",
+    "--as", "kind", type=click.Choice(["text", "markdown", "md", "html", "json", "raw"]), default="text",
+    help="A document: markdown (or md), html, json; or raw, each provider's own JSON.  [default: text]",
 )  # fmt: skip
 @json_options
 @store_option
 @click.pass_context
-def show(ctx: click.Context, id: str, last: int | None, fold: bool, kind: Kind, form: Form) -> None:
+def show(ctx: click.Context, id: str, last: int | None, follow: bool, fold: bool, kind: Kind, form: Form) -> None:
     """Shows a session, or with the id of a message the talk that led to it. ID is an id or a handle.
 
     On a terminal it goes through PAGER, if that is set.
     """
     if kind != "text" and form != "text":
         raise click.UsageError("--as and --json are two forms of the same: give one")
+    form = "json" if kind == "json" else form
+    if follow and (form == "json" or kind == "html"):
+        raise click.UsageError("what is followed has no end, as a document must have: use --jsonl, or text")
     damaged: list[str] = []
     with reading() as store:
         found = find(store, id)
         session = found if isinstance(found, clew.Session) else None
         nodes: Iterable[clew.Node]
         if session is None:
+            if follow:
+                raise click.UsageError("nothing follows on a message: --follow takes a session")
             nodes = store.nodes.path(found.id, last=last)
         else:
             nodes = session.iter() if last is None else session.path(last=last)
+            nodes = _followed(session, nodes) if follow else nodes
         nodes = _noting(nodes, damaged)
         if form == "text":
-            out_lines(_lines(session, nodes, kind, fold))
+            out_lines(_lines(session, nodes, kind, fold), paged=not follow)
         else:
             messages = (node_json(node) for node in nodes)
             if form == "jsonl":
@@ -78,7 +87,19 @@ def show(ctx: click.Context, id: str, last: int | None, fold: bool, kind: Kind, 
     ctx.exit(DAMAGED if damaged else 0)
 
 
-Kind = Literal["text", "markdown", "html", "raw"]
+Kind = Literal["text", "markdown", "md", "html", "json", "raw"]
+
+
+def _followed(session: clew.Session, nodes: Iterable[clew.Node]) -> Iterator[clew.Node]:
+    """The nodes, and after them what comes; whoever reads has it all while nothing does."""
+    last = None
+    for node in nodes:
+        last = node.id
+        yield node
+    sys.stdout.flush()
+    for node in session.watch(after=last):
+        yield node
+        sys.stdout.flush()
 
 
 def _noting(nodes: Iterable[clew.Node], damaged: list[str]) -> Iterator[clew.Node]:
@@ -91,7 +112,7 @@ def _noting(nodes: Iterable[clew.Node], damaged: list[str]) -> Iterator[clew.Nod
 
 def _lines(session: clew.Session | None, nodes: Iterable[clew.Node], kind: Kind, fold: bool) -> Iterator[str]:
     match kind:
-        case "markdown":
+        case "markdown" | "md":
             return document.markdown_lines(session, nodes, fold=fold)
         case "html":
             return document.html_lines(session, nodes, fold=fold)
@@ -137,9 +158,8 @@ def said_lines(message: clew.Message, *, fold: bool = False) -> Iterator[str]:
 
 
 def _head(session: clew.Session) -> Iterator[str]:
-    counters = session.counters
-    count = f"{counters.messages} message{'s' if counters.messages != 1 else ''}"
-    parts = [style(session.handle, "33"), count, ago(session.updated_at, datetime.now(UTC))]
+    count, when = many(session.counters.messages, "message"), ago(session.updated_at, datetime.now(UTC))
+    parts = [style(session.handle, "33"), count, when]
     parts += [plain(part) for part in (session.cwd, session.model, *(f"#{label}" for label in session.labels)) if part]
     yield bold(f"# {plain(session.title or 'Untitled')}")
     yield dim(" · ").join(parts)
@@ -158,8 +178,7 @@ def _block(block: Block) -> Iterator[str]:
             for line in paragraphs(block.text):
                 yield from fitted(line)
         case Thinking():
-            words = block.text or "(reasoning that its provider keeps to itself)"
-            yield from (dim(f"> {line}".rstrip()) for line in paragraphs(words))
+            yield from (dim(f"> {line}".rstrip()) for line in paragraphs(block.text or HIDDEN))
         case ToolCall():
             yield f"{bold('tool call')} {plain(block.name)} {dim(plain(block.id))}"
             yield from _fenced(block.arguments)

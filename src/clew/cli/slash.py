@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,11 +11,17 @@ import click
 
 import clew
 from clew.cli import models
-from clew.cli.text import bold, dim, out, plain, warn
+from clew.cli.attaching import again, read
+from clew.cli.text import bold, broken, columns, dim, note, out, plain
 
 if TYPE_CHECKING:
     from clew.cli.talking import Talk
     from clew.convert import Report
+
+
+_KEYS = "  Enter sends, Alt+Enter begins a line, Ctrl+C stops an answer, Ctrl+D leaves."
+_NUMBER = re.compile("[0-9]{1,4}")
+"""Longer ones are handles."""
 
 
 class Quit(Exception):
@@ -57,18 +64,24 @@ def _help(_: Desk, __: str) -> None:
     width = max(len(f"/{name} {command.takes}") for name, command in COMMANDS.items())
     for name, command in COMMANDS.items():
         takes = f"/{name} {command.takes}".ljust(width)
-        out(f"  {bold(takes)}  {command.what}")
-    out(dim("  Enter sends, Alt+Enter begins a line, Ctrl+C stops an answer, Ctrl+D leaves."))
+        first, *more = broken(command.what, max(20, (columns() or 80) - width - 4))
+        out(f"  {bold(takes)}  {first}")
+        for line in more:
+            out(" " * (width + 4) + line)
+    for line in broken(
+        "  Enter sends, Alt+Enter begins a line, Ctrl+C stops an answer, Ctrl+D leaves.", columns() or 80
+    ):
+        out(dim(line))
 
 
 def _model(desk: Desk, rest: str) -> None:
     if not rest:
         choice = desk.talk.choice
         out(f"{choice.provider}/{choice.model}" if choice.model else choice.provider)
-        out(dim(f"others: {', '.join(models.ALIASES)}, or PROVIDER/MODEL"))
+        out(dim(f"others: {', '.join(models.aliases())}, or PROVIDER/MODEL"))
         return
     report = desk.talk.use(models.parse(rest))
-    warn(dim(f"{desk.talk.choice} answers from now on{losses(report)}"))
+    note(f"{desk.talk.choice} answers from now on{losses(report)}")
 
 
 def losses(report: Report | None) -> str:
@@ -82,23 +95,25 @@ def _fork(desk: Desk, rest: str) -> None:
     made = desk.talk.fork(rest or None)
     if made is None or before is None:
         raise clew.NotFound("message", "", hint="Nothing was said yet.")
-    warn(dim(f"going on in {made.handle}; {before.handle} stays as it is"))
+    note(f"going on in {made.handle}; {before.handle} stays as it is")
 
 
 def _rewind(desk: Desk, rest: str) -> None:
     """Back by so many questions, or to a message."""
     talk = desk.talk
-    if rest and not rest.isdigit():
+    if _NUMBER.fullmatch(rest or "1") is None:
         talk.rewind(talk.store.nodes.resolve(rest))
     else:
         asked = talk.questions()
         back = int(rest or 1)
+        if not asked:
+            raise clew.NotFound("question", "", hint="Nothing was asked yet.")
         if not 1 <= back <= len(asked):
             raise clew.Invalid(f"there are {len(asked)} questions to go back from")
         talk.rewind(asked[-back].parent_id)
     left = talk.questions()
     where = f"after: {plain(left[-1].text[:60])}" if left else "before the first question"
-    warn(dim(f"back {where}; what came after it is kept as a branch"))
+    note(f"back {where}; what came after it is kept as a branch")
 
 
 def _session(desk: Desk) -> clew.Session:
@@ -137,45 +152,60 @@ def _save(desk: Desk, rest: str) -> None:
     elif desk.keep is not None:
         kept = desk.keep(desk.talk)
         desk.keep = None
-        warn(dim(f"kept as {kept}"))
+        note(f"kept as {kept}")
     else:
-        warn(dim(f"everything is saved as it is said: {session.handle}. /save FILE writes it as Markdown."))
+        note(f"everything is saved as it is said: {session.handle}. /save FILE writes it as Markdown.")
 
 
 def _retry(desk: Desk, _: str) -> str | clew.Native:
     last = desk.talk.last_question()
     if last is None:
         raise clew.NotFound("question", "", hint="Nothing was asked yet.")
-    native = last.native
+    said = again(desk.talk.client, last)
     desk.talk.rewind(last.parent_id)
-    if native is None or native.provider != desk.talk.choice.provider:
-        return last.text
-    return clew.Native(native.provider, native.raw)
+    return said
 
 
-def _edit(desk: Desk, rest: str) -> str | None:
+def _edit(desk: Desk, rest: str) -> str | clew.Native | None:
     last = desk.talk.last_question()
     if last is None:
         raise clew.NotFound("question", "", hint="Nothing was asked yet.")
-    text = rest or (click.edit(last.text, extension=".md") or "").strip()
+    text = rest or _edited(last.text)
     if not text or text == last.text:
-        warn(dim("nothing was changed"))
+        note("nothing was changed")
         return None
+    said = again(desk.talk.client, last, text)
     desk.talk.rewind(last.parent_id)
-    return text
+    return said
+
+
+def _edited(text: str) -> str:
+    """The text as it comes out of the person's editor. Invalid if that does not run."""
+    try:
+        return (click.edit(text, extension=".md") or "").strip()
+    except click.ClickException as error:
+        hint = "EDITOR names the editor; /edit TEXT needs none."
+        raise clew.Invalid(error.format_message(), hint=hint) from error
+    except (OSError, UnicodeError) as error:
+        raise clew.Invalid(f"what was edited cannot be read: {error}") from error
 
 
 def _attach(desk: Desk, rest: str) -> None:
-    path = os.path.expanduser(rest)
-    if not os.path.isfile(path):
+    path = os.path.abspath(os.path.expanduser(rest))
+    if not rest:
+        desk.files.clear()
+    elif not os.path.isfile(path):
         raise clew.NotFound("file", rest)
-    desk.files.append(path)
-    out(dim(f"goes with the next question: {plain(', '.join(map(os.path.basename, desk.files)))}"))
+    else:
+        read(path)
+        desk.files.append(path)
+    names = plain(", ".join(map(os.path.basename, desk.files)))
+    out(dim(f"goes with the next question: {names or 'no file'}"))
 
 
 def _new(desk: Desk, _: str) -> None:
     desk.talk.begin()
-    warn(dim("the next question begins a session"))
+    note("the next question begins a session")
 
 
 def _quit(_: Desk, __: str) -> None:
@@ -189,7 +219,7 @@ COMMANDS = {
     "rewind": Command(_rewind, "[N|ID]", "go back by a question, by N, or to a message"),
     "retry": Command(_retry, "", "ask the last question again"),
     "edit": Command(_edit, "[TEXT]", "ask it in other words; without TEXT in your editor"),
-    "attach": Command(_attach, "FILE", "a file or an image with the next question"),
+    "attach": Command(_attach, "[FILE]", "a file or an image with the next question; or none"),
     "tag": Command(_tag, "[LABEL -LABEL]", "add labels, take others away"),
     "title": Command(_title, "[TEXT]", "the title, or another one"),
     "save": Command(_save, "[FILE]", "write it as Markdown; keep an incognito talk"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
@@ -12,13 +12,14 @@ import msgspec
 import clew
 from clew import codec
 from clew.cli.convert import convert
-from clew.cli.exits import PARTIAL, code_of, say, show_help
-from clew.cli.forms import Form, iso, json_options, out_lines, out_value, session_json
+from clew.cli.exits import show_help
+from clew.cli.forms import Form, iso, json_options, out_lines, out_value, out_values, session_json
 from clew.cli.moments import ago, local
+from clew.cli.outcomes import Done, each, told
 from clew.cli.place import existing, reading, store_option, writing
 from clew.cli.places import place, place_option, place_or, resolve
 from clew.cli.show import said_lines
-from clew.cli.text import bold, dim, out, out_document, out_json, out_jsonl, plain, role_style, style, warn
+from clew.cli.text import bold, dim, many, out, out_document, plain, role_style, style, warn
 
 if TYPE_CHECKING:
     from clew.snapshots import Snapshot, SnapshotStore, SnapshotSummary
@@ -58,14 +59,12 @@ def ls(place_name: str | None, form: Form) -> None:
     """Lists snapshots, newest first: id, when, messages, tokens (about), provider, model."""
     with place_or(reading, place_name) as store:
         found = store.list()
-    if form == "json":
-        out_json([_json(one) for one in found])
-    elif form == "jsonl":
-        out_jsonl(map(_json, found))
-    else:
-        out_lines(_table(found))
-        if not found:
-            warn("No snapshots.")
+    if form != "text":
+        out_values(map(_json, found), form)
+        return
+    out_lines(_table(found))
+    if not found:
+        warn("No snapshots.")
 
 
 @snapshot.command(
@@ -175,56 +174,21 @@ def rm(
     if purge and place_name is not None:
         raise click.UsageError("--purge is for the snapshots of the store")
     with place_or(existing, place_name) as store:
-        outcomes = [_removed(store, asked, dry_run, purge) for asked in dict.fromkeys(snapshot_ids)]
-    if form == "json":
-        out_json([one.json() for one in outcomes])
-    elif form == "jsonl":
-        out_jsonl(one.json() for one in outcomes)
-    else:
-        for one in outcomes:
-            if one.id is not None:
-                out(one.id)
-                warn(f"snapshot {one.id} {'would go' if dry_run else 'is deleted'}")
-    codes = [one.code for one in outcomes]
-    ctx.exit(PARTIAL if 0 in codes and any(codes) else codes[0])
+        ctx.exit(told(each(snapshot_ids, lambda asked: _remove(store, asked, dry_run, purge)), form))
 
 
 snapshot.add_command(convert)
 
 
-class Removed(NamedTuple):
-    """What became of one snapshot that was named."""
-
-    asked: str
-    id: str | None
-    error: clew.ClewError | None = None
-
-    @property
-    def code(self) -> int:
-        """The exit code that tells it."""
-        return 0 if self.error is None else code_of(self.error)
-
-    def json(self) -> dict[str, Any]:
-        """It as JSON."""
-        if self.error is None:
-            return {"asked": self.asked, "ok": True, "snapshot": self.id}
-        message, hint = self.error.message, self.error.hint
-        return {"asked": self.asked, "ok": False, "error": message, "hint": hint, "code": self.code}
-
-
-def _removed(store: SnapshotStore, asked: str, dry_run: bool, purge: bool) -> Removed:
-    try:
-        id = resolve(store, asked)
-        if dry_run:
-            store.load(id)
-        elif purge:
-            _purge(cast("Snapshots", store), id)
-        else:
-            store.delete(id)
-    except clew.ClewError as error:
-        say(error.message, error.hint, code_of(error))
-        return Removed(asked, None, error)
-    return Removed(asked, id)
+def _remove(store: SnapshotStore, asked: str, dry_run: bool, purge: bool) -> Done:
+    id = resolve(store, asked)
+    if dry_run:
+        store.load(id)
+    elif purge:
+        _purge(cast("Snapshots", store), id)
+    else:
+        store.delete(id)
+    return Done(id, f"snapshot {id} {'would go' if dry_run else 'is deleted'}", {"snapshot": id})
 
 
 def _purge(store: Snapshots, id: str) -> None:
@@ -239,8 +203,7 @@ def _purge(store: Snapshots, id: str) -> None:
 def _tell(made: Snapshot, form: Form) -> None:
     if form == "text":
         out(made.id)
-        many = f"{made.message_count} message{'s' if made.message_count != 1 else ''}"
-        warn(f"snapshot {made.id} of {many} is saved")
+        warn(f"snapshot {made.id} of {many(made.message_count, 'message')} is saved")
     else:
         out_value({"id": made.id, "provider": made.provider, "message_count": made.message_count}, form)
 

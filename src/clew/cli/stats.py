@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from clew.cli import moments
+from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, home_short, json_options, out_lines, out_value
 from clew.cli.place import reading, store_option
 from clew.cli.progress import Progress
-from clew.cli.text import bold, clip, columns, dim, pad, plain, style, width
+from clew.cli.text import bold, clip, columns, dim, many, pad, plain, style, width
 from clew.stats import Stats, Tally
 from clew.stats import stats as counted
 
@@ -30,14 +31,19 @@ _WHOLE, _PARTS = "█", " ▏▎▍▌▋▊▉"
 @click.option("--until", callback=moments.until, metavar="WHEN", help="Only up to then.")
 @json_options
 @store_option
-def stats(since: datetime | None, until: datetime | None, form: Form) -> None:
-    """Counts sessions, messages, tokens and cost: in all, by model, day and project. What forks share counts once."""
+@click.pass_context
+def stats(ctx: click.Context, since: datetime | None, until: datetime | None, form: Form) -> None:
+    """Counts sessions, messages, tokens and cost: in all, by model, day and project. What forks share counts once.
+
+    Exit code 7 if a message is damaged: what it would add is not known.
+    """
     with reading() as store, Progress("counting") as progress:
         found = counted(store, since=since, until=until, zone=datetime.now().astimezone().tzinfo, progress=progress)
     if form == "text":
         out_lines(_lines(found))
     else:
         out_value(_json(found), form)
+    ctx.exit(DAMAGED if found.damaged else 0)
 
 
 def _json(found: Stats) -> dict[str, Any]:
@@ -55,9 +61,10 @@ def _lines(found: Stats) -> Iterator[str]:
     if total.cost:
         yield f"{'cost':<12}{bold(_cost(total.cost).rjust(14))}"
     if found.unknown:
-        yield dim(f"{found.unknown:,} answers do not say what they cost.")
+        yield dim(f"{many(found.unknown, 'answer')} without a word of the cost.")
     if found.damaged:
-        yield style(f"{found.damaged:,} messages are damaged: 'clew verify' names them.", "31")
+        verb = "is" if found.damaged == 1 else "are"
+        yield style(f"{many(found.damaged, 'message')} {verb} damaged: 'clew verify' names them.", "31")
     models = sorted(found.by_model.items(), key=lambda item: -_tokens(item[1]) or -item[1].messages)
     yield from _table("by model", [(name or "unknown", one) for name, one in models], "answers")
     days = list(found.by_day.items())[-DAYS:]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 # Controls of the terminal (C0, DEL, C1), and those of Unicode that turn the writing direction or hide text.
+_WITHOUT_WIDTH = frozenset({"Mn", "Me", "Cf"})
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _BREAK = re.compile("\r\n|[\n\r\t\v\f\x85\u2028\u2029]")
 _INVISIBLE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+_START = re.compile("(?:\x1b\\[[0-9;]*m)*(?P<indent> *)")
 _NOT_ASCII = re.compile("[^\x00-\x7e]")
 
 
@@ -24,6 +27,15 @@ def paragraphs(text: str) -> list[str]:
     """The lines of `text`, their control characters shown and not obeyed; tabs stay."""
     lines = text.replace("\r\n", "\n").split("\n")
     return [line if line.isprintable() else "\t".join(map(_escaped, line.split("\t"))) for line in lines]
+
+
+def readable(text: str) -> str:
+    """What was typed, as text that can be stored: bytes that are no letters, and NUL, are replaced by a mark."""
+    try:
+        raw = text.encode(errors="surrogateescape")  # as the system hands over what it cannot decode
+    except UnicodeEncodeError:
+        raw = text.encode(errors="replace")
+    return raw.decode(errors="replace").replace("\0", "\ufffd")
 
 
 def _escaped(text: str) -> str:
@@ -54,12 +66,17 @@ def pad(text: str, columns: int) -> str:
 
 
 def width(text: str) -> int:
-    """How many columns `text` takes: East Asian wide letters take two, combining marks none."""
+    """How many columns `text` takes: East Asian wide letters take two; marks on a letter, and joiners, none."""
     if text.isascii():
         return len(text)
-    from unicodedata import combining, east_asian_width
+    from unicodedata import category, east_asian_width
 
-    return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
+    return sum(0 if category(char) in _WITHOUT_WIDTH else 1 + (east_asian_width(char) in "WF") for char in text)
+
+
+def many(count: int, what: str) -> str:
+    """So many of them: `1 message`, `2,000 messages`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def columns() -> int | None:
@@ -74,14 +91,9 @@ def columns() -> int | None:
 def fitted(line: str) -> list[str]:
     """`line` broken between words where a terminal would break it anywhere; what is indented stays so."""
     room = columns() if is_terminal(sys.stdout) else None
-    if room is None or len(line) <= room or width(line) != len(line) or "\t" in line:
+    if room is None or len(line) <= room // 2 or "\t" in line:  # no letter is wider than two
         return [line]
-    import textwrap  # not needed in a pipe
-
-    indent = line[: len(line) - len(line.lstrip())]
-    return textwrap.wrap(
-        line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
-    ) or [line]
+    return list(broken(line, room))
 
 
 def is_terminal(stream: IO[str]) -> bool:
@@ -127,9 +139,43 @@ def out(line: str = "") -> None:
 
 
 def warn(line: str = "") -> None:
-    """One line for the person, to stderr."""
+    """One line for the person, to stderr; on a terminal broken between words where it would be broken anywhere."""
+    if is_terminal(sys.stderr) and len(line) > 20:
+        line = "\n".join(broken(line, _size(sys.stderr)))
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
+
+
+def note(line: str) -> None:
+    """`warn`, for what stands beside."""
+    warn(dim(line, sys.stderr))
+
+
+def _size(stream: IO[str]) -> int:
+    """How wide the terminal of a stream is, unless COLUMNS says it is otherwise."""
+    if os.environ.get("COLUMNS", "").isdigit():
+        return int(os.environ["COLUMNS"]) or 80
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80  # some do not know how wide they are
+    except (OSError, ValueError):
+        return 80
+
+
+def broken(line: str, room: int) -> Iterator[str]:
+    """`line` as lines that are at most `room` wide, indented as it is; words that are wider stay whole."""
+    start = _START.match(line)
+    assert start is not None
+    indent = start["indent"]
+    shown, used = start[0], len(indent)
+    for number, word in enumerate(line[len(shown) :].split(" ")):
+        size = width(_COLOUR.sub("", word))
+        if number and used + 1 + size > room:
+            yield shown
+            shown, used = indent + word, len(indent) + size
+        else:
+            shown += f" {word}" if number else word
+            used += size + (number > 0)
+    yield shown
 
 
 def out_json(value: Any) -> None:

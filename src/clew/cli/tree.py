@@ -16,7 +16,20 @@ from clew.cli.forest import END, INDENT, Leaf, Placed, arrange, snippet
 from clew.cli.forms import Form, iso, json_options, out_lines
 from clew.cli.moments import local
 from clew.cli.place import find, reading, store_option
-from clew.cli.text import clip, columns, dim, is_terminal, out, out_json, out_jsonl, plain, role_style, style, warn
+from clew.cli.text import (
+    clip,
+    columns,
+    dim,
+    is_terminal,
+    note,
+    out,
+    out_json,
+    out_jsonl,
+    plain,
+    role_style,
+    style,
+    warn,
+)
 
 here_option = click.option("--here", is_flag=True, help="Those of the sessions of the current directory.")
 compact_option = click.option("--compact", is_flag=True, help="Indent only where the talk forks.")
@@ -73,7 +86,7 @@ def draw(
             placed = list(placed)
             if max(one.level for one in placed) > _deepest(room):
                 placed = arrange(leaves, compact=True, limit=limit)
-                warn(dim("Too deep for this width: indented only at forks."))
+                note("Too deep for this width: indented only at forks.")
         out_lines(_lines(placed, room))
     for one in damaged:
         warn(f"clew: message {one} is damaged")

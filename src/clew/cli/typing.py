@@ -43,6 +43,7 @@ def reader(asked: Iterable[str]) -> Callable[[], str]:
     session: PromptSession[str] = PromptSession(
         history=InMemoryHistory(list(asked)), completer=Commands(), complete_while_typing=False, multiline=True,
         key_bindings=_keys(), prompt_continuation=lambda *_: "  ", style=Style.from_dict({"mark": "bold ansicyan"}),
+        enable_suspend=True,
     )  # fmt: skip
     return lambda: session.prompt([("class:mark", MARK)])
 
@@ -55,7 +56,7 @@ def completions(typed: str) -> Iterator[tuple[str, str]]:
     if not space:
         yield from ((f"/{one}", COMMANDS[one].what) for one in COMMANDS if one.startswith(name[1:]))
     elif name == "/model":
-        yield from ((one, meant) for one, meant in models.ALIASES.items() if one.startswith(rest))
+        yield from ((one, meant) for one, meant in models.aliases().items() if one.startswith(rest))
         yield from ((one, "provider") for one in models.known() if one.startswith(rest))
     elif name in ("/attach", "/save"):
         yield from ((one, "") for one in _files(rest))
@@ -96,9 +97,13 @@ def _keys() -> KeyBindings:
 
 
 def _simple() -> str:
-    sys.stdout.write(MARK)
-    sys.stdout.flush()
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line.rstrip("\n")
+    """A line, or several: each that ends with a backslash goes on in the next, as in a shell."""
+    lines: list[str] = []
+    while not lines or lines[-1].endswith("\\"):
+        sys.stdout.write("  " if lines else MARK)
+        sys.stdout.flush()
+        line = sys.stdin.buffer.readline().decode(errors="replace")
+        if not line:
+            raise EOFError
+        lines.append(line.rstrip("\r\n"))
+    return "\n".join([*(line[:-1] for line in lines[:-1]), lines[-1]])

@@ -9,7 +9,7 @@ import click
 
 from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, json_options, out_lines, out_value
-from clew.cli.place import existing, store_option
+from clew.cli.place import existing, looking, store_option
 from clew.cli.progress import Progress
 from clew.cli.text import bold, dim, fitted, out, out_json, out_jsonl, plain, style, warn
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def verify(ctx: click.Context, form: Form) -> None:
     """Reads everything in the store, checks it, and names what is damaged. Writes nothing. Exit code 7 on damage."""
-    with existing(tidy=False) as store, Progress("verifying") as progress:
+    with looking() as store, Progress("verifying") as progress:
         report = store.verify(progress=progress)
         path = store.path
     if unread := report.counts.get("unread"):
@@ -46,13 +46,16 @@ def verify(ctx: click.Context, form: Form) -> None:
 
 def _lines(report: Report) -> Iterator[str]:
     for one in report.damage:
-        yield f"{style('damaged', '1;31')}  {plain(one.what)} {plain(one.where)}: {plain(one.why)}"
+        where = one.where if one.where.startswith(one.what) else f"{one.what} {one.where}"
+        yield f"{style('damaged', '1;31')}  {plain(where)}: {plain(one.why)}"
         if one.session is not None:
             place = "" if one.position is None else f", message {one.position + 1}"
             yield dim(f"         in session {plain(str(one.session))}{place}")
     yield style("ok", "1;32") if report.ok else style("not ok", "1;31")
     checked = ", ".join(
-        f"{count:,} {plain(what)}" for what, count in report.counts.items() if count and what != "unread"
+        f"{count:,} {plain(what)}"
+        for what, count in report.counts.items()
+        if count and what not in ("damage", "unread")
     )
     yield from (dim(line) for line in fitted(f"checked {checked or 'an empty store'}"))
 
@@ -63,7 +66,7 @@ def _json(one: Damage) -> dict[str, Any]:
 
 @click.command(
     short_help="Copy the store to a file, safe while others write.",
-    epilog="\b\nExamples:\n  clew backup ~/backups/clew.db\n  clew verify --db ~/backups/clew.db",
+    epilog="\b\nExamples:\n  clew backup ~/clew-backup.db\n  clew verify --db ~/clew-backup.db",
 )
 @click.argument("path", type=click.Path(dir_okay=False))
 @json_options

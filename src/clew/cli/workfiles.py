@@ -15,7 +15,7 @@ from clew.checkpoints.lines import Count, count
 from clew.checkpoints.wire import shown
 from clew.cli.exits import FAILED, NOT_FOUND, say
 from clew.cli.forms import Form, out_value
-from clew.cli.text import out, paragraphs, plain, style, warn
+from clew.cli.text import many, out, paragraphs, plain, style, warn
 
 root_option = click.option(
     "--root", metavar="PATH", help="The folder of the files.  [default: the session's, or the current one]"
@@ -41,11 +41,11 @@ def checkpoints_of(session: clew.Session, root: str | None) -> Checkpoints:
 
 def summary(changed: int, counted: Count) -> str:
     """How much changes, as a diff tells it."""
-    parts = [f"{changed:,} file{'s' if changed != 1 else ''}"]
+    parts = [many(changed, "file")]
     if counted.insertions:
-        parts.append(style(f"{counted.insertions:,} insertion{'s' if counted.insertions != 1 else ''}(+)", "32"))
+        parts.append(style(f"{many(counted.insertions, 'insertion')}(+)", "32"))
     if counted.deletions:
-        parts.append(style(f"{counted.deletions:,} deletion{'s' if counted.deletions != 1 else ''}(-)", "31"))
+        parts.append(style(f"{many(counted.deletions, 'deletion')}(-)", "31"))
     return ", ".join(parts)
 
 

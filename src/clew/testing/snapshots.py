@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -50,12 +51,12 @@ def sample(**changes: Any) -> Snapshot:
     return new_snapshot(**{**fields, **changes})
 
 
-class SnapshotConformance:
+class SnapshotConformance(ABC):
     """Every store of snapshots passes these. Each test gets a new store."""
 
+    @abstractmethod
     def store(self, tmp_path: Path) -> SnapshotStore:
         """A new, empty store."""
-        raise NotImplementedError
 
     @pytest.fixture
     def made(self, tmp_path: Path) -> Iterator[SnapshotStore]:

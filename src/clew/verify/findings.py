@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import ids
-from clew.backends import MAX_SEQ, SEQ_BITS, Tx
+from clew.backends import MAX_POS, MAX_SEQ, SEQ_BITS, Tx
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.engine import Engine
 from clew.errors import Tampered
@@ -241,7 +241,7 @@ class Findings:
                 return
         step, select = 1, f"SELECT {key} FROM {table.name} WHERE {key} >= ? ORDER BY {key} LIMIT 1"
         after = max(after, 0)
-        while after + step < 1 << 62:
+        while after + step <= MAX_POS:
             try:
                 found_one = self.one(select, after + step)
             except BROKEN:

@@ -19,11 +19,11 @@ from clew.verify.findings import (
 FORMAT = 2
 _KINDS = {int: "bigint", bytes: "bytea", str: "text"}
 _COUNTED = {
-    "run_numbers": "SELECT max(run) >> 8 FROM runs",
+    "run_numbers": "SELECT max(run & 2147483647) FROM runs",
     "ords": "SELECT max(ord) FROM nodes",
     "trees_tree_seq": "SELECT max(tree) FROM trees",
-    "refs_ref_seq": "SELECT max(ref) FROM refs",
-    "blobs_blob_seq": "SELECT max(blob) FROM blobs",
+    "ref_numbers": "SELECT max(ref & 2147483647) FROM refs",
+    "blob_numbers": "SELECT max(blob & 2147483647) FROM blobs",
     "forgotten_number_seq": "SELECT max(number) FROM forgotten",
 }
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from clew import codec, ids
-from clew.backends import BODY, FACTS, ID, MAX_SEQ, POS, SEQ_BITS, QuarantineRow, RunRow
+from clew.backends import BODY, FACTS, ID, MAX_SEQ, POS, SEQ_BITS, QuarantineRow, RunRow, born
 from clew.envelope import MISTYPED, NO_ID, facts, kept_context, kept_parts, node_place, run_fields, totals
 from clew.errors import ClewError
 from clew.model import ROLES, Message, Said
@@ -129,7 +129,7 @@ def _run_problems(found: Findings, run: RunRow) -> Iterator[str]:
             fits = (run.depth, run.carried) == (depth, above.carried)
         else:  # messages at the end of what it stands for may have been deleted since
             fits = run.depth == 0 and run.carried >= above.carried + depth
-        if above.run >= run.run or above.tree != run.tree or not fits:
+        if born(above.run) >= born(run.run) or above.tree != run.tree or not fits:
             yield f"it does not fit to its {name}, {place(at)}"
     if run.parent is None and run.depth:
         yield "it is a root and says that it is not"

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 try:
     import psycopg
     from psycopg import pq
-    from psycopg.types.numeric import Int8BinaryDumper
+    from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 except ImportError as missing:  # the core does without it
     raise ImportError("a store on PostgreSQL needs psycopg: pip install 'clew[postgres]'") from missing
 
@@ -29,10 +29,22 @@ SLOWEST = 10.0
 SCHEMA = "clew"
 """The schema that a store is in, unless its URL names another: ``postgresql://…/app?schema=chats``."""
 
-Connection = psycopg.Connection[tuple[Any, ...]]
-
 _AGAIN = "Make the same call again."
 _CHECK = "Check the server, then make the same call again."
+
+
+class Cursor(psycopg.Cursor[tuple[Any, ...]]):
+    """One that is used again and again."""
+
+    def forget(self) -> None:
+        """Lets go of what the last statement was given and what it found."""
+        self._reset()
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection with a cursor that is there already: to make one takes as long as to run a statement."""
+
+    kept: Cursor
 
 
 class Target(NamedTuple):
@@ -89,7 +101,7 @@ class Connections:
 
     def connect(self) -> Connection:
         """A new connection, which the caller closes."""
-        conn: Connection = psycopg.connect(self._target.conninfo, **self._options())
+        conn = Connection.connect(self._target.conninfo, **self._options())
         try:
             self._configure(conn)
         except BaseException:
@@ -141,6 +153,7 @@ class Connections:
         if conn.closed or conn.info.transaction_status != pq.TransactionStatus.IDLE:
             conn.close()
         else:
+            conn.kept.forget()
             self._idle.append((conn, made))
         if self._closed:
             self.check()
@@ -169,13 +182,16 @@ class Connections:
 
     def _configure(self, conn: Connection) -> None:
         conn.prepare_threshold = 0  # the statements are few and always the same
+        conn.adapters.register_dumper(int, Int8Dumper)  # in a list; else the size of the first decides the type of all
         conn.adapters.register_dumper(int, Int8BinaryDumper)  # else its size decides the type, and each type a plan
         calls = ["set_config(%s, %s, false)"] * len(self._settings)
         # Whoever was told that something is stored may rely on it, whatever the server is set to.
         waits = "'off'" if self._relaxed else "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
         calls.append(f"set_config('synchronous_commit', {waits}, false)")
         values = [part for pair in self._settings.items() for part in pair]
-        conn.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
+        conn.kept = Cursor(conn)
+        conn.kept.format = pq.Format.BINARY
+        conn.kept.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
 
 
 def lost(conn: Connection, error: BaseException | None = None) -> bool:
@@ -189,6 +205,15 @@ def lost(conn: Connection, error: BaseException | None = None) -> bool:
 def in_transaction(conn: Connection) -> bool:
     """True if a transaction is open, and sound."""
     return not conn.closed and conn.info.transaction_status == pq.TransactionStatus.INTRANS
+
+
+@contextmanager
+def told(path: str) -> Iterator[None]:
+    """Driver errors become clew's."""
+    try:
+        yield
+    except (psycopg.Error, OverflowError) as error:
+        raise translate(error, path) from error
 
 
 def translate(error: BaseException, path: str) -> ClewError:

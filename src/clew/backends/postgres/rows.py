@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clew.backends import Move, Place, Tip
+from clew.backends import MAX_SEQ, Move, Place, RunRow, Tip, born
 from clew.backends.postgres.connection import Connection
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
@@ -23,7 +23,7 @@ class PostgresTx(SqlTx):
     def __init__(self, conn: Connection, store: int) -> None:
         self.conn = conn
         # One cursor for all, so every method takes its rows whole before it runs the next statement.
-        self._cursor = conn.cursor(binary=True)
+        self._cursor = conn.kept
         self._run = self._cursor.execute
         self.store = store
         """The number under which the store is locked."""
@@ -74,10 +74,10 @@ class PostgresTx(SqlTx):
 
     def set_counters(self, counters: Mapping[str, int]) -> None:
         """No number up to these is given again."""
-        sequences = {"trees": "trees_tree_seq", "refs": "refs_ref_seq", "blobs": "blobs_blob_seq",
-                     "forgotten": "forgotten_number_seq", "ords": "ords"}  # fmt: skip
-        highest = {sequences[name]: number for name, number in counters.items() if name in sequences}
-        highest["run_numbers"] = (counters["runs"] >> 8) + 1
+        highest = {"trees_tree_seq": counters.get("trees", 0), "forgotten_number_seq": counters.get("forgotten", 0),
+                   "ords": counters["ords"], "run_numbers": born(counters.get("runs", 0)),
+                   "ref_numbers": born(counters.get("refs", 0)),
+                   "blob_numbers": born(counters.get("blobs", 0))}  # fmt: skip
         for name, number in highest.items():
             self._run(b"SELECT setval(to_regclass(%s), greatest(%s, 1), %s)", (name, number, number > 0))
 
@@ -87,9 +87,23 @@ class PostgresTx(SqlTx):
         rows = self._run(SQL["nodes_at"], (list(positions),)).fetchall() if positions else []
         return {row[5]: Place(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows}
 
+    def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
+        return {
+            tree: (workspace, trashed) for tree, workspace, trashed in self._run(SQL["tree_states"], (list(trees),))
+        }
+
+    def runs_at(self, numbers: Sequence[int]) -> dict[int, RunRow]:
+        rows = self._run(SQL["runs_at"], (list(numbers),)).fetchall() if numbers else []
+        return {row[0]: RunRow._make(row) for row in rows}
+
+    def keys_beside(self, workspace: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        values = (workspace, kind, workspace, kind, list(keys))
+        rows = self._run(SQL["keys_beside"], values).fetchall() if keys else []
+        return {row[0]: [key for key in row[1:] if key is not None] for row in rows}
+
     def tail(self, workspace: str, kind: str, key: bytes, count: int) -> list[tuple[Any, ...]]:
         """A ref's head and the `count` nodes before it in its run, last first; beside the head stand ref and run."""
-        return list(self._run(SQL["tail"], (count, workspace, kind, key)))
+        return list(self._run(SQL["tail"], (min(count, MAX_SEQ) + 1, workspace, kind, key)))
 
     def delete_nodes(self, low: int, high: int) -> int:
         gone = super().delete_nodes(low, high)
@@ -99,6 +113,10 @@ class PostgresTx(SqlTx):
     def advance(self, ref: int, seen: Tip, move: Move, top: int) -> bool:
         (done,) = self._one("advance", *bounds(self.store, ref, seen, move))
         return bool(done)
+
+    def delete_ref(self, ref: int) -> None:
+        self._run(SQL["tell_gone"], (ref,))  # while there is a row by which a tenant may ask who watches it
+        super().delete_ref(ref)
 
     # -- words, for the search index of a plain store
 
@@ -115,13 +133,14 @@ class PostgresTx(SqlTx):
     def find_words(
         self, workspace: str, mode: str, query: str, filters: dict[str, Any], limit: int, offset: int
     ) -> list[tuple[int, bytes, float]]:
-        """Position, id and rank of what matches, best first; newest first if there is no query."""
+        """Position, id and rank of what matches, best first; newest first if that is asked for, or there is none."""
         role, spans = filters.get("role"), filters.get("spans")
         lows, highs = (None, None) if spans is None else ([low for low, _ in spans], [high for _, high in spans])
         since, until = filters.get("since", -(1 << 62)), filters.get("until", 1 << 62)
         rest = (workspace, mode, role, role, since, until, lows, lows, highs, limit, offset)
-        found = self._run(SQL["find_words"], (query, *rest)) if query else self._run(SQL["find_all"], rest)
-        return list(found)
+        if not query:
+            return list(self._run(SQL["find_all"], rest))
+        return list(self._run(SQL["find_words"], (filters.get("newest", False), query, *rest)))
 
     def clear_words(self) -> None:
         """Takes all of them away."""

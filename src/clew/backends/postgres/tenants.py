@@ -9,7 +9,7 @@ from clew.backends.sql import script
 
 _WRITTEN = (
     "trees", "refs", "runs", "nodes", "quarantine", "labels", "log", "blobs", "chunks", "uses", "objects",
-    "search", "search_edge", "forgotten", "header",
+    "search", "search_edge", "forgotten", "header", "watched",
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 -- Format 1 on PostgreSQL: the tables of 0001_init.sqlite.sql, whose comments say what each column must hold.
--- The eight lowest bits of a run's number are those of its tree, so that every position says which shard of 256 its tree
--- is in. No constraint crosses trees but that of ids.
+-- The number of a run, a ref or a blob is shard << 31 | counter, and its shard the eight lowest bits of its tree: so every
+-- key begins with the tree's shard of 256, and tables can be cut along it (partitions.postgres.sql). No constraint
+-- crosses trees but that of ids.
 
 CREATE TABLE header (
     name  text PRIMARY KEY,
@@ -56,8 +57,9 @@ CREATE TABLE quarantine (
     body       bytea NOT NULL
 );
 
+CREATE SEQUENCE ref_numbers AS bigint MAXVALUE 2147483647;
 CREATE TABLE refs (
-    ref         bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    ref         bigint PRIMARY KEY,
     workspace   text NOT NULL,
     kind        text NOT NULL,
     key         bytea NOT NULL,
@@ -98,8 +100,9 @@ CREATE TABLE log (
 );
 CREATE UNIQUE INDEX log_id ON log (id);
 
+CREATE SEQUENCE blob_numbers AS bigint MAXVALUE 2147483647;
 CREATE TABLE blobs (
-    blob        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    blob        bigint PRIMARY KEY,
     tree        bigint NOT NULL REFERENCES trees,
     look        bytea NOT NULL,
     size        bigint NOT NULL,
@@ -148,26 +151,54 @@ CREATE TABLE search_edge (      -- up to which ord the words of a workspace are 
     PRIMARY KEY (workspace, mode)
 );
 
+CREATE UNLOGGED TABLE watched ( -- refs that somebody watches, and until when he is to be told of their changes
+    ref   bigint PRIMARY KEY,
+    until timestamptz NOT NULL
+);
+
+-- Tells whoever watches a ref, once this is committed, which version it has; 0 if it is gone. NOTIFY makes commits wait
+-- for each other, so it is kept for refs that somebody watches.
+CREATE FUNCTION tell(the_ref bigint, the_version bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    sent text;
+BEGIN
+    IF EXISTS (SELECT 1 FROM watched w WHERE w.ref = the_ref AND w.until > now()) THEN
+        SELECT pg_notify('clew_' || 'refs'::regclass::oid, the_ref || ' ' || the_version)::text INTO sent;
+        RETURN true;
+    END IF;
+    RETURN false;
+END $$;
+
 -- Moves the head of a ref that is still as it was seen, and nothing else: see `Tx.advance`. The lock is taken by a
--- statement of its own: what comes after it sees all that was committed before the lock was given.
+-- statement of its own: what comes after it sees all that was committed before the lock was given. No PERFORM and no
+-- FOUND: not every server that speaks this language has them.
 CREATE FUNCTION advance(
     store bigint, the_epoch bigint, the_ref bigint, seen_version bigint, seen_head bigint, seen_head_id bytea,
     seen_mac bytea, ref_key bytea, run_key bytea,
     new_head bigint, new_head_id bytea, new_version bigint, new_active_at bigint, new_rank bigint, new_mac bytea
 ) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    held text;
+    done boolean;
+    told boolean;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(store);
+    SELECT pg_advisory_xact_lock_shared(store)::text INTO held;
     UPDATE refs r SET head = new_head, head_id = new_head_id, version = new_version, active_at = new_active_at,
                       rank = new_rank, mac = new_mac
     WHERE r.ref = the_ref AND r.version = seen_version AND r.head = seen_head AND r.head_id = seen_head_id
       AND r.mac = seen_mac AND r.trashed_at IS NULL AND r.wrapped_key IS NOT DISTINCT FROM ref_key
-      AND NOT EXISTS (SELECT 1 FROM refs o WHERE o.workspace = r.workspace AND o.kind = r.kind
-                      AND o.trashed_at IS NULL AND o.rank >= new_rank AND o.ref <> r.ref)
+      AND coalesce((SELECT o.rank FROM refs o WHERE o.workspace = r.workspace AND o.kind = r.kind
+                    AND o.trashed_at IS NULL AND o.ref <> r.ref ORDER BY o.rank DESC LIMIT 1) < new_rank, true)
       AND (SELECT number FROM epoch) = the_epoch
       AND EXISTS (SELECT 1 FROM runs u WHERE u.run = seen_head >> 24 AND u.closed = 0
                   AND u.wrapped_key IS NOT DISTINCT FROM run_key)
-      AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.pos = seen_head + 1);
-    RETURN FOUND;
+      AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.pos = seen_head + 1)
+    RETURNING true INTO done;
+    IF done IS NULL THEN
+        RETURN false;
+    END IF;
+    SELECT tell(the_ref, new_version) INTO told;
+    RETURN true;
 END $$;
 
 -- `advance`, and the one node that the head moves to: a whole append in one statement.

@@ -14,7 +14,7 @@ INSERT INTO trees (workspace, created_at) VALUES (?, ?) RETURNING tree
 
 -- name: add_run
 INSERT INTO runs (run, tree, parent, derived, depth, carried, tip, closed, wrapped_key, mac)
-SELECT nextval('run_numbers') << 8 | (v.tree & 255), v.*
+SELECT (v.tree & 255) << 31 | nextval('run_numbers'), v.*
 FROM (VALUES (?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bytea)) AS v (tree)
 RETURNING run
 
@@ -22,9 +22,13 @@ RETURNING run
 INSERT INTO nodes (pos, facts, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 -- name: add_ref
-INSERT INTO refs (workspace, kind, key, owner, tree, head, head_id, version, created_at, active_at, rank,
+INSERT INTO refs (ref, workspace, kind, key, owner, tree, head, head_id, version, created_at, active_at, rank,
                   trashed_at, expires_at, hold, look, wrapped_key, mac, data)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING ref
+SELECT (coalesce(v.tree, 0) & 255) << 31 | nextval('ref_numbers'), v.*
+FROM (VALUES (?, ?, ?::bytea, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bigint, ?::bigint, ?::bigint, ?::bigint,
+              ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bytea, ?::bytea, ?::bytea))
+     AS v (workspace, kind, key, owner, tree)
+ON CONFLICT DO NOTHING RETURNING ref
 
 -- name: add_log
 INSERT INTO log (pos, created_at, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
@@ -33,7 +37,10 @@ INSERT INTO log (pos, created_at, id, body) VALUES (?, ?, ?, ?) ON CONFLICT DO N
 INSERT INTO quarantine (pos, created_at, why, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 -- name: add_blob
-INSERT INTO blobs (tree, look, size, chunks, created_at, wrapped_key, mac) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING blob
+INSERT INTO blobs (blob, tree, look, size, chunks, created_at, wrapped_key, mac)
+SELECT (v.tree & 255) << 31 | nextval('blob_numbers'), v.*
+FROM (VALUES (?::bigint, ?::bytea, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bytea)) AS v (tree)
+RETURNING blob
 
 -- name: forget
 INSERT INTO forgotten (low, high) VALUES (?, ?) RETURNING number
@@ -60,6 +67,19 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ANY (?)
 
+-- name: tree_states
+SELECT t.tree, t.workspace, EXISTS (SELECT 1 FROM refs r WHERE r.tree = t.tree AND r.trashed_at IS NOT NULL)
+FROM trees t WHERE t.tree = ANY (?)
+
+-- name: runs_at
+SELECT {run} FROM runs u WHERE u.run = ANY (?)
+
+-- name: keys_beside
+SELECT w.key,
+       (SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key < w.key ORDER BY r.key DESC LIMIT 1),
+       (SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key > w.key ORDER BY r.key LIMIT 1)
+FROM unnest(?::bytea[]) AS w (key)
+
 -- name: refs_label
 SELECT {ref} FROM refs r
 WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
@@ -79,6 +99,48 @@ SELECT advance(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?)
 -- name: extend
 SELECT extend(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: set_ref
+WITH done AS (
+    UPDATE refs SET owner = ?, head = ?, head_id = ?, version = ?, active_at = ?, rank = ?, trashed_at = ?,
+                    expires_at = ?, hold = ?, look = ?, wrapped_key = ?, mac = ?, data = ?
+    WHERE ref = ? AND version = ? RETURNING ref, version
+)
+SELECT tell(ref, version) FROM done
+
+-- name: move_ref
+WITH done AS (
+    UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, mac = ? WHERE ref = ? AND version = ?
+    RETURNING ref, version
+)
+SELECT tell(ref, version) FROM done
+
+-- name: move_ref_up
+WITH done AS (
+    UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, rank = ?, mac = ? WHERE ref = ? AND version = ?
+    RETURNING ref, version
+)
+SELECT tell(ref, version) FROM done
+
+-- name: tell_gone
+SELECT tell(?, 0)
+
+-- name: watch
+INSERT INTO watched (ref, until)
+SELECT ref, now() + make_interval(secs => ?) FROM unnest(?::bigint[]) AS given (ref) ORDER BY ref
+ON CONFLICT (ref) DO UPDATE SET until = excluded.until
+
+-- name: unwatched
+DELETE FROM watched WHERE ref IN (SELECT ref FROM watched WHERE until < now() FOR UPDATE SKIP LOCKED)
+
+-- name: channel
+SELECT 'clew_' || 'refs'::regclass::oid
+
+-- name: versions
+SELECT ref, version FROM refs WHERE ref = ANY (?)
+
+-- name: oldest
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+
 -- name: now
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 
@@ -89,7 +151,10 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xmin 
 
 -- name: tail
 SELECT {node}, beside.*
-FROM refs f JOIN nodes n ON n.pos BETWEEN greatest(f.head - ?, f.head >> 24 << 24) AND f.head
+FROM refs f
+CROSS JOIN LATERAL (
+    SELECT * FROM nodes WHERE pos BETWEEN f.head >> 24 << 24 AND f.head ORDER BY pos DESC LIMIT ?
+) AS n
 LEFT JOIN LATERAL (
     SELECT {ref}, {run} FROM refs r JOIN runs u ON u.run = r.head >> 24 WHERE r.ref = f.ref AND n.pos = f.head
 ) AS beside ON true
@@ -114,7 +179,7 @@ INSERT INTO search_edge (workspace, mode, ord) VALUES (?, ?, ?)
 ON CONFLICT (workspace, mode) DO UPDATE SET ord = greatest(search_edge.ord, excluded.ord)
 
 -- name: find_words
-SELECT s.pos, s.id, ts_rank(s.lexemes, q.query)::float8
+SELECT s.pos, s.id, CASE WHEN ?::boolean THEN 0 ELSE ts_rank(s.lexemes, q.query) END::float8
 FROM search s, (SELECT ?::text::tsquery AS query) AS q
 WHERE s.workspace = ? AND s.mode = ? AND s.lexemes @@ q.query
   AND (?::bigint IS NULL OR s.role = ?) AND s.created_at >= ? AND s.created_at < ?

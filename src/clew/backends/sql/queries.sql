@@ -81,7 +81,7 @@ WITH RECURSIVE up (n, run, seq) AS (
     VALUES (0, ? >> 24, ? & 16777215)
     UNION ALL
     SELECT n + 1, u.parent >> 24, u.parent & 16777215 FROM up JOIN runs u ON u.run = up.run
-    WHERE u.parent >> 24 < u.run -- a run grows from an older one; a damaged row must not lead in circles
+    WHERE (u.parent >> 24 & 2147483647) < (u.run & 2147483647) -- a run grows from an older one; a damaged row must not lead in circles
 )
 SELECT up.seq, {run} FROM up JOIN runs u ON u.run = up.run ORDER BY up.n DESC
 
@@ -192,6 +192,10 @@ DELETE FROM trees WHERE tree = ?
 -- name: tree_workspace
 SELECT workspace FROM trees WHERE tree = ?
 
+-- name: tree_state
+SELECT t.tree, t.workspace, EXISTS (SELECT 1 FROM refs r WHERE r.tree = t.tree AND r.trashed_at IS NOT NULL)
+FROM trees t WHERE t.tree = ?
+
 -- name: tip
 SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id, r.wrapped_key,
        coalesce((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
@@ -215,6 +219,9 @@ SELECT {ref} FROM refs r WHERE r.ref IN (SELECT ref FROM refs WHERE kind = ? AND
 
 -- name: ref_at
 SELECT {ref} FROM refs r WHERE r.ref = ?
+
+-- name: version
+SELECT ref, version FROM refs WHERE ref = ?
 
 -- name: keys_between
 SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key BETWEEN ? AND ? ORDER BY key LIMIT ?
@@ -253,7 +260,7 @@ WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR coa
   AND (? IS NULL OR r.look = ?) AND (? IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
 
 -- name: refs_owned
-SELECT {ref} FROM refs r WHERE r.owner = ? ORDER BY r.ref
+SELECT {ref} FROM refs r WHERE r.owner = ? ORDER BY r.ref & 2147483647
 
 -- name: refs_after
 SELECT {ref} FROM refs r WHERE r.ref > ? ORDER BY r.ref LIMIT ?

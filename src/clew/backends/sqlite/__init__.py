@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from clew.backends import Call, Job, Renewed, State, Tail, Tx
+from clew.backends import Call, Job, Renewed, Tail, Tx
+from clew.backends.opened import Opened
 from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.connection import (
     ANY,
@@ -30,29 +29,21 @@ from clew.backends.sqlite.connection import (
 from clew.backends.sqlite.migrate import migrate
 from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.watching import FileEar, MemoryEar
 from clew.backends.sqlite.writer import Writer
-from clew.errors import ClewError, Closed, Invalid, NotFound, SchemaTooNew, Tampered, Unavailable
+from clew.backends.watching import Ear, Watching
+from clew.errors import ClewError, Closed, Invalid, NotFound, Tampered, Unavailable
 
 T = TypeVar("T")
-
-_OPEN: weakref.WeakSet[SQLiteBackend] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """In the child: no store of the parent's may be used, nor even closed."""
-    for backend in _OPEN:
-        backend._forked = True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 IDLE_READERS = 8
 """Connections kept for later reads. More threads may read at once; the rest are closed again."""
 
 
-class SQLiteBackend:
+class SQLiteBackend(Opened[SQLiteTx]):
     """See `clew.backends.Backend`. Reading uses connections that cannot write; the one that can is made when needed."""
+
+    newest = FORMAT
 
     def __init__(
         self,
@@ -74,14 +65,12 @@ class SQLiteBackend:
         self.path = path = path if self.memory else os.path.abspath(path)
         self._durability = durability
         self._timeout = timeout
-        self._local = threading.local()
         self._readers: list[SQLiteTx] = []
-        self._closed = False
-        self._forked = False
-        self.on_epoch: Callable[[Tx], object] = lambda tx: None
-        _OPEN.add(self)
+        super().__init__()
         self._writer = Writer(path, lambda: self._connect("rw"), timeout)
         self._committer = Committer(self._transact)
+        self._watching = Watching(self._ear, patience=timeout)
+        self._writer.committed = self._watching.committed
         try:
             with self._told():
                 self._open(create, network)
@@ -225,20 +214,17 @@ class SQLiteBackend:
             self._local.frame = None
             self._committer.leave()
 
-    def in_transaction(self) -> bool:
-        return self._here() is not None
-
     def close(self) -> None:
         if self._closed:
             return
-        if getattr(self._local, "tx", None) is not None:
-            raise Invalid("a store cannot be closed inside its own transaction")
+        self._outside()
         if self._forked:
             self._closed = True  # the connections belong to the parent: closing them here could drop its locks
             return
         self._committer.enter()
         try:
             self._closed = True
+            self._watching.close()
             self._close_readers()
             self._writer.close()
         finally:
@@ -246,6 +232,10 @@ class SQLiteBackend:
 
     def settled(self) -> int:
         return self.read(lambda tx: tx.growth(0).last, single=True)
+
+    def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
+        self._here()
+        return self._watching.watch(ref, tell)
 
     def clean(self) -> tuple[str, ...]:
         if self._here() is not None:
@@ -353,6 +343,11 @@ class SQLiteBackend:
     def _connect(self, mode: str) -> sqlite3.Connection:
         return connect(self.path, mode, durability=self._durability, timeout=self._timeout)  # type: ignore[arg-type]
 
+    def _ear(self) -> Ear:
+        if self.memory:
+            return MemoryEar(lambda refs: self.read(lambda tx: cast(SQLiteTx, tx).versions(refs)))
+        return FileEar(lambda: self._connect("ro"), self.path)
+
     def look_anew(self) -> None:
         state = self.read(self._epoch)
         self._writer.epoch = state.number
@@ -367,21 +362,7 @@ class SQLiteBackend:
             return False
         return True
 
-    def _epoch(self, tx: Tx) -> State:
-        state = tx.state()
-        if state.format > FORMAT:
-            raise SchemaTooNew(self.path, state.format, FORMAT)
-        self.on_epoch(tx)
-        return state
-
     # -- connections
-
-    def _here(self) -> SQLiteTx | None:
-        """The transaction this thread is in, if any. Closed if the store cannot be used here at all."""
-        if self._closed or self._forked:
-            why = "was opened before this process was forked" if self._forked else "is closed"
-            raise Closed(f"the store {why}")
-        return getattr(self._local, "tx", None)
 
     def _not_again(self) -> None:
         """Unavailable if this thread is in the middle of a write already: a signal handler must not write inside it."""

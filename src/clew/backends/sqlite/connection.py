@@ -129,6 +129,8 @@ def translate(error: Exception, path: str) -> ClewError:
     code = getattr(error, "sqlite_errorcode", 0)
     match code & 0xFF:
         case sqlite3.SQLITE_READONLY:
+            if code == sqlite3.SQLITE_READONLY_DIRECTORY:
+                return _nowhere(path)
             return ReadOnly(f"{path} cannot be written")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return Unavailable(f"{path} is kept busy by another program", hint="Make the same call again.")
@@ -138,11 +140,7 @@ def translate(error: Exception, path: str) -> ClewError:
             return Tampered(path, "the database file is malformed")
         case sqlite3.SQLITE_CANTOPEN:
             if os.path.exists(path) and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
-                # Also a reader keeps a file beside it, the index of the WAL.
-                return ReadOnly(
-                    f"{path} cannot be read where nothing can be written",
-                    hint="Copy the store to a folder of your own.",
-                )
+                return _nowhere(path)
             return Unavailable(f"{path} cannot be opened", hint="Check its folder, and the limit on open files.")
         case sqlite3.SQLITE_IOERR:
             hint = "Check the disk, then make the same call again."
@@ -150,3 +148,9 @@ def translate(error: Exception, path: str) -> ClewError:
     if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
         return Closed("the store is closed")
     return Unavailable(f"{path}: {error}", hint="Make the same call again; if it fails again, verify the store.")
+
+
+def _nowhere(path: str) -> ReadOnly:
+    """Also a reader keeps a file beside the store, the index of the WAL."""
+    hint = "Copy the store to a folder of your own."
+    return ReadOnly(f"{path} cannot be read where nothing can be written", hint=hint)

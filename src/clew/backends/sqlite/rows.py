@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from clew.backends import SEQ_BITS, Move, NodeRow, Place, Tip
+from clew.backends import SEQ_BITS, Move, NodeRow, Place, RunRow, Tip
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
 from clew.errors import Conflict
 
 SQL = queries()
 _TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
-_NODES_AT = SQL["node_at"].removesuffix("= ?") + "IN (%s?)"
+_NODES_AT, _RUNS_AT, _TREE_STATES, _VERSIONS = (
+    SQL[name].removesuffix("= ?") + "IN (%s?)" for name in ("node_at", "run", "tree_state", "version")
+)
+_KEYS_BESIDE = (
+    "WITH wanted (key) AS (VALUES %s(?)) SELECT w.key, "
+    "(SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key < w.key ORDER BY r.key DESC LIMIT 1), "
+    "(SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key > w.key ORDER BY r.key LIMIT 1) "
+    "FROM wanted w"
+)
 
 
 class SQLiteTx(SqlTx):
@@ -80,11 +88,33 @@ class SQLiteTx(SqlTx):
         super().set_state(state, key_id)
 
     def nodes_at(self, positions: Sequence[int]) -> dict[int, Place]:
-        found: dict[int, Place] = {}
-        for start in range(0, len(positions), 500):
-            some = positions[start : start + 500]
-            for row in self._run(_NODES_AT % ("?, " * (len(some) - 1)), some).fetchall():
-                found[row[5]] = Place(row[0], row[1], row[2], row[3], row[4], row[5:])
+        return {
+            row[5]: Place(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in self._among(_NODES_AT, positions)
+        }
+
+    def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
+        return {tree: (workspace, bool(trashed)) for tree, workspace, trashed in self._among(_TREE_STATES, trees)}
+
+    def _among(self, sql: str, values: Sequence[int]) -> Iterator[Any]:
+        """The rows that any of these values finds."""
+        for start in range(0, len(values), 500):
+            some = values[start : start + 500]
+            yield from self._run(sql % ("?, " * (len(some) - 1)), some).fetchall()
+
+    def versions(self, refs: Collection[int]) -> dict[int, int]:
+        """The versions of these refs, without those that are gone."""
+        return dict(self._among(_VERSIONS, list(refs)))
+
+    def runs_at(self, numbers: Sequence[int]) -> dict[int, RunRow]:
+        return {row[0]: RunRow._make(row) for row in self._among(_RUNS_AT, numbers)}
+
+    def keys_beside(self, workspace: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        found: dict[bytes, list[bytes]] = {}
+        for start in range(0, len(keys), 500):
+            some = keys[start : start + 500]
+            values = (*some, workspace, kind, workspace, kind)
+            rows = self._run(_KEYS_BESIDE % ("(?), " * (len(some) - 1)), values).fetchall()
+            found.update((row[0], [key for key in row[1:] if key is not None]) for row in rows)
         return found
 
     def add_nodes(self, rows: Sequence[NodeRow]) -> None:

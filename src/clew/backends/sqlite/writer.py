@@ -34,6 +34,8 @@ class Writer:
         """The number of the epoch that the store was opened in."""
         self.store_id: bytes | None = None
         """Which store was opened; a file put in its place is not written to."""
+        self.committed: Callable[[], object] = lambda: None
+        """Called after every commit."""
         self.suspect = False
         """True after a commit that failed: what it left is not known yet."""
         self._began = 0
@@ -91,6 +93,7 @@ class Writer:
             self.undo(tx)
             raise
         self._end()
+        self.committed()
 
     def give_up(self, tx: SQLiteTx, error: BaseException) -> None:
         """`undo` after an error. Renewed if a new epoch has begun: seen in the old way, sound things look damaged."""

@@ -12,6 +12,7 @@ from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
+from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
@@ -22,10 +23,12 @@ from clew.cli.forest import snippet
 from clew.cli.forms import home_short
 from clew.cli.moments import ago
 from clew.cli.picker.catalog import Catalog, Row, Scope
-from clew.cli.text import clip, pad, plain
+from clew.cli.text import clip, pad, plain, width
 
 NARROW = 90
 """Columns below which the preview stands under the list."""
+LOW = 14
+"""Lines below which there is no room for it there."""
 LAST = 12
 """Messages that the preview shows."""
 _COLOURS = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow", "system": "bold magenta"}
@@ -36,6 +39,17 @@ class Choice(NamedTuple):
 
     what: Literal["resume", "print", "new"]
     id: str = ""
+
+
+class Sessions(OptionList):
+    """The list."""
+
+    class Widened(Message):
+        """The list is wider, or less wide."""
+
+    def on_resize(self) -> None:
+        """Tells the screen, which knows what to show."""
+        self.post_message(self.Widened())
 
 
 class Picker(App[Choice]):
@@ -52,6 +66,7 @@ class Picker(App[Choice]):
     .narrow Horizontal { layout: vertical; }
     .narrow #side { width: 100%; height: 1fr; border-left: none; border-top: solid ansi_bright_black; }
     .narrow OptionList { width: 100%; }
+    .narrow.low #side { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "resume", "resume", priority=True),
@@ -85,6 +100,8 @@ class Picker(App[Choice]):
         self._query = ""
         self._asks: Literal["rename", "tag"] | None = None
         """What is typed now, if it is not a search."""
+        self._asked_of: Row | None = None
+        """The session it is typed for, whatever is chosen meanwhile."""
         self._trashed: list[str] = []
 
     def compose(self) -> ComposeResult:
@@ -92,7 +109,7 @@ class Picker(App[Choice]):
         yield Input(placeholder="Type to search titles and contents", id="typed", compact=True)
         yield Static(id="about", markup=False)
         with Horizontal():
-            yield OptionList(id="list", compact=True, markup=False)
+            yield Sessions(id="list", compact=True, markup=False)
             with VerticalScroll(id="side", can_focus=False):
                 yield Static(id="preview", markup=False)
         yield Static(id="keys", markup=False)
@@ -106,10 +123,13 @@ class Picker(App[Choice]):
     def on_resize(self, event: events.Resize) -> None:
         """The preview goes where there is room."""
         self.screen.set_class(event.size.width < NARROW, "narrow")
+        self.screen.set_class(event.size.height < LOW, "low")
         wide = event.size.width > len(self.HELP) + 2
         self.query_one("#keys", Static).update(self.HELP if wide else clip(self.SHORT, event.size.width - 2))
-        if self._rows:
-            self._show(self._rows)
+
+    def on_sessions_widened(self, _: Sessions.Widened) -> None:
+        """Draws the list anew: it has another width."""
+        self._show(self._rows, self._chosen_id())
 
     @work(thread=True)
     def _fill(self) -> None:
@@ -122,7 +142,7 @@ class Picker(App[Choice]):
         if not self._chosen_scope and self.catalog.loaded and not self.catalog.find("", self.scope).total:
             self.scope = next((one for one in self.catalog.scopes if self.catalog.find("", one).total), "everything")
         if count <= 1000 or self.catalog.loaded:
-            self._search()
+            self._search(self._chosen_id())
         self._tell()
 
     # -- searching
@@ -149,15 +169,14 @@ class Picker(App[Choice]):
     def _add(self, typed: str, scope: Scope, rows: list[Row]) -> None:
         if (typed, scope) == (self._query, self.scope):
             self._total += len(rows)
-            chosen = self._chosen()
-            self._show([*self._rows, *rows], None if chosen is None else chosen.id)
+            self._show([*self._rows, *rows], self._chosen_id())
 
     def _show(self, rows: Sequence[Row], keep: str | None = None) -> None:
         self._rows = list(rows)
         options = self.query_one(OptionList)
         options.clear_options()
-        width, now = options.size.width - 4, datetime.now(UTC)
-        options.add_options([Option(self._line(row, max(20, width), now)) for row in self._rows])
+        room, now = options.size.width - 4, datetime.now(UTC)
+        options.add_options([Option(self._line(row, max(20, room), now)) for row in self._rows])
         if self._rows:
             at = next((at for at, row in enumerate(self._rows) if row.id == keep), 0)
             options.highlighted = at
@@ -165,17 +184,19 @@ class Picker(App[Choice]):
             self.query_one("#preview", Static).update("")
         self._tell()
 
-    def _line(self, row: Row, width: int, now: datetime) -> Text:
+    def _line(self, row: Row, columns: int, now: datetime) -> Text:
         when = ago(row.at, now)
         place = "" if self.scope == "directory" else os.path.basename(row.cwd)
-        place = clip(plain(place), width // 4)
-        room = width - len(when) - 2 - (len(place) + 2 if place else 0)
+        place = clip(plain(place), columns // 4)
+        room = columns - len(when) - 2 - (width(place) + 2 if place else 0)
         title = Text(pad(clip(plain(row.title or "untitled"), room), room), style="" if row.title else "dim")
         if place:
             title.append(f"  {place}", style="blue")
         return title.append(f"  {when}", style="dim")
 
     def _tell(self) -> None:
+        if self._asks is not None:
+            return
         where = {"directory": home_short(self.catalog.cwd), "repository": home_short(self.catalog.repository or "")}
         shown = where.get(self.scope, "everywhere")
         count = f"{self._total:,} session{'s' if self._total != 1 else ''}"
@@ -204,6 +225,10 @@ class Picker(App[Choice]):
         at = self.query_one(OptionList).highlighted
         return self._rows[at] if at is not None and at < len(self._rows) else None
 
+    def _chosen_id(self) -> str | None:
+        row = self._chosen()
+        return None if row is None else row.id
+
     # -- what keys do
 
     def action_move(self, by: int) -> None:
@@ -214,6 +239,8 @@ class Picker(App[Choice]):
 
     def action_widen(self) -> None:
         """Directory, repository, everything, and round again."""
+        if self._asks is not None:
+            return
         scopes = self.catalog.scopes
         self.scope = scopes[(scopes.index(self.scope) + 1) % len(scopes)]
         self._search()
@@ -248,13 +275,15 @@ class Picker(App[Choice]):
     def action_rename(self) -> None:
         """Asks for another title."""
         row = self._chosen()
-        if row is not None:
+        if row is not None and self._asks is None:
+            self._asked_of = row
             self._ask("rename", row.title)
 
     def action_tag(self) -> None:
         """Asks for labels."""
         row = self._chosen()
-        if row is not None:
+        if row is not None and self._asks is None:
+            self._asked_of = row
             self._ask("tag", " ".join(row.labels))
 
     def action_fork(self) -> None:
@@ -284,8 +313,9 @@ class Picker(App[Choice]):
     def action_undo(self) -> None:
         """Brings back what was put in the trash last."""
         if self._trashed:
-            back = self._tried(lambda: self.catalog.store.sessions.restore(self._trashed.pop()))
+            back = self._tried(lambda: self.catalog.store.sessions.restore(self._trashed[-1]))
             if back is not None:
+                self._trashed.pop()
                 self.catalog.add(back)
                 self._search(back.id)
 
@@ -302,7 +332,7 @@ class Picker(App[Choice]):
             self._tell()
 
     def _answered(self, value: str) -> None:
-        row, what = self._chosen(), self._asks
+        row, what = self._asked_of, self._asks
         self._ask(None)
         if row is None:
             return

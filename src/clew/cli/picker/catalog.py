@@ -62,8 +62,9 @@ class Catalog:
             rows = [row for session in page.items if (row := _row(session)) is not None]
             with self._lock:
                 for row in rows:
-                    self._places[row.id] = len(self._rows)
-                    self._rows.append(row)
+                    if row.id not in self._places:  # brought back from the trash meanwhile
+                        self._places[row.id] = len(self._rows)
+                        self._rows.append(row)
             cursor = page.next_cursor
             self.loaded = cursor is None
             yield len(self._rows)
@@ -115,11 +116,12 @@ class Catalog:
                 self._rows[place] = row
 
     def add(self, session: clew.Session) -> None:
-        """Puts a new session first."""
+        """Puts a session in its place: before those that were last active earlier."""
         row = _row(session)
         if row is not None:
             with self._lock:
-                self._rows.insert(0, row)
+                at = next((at for at, one in enumerate(self._rows) if one.at <= row.at), len(self._rows))
+                self._rows.insert(at, row)
                 self._index()
 
     def remove(self, id: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
 
 import click
 
 import clew
-from clew.cli.place import named_store, reading
+from clew.cli import settings
+from clew.cli.place import reading
 from clew.cli.text import out, warn
 
 
@@ -34,7 +36,17 @@ def pick(ctx: click.Context) -> None:
 
 def resume_command(session: clew.Session) -> str:
     """The command line that goes on in a session, from wherever one is."""
-    store = named_store()
-    words = ["clew", *(["--db", os.path.abspath(store)] if store is not None else []), "chat", "-c", session.handle]
+    words = ["clew", *_store(), "chat", "-c", session.handle]
     here = session.cwd is None or session.cwd == os.getcwd()
     return shlex.join(words) if here else f"cd {shlex.quote(session.cwd or '')} && {shlex.join(words)}"
+
+
+def _store() -> Iterator[str]:
+    """The flags that name the store, and its key, as they are named now."""
+    found, key_file = settings.current().find("db"), settings.flagged("key_file")
+    if found.value is not None:
+        is_url = "://" in found.value
+        if not is_url or found.source in ("flag", "project"):  # elsewhere it may have a password, and is said anyway
+            yield from ("--db", found.value if is_url else os.path.abspath(found.value))
+    if key_file is not None:
+        yield from ("--key-file", os.path.abspath(key_file))

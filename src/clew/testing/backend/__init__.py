@@ -9,9 +9,10 @@ from clew.testing.backend.lasting import Lasting
 from clew.testing.backend.moving import Moving
 from clew.testing.backend.reading import Reading
 from clew.testing.backend.tree import Tree
+from clew.testing.backend.watching import Watching
 
 __all__ = ["BackendConformance"]
 
 
-class BackendConformance(Appending, Reading, Moving, Tree, Deleting, Beside, Lasting):
+class BackendConformance(Appending, Reading, Moving, Tree, Deleting, Beside, Watching, Lasting):
     """The contract of a backend. Subclass it, and provide the fixture `open_store`: an `OpenStore`."""

@@ -1,0 +1,64 @@
+"""What an open backend is to the process that opened it, and to the thread that uses it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from clew.backends import State, Tx
+from clew.errors import Closed, Invalid, SchemaTooNew
+
+TxT = TypeVar("TxT")
+
+_OPEN: weakref.WeakSet[Opened[Any]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In the child: no store of the parent's may be used, nor even closed."""
+    for backend in _OPEN:
+        backend._forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class Opened(Generic[TxT]):
+    """What backends have in common: whether it can still be used here, and in which transaction a thread is."""
+
+    path: str
+    newest: int
+    """The newest format that it reads and writes."""
+
+    def __init__(self) -> None:
+        self.on_epoch: Callable[[Tx], object] = lambda tx: None
+        self._local: Any = threading.local()
+        """Of each thread; `tx` is the transaction it is in."""
+        self._closed = self._forked = False
+        _OPEN.add(self)
+
+    def in_transaction(self) -> bool:
+        return self._here() is not None
+
+    def _here(self) -> TxT | None:
+        """The transaction this thread is in, if any. Closed if the store cannot be used here at all."""
+        if self._closed or self._forked:
+            why = "was opened before this process was forked" if self._forked else "is closed"
+            raise Closed(f"the store {why}")
+        return getattr(self._local, "tx", None)
+
+    def _outside(self) -> None:
+        """Invalid if this thread is in a transaction: then it must not close the store."""
+        if getattr(self._local, "tx", None) is not None:
+            raise Invalid("a store cannot be closed inside its own transaction")
+
+    def _epoch(self, tx: Tx) -> State:
+        """Looks at how the store is kept now. SchemaTooNew."""
+        state = tx.state()
+        if state.format > self.newest:
+            raise SchemaTooNew(self.path, state.format, self.newest)
+        self.on_epoch(tx)
+        return state

@@ -1,0 +1,135 @@
+"""Calls that are made together: what can go ahead is sent with one visit, and the rest shares a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from clew.backends import Call, Job, Tx
+from clew.backends.postgres.ahead import Statement, Turn
+from clew.backends.postgres.appends import Appends
+from clew.backends.postgres.connection import in_transaction
+from clew.backends.postgres.rows import PostgresTx
+from clew.backends.postgres.turns import TRIES, Lost, Turns
+from clew.errors import ClewError, Conflict, Unavailable
+
+T = TypeVar("T")
+_Begun = tuple[Call, Statement, Job]
+"""A call of a batch, and what it is going to do."""
+_Left = tuple[Call, list[Job]]
+"""A call that is to be made again, and what of it may have been done without anybody knowing."""
+
+
+class Batches:
+    """Runs the calls of a batch. What they write comes back here: `later` for one that goes ahead, `inside` after that.
+
+    `local` is the thread's: `tx` the transaction that it is in, `jobs` what a call has written in it, `lost` what it
+    may have written before, `ahead` the statements of a call that may go ahead.
+    """
+
+    def __init__(self, turns: Turns, appends: Appends, local: Any) -> None:
+        self._turns = turns
+        self._appends = appends
+        self._local = local
+
+    def run(self, calls: Sequence[Call]) -> None:
+        """Makes all calls; each gets its outcome."""
+        left = self._all_ahead(calls)
+        if left:
+            self._in_turn(left)
+
+    # -- without waiting
+
+    def going_ahead(self) -> bool:
+        """True inside a call that may still turn out to be an append."""
+        return getattr(self._local, "ahead", None) is not None
+
+    def later(self, work: Callable[[Any], T], settle: Callable[[Tx], T | None] | None) -> T:
+        """`write` inside such a call: what it returns holds if its statement is done."""
+        result, statement = self._appends.prepared(work)
+        if statement is not None:
+            self._local.ahead.append((statement, Job(work, settle)))
+        return result
+
+    def _all_ahead(self, calls: Sequence[Call]) -> list[_Left]:
+        """Does what it can of `calls` with one visit to the server; those that are left have to wait for their turn."""
+        begun: list[_Begun] = []
+        left: list[_Left] = []
+        for call in calls:
+            mine: list[tuple[Statement, Job]] = []
+            self._local.ahead = mine
+            try:
+                call.run()
+            except Turn:
+                left.append((call, []))
+                continue
+            finally:
+                self._local.ahead = None
+            if call.error is not None or len(mine) > 1:
+                left.append((call, []))
+            elif mine:
+                begun.append((call, *mine[0]))
+        return left + self._together(begun) if begun else left
+
+    def _together(self, begun: Sequence[_Begun]) -> list[_Left]:
+        """Sends all statements at once, with one commit. Those calls whose statement was not done."""
+        try:
+            done = self._appends.send_all([statement for _, statement, _ in begun])
+        except Lost as error:
+            # A call that is made again makes a new message: the one that may be stored has to be asked for by its id.
+            return [(call, [job]) for call, _, job in begun if not self._turns.settled(job, error)]
+        except (Turn, ClewError):  # nothing was done: each is tried again, and told
+            done = [False] * len(begun)
+        return [(call, []) for (call, _, _), yes in zip(begun, done, strict=True) if not yes]
+
+    # -- in turn
+
+    def _in_turn(self, left: Sequence[_Left], tries: int = TRIES) -> None:
+        """One transaction for all calls; each gets its outcome. A write inside a call has a savepoint of its own."""
+        try:
+            with self._turns.take() as tx:
+                self._local.tx = tx
+                try:
+                    for call, lost_jobs in left:
+                        self._local.jobs, self._local.lost = call.jobs, list(lost_jobs)
+                        call.run()
+                        if not in_transaction(tx.conn):
+                            raise call.error or Unavailable("the transaction was undone")
+                finally:
+                    self._local.tx, self._local.lost = None, []
+        except Lost as error:
+            again = self._undone(left, error) if error.at_commit else left
+            if again and tries > 1:
+                self._in_turn(again, tries - 1)
+            else:
+                for call, _ in again:
+                    call.error = call.error or error
+        except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
+            for call, _ in left:
+                call.error = call.error or error
+
+    def _undone(self, left: Sequence[_Left], error: Lost) -> list[_Left]:
+        """Those calls of a batch whose commit was lost that are to be made again; the others have their outcome."""
+        again = []
+        for call in (call for call, _ in left if call.error is None):
+            jobs = list(call.jobs)
+            kept = [self._turns.settled(job, error) for job in jobs]
+            if None in kept:
+                call.error = error
+            elif not jobs or not all(kept):
+                again.append((call, jobs))
+        return again
+
+    def inside(self, tx: PostgresTx, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
+        """`write` inside a transaction: a savepoint, so that its failure leaves nothing behind."""
+        job: Job = self._local.lost.pop(0) if getattr(self._local, "lost", None) else Job(work, settle)
+        self._local.jobs.append(job)
+        with self._turns.savepoint(tx):
+            try:
+                job.finish(job.work(tx))
+            except Conflict:
+                kept = None if job.work is work or job.settle is None else job.settle(tx)
+                if kept is None:
+                    raise
+                job.finish(kept)  # it was stored late
+        return job.outcome()  # type: ignore[no-any-return]

@@ -1,0 +1,32 @@
+"""Large tables in several pieces, for a store on a server that grows beyond some hundred gigabytes.
+
+A tree, and so a session with all its forks, is in one piece whole. What one session does touches that piece alone;
+looking for an id without its session asks them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from clew.errors import Invalid
+
+if TYPE_CHECKING:
+    from clew.backends.postgres import PostgresBackend
+    from clew.store import Store
+
+__all__ = ["PARTS", "divide"]
+
+PARTS = (2, 4, 8, 16, 32, 64)
+"""How many pieces there can be: those into which 256 shards can be cut, up to what a server plans for with ease."""
+
+
+def divide(store: Store, parts: int = 16) -> None:
+    """Makes partitioned tables of the large ones of an empty store. Conflict if it is not empty; ReadOnly unless the
+    role owns the store's schema. A store that has grown is copied into one that is divided.
+    """
+    if parts not in PARTS:
+        raise Invalid(f"a store is divided into {', '.join(map(str, PARTS))} parts, not {parts!r}")
+    backend = store._engine.backend
+    if not backend.keeps_words:
+        raise Invalid(f"{store.path} is a file, which is in one piece", hint="Partitions need a server.")
+    cast("PostgresBackend", backend).divide(parts)
