@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from clew.backends import SEQ_BITS, BlobRow, ObjectRow, Tx
 from clew.engine import Engine
 from clew.envelope import MISTYPED, Box, blob_owner, chunk_context
-from clew.errors import Invalid, Unavailable
+from clew.errors import Invalid, Tampered, Unavailable
 from clew.node import microseconds
 
 if TYPE_CHECKING:
@@ -234,13 +234,15 @@ def owed(engine: Engine) -> bool:
 def clear(engine: Engine) -> Cleared:
     """Removes the objects that nothing needs. Unavailable if they cannot be reached; then they stay noted.
 
-    Not in a transaction: what it forgets may come back.
+    Tampered if a note does not say which object it means. Not in a transaction: what it forgets may come back.
     """
     if engine.backend.in_transaction():
         raise Invalid("objects cannot be removed inside a transaction", hint="Finish the transaction first.")
     objects = size = 0
     while rows := engine.read(lambda tx: tx.objects_left(_BATCH)):
         for row in rows:
+            if not (isinstance(row.name, bytes) and isinstance(row.size, int)):
+                raise Tampered("the note of an object", "it has a value of the wrong kind")
             bucket(engine).delete(path(engine.store_id, row.name))
         names = [row.name for row in rows]
         engine.write(lambda tx, names=names: tx.drop_objects(names))  # type: ignore[misc]
