@@ -240,9 +240,9 @@ def clear(engine: Engine) -> Cleared:
         raise Invalid("objects cannot be removed inside a transaction", hint="Finish the transaction first.")
     objects = size = 0
     while rows := engine.read(lambda tx: tx.objects_left(_BATCH)):
+        if not all(isinstance(row.name, bytes) and isinstance(row.size, int) for row in rows):
+            raise Tampered("the note of an object", "it has a value of the wrong kind")
         for row in rows:
-            if not (isinstance(row.name, bytes) and isinstance(row.size, int)):
-                raise Tampered("the note of an object", "it has a value of the wrong kind")
             bucket(engine).delete(path(engine.store_id, row.name))
         names = [row.name for row in rows]
         engine.write(lambda tx, names=names: tx.drop_objects(names))  # type: ignore[misc]
