@@ -964,7 +964,7 @@ def test_a_reader_in_the_way(path: Path, kind: Kind) -> None:
 
 @each_kind
 def test_an_append_that_shares_the_first_step(path: Path, kind: Kind) -> None:
-    """What is committed together with the first step is written the old way, and the next append goes on from it."""
+    """What is committed together with the first step is written the old way; the next append goes on, the new way."""
     small(path, kind)
     with opened(path, BEFORE[kind]) as store:
         engine, session = store._engine, store.sessions.latest("/src")
@@ -975,7 +975,8 @@ def test_an_append_that_shares_the_first_step(path: Path, kind: Kind) -> None:
             engine.write(lambda tx: rekey._begin(engine, tx, kind, AFTER[kind], new))
             session.append(clew.user("with it"))
         engine.backend.look_anew()
-        session.append(clew.user("after"))
+        after = session.append(clew.user("after"))
+        assert (after._stretch.wrapped_key is not None) == engine.keyed
         assert [node.text for node in session.path()[3:]] == ["before", "with it", "after"]
         do(store, kind)
         assert store.verify().ok
