@@ -69,14 +69,14 @@ def copy_of_source(folder: Path, patches: list[dict[str, Any]]) -> str | None:
     return None
 
 
-def run_tests(folder: Path, tests: list[str]) -> tuple[int, str]:
+def run_tests(folder: Path, tests: list[str], limit: float = LIMIT) -> tuple[int, str]:
     """Runs tests on the source in `folder`: pytest's exit code, -1 if they hang, and what was said."""
     env = {**os.environ, "PYTHONPATH": str(folder), "CLEW_REQUIRE_TOOLS": "1", "PYTHONDONTWRITEBYTECODE": ""}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", f"--basetemp={folder / 'tmp'}", *tests]
     proof = "import clew, sys; sys.exit(not clew.__file__.startswith(sys.argv[1]))"
     subprocess.run([sys.executable, "-c", proof, str(folder)], env=env, cwd=ROOT, check=True)
     try:
-        done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
+        done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
         return -1, "the tests hang"
     return done.returncode, done.stdout + done.stderr

@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutants import Mutant, Verdict, copy_of_source, exists, judge, load, run_tests
+from tests.mutants import LIMIT, Mutant, Verdict, copy_of_source, exists, judge, load, run_tests
 
 
 def main() -> int:
@@ -21,7 +21,8 @@ def main() -> int:
         sound = base / "sound"
         sound.mkdir()
         copy_of_source(sound, [])
-        code, said = run_tests(sound, sorted({test for mutant in mutants for test in mutant.tests if exists(test)}))
+        tests = sorted({test for mutant in mutants for test in mutant.tests if exists(test)})
+        code, said = run_tests(sound, tests, LIMIT + 20 * len(tests))
         if code:
             print(said[-3000:])
             print("the tests fail without a mutant: mend them first")
