@@ -298,7 +298,8 @@ def _next_object(tx: Tx) -> tuple[_Mark, BlobRow, ObjectRow] | None:
 def _object(engine: Engine, mark: _Mark, row: BlobRow, kept: ObjectRow) -> int:
     """Closes one object anew. Not in a transaction: nobody should wait for a network meanwhile."""
     try:
-        outside.reclose(engine, row, kept)
+        if not outside.reclose(engine, row, kept):
+            return 0
     except outside.Lost as lost:
         raise Tampered(f"blob {row.blob}", lost.why) from None
 
