@@ -15,7 +15,7 @@ import pytest
 import clew
 from clew import copying
 from clew.backends.sql.rows import SqlTx
-from clew.errors import Conflict, Unavailable
+from clew.errors import Conflict, Invalid, Unavailable
 from clew.objects import Bucket
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import Server
@@ -207,3 +207,28 @@ def _asked(server: Server, place: Place, session: clew.Session) -> bool:
     with server.connect() as conn:
         found = conn.execute(f"SELECT 1 FROM {place.schema}.watched WHERE ref = %s", (session._row.ref,)).fetchone()
     return found is not None
+
+
+def test_who_may_only_read_searches(server: Server, url: str) -> None:
+    """Whoever cannot fill the index on the server finds the same: what came since it was filled, too."""
+    schema = url.partition("schema=")[2]
+    role = f"r{schema}"
+    with clew.open(url) as store:
+        fill(store, "alpha")
+        assert len(store.search("alpha")) == 2
+        fill(store, "omega")
+        with sql(server, url) as conn:
+            conn.execute(f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}")
+            conn.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
+            conn.execute(f"GRANT SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}")
+        with clew.open(url.replace("clew@", f"{role}@")) as reader:
+            for word in ("alpha", "omega", "om*"):
+                found = [{hit.node.id for hit in one.search(word)} for one in (reader, store)]
+                assert found[0] == found[1] != set()
+            assert {hit.node.text for hit in reader.search("mega", mode="substring")} == {"omega", "omega aside"}
+
+
+def test_a_schema_of_the_servers_own(server: Server) -> None:
+    """It is told, and is not to be tried again."""
+    with pytest.raises(Invalid, match="pg_"):
+        clew.open(server.url(schema="pg_mine"))

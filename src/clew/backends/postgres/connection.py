@@ -263,6 +263,8 @@ def translate(error: BaseException, path: str) -> ClewError:
             return ReadOnly(f"{path} does not allow this user to do that", hint="Grant the user rights on its schema.")
         case "3D000":
             return NotFound("store", path, hint="There is no such database: create it first.")
+        case "42939":
+            return Invalid("a schema whose name begins with pg_ is the server's own", hint="Name another.")
         case "42704":
             return NotFound("role", path, hint="Create the role in the database first.")
         case "23505":
