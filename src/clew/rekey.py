@@ -244,7 +244,8 @@ def _set_mark(tx: Tx, mark: _Mark | None) -> None:
 
 
 def _status(engine: Engine, tx: Tx) -> Status:
-    state, mark, sizes = engine.renew(tx), _mark(tx), tx.sizes()
+    state, mark = engine.renew(tx), _mark(tx)
+    sizes = {} if mark is None else tx.sizes()
     names = () if state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
     total = 0 if mark is None else sum(sizes[stage.split()[0]] for stage in _STAGES[mark.kind])
     done = 0 if mark is None else min(mark.rows, total)

@@ -119,6 +119,8 @@ def test_what_takes_long_may_and_nothing_else(url: str) -> None:
         with backend.reader() as reader:
             assert reader.execute("SHOW statement_timeout").fetchone() == ("0",)
         assert limit() == usual
+        assert backend.read(lambda tx: (tx.sizes(), tx.conn.execute("SHOW statement_timeout").fetchone())[1]) == ("0",)
+        assert limit() == usual
         store.sessions.purge(store.sessions.create().id)
         assert limit() == usual
 
@@ -129,6 +131,7 @@ def test_a_purge_counts_nothing_but_its_own(url: str, monkeypatch: pytest.Monkey
         fill(store, "other")
         sessions = [fill(store, word) for word in ("one", "two")]
         monkeypatch.setattr(SqlTx, "sizes", lambda tx: pytest.fail("everything is counted"))
+        assert store.key_status().state == "plain"
         for session in sessions:
             assert store.sessions.purge(session.id, dry_run=True).blobs == 0  # a fork shows it, too
             forks = [one.id for one in store.sessions.list().items if one.data.forked_from == session.id]
