@@ -15,6 +15,7 @@ import pytest
 import clew
 from clew import copying
 from clew.backends.sql.rows import SqlTx
+from clew.checkpoints import Checkpoints
 from clew.errors import Conflict, Invalid, Unavailable
 from clew.objects import Bucket
 from tests.postgres.proxy import Proxy
@@ -74,6 +75,34 @@ def test_watching_what_has_been_elsewhere(server: Server, url: str, tmp_path: Pa
         with session.watch(after=None, timeout=0) as messages:
             assert [node.text for node in messages] == ["one", "aside", "in short", "and on"]
         assert store.verify().ok
+
+
+def test_checkpoints_that_have_been_elsewhere(server: Server, url: str, tmp_path: Path) -> None:
+    """Which checkpoint came first does not depend on where the store was when it was taken."""
+    begin_trees_after(server, url, 254)
+    with clew.open(url) as store:
+        store.sessions.create()
+    file, back, root = tmp_path / "file.db", server.url(), tmp_path / "root"
+    root.mkdir()
+    (root / "a").write_text("first")
+    copying.copy(url, file)
+    with clew.open(file) as store:
+        session = store.sessions.create()
+        first = session.append(clew.user("one"))
+        with Checkpoints(session, root).guard(first, ["a"]):
+            (root / "a").write_text("second")
+    copying.copy(file, back)
+    with clew.open(back) as store:
+        session = store.sessions.get(session.id)
+        checkpoints = Checkpoints(session, root)
+        second = session.append(clew.user("two"))
+        with checkpoints.guard(second, ["a", "b"]):
+            (root / "a").write_text("third")
+            (root / "b").write_text("new")
+        assert [one.message for one in checkpoints.list()] == [first.id, second.id]
+        assert checkpoints.rewind(first).can_rewind
+        assert (root / "a").read_text() == "first"
+        assert not (root / "b").exists()
 
 
 def test_new_keys_while_every_connection_is_waiting(url: str) -> None:
