@@ -76,7 +76,7 @@ class Blobs:
             blob = Blob(digest.hexdigest(), size)
             engine.write(lambda tx: self._finish(tx, staged, blob, number))
         except BaseException:
-            engine.write(lambda tx: tx.delete_blob(staged.blob))
+            engine.write(lambda tx: _give_up(tx, staged))
             raise
         return blob
 
@@ -101,7 +101,7 @@ class Blobs:
             while (now := engine.write(partial(self._finish_outside, row=staged, blob=blob, sent=sent))) is not None:
                 sent = outside.send_again(engine, now, sent)
         except BaseException:
-            engine.write(lambda tx: tx.delete_blob(staged.blob))
+            engine.write(lambda tx: _give_up(tx, staged))
             raise
         with suppress(ClewError):  # it is stored, and what is left stays noted
             outside.clear(engine)
@@ -253,6 +253,12 @@ def _still(tx: Tx, row: BlobRow) -> BlobRow:
     if now is None:
         raise _deleted()
     return now
+
+
+def _give_up(tx: Tx, row: BlobRow) -> None:
+    """Deletes a blob in the making; not one that was finished after all, which others may rely on already."""
+    if tx.blob(row.tree, row.look) is not None:
+        tx.delete_blob(row.blob)
 
 
 def _deleted() -> NotFound:

@@ -23,7 +23,7 @@ from clew import objects
 from clew.backends import SEQ_BITS, ObjectRow, born
 from clew.backends.sql import COLUMNS
 from clew.backends.sqlite import SQLiteBackend
-from clew.errors import Conflict, Invalid, Tampered, Unavailable
+from clew.errors import ClewError, Conflict, Invalid, Tampered, Unavailable
 from clew.outside import Lost, envelopes, framed, mark, path
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def copy(
     if one is not None and other is not None and one.name.rstrip("/") == other.name.rstrip("/"):
         raise Invalid("the copy's object storage is that of the source", hint="Name another bucket, or another prefix.")
     with _opened(source, create=False) as here, _opened(target, create=True) as there, here.reader() as reader:
-        read = _Side(reader, one)
+        read = _Side(here, reader, one)
         read.store_id = read.value("store_id")
         if one is None and read.objects([]):
             raise Unavailable(f"attachments of {here.path} are in object storage", hint="Say where: blobs, or --blobs.")
@@ -118,7 +118,7 @@ def copy(
                     _copy_objects(read, there, other)
                 _copy(read, there, table, number, after, mark.source, done, inside=other is not None)
         with there.reader() as again:
-            _compare(read, _Side(again, other, read.store_id), done, there.path)
+            _compare(read, _Side(there, again, other, read.store_id), done, there.path)
         _finish(read, there)
         return Copied(here.path, there.path, total)
 
@@ -136,7 +136,8 @@ class _Count:
 class _Side:
     """One store, as it is at one moment."""
 
-    def __init__(self, reader: Any, where: Bucket | None, store_id: bytes = b"") -> None:
+    def __init__(self, backend: Any, reader: Any, where: Bucket | None, store_id: bytes = b"") -> None:
+        self._backend = backend
         self.where = where
         self.store_id = store_id
         """By which its objects are found; a copy learns its own at the end."""
@@ -176,7 +177,14 @@ class _Side:
                     if not after or pos > after[0]:
                         yield pos, body
             except Lost as lost:
-                raise Tampered(f"blob {kept.blob}", lost.why) from None
+                raise self.missing(kept, lost) from None
+
+    def missing(self, kept: ObjectRow, lost: Lost) -> ClewError:
+        """What it means that an object is not as it should be: all else is one moment, but it may be gone since."""
+        if self._backend.read(lambda tx: tx.object(kept.blob)) != kept:
+            hint = "Make the copy again."
+            return Unavailable("an attachment was deleted, or got another key, before it was copied", hint=hint)
+        return Tampered(f"blob {kept.blob}", lost.why)
 
     def value(self, name: str) -> bytes:
         """A value of the header."""
@@ -295,7 +303,7 @@ def _send(read: _Side, where: Bucket, kept: ObjectRow, count: int) -> None:
         bodies = envelopes(read.where, read.store_id, kept, count)
         where.put(path(read.store_id, kept.name), framed(bodies))
     except Lost as lost:
-        raise Tampered(f"blob {kept.blob}", lost.why) from None
+        raise read.missing(kept, lost) from None
 
 
 def _without(row: tuple[Any, ...], owner: int | None) -> tuple[Any, ...]:

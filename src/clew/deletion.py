@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from clew import ids
-from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx
+from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx, born
 from clew.engine import Engine
 from clew.envelope import MISTYPED, kept_context, ref_context, ref_owner, run_owner
 from clew.errors import Conflict, Tampered
@@ -40,6 +40,7 @@ class Gone:
         self.messages = 0
         self.bytes = 0
         """Of bodies, as they were stored."""
+        self.blobs = 0
         self.shred = shred
         """True if nobody may read it from an older copy of the file: what stays of a run gets another data key."""
         self.old_keys = 0
@@ -53,16 +54,24 @@ def delete_ref(engine: Engine, tx: Tx, ref: RefRow, *, shred: bool = False, dama
     that this is known.
     """
     going = with_owned(engine, tx, ref, damaged=damaged)
+    trees = {one.tree for one in going if one.tree is not None}  # a subagent has a tree of its own
+    blobs = _count_blobs(tx, trees)
     for one in reversed(going):  # owners last
         tx.delete_ref(one.ref)
     gone = Gone(shred=shred)
     for one in going:
         if one.head is not None:
             _prune(engine, tx, one.head, gone)
-    for tree in {one.tree for one in going if one.tree is not None}:  # a subagent has a tree of its own
+    for tree in trees:
         if not tx.delete_tree_if_empty(tree) and shred:
             _drop_unshown(tx, tree)
+    gone.blobs = blobs - _count_blobs(tx, trees)
     return gone
+
+
+def _count_blobs(tx: Tx, trees: Iterable[int]) -> int:
+    """How many blobs these trees have. Counted there: a store may have more than can be counted in passing."""
+    return sum(len(tx.blobs_between(tree, b"", b"\xff" * 32)) for tree in trees)
 
 
 def _drop_unshown(tx: Tx, tree: int) -> None:
@@ -85,7 +94,8 @@ def with_owned(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) ->
 def owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
     """The refs that a ref goes with, the nearest first."""
     above: RefRow | None = ref
-    while above is not None and above.owner is not None and above.owner < above.ref:  # damage must not lead in circles
+    # What is owned is younger; a damaged row must not lead in circles.
+    while above is not None and above.owner is not None and born(above.owner) < born(above.ref):
         above = tx.ref_at(above.owner)
         if above is not None:
             yield above

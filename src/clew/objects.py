@@ -187,8 +187,10 @@ def shown(url: str) -> str:
 
 
 def folder(url: str) -> str | None:
-    """The folder that a URL means; None if it is not on this machine."""
+    """The folder that a URL means; None if it is not on this machine. Invalid if it has no whole path."""
     parts = urlsplit(url)
+    if parts.scheme == "file" and (parts.netloc or not parts.path):
+        raise Invalid("a folder is named by its whole path", hint="Like file:///var/blobs, with three slashes.")
     return os.path.abspath(unquote(parts.path)) if parts.scheme == "file" else None
 
 

@@ -203,24 +203,26 @@ def reachable(where: Bucket, store_id: bytes) -> None:
 # -- exchanging keys
 
 
-def reclose(engine: Engine, row: BlobRow, kept: ObjectRow) -> None:
+def reclose(engine: Engine, row: BlobRow, kept: ObjectRow) -> bool:
     """Closes a blob's pieces with the newest key of their owner: another object takes the place of this one.
 
-    Lost, Unavailable. Nothing happens if it was done already, or if the blob is gone meanwhile.
+    Lost, Unavailable. Nothing happens if it was done already, or if the blob is gone meanwhile. False if it has to be
+    done again: what was sent was taken for abandoned before it was whole.
     """
     head = box_of(engine, row).head
     if not head:
         raise Lost("its data key is damaged")
     if next(envelopes(bucket(engine), engine.store_id, kept, row.chunks), b"").startswith(head):
-        return
+        return True
     sent = reclosed(engine, row, opened(engine, row, kept, row.chunks))
 
-    def work(tx: Tx) -> None:
+    def work(tx: Tx) -> bool:
         now = tx.blob_by_number(row.blob)
         if now is not None and box_of(engine, now).head == sent.box.head:
             tx.whole_object(sent.name, row.blob, sent.size)
+        return tx.object(row.blob) != kept
 
-    engine.write(work)
+    return engine.write(work)
 
 
 # -- removing

@@ -244,7 +244,8 @@ def _set_mark(tx: Tx, mark: _Mark | None) -> None:
 
 
 def _status(engine: Engine, tx: Tx) -> Status:
-    state, mark, sizes = engine.renew(tx), _mark(tx), tx.sizes()
+    state, mark = engine.renew(tx), _mark(tx)
+    sizes = {} if mark is None else tx.sizes()
     names = () if state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
     total = 0 if mark is None else sum(sizes[stage.split()[0]] for stage in _STAGES[mark.kind])
     done = 0 if mark is None else min(mark.rows, total)
@@ -298,7 +299,8 @@ def _next_object(tx: Tx) -> tuple[_Mark, BlobRow, ObjectRow] | None:
 def _object(engine: Engine, mark: _Mark, row: BlobRow, kept: ObjectRow) -> int:
     """Closes one object anew. Not in a transaction: nobody should wait for a network meanwhile."""
     try:
-        outside.reclose(engine, row, kept)
+        if not outside.reclose(engine, row, kept):
+            return 0
     except outside.Lost as lost:
         raise Tampered(f"blob {row.blob}", lost.why) from None
 

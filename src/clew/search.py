@@ -7,6 +7,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,7 @@ from clew import paths, words
 from clew.backends import ID, MAX_POS, MAX_SEQ, POS, SEQ_BITS, Place, RefRow, RunRow, Tx
 from clew.backends.sqlite.connection import translate
 from clew.engine import Engine, whole_number
-from clew.errors import Invalid
+from clew.errors import Invalid, ReadOnly
 from clew.indexing import Index, Mode, Progress, searchable
 from clew.model import ROLES, Role
 from clew.node import Node, microseconds
@@ -131,7 +132,8 @@ class Search:
             return []
         if self._on_server():
             bounds_there = self._bounds(session, role, since, until) | {"newest": newest}
-            return self._find_there(mode, terms, bounds_there, limit, progress)
+            with suppress(ReadOnly):  # a replica, or a user who may only read, has an index of its own, in memory
+                return self._find_there(mode, terms, bounds_there, limit, progress)
         where, bounds = self._filters(mode, session, role, since, until)
         with self._lock:
             try:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Self
 
 from clew import ids, paths
-from clew.backends import MAX_SEQ, SEQ_BITS, RefRow, RunRow, Tx
+from clew.backends import MAX_SEQ, SEQ_BITS, RefRow, RunRow, Tx, born
 from clew.engine import Engine
 from clew.errors import Invalid, NotFound, Tampered
 from clew.node import Node
@@ -72,7 +72,7 @@ class Trail:
             if low:
                 break
             pos = run.derived if run.parent is None else run.parent
-            if pos is not None and pos >> SEQ_BITS >= run.run:  # damage must not lead in circles
+            if pos is not None and born(pos >> SEQ_BITS) >= born(run.run):  # damage must not lead in circles
                 raise Tampered(f"run {run.run}", "it comes after a later one")
         return found
 

@@ -125,3 +125,23 @@ def test_a_backup_has_rows_alone(path: Path, tmp_path: Path, place: Place) -> No
     with clew.open(tmp_path / "backup.db", blobs=place.open()) as copy:
         assert copy.sessions.get(session.id).blobs.get(digest) == LARGE
         assert copy.verify().ok
+
+
+def test_an_attachment_that_is_deleted_before_its_turn(
+    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row is copied as it was, and its object is gone: that is no damage, and another copy succeeds."""
+    one, two = tmp_path / "one.db", tmp_path / "two.db"
+    with clew.open(one, blobs=place.open()) as store:
+        made = [attached(store, LARGE[at:], f"large {at}")[0] for at in range(2)]
+        begin = copying._begin
+
+        def meanwhile(*args: object) -> object:
+            store.sessions.purge(made[0].id)
+            return begin(*args)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as patch, pytest.raises(Unavailable, match="before it was copied"):
+            patch.setattr(copying, "_begin", meanwhile)
+            copying.copy(one, two, blobs=place.open())
+    copying.copy(one, two, blobs=place.open())
+    assert read(two, None, None) == {"large 1": LARGE[1:]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -93,12 +94,12 @@ def test_an_exchange_that_was_cut_short(path: Path, place: Place, monkeypatch: p
         made = [attached(store, LARGE[at:]) for at in range(3)]
         reclose, calls = outside.reclose, 0
 
-        def cut(*args: object) -> None:
+        def cut(*args: object) -> bool:
             nonlocal calls
             calls += 1
             if calls == 2:
                 raise Unavailable("cut")
-            reclose(*args)  # type: ignore[arg-type]
+            return reclose(*args)  # type: ignore[arg-type]
 
         monkeypatch.setattr(outside, "reclose", cut)
         with pytest.raises(Unavailable, match="cut"):
@@ -139,3 +140,29 @@ def test_a_reader_goes_on(path: Path, place: Place) -> None:
         store._engine.key = OTHER
         deep(other)
         assert first + b"".join(pieces) == LARGE * 5
+
+
+def test_an_exchange_whose_upload_is_taken_for_abandoned(
+    path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody sweeps while an object is closed anew: it is closed once more before the old key goes."""
+    with clew.open(path, key=KEY, blobs=place.open()) as store, clew.open(path, key=KEY, blobs=place.open()) as other:
+        session, digest = attached(store)
+        send, swept = outside.send, 0
+
+        def meanwhile(*args: object) -> outside.Sent:
+            nonlocal swept
+            sent = send(*args)  # type: ignore[arg-type]
+            if not swept:
+                other._engine.key = OTHER
+                swept = other.blobs.sweep(older=timedelta()).objects
+            return sent
+
+        monkeypatch.setattr(outside, "send", meanwhile)
+        deep(store)
+        assert swept == 1
+        assert session.blobs.get(digest) == LARGE
+        assert store.verify().ok
+    with clew.open(path, key=OTHER, blobs=place.open()) as store:
+        assert store.sessions.get(session.id).blobs.get(digest) == LARGE
+    assert len(place.names()) == 1

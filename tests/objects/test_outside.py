@@ -375,3 +375,10 @@ def test_a_size_is_a_number(tmp_path: Path) -> None:
     for over in (0, -1, True, 1.5, "1"):
         with pytest.raises(Invalid):
             Bucket(tmp_path.as_uri(), over=over)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("url", ["file://objects", "file://objects/of/mine", "file:", "file://"])
+def test_a_folder_is_named_whole(url: str) -> None:
+    """What looks like a name beside this folder would be one right under the root, or this folder itself."""
+    with pytest.raises(Invalid, match="whole path"):
+        Bucket(url)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from clew.backends import Tx
+from clew.backends import Tx, born
 from clew.checkpoints import tree
 from clew.checkpoints.root import Blocked, Root
 from clew.checkpoints.shelf import Kept, Seat, Shelf, Worktree
@@ -51,7 +51,7 @@ class Capturing:
         kept = self._shelf.get(tx, message)
         if kept is None:
             return set()
-        return {entry.path for one in self._shelf.all(tx, kept.row.ref) for entry in one.manifest.files}
+        return {entry.path for one in self._shelf.all(tx, born(kept.row.ref)) for entry in one.manifest.files}
 
     def _entries(self, name: str) -> Iterable[tuple[Entry, bytes]]:
         """A path as it is now, and the folders above it that are missing."""

@@ -158,14 +158,12 @@ class PostgresBackend(Opened[PostgresTx]):
     def clean(self) -> tuple[str, ...]:
         if self._here() is not None:
             raise Invalid("a store cannot be cleaned inside a transaction")
-        with self._told(), self._connections.take() as conn:
-            # Not in a transaction, and for as long as it takes: it makes room of the rows that nobody sees any more.
-            conn.execute("SET statement_timeout = 0")
+        with self._told(), self._connections.take() as conn, self._connections.unhurried(conn):
+            # Not in a transaction: it makes room of the rows that nobody sees any more.
             (before,) = conn.execute(SQL["now"]).fetchone() or (0,)
             for table in (*TABLES, "labels", "uses", "search"):
                 conn.execute(f"VACUUM {table}".encode(), prepare=False)
             (readers,) = conn.execute(SQL["readers"], (before,)).fetchone() or (0,)
-            conn.execute("RESET statement_timeout")
         return ("wal",) if readers else ()
 
     def make_room(self) -> None:
@@ -234,11 +232,12 @@ class PostgresBackend(Opened[PostgresTx]):
 
     @contextmanager
     def reader(self) -> Iterator[Reader]:
-        """Reads the store as it is at one moment, for verify."""
+        """Reads the store as it is at one moment, for verify and for copies: that may take long."""
         self._here()
         with self._connections.take() as conn:
             with self._told():
                 conn.execute(SQL["begin_read"], prepare=False)
+                conn.execute("SET LOCAL statement_timeout = 0", prepare=False)
             try:
                 yield Reader(conn, PostgresTx(conn, self._turns.store), self.path)
             finally:

@@ -80,6 +80,8 @@ def parse(url: str) -> Target:
 class Connections:
     """The connections of one store: at most `size`, kept for the next caller, replaced when they break.
 
+    A thread that has one gets another for the asking: if it waited, those that it waits for might wait for it.
+
     They are made by the thread that needs one. A pool that makes them in the background waits longer after every
     failure, and so is late to notice that a server is back.
     """
@@ -98,6 +100,8 @@ class Connections:
         self._idle: deque[tuple[Connection, float]] = deque()
         """Those that nobody uses, each with when it was made; the one used last is taken first."""
         self._closed = False
+        self._local = threading.local()
+        """Of each thread; `held` are those it has."""
 
     def connect(self) -> Connection:
         """A new connection, which the caller closes."""
@@ -112,7 +116,9 @@ class Connections:
     @contextmanager
     def take(self) -> Iterator[Connection]:
         """A connection for one piece of work. Unavailable if there is none for as long as the timeout."""
-        if not self._slots.acquire(timeout=self._timeout):
+        held: list[Connection] = self._local.__dict__.setdefault("held", [])
+        first = not held
+        if first and not self._slots.acquire(timeout=self._timeout):
             raise Unavailable(
                 f"all {self._size} connections to {self._target.name} are in use,"
                 f" and none came free within {self._timeout:g} seconds",
@@ -120,12 +126,25 @@ class Connections:
             )
         try:
             conn, made = self._kept() or (self._patiently(), time.monotonic())
+            held.append(conn)
             try:
                 yield conn
             finally:
+                held.remove(conn)
                 self._give(conn, made)
         finally:
-            self._slots.release()
+            if first:
+                self._slots.release()
+
+    @contextmanager
+    def unhurried(self, conn: Connection) -> Iterator[None]:
+        """Outside of a transaction: statements may take as long as they take."""
+        conn.execute("SET statement_timeout = 0")
+        try:
+            yield
+        finally:
+            if not lost(conn):  # RESET would mean the server's own
+                conn.execute(f"SET statement_timeout = {self._settings['statement_timeout']}".encode())
 
     def check(self) -> None:
         """Lets go of those that nobody uses: where one has broken, others have too."""
@@ -150,7 +169,7 @@ class Connections:
 
     def _give(self, conn: Connection, made: float) -> None:
         # One that is still in a transaction was interrupted.
-        if conn.closed or conn.info.transaction_status != pq.TransactionStatus.IDLE:
+        if conn.closed or conn.info.transaction_status != pq.TransactionStatus.IDLE or len(self._idle) >= self._size:
             conn.close()
         else:
             conn.kept.forget()
@@ -244,6 +263,8 @@ def translate(error: BaseException, path: str) -> ClewError:
             return ReadOnly(f"{path} does not allow this user to do that", hint="Grant the user rights on its schema.")
         case "3D000":
             return NotFound("store", path, hint="There is no such database: create it first.")
+        case "42939":
+            return Invalid("a schema whose name begins with pg_ is the server's own", hint="Name another.")
         case "42704":
             return NotFound("role", path, hint="Create the role in the database first.")
         case "23505":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from clew.backends.postgres import tenants
 from clew.backends.postgres.connection import FORMAT, OLDEST_SERVER, Connection
 from clew.backends.sql import migrations
 from clew.errors import NotFound, SchemaTooNew, Unavailable
@@ -43,6 +44,7 @@ def migrate(conn: Connection, schema: str, path: str, *, create: bool) -> None:
                 if leads_to == 1:
                     _first(conn)
                 conn.execute("UPDATE epoch SET number = number + 1, format = %s", (leads_to,))
+        tenants.renew(conn, schema)
 
 
 def _first(conn: Connection) -> None:

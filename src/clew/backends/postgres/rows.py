@@ -81,6 +81,10 @@ class PostgresTx(SqlTx):
         for name, number in highest.items():
             self._run(b"SELECT setval(to_regclass(%s), greatest(%s, 1), %s)", (name, number, number > 0))
 
+    def sizes(self) -> dict[str, int]:
+        self._run(b"SET LOCAL statement_timeout = 0")  # every row is counted, and there may be many
+        return super().sizes()
+
     # -- nodes and refs
 
     def nodes_at(self, positions: Sequence[int]) -> dict[int, Place]:

@@ -21,14 +21,26 @@ def isolate(conn: Connection) -> None:
 
 def admit(conn: Connection, schema: str, role: str, workspace: str) -> None:
     """Lets a role into a workspace, and gives it what rights it needs for that."""
-    who, where = sql.Identifier(role), sql.Identifier(schema)
     with conn.transaction():
-        conn.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(where, who))
-        conn.execute(sql.SQL("GRANT SELECT ON epoch, tenants TO {}").format(who))
-        tables = sql.SQL(", ").join(map(sql.Identifier, _WRITTEN))
-        conn.execute(sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}").format(tables, who))
-        conn.execute(sql.SQL("GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {} TO {}").format(where, who))
+        _grant(conn, schema, role)
         conn.execute("INSERT INTO tenants (role, workspace) VALUES (%s, %s) ON CONFLICT DO NOTHING", (role, workspace))
+
+
+def renew(conn: Connection, schema: str) -> None:
+    """Where there are tenants, the policies and their rights are what the newest format needs."""
+    if conn.execute("SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'tenants'", (schema,)).fetchone():
+        isolate(conn)
+        for (role,) in conn.execute("SELECT DISTINCT role FROM tenants JOIN pg_roles ON rolname = role").fetchall():
+            _grant(conn, schema, role)
+
+
+def _grant(conn: Connection, schema: str, role: str) -> None:
+    who, where = sql.Identifier(role), sql.Identifier(schema)
+    conn.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(where, who))
+    conn.execute(sql.SQL("GRANT SELECT ON epoch, tenants TO {}").format(who))
+    tables = sql.SQL(", ").join(map(sql.Identifier, _WRITTEN))
+    conn.execute(sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}").format(tables, who))
+    conn.execute(sql.SQL("GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {} TO {}").format(where, who))
 
 
 def dismiss(conn: Connection, schema: str, role: str, workspace: str | None) -> None:

@@ -126,7 +126,7 @@ SELECT tell(?, 0)
 
 -- name: watch
 INSERT INTO watched (ref, until)
-SELECT ref, now() + make_interval(secs => ?) FROM unnest(?::bigint[]) AS given (ref) ORDER BY ref
+SELECT ref, now() + make_interval(secs => ?) FROM refs WHERE ref = ANY (?) ORDER BY ref
 ON CONFLICT (ref) DO UPDATE SET until = excluded.until
 
 -- name: unwatched
