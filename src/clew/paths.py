@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, NodeRow, RunRow, Tx
+from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, NodeRow, RunRow, Tx, born
 from clew.engine import Engine
 from clew.errors import NotFound, Tampered
 from clew.node import Node
@@ -93,7 +93,7 @@ def origins(engine: Engine, tx: Tx, head: int | None) -> list[int]:
         found.append(head)
         root = engine.checked(tx, lineage(tx, head)[0][0])
         head = root.derived
-        if head is not None and head >> SEQ_BITS >= root.run:  # damage must not lead in circles
+        if head is not None and born(head >> SEQ_BITS) >= born(root.run):  # damage must not lead in circles
             raise Tampered(f"run {root.run}", "it stands for a later one")
     return found
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import msgspec
 
 from clew import ids
-from clew.backends import Ground, RefRow, Tx
+from clew.backends import Ground, RefRow, Tx, born
 from clew.checkpoints import lines, plan
 from clew.checkpoints.apply import apply, clear
 from clew.checkpoints.capturing import Capturing, Keeper, changed, state_at
@@ -99,7 +99,7 @@ class Rewinding:
         first = next((one for one in kept if message in (one.manifest.message, *one.manifest.also)), None)
         if first is None:
             first = self._shelf.read(lambda tx: self._below(tx, kept, message))
-        return None if first is None else [one.manifest for one in kept if one.row.ref >= first.row.ref]
+        return None if first is None else [one.manifest for one in kept if born(one.row.ref) >= born(first.row.ref)]
 
     def _below(self, tx: Tx, kept: Sequence[Kept], message: str) -> Kept | None:
         return next((one for one in kept if one.manifest.to is None and above(tx, message, one.manifest.message)), None)

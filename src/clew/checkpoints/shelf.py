@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew import ids, paths
-from clew.backends import RefRow, Tx
+from clew.backends import RefRow, Tx, born
 from clew.checkpoints import index as indexes
 from clew.checkpoints.index import Index
 from clew.checkpoints.states import Entry, Manifest, State, hashed, is_inside, read, unpack, write
@@ -84,11 +84,11 @@ class Shelf:
     # -- checkpoints
 
     def all(self, tx: Tx, since: int = 0) -> list[Kept]:
-        """Every checkpoint from a number on, oldest first.
+        """Every checkpoint from the one with a number on, oldest first.
 
         A fork has those of what it shares with the session it was forked from.
         """
-        found = sorted(self._chain(tx, self.session, None, since), key=lambda kept: kept.row.ref)
+        found = sorted(self._chain(tx, self.session, None, since), key=lambda kept: born(kept.row.ref))
         return [kept for kept in found if kept.manifest.root == self.root]
 
     def own(self, tx: Tx) -> list[Kept]:
@@ -103,7 +103,7 @@ class Shelf:
     def _chain(self, tx: Tx, session: Session, until: str | None, since: int) -> Iterator[Kept]:
         row = self._row(tx, session)
         for owned in tx.refs_owned(row.ref):
-            if owned.kind == CHECKPOINT and owned.trashed_at is None and owned.ref >= since:
+            if owned.kind == CHECKPOINT and owned.trashed_at is None and born(owned.ref) >= born(since):
                 kept = self._kept(owned)
                 if until is None or (kept.manifest.to is None and above(tx, kept.manifest.message, until)):
                     yield kept
