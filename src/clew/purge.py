@@ -225,7 +225,7 @@ class Purger:
         row = now if damaged else self._refs.checked(now)
         if check is not None:
             check(tx, row)
-        blobs, outside = tx.sizes()["blobs"], tx.bytes_left()
+        blobs, freed = tx.sizes()["blobs"], tx.bytes_left()
         path = [] if row.head is None else tx.lineage(row.head)
         gone = deletion.delete_ref(self._engine, tx, row, shred=True, damaged=damaged)
         name = ids.text(row.key)
@@ -237,7 +237,7 @@ class Purger:
         part = _Entry(
             entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,
             blobs=blobs - tx.sizes()["blobs"], bytes=gone.bytes, kept=kept, pending=entry.pending,
-            failures=(Failure(name, _OLD_KEY),) * bool(gone.old_keys), outside=tx.bytes_left() - outside,
+            failures=(Failure(name, _OLD_KEY),) * bool(gone.old_keys), outside=tx.bytes_left() - freed,
         )  # fmt: skip
         self._note(tx, [part])
         soil(tx)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Self
 
 from clew import ids, paths
-from clew.backends import MAX_SEQ, SEQ_BITS, RefRow, RunRow, Tx
+from clew.backends import MAX_SEQ, SEQ_BITS, RefRow, RunRow, Tx, born
 from clew.engine import Engine
 from clew.errors import Invalid, NotFound, Tampered
 from clew.node import Node
@@ -72,7 +72,7 @@ class Trail:
             if low:
                 break
             pos = run.derived if run.parent is None else run.parent
-            if pos is not None and pos >> SEQ_BITS >= run.run:  # damage must not lead in circles
+            if pos is not None and born(pos >> SEQ_BITS) >= born(run.run):  # damage must not lead in circles
                 raise Tampered(f"run {run.run}", "it comes after a later one")
         return found
 
@@ -88,9 +88,12 @@ class Watch:
         self, engine: Engine, ref: int, here: Callable[[Tx], RefRow], after: Start, timeout: float | None
     ) -> None:
         if timeout is not None and (not isinstance(timeout, int | float) or not timeout >= 0):
-            raise Invalid("a timeout is a number of seconds")
+            raise Invalid("a timeout is a number of seconds", hint="Leave it out to wait for ever.")
         if not (after is None or after is False or isinstance(after, str)):
-            raise Invalid(f"a watch begins after a message's id, not {type(after).__name__}")
+            raise Invalid(
+                f"a watch begins after a message's id, not {type(after).__name__}",
+                hint="None begins before the first message; without it, a watch begins now.",
+            )
         self._engine = engine
         self._ref = ref
         self._trail = Trail(engine, here, after)
