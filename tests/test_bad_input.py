@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import clew
-from clew.backends.sqlite.connection import FORMAT
+from clew.backends.sql import FORMAT
 from clew.store import Store
 
 ID = "00000000-0000-4000-8000-000000000001"
@@ -457,7 +457,7 @@ def as_another(code: str, folder: Path) -> str:
         if above.stat().st_uid == os.getuid() and str(above).startswith(tempfile.gettempdir() + os.sep):
             above.chmod(above.stat().st_mode | 0o055)  # to be able to get there at all
     # Imported first: the project itself may lie where only root can read.
-    script = f"import os, sys; sys.path[:0] = {sys.path!r}; import clew; {BECOME}\n{textwrap.dedent(code)}"
+    script = f"import os, sys; sys.path[:0] = {sys.path!r}; import clew; clew.open; {BECOME}\n{textwrap.dedent(code)}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd="/")
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
