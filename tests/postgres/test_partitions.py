@@ -222,7 +222,7 @@ def test_copied_there_and_back(server: Server, url: str, tmp_path: Path) -> None
     with clew.open(whole, ids=sample.id_source(), clock=sample.clock()) as store:
         sample.fill(store, words=4, blob=50_000)
         was = sample.readings(store)
-        talks = [session.id for session in store.sessions.list().items if len(session.path()) > 2]
+        talks = [session.id for session in store.sessions.list().items if len(session.path()) > 2][:3]
     places = [whole, url, str(tmp_path / "file.db"), server.url()]
     grown: list[str] = []
     for source, target in pairwise(places):
@@ -231,6 +231,9 @@ def test_copied_there_and_back(server: Server, url: str, tmp_path: Path) -> None
             assert sample.readings(store) == was
             # In each place something grows from what grew in the place before, and from each of the first.
             for id in (*talks, *grown[-1:]):
+                short = store.sessions.get(id).fork()
+                short.compact([clew.user("in short")])
+                assert [one.text for one in short.history()][-1] == "in short"
                 session = store.sessions.get(id).fork()
                 session.rewind(session.path()[-2].id)
                 session.append([clew.user("grown here"), clew.user("and on")])
@@ -257,9 +260,10 @@ def test_checkpoints_of_a_store_that_was_copied(server: Server, tmp_path: Path) 
     places = [server.url(), str(tmp_path / "file.db"), server.url()]
     with clew.open(places[0]) as store, sql(server, places[0]) as conn:
         conn.execute("SELECT setval('trees_tree_seq', 199)")
-        talk = store.sessions.create()
-        talk.append(clew.user("first"))
-        talk.fork()  # whose number begins with a high shard
+        talk, other = store.sessions.create(), store.sessions.create()
+        for session in (talk, other):
+            session.append(clew.user("first"))
+            session.fork()  # whose number begins with the shard of its tree; the file goes on in that of the other
     messages = []
     for number, place in enumerate(places):
         if number:
