@@ -222,7 +222,7 @@ def test_copied_there_and_back(server: Server, url: str, tmp_path: Path) -> None
     with clew.open(whole, ids=sample.id_source(), clock=sample.clock()) as store:
         sample.fill(store, words=4, blob=50_000)
         was = sample.readings(store)
-        talks = [session.id for session in store.sessions.list().items if len(session.path()) > 2][:3]
+        talks = [session.id for session in store.sessions.list().items if len(session.path()) > 2][-3:]
     places = [whole, url, str(tmp_path / "file.db"), server.url()]
     grown: list[str] = []
     for source, target in pairwise(places):
