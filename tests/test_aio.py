@@ -16,7 +16,7 @@ import clew
 import clew.aio
 from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio import faces
-from clew.backends.sqlite import SQLiteBackend
+from clew.backends.sqlite.batches import Batches
 from tests.reliability.tools import DEAR
 
 pytestmark = pytest.mark.anyio
@@ -107,13 +107,13 @@ async def test_open_can_be_awaited(tmp_path):
 async def test_many_tasks_share_commits(tmp_path, monkeypatch):
     """64 tasks need far fewer transactions than messages; each message is stored once, in its task's order."""
     batches: list[int] = []
-    real = SQLiteBackend._batch
+    real = Batches.run
 
     def counted(self, calls):
         batches.append(len(calls))
         real(self, calls)
 
-    monkeypatch.setattr(SQLiteBackend, "_batch", counted)
+    monkeypatch.setattr(Batches, "run", counted)
     async with clew.aio.open(tmp_path / "s.db") as opened:
         talks = [await opened.sessions.create() for _ in range(64)]
         shared = await opened.sessions.create()

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import clew
-from clew.backends.sqlite.connection import FORMAT
+from clew.backends.sql import FORMAT
 from clew.store import Store
 
 ID = "00000000-0000-4000-8000-000000000001"

@@ -66,7 +66,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "Keys and deletion",
         "What `store.key_status` and `store.sessions.purge` answer.",
-        ["rekey:Status", "purge:Receipt", "purge:Kept", "purge:Failure"],
+        ["rekey/__init__:Status", "purge:Receipt", "purge:Kept", "purge:Failure"],
     ),
     ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "verify/findings:Damage", "backup:Backup"]),
     (

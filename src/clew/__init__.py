@@ -77,6 +77,10 @@ else:
         globals()[name] = found
         return found
 
+    def __dir__() -> list[str]:
+        """Also the names that were not asked for yet."""
+        return sorted({*globals(), *__all__})
+
 
 __version__ = "0.1.0"
 

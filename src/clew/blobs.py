@@ -65,13 +65,13 @@ class Blobs:
         staged = engine.write(lambda tx: self._stage(tx, tree))
         digest, size, number = sha256(), 0, 0
         try:
-            while batch := [piece for _, piece in zip(range(BATCH), pieces, strict=False)]:
+            while batch := list(islice(pieces, BATCH)):
                 for piece in batch:
                     digest.update(piece)
                     size += len(piece)
                 if number + len(batch) > MAX_SEQ:
                     raise Invalid("the blob is too large")
-                engine.write(lambda tx, first=number, batch=batch: self._fill(tx, staged, first, batch))  # type: ignore[misc]
+                engine.write(partial(self._fill, row=staged, first=number, batch=batch))
                 number += len(batch)
             blob = Blob(digest.hexdigest(), size)
             engine.write(lambda tx: self._finish(tx, staged, blob, number))

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from clew import objects
+from clew import objects, outside
 from clew.backends import SEQ_BITS, ObjectRow, born
 from clew.backends.sql import COLUMNS
 from clew.backends.sqlite import SQLiteBackend
 from clew.errors import ClewError, Conflict, Invalid, Tampered, Unavailable
-from clew.outside import Lost, envelopes, framed, mark, path
+from clew.outside import Lost
 
 if TYPE_CHECKING:
     from clew.objects import Bucket
@@ -99,24 +99,21 @@ def copy(
     its rows.
     """
     if os.fspath(source) == os.fspath(target):
-        raise Invalid("a store cannot be copied onto itself")
+        raise Invalid("a store cannot be copied onto itself", hint="Name a new place for the copy.")
     one, other = (None if place is None else objects.bucket(place) for place in (blobs, target_blobs))
     if one is not None and other is not None and one.name.rstrip("/") == other.name.rstrip("/"):
         raise Invalid("the copy's object storage is that of the source", hint="Name another bucket, or another prefix.")
     with _opened(source, create=False) as here, _opened(target, create=True) as there, here.reader() as reader:
         read = _Side(here, reader, one)
-        read.store_id = read.value("store_id")
         if one is None and read.objects([]):
             raise Unavailable(f"attachments of {here.path} are in object storage", hint="Say where: blobs, or --blobs.")
         mark = _begin(there, f"{read.fingerprint()}{'' if other is None else other.name}")
         total = sum(read.counts())
         done = _Count(progress, 2 * total)
-        for number, table in enumerate(_TABLES):
-            if number >= mark.table:
-                after = mark.after if number == mark.table else []
-                if table is _CHUNKS and other is not None:
-                    _copy_objects(read, there, other)
-                _copy(read, there, table, number, after, mark.source, done, inside=other is not None)
+        for number in range(mark.table, len(_TABLES)):
+            if _TABLES[number] is _CHUNKS and other is not None:
+                _copy_objects(read, there, other)
+            _copy(read, there, number, mark, done, inside=other is not None)
         with there.reader() as again:
             _compare(read, _Side(there, again, other, read.store_id), done, there.path)
         _finish(read, there)
@@ -136,14 +133,14 @@ class _Count:
 class _Side:
     """One store, as it is at one moment."""
 
-    def __init__(self, backend: Any, reader: Any, where: Bucket | None, store_id: bytes = b"") -> None:
+    def __init__(self, backend: Any, reader: Any, where: Bucket | None, store_id: bytes | None = None) -> None:
         self._backend = backend
         self.where = where
-        self.store_id = store_id
-        """By which its objects are found; a copy learns its own at the end."""
         self._execute = reader.execute
         self._stream = getattr(reader, "stream", reader.execute)
         self.sqlite = not hasattr(reader, "stream")
+        self.store_id = self._value("store_id") if store_id is None else store_id
+        """By which its objects are found; a copy has another one until it is finished."""
 
     def all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self._execute(sql, values).fetchall()]
@@ -169,24 +166,28 @@ class _Side:
 
     def _pieces(self, after: list[Any]) -> Iterator[tuple[Any, ...]]:
         for kept, count in self.objects(after):
-            assert self.where is not None
             assert kept.blob is not None
-            try:
-                for number, body in enumerate(envelopes(self.where, self.store_id, kept, count)):
-                    pos = kept.blob << SEQ_BITS | number
-                    if not after or pos > after[0]:
-                        yield pos, body
-            except Lost as lost:
-                raise self.missing(kept, lost) from None
+            for number, body in enumerate(self.bodies(kept, count)):
+                pos = kept.blob << SEQ_BITS | number
+                if not after or pos > after[0]:
+                    yield pos, body
 
-    def missing(self, kept: ObjectRow, lost: Lost) -> ClewError:
+    def bodies(self, kept: ObjectRow, count: int) -> Iterator[bytes]:
+        """The pieces in an object, as they are. Tampered; Unavailable if it is gone by now."""
+        assert self.where is not None
+        try:
+            yield from outside.envelopes(self.where, self.store_id, kept, count)
+        except Lost as lost:
+            raise self._missing(kept, lost) from None
+
+    def _missing(self, kept: ObjectRow, lost: Lost) -> ClewError:
         """What it means that an object is not as it should be: all else is one moment, but it may be gone since."""
         if self._backend.read(lambda tx: tx.object(kept.blob)) != kept:
             hint = "Make the copy again."
             return Unavailable("an attachment was deleted, or got another key, before it was copied", hint=hint)
         return Tampered(f"blob {kept.blob}", lost.why)
 
-    def value(self, name: str) -> bytes:
+    def _value(self, name: str) -> bytes:
         """A value of the header."""
         return bytes(self.all("SELECT value FROM header WHERE name = ?", name)[0][0])
 
@@ -261,15 +262,14 @@ def _begin(there: Any, fingerprint: str) -> _Mark:
     return mark
 
 
-def _copy(
-    read: _Side, there: Any, table: _Table, number: int, after: list[Any], source: str, done: _Count, *, inside: bool
-) -> None:
+def _copy(read: _Side, there: Any, number: int, begun: _Mark, done: _Count, *, inside: bool) -> None:
     """The rows of one table, a batch in a transaction, with the mark of how far it is.
 
     `inside` if pieces in object storage are copied by themselves.
     """
-    key = [_key(value) for value in after]
-    rows = read.rows(table, key) if inside else read.whole(table, key)
+    table = _TABLES[number]
+    after = [_key(value) for value in begun.after] if number == begun.table else []
+    rows = read.rows(table, after) if inside else read.whole(table, after)
     owner = table.columns.index("owner") if "owner" in table.columns else None
     limit = FEW if table is _CHUNKS else BATCH
     while batch := list(islice(rows, limit)):
@@ -277,7 +277,7 @@ def _copy(
             tx = there._here()
             tx.insert_rows(table.name, table.columns, [_without(row, owner) for row in batch])
             last = [_name(value) for value in batch[-1][: table.keys]]
-            tx.set_header(COPYING, msgspec.json.encode(_Mark(source, number, last)))
+            tx.set_header(COPYING, msgspec.json.encode(_Mark(begun.source, number, last)))
         done(len(batch))
     if owner is not None:  # which may have a higher number than what it owns
         with there.transaction():
@@ -291,19 +291,10 @@ def _copy_objects(read: _Side, there: Any, where: Bucket) -> None:
         with there.transaction():
             if there._here().object_named(kept.name):
                 continue
-        _send(read, where, kept, count)
+        outside.mark(where, read.store_id)
+        where.put(outside.path(read.store_id, kept.name), outside.framed(read.bodies(kept, count)))
         with there.transaction():
             there._here().add_object(kept)
-
-
-def _send(read: _Side, where: Bucket, kept: ObjectRow, count: int) -> None:
-    assert read.where is not None
-    mark(where, read.store_id)
-    try:
-        bodies = envelopes(read.where, read.store_id, kept, count)
-        where.put(path(read.store_id, kept.name), framed(bodies))
-    except Lost as lost:
-        raise read.missing(kept, lost) from None
 
 
 def _without(row: tuple[Any, ...], owner: int | None) -> tuple[Any, ...]:

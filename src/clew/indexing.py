@@ -275,10 +275,13 @@ class Index:
         """
         marks = conn.execute("SELECT ord, id FROM marks WHERE mode = ? ORDER BY ord DESC", (mode,)).fetchall()
         for ord, id in marks:
-            found = self._engine.read(lambda tx, at=ord: tx.ord_id(at))  # type: ignore[misc]
+            found = self._id_at(ord)
             if found is not None:
                 return bool(found == id)
         return not marks
+
+    def _id_at(self, ord: int) -> bytes | None:
+        return self._engine.read(lambda tx: tx.ord_id(ord))
 
     def _empty(self, conn: sqlite3.Connection, mode: Mode) -> None:
         conn.execute("BEGIN IMMEDIATE")

@@ -53,9 +53,12 @@ class Bucket:
     where the tools of the provider look. Nothing is asked of it before the first blob is put or read.
     """
 
+    largest = PART * PARTS
+    """Bytes that an object may have."""
+
     def __init__(self, url: str, *, over: int = OVER, **options: Any) -> None:
         if isinstance(over, bool) or not isinstance(over, int) or over < 1:
-            raise Invalid("over is a number of bytes, from 1 on")
+            raise Invalid("over is a number of bytes, from 1 on", hint="Leave it out for 1 MiB.")
         self.over = over
         self.name = shown(url)
         """The URL, without anything that might be a secret."""
@@ -74,11 +77,6 @@ class Bucket:
     @cached_property
     def _store(self) -> ObjectStore:
         return connect(self._url, self._options)
-
-    @property
-    def largest(self) -> int:
-        """Bytes that an object may have."""
-        return PART * PARTS
 
     def put(self, path: str, parts: Iterable[bytes]) -> None:
         """Makes an object of what comes, as a stream; it is there whole and durable, or not at all. Unavailable.

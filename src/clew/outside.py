@@ -11,7 +11,7 @@ the two nothing is forgotten, whatever is cut short: an upload that did not end,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,7 +95,8 @@ def send(engine: Engine, row: BlobRow, name: bytes, pieces: Iterable[bytes]) -> 
             envelope = box.close(piece, chunk_context(row.blob << SEQ_BITS | count))
             size, count = size + _LENGTH + len(envelope), count + 1
             if size > where.largest:
-                raise Invalid("the blob is too large for object storage")
+                hint = "Cut it into several attachments."
+                raise Invalid(f"an object has at most {where.largest:,} bytes, and this blob has more", hint=hint)
             yield envelope
 
     mark(where, engine.store_id)
@@ -244,12 +245,15 @@ def clear(engine: Engine) -> Cleared:
     while rows := engine.read(lambda tx: tx.objects_left(_BATCH)):
         if not all(isinstance(row.name, bytes) and isinstance(row.size, int) for row in rows):
             raise Tampered("the note of an object", "it has a value of the wrong kind")
-        for row in rows:
-            bucket(engine).delete(path(engine.store_id, row.name))
-        names = [row.name for row in rows]
-        engine.write(lambda tx, names=names: tx.drop_objects(names))  # type: ignore[misc]
+        _remove(engine, [row.name for row in rows])
         objects, size = objects + len(rows), size + sum(row.size for row in rows)
     return Cleared(objects, size)
+
+
+def _remove(engine: Engine, names: Sequence[bytes]) -> None:
+    for name in names:
+        bucket(engine).delete(path(engine.store_id, name))
+    engine.write(lambda tx: tx.drop_objects(names))
 
 
 def sweep(engine: Engine, older: timedelta, *, dry_run: bool) -> Cleared:
@@ -276,10 +280,14 @@ def sweep(engine: Engine, older: timedelta, *, dry_run: bool) -> Cleared:
 
 def _strays(engine: Engine, where: Bucket) -> Iterator[Listed]:
     """Objects of this store that it does not know, and what a process that was killed left in a folder."""
+
+    def noted(name: bytes) -> bool:
+        return engine.read(lambda tx: tx.object_named(name))
+
     folder = path(engine.store_id, new_name(engine)).rpartition("/")[0]
     for one in where.list(folder):
         name, _, ending = one.path.rpartition("/")[2].partition(".")
         if len(name) == 32 and set(name) <= _HEX:
-            known = bytes.fromhex(folder.rpartition("/")[2] + name)
-            if ending.endswith("part") or not engine.read(lambda tx, known=known: tx.object_named(known)):  # type: ignore[misc]
+            full = bytes.fromhex(folder.rpartition("/")[2] + name)
+            if ending.endswith("part") or not noted(full):
                 yield one

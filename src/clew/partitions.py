@@ -1,6 +1,6 @@
-"""Large tables in several pieces, for a store on a server that grows beyond some hundred gigabytes.
+"""Large tables in partitions, for a store on a server that grows beyond some hundred gigabytes.
 
-A tree, and so a session with all its forks, is in one piece whole. What one session does touches that piece alone;
+A tree, and so a session with all its forks, is in one partition whole. What one session does touches that one alone;
 looking for an id without its session asks them all.
 """
 
@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["PARTS", "divide"]
 
 PARTS = (2, 4, 8, 16, 32, 64)
-"""How many pieces there can be: those into which 256 shards can be cut, up to what a server plans for with ease."""
+"""How many partitions there can be: those into which 256 shards can be cut, up to what a server plans for with ease."""
 
 
 def divide(store: Store, parts: int = 16) -> None:
-    """Makes partitioned tables of the large ones of an empty store. Conflict if it is not empty; ReadOnly unless the
-    role owns the store's schema. A store that has grown is copied into one that is divided.
+    """Cuts the large tables of an empty store into `parts` partitions each, one of `PARTS`.
+
+    Conflict if it is not empty, is divided already, or has rules for tenants; ReadOnly unless the role owns the store's
+    schema; Invalid if it is a file. A store that has grown is copied into one that is divided.
     """
     if parts not in PARTS:
-        raise Invalid(f"a store is divided into {', '.join(map(str, PARTS))} parts, not {parts!r}")
+        hint = f"Take one of {', '.join(map(str, PARTS))}; 16 will do for most."
+        raise Invalid(f"a store cannot be divided into {parts!r} parts", hint=hint)
     backend = store._engine.backend
     if not backend.keeps_words:
         raise Invalid(f"{store.path} is a file, which is in one piece", hint="Partitions need a server.")

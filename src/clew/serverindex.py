@@ -5,10 +5,10 @@ The words of a message go in the transaction that deletes the message, and none 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from clew.backends import ID, POS
+from clew.backends import ID, POS, Place
 from clew.engine import Engine
 from clew.errors import Tampered, Unavailable
 from clew.indexing import BATCH, Mode, Progress, searchable
@@ -19,6 +19,9 @@ from clew.words import grams, vector, words
 if TYPE_CHECKING:
     from clew.backends.postgres import PostgresBackend
     from clew.verify import Damage
+
+_Words = tuple[int, bytes, int, int, str]
+"""What the index has of a message: position, id, role, time and lexemes."""
 
 
 class ServerIndex:
@@ -40,15 +43,21 @@ class ServerIndex:
         except Unavailable:  # someone writes for long: what is there is added, and looked at again next time
             total = done
         at = done
-        while found := self._engine.read(
-            lambda tx, at=at: tx.by_ord(at, None, newest=False, limit=BATCH, workspace=workspace)  # type: ignore[misc]
-        ):
+        while found := self._after(at):
             at = found[-1][0]
             rows = [row for row in (self._row(mode, place) for _, place in found) if row is not None]
             edge = min(at, total)  # beyond it something may still come in between: that much is looked at again
-            backend.words(lambda tx, rows=rows, edge=edge: tx.add_words(workspace, mode, rows, edge))  # type: ignore[misc]
+            self._add(mode, rows, edge)
             if progress is not None:
                 progress(min(at, total), max(at, total))
+
+    def _after(self, ord: int) -> list[tuple[int, Place]]:
+        workspace = self._engine.workspace
+        return self._engine.read(lambda tx: tx.by_ord(ord, None, newest=False, limit=BATCH, workspace=workspace))
+
+    def _add(self, mode: Mode, rows: Sequence[_Words], edge: int) -> None:
+        workspace = self._engine.workspace
+        self._backend.words(lambda tx: tx.add_words(workspace, mode, rows, edge))
 
     def find(
         self, mode: Mode, query: str, filters: dict[str, Any], *, limit: int, offset: int
@@ -72,7 +81,7 @@ class ServerIndex:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _row(self, mode: Mode, place: Any) -> tuple[int, bytes, int, int, str] | None:
+    def _row(self, mode: Mode, place: Place) -> _Words | None:
         node = self._engine.node(place)
         try:
             text = searchable(node.message)

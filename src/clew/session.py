@@ -276,7 +276,7 @@ class Session:
         `parent_id` is not the one before. What was taken back before it was given is not given. It ends when nothing
         has come for `timeout` seconds; NotFound once the session is deleted or in the trash, Closed with the store.
         """
-        row, trashed = self._row, self._row.trashed_at is not None
+        row, trashed = self._row, self._row.trashed_at is not None  # now: this object may go to the trash meanwhile
 
         def here(tx: Tx) -> RefRow:
             return self._refs.get(tx, row.kind, row.key, trashed=trashed)

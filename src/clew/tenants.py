@@ -6,7 +6,7 @@ Whoever owns the store's schema sets them, and is not bound by them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from clew.errors import Invalid
 
@@ -36,4 +36,4 @@ def _server(store: Store) -> PostgresBackend:
     backend = store._engine.backend
     if not backend.keeps_words:
         raise Invalid(f"{store.path} is a file, which whoever opens it sees whole", hint="Tenants need a server.")
-    return backend  # type: ignore[return-value]
+    return cast("PostgresBackend", backend)

@@ -88,9 +88,12 @@ class Watch:
         self, engine: Engine, ref: int, here: Callable[[Tx], RefRow], after: Start, timeout: float | None
     ) -> None:
         if timeout is not None and (not isinstance(timeout, int | float) or not timeout >= 0):
-            raise Invalid("a timeout is a number of seconds")
+            raise Invalid("a timeout is a number of seconds", hint="Leave it out to wait for ever.")
         if not (after is None or after is False or isinstance(after, str)):
-            raise Invalid(f"a watch begins after a message's id, not {type(after).__name__}")
+            raise Invalid(
+                f"a watch begins after a message's id, not {type(after).__name__}",
+                hint="None begins before the first message; without it, a watch begins now.",
+            )
         self._engine = engine
         self._ref = ref
         self._trail = Trail(engine, here, after)

@@ -32,7 +32,7 @@ def session(db: str, place: Place) -> clew.Session:
 def test_flag_variable_and_setting(clew_cli: Run, place: Place, session: clew.Session) -> None:
     """Each says where attachments are; without any of them verify says that it has not read them."""
     done = clew_cli("verify")
-    assert (done.code, "1 attachments in object storage were not read" in done.err) == (0, True)
+    assert (done.code, "without a look at 1 attachment in object storage" in done.err) == (0, True)
     for how in (["--blobs", place.url], []):
         done = clew_cli("verify", *how, "--json", env={} if how else {"CLEW_BLOBS": place.url})
         assert (done.code, done.json["counts"].get("unread"), done.err) == (0, None, "")
@@ -64,7 +64,7 @@ def test_purge_and_gc(clew_cli: Run, place: Place, session: clew.Session) -> Non
     assert (receipt["pending"], receipt["beyond"]) == ([], ["versions", "replicas"])
 
 
-def test_doctor(clew_cli: Run, place: Place, session: clew.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor(clew_cli: Run, db: str, place: Place, session: clew.Session) -> None:
     """It says whether the bucket is there, and what is left in it."""
 
     def said(*flags: str) -> dict[str, str]:
@@ -73,7 +73,7 @@ def test_doctor(clew_cli: Run, place: Place, session: clew.Session, monkeypatch:
     assert said()["objects"] == "wrong"
     assert said("--blobs", place.url)["objects"] == "ok"
     assert said("--blobs", f"s3://{place.name}/elsewhere")["objects"] == "wrong"
-    with clew.open(clew_cli("doctor", "--json").json and Path("../chats.db"), tidy=False) as store:
+    with clew.open(db, tidy=False) as store:
         store.sessions.get(session.id).delete()
     assert said("--blobs", place.url)["leftovers"] == "note"
 

@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -68,11 +69,12 @@ def test_a_stream_in_parts(path: Path, place: Place, key: bytes | None) -> None:
         session.blobs.put(b"\1" * 2000)  # what is loaded once
         tracemalloc.start()
         blob = session.blobs.put(stream())
-        count = sum(len(piece) for piece in session.blobs.open(blob.digest))
+        read = sha256()
+        for piece in session.blobs.open(blob.digest):
+            read.update(piece)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert blob.size == count == pieces * size
-        assert session.blobs.get(blob.digest)[:300_004] == bytes(300_000) + b"\0\0\0\1"
+        assert (blob.size, blob.digest) == (pieces * size, read.hexdigest())
     assert place.unfinished() == 0
     assert peak < 24 << 20  # parts on their way, and nothing that grows
 
@@ -124,7 +126,7 @@ def test_what_is_changed_or_missing(path: Path, place: Place, key: bytes | None)
             damages.append(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         for damage in damages:
             place.put(one, damage)
-            assert [find(store) for _ in range(2)].count(None) == 0
+            assert find(store) is not None
         place.delete(one)
         assert "missing" in str(find(store))
         place.put(one, whole)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.postgres.proxy import Proxy
 from tests.postgres.server import Server, started
 
 
@@ -17,6 +18,14 @@ def server() -> Iterator[Server]:
     server = started()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    """A link to the server that can be cut."""
+    proxy = Proxy(server)
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture

@@ -33,16 +33,12 @@ def test_commands_take_a_url(tmp_path: Path, url: str) -> None:
     assert (missing.returncode, "no store" in missing.stderr) == (3, True), missing.stderr
     made = clew("append", "--db", url, home=tmp_path, typed='{"role": "user", "text": "Why does it fail?"}\n')
     assert made.returncode == 0, made.stderr
-    listed = clew("ls", "--db", url, "--json", home=tmp_path)
-    assert len(json.loads(listed.stdout)["items" if "items" in listed.stdout else "sessions"]) == 1, listed.stdout
+    (session,) = json.loads(clew("ls", "--db", url, "--json", home=tmp_path).stdout)["sessions"]
     assert "Why does it fail?" in clew("search", "--db", url, "fail", home=tmp_path).stdout
     assert clew("verify", "--db", url, home=tmp_path).returncode == 0
     looked = clew("doctor", "--db", url, home=tmp_path)
     assert (looked.returncode, "on a server" in looked.stdout) == (0, True), looked.stderr
-    handle = json.loads(listed.stdout)["sessions"][0]["handle"]
-    assert clew("ls", "--db", url, home=tmp_path).stdout.split()[0] == handle
-    offered = completed(f"clew --db {url} show ", home=tmp_path)
-    assert handle in offered
+    assert session["handle"] in completed(f"clew --db {url} show ", home=tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         port = silent.getsockname()[1]
@@ -52,7 +48,6 @@ def test_commands_take_a_url(tmp_path: Path, url: str) -> None:
     copied = clew("copy", url, str(file), "--json", home=tmp_path)
     assert copied.returncode == 0, copied.stderr
     assert json.loads(copied.stdout)["target"] == str(file)
-    assert "Why does it fail?" in clew("search", "--db", str(file), "fail", home=tmp_path).stdout
     refused = clew("copy", url, str(file), home=tmp_path)
     assert refused.returncode == 1
     assert "has a store in it" in refused.stderr

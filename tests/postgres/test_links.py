@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import anyio
 import pytest
@@ -17,13 +17,6 @@ from tests.postgres.server import Server
 
 ID = "01890000-0000-7000-8000-000000000001"
 KEY = bytes(range(32))
-
-
-@pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
-    proxy = Proxy(server)
-    yield proxy
-    proxy.close()
 
 
 def texts(session: clew.Session) -> list[str]:

@@ -15,6 +15,7 @@ from benchmarks import simulation
 from clew import copying, ids, partitions, tenants
 from clew.backends import born
 from clew.backends.postgres.rows import SQL
+from clew.checkpoints import Checkpoints
 from clew.errors import Conflict, Invalid, ReadOnly
 from clew.nodes import Save
 from tests.postgres.server import Server
@@ -221,7 +222,7 @@ def test_copied_there_and_back(server: Server, url: str, tmp_path: Path) -> None
     with clew.open(whole, ids=sample.id_source(), clock=sample.clock()) as store:
         sample.fill(store, words=4, blob=50_000)
         was = sample.readings(store)
-        talks = [session.id for session in store.sessions.list().items if len(session.path()) > 2]
+        talks = [session.id for session in store.sessions.list().items if len(session.path()) > 2][-3:]
     places = [whole, url, str(tmp_path / "file.db"), server.url()]
     grown: list[str] = []
     for source, target in pairwise(places):
@@ -230,10 +231,17 @@ def test_copied_there_and_back(server: Server, url: str, tmp_path: Path) -> None
             assert sample.readings(store) == was
             # In each place something grows from what grew in the place before, and from each of the first.
             for id in (*talks, *grown[-1:]):
+                short = store.sessions.get(id).fork()
+                short.compact([clew.user("in short")])
+                assert [one.text for one in short.history()][-1] == "in short"
                 session = store.sessions.get(id).fork()
                 session.rewind(session.path()[-2].id)
                 session.append([clew.user("grown here"), clew.user("and on")])
                 assert [one.text for one in session.path()][-2:] == ["grown here", "and on"]
+                session.compact([clew.user("in short")])
+                session.append(clew.user("further"))
+                assert [one.text for one in session.history()][-3:] == ["and on", "in short", "further"]
+                assert list(session.watch(after=None, timeout=0)) == list(session.history())
                 assert session.path()[-1].id in {one.id for one in store.nodes.subtree(session.path()[0].id)}
                 grown.append(session.id)
             assert store.verify().ok
@@ -242,3 +250,32 @@ def test_copied_there_and_back(server: Server, url: str, tmp_path: Path) -> None
         store.sessions.purge(grown[-1])
         report = store.verify()
         assert report.ok, report.damage
+
+
+def test_checkpoints_of_a_store_that_was_copied(server: Server, tmp_path: Path) -> None:
+    """They stay in the order in which they were taken, whatever numbers each place gives."""
+    (tmp_path / "work").mkdir()
+    file = tmp_path / "work" / "a"
+    file.write_text("original")
+    places = [server.url(), str(tmp_path / "file.db"), server.url()]
+    with clew.open(places[0]) as store, sql(server, places[0]) as conn:
+        conn.execute("SELECT setval('trees_tree_seq', 199)")
+        talk, other = store.sessions.create(), store.sessions.create()
+        for session in (talk, other):
+            session.append(clew.user("first"))
+            session.fork()  # whose number begins with the shard of its tree; the file goes on in that of the other
+    messages = []
+    for number, place in enumerate(places):
+        if number:
+            copying.copy(places[number - 1], place)
+        with clew.open(place) as store:
+            session = store.sessions.get(talk.id)
+            messages.append(session.append(clew.user(str(number))).id)
+            Checkpoints(session, tmp_path / "work").capture(messages[-1], ["a"])
+            file.write_text(f"after {number}")
+    with clew.open(places[-1]) as store:
+        checkpoints = Checkpoints(store.sessions.get(talk.id), tmp_path / "work")
+        assert [one.message for one in checkpoints.list()] == messages
+        for message, wanted in zip(reversed(messages), ("after 1", "after 0", "original"), strict=True):
+            checkpoints.rewind(message)
+            assert file.read_text() == wanted

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -23,13 +22,6 @@ from tests.postgres.server import Server, started
 from tests.test_watching import COUNT, nobody_watches, writers
 
 KEY = bytes(range(32))
-
-
-@pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
-    proxy = Proxy(server)
-    yield proxy
-    proxy.close()
 
 
 def beside(conn: psycopg.Connection[Any], url: str) -> psycopg.Connection[Any]:

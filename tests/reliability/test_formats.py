@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.backends.sqlite.connection import FORMAT
+from clew.backends.sql import FORMAT
 from clew.errors import ClewError, NotAStore, SchemaTooNew
 from clew.store import Store
 from tests.reliability import sample

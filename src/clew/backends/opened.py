@@ -50,8 +50,8 @@ class Opened(Generic[TxT]):
             raise Closed(f"the store {why}")
         return getattr(self._local, "tx", None)
 
-    def _outside(self) -> None:
-        """Invalid if this thread is in a transaction: then it must not close the store."""
+    def _may_close(self) -> None:
+        """Invalid if this thread is in a transaction of the store's."""
         if getattr(self._local, "tx", None) is not None:
             raise Invalid("a store cannot be closed inside its own transaction")
 

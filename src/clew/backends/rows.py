@@ -13,12 +13,13 @@ SHARDS = 256
 """On a server the number of a run, a ref or a blob is ``shard << 31 | counter``, and its shard is that of its tree: so
 everything of one tree lies together, and a table can be cut by its key. In a file there are no shards, and so all of it
 is in shard 0; once copied there, numbers stay what they are."""
+MAX_COUNTER = (1 << COUNTER_BITS) - 1
 MAX_POS = (SHARDS << COUNTER_BITS + SEQ_BITS) - 1
 
 
 def born(number: int) -> int:
     """Tells which of two runs, refs or blobs was made first; the numbers themselves do not."""
-    return number & (1 << COUNTER_BITS) - 1
+    return number & MAX_COUNTER
 
 
 NodeRow = tuple[int, bytes, bytes, bytes]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import threading
@@ -16,13 +15,12 @@ import msgspec
 
 from clew.chat.events import Event, Reply
 from clew.cli.blocks import Blocks
-from clew.cli.text import clip, is_terminal, paragraphs, plain, width
+from clew.cli.text import clip, is_terminal, paragraphs, plain, uncoloured, width
 from clew.model import Text, Thinking, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-_SEQUENCES = re.compile(r"\x1b\[[0-9;]*m")
 FRAME = 0.06
 """Seconds between two pictures of what is being written, at least; drawing takes a fifth of the time at most."""
 
@@ -235,7 +233,7 @@ class Screen:
     def _clear(self) -> None:
         """Takes back what was drawn. In a terminal that is less wide by now, each line of it takes several."""
         size = self._console.size
-        rows = sum(-(-width(_SEQUENCES.sub("", line)) // size.width) or 1 for line in self._drawn)
+        rows = sum(-(-width(uncoloured(line)) // size.width) or 1 for line in self._drawn)
         if self._console.is_terminal:
             self._console.file.write("\r\x1b[K" + "\x1b[A\x1b[K" * min(rows, size.height - 1))
         self._drawn = []
@@ -245,9 +243,9 @@ class Screen:
         with self._console.capture() as drawn:
             self._console.print(what)
         lines = [line.rstrip(" ") for line in drawn.get().split("\n")]
-        while lines and not _SEQUENCES.sub("", lines[-1]).strip():
+        while lines and not uncoloured(lines[-1]).strip():
             lines.pop()
-        while lines and not _SEQUENCES.sub("", lines[0]).strip():
+        while lines and not uncoloured(lines[0]).strip():
             lines.pop(0)
         return lines
 

@@ -14,7 +14,7 @@ import clew
 from clew.cli.exits import INTERRUPTED, report
 from clew.cli.forms import Form, json_options
 from clew.cli.place import find, store_option, writing
-from clew.cli.text import bold, clip, columns, dim, is_terminal, note, plain, readable, style, warn, width
+from clew.cli.text import bold, clip, columns, dim, is_terminal, many, note, plain, readable, style, warn, width
 from clew.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -241,8 +241,7 @@ def _greet(talk: Talk, incognito: bool, lost: str) -> None:
     elif session is None:
         warn(f"{bold('new session')} {dim(f'· {talk.choice} · /help')}")
     else:
-        count = session.counters.messages
-        about = f"· {count} message{'s' if count != 1 else ''} · {talk.choice}"
+        about = f"· {many(session.counters.messages, 'message')} · {talk.choice}"
         more = " · /new begins another, /help"
         room = (columns() or 80) - len(session.handle) - 2
         title = clip(plain(session.title or "untitled"), max(20, room - width(about)))

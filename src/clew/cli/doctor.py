@@ -18,7 +18,7 @@ from clew.cli import settings
 from clew.cli.exits import FAILED, code_of
 from clew.cli.forms import Form, json_options, out_lines, out_values
 from clew.cli.place import location, looking, store_option
-from clew.cli.text import bold, dim, pad, plain, style
+from clew.cli.text import bold, dim, many, pad, plain, style
 
 LOG, SPACE = 64 << 20, 200 << 20
 """Bytes of a write-ahead log that somebody keeps from being emptied; bytes that should be free."""
@@ -156,7 +156,7 @@ def _objects(store: clew.Store) -> Iterator[Check]:
         return
     if engine.bucket is None:
         hint = "Say where: --blobs, CLEW_BLOBS, or 'clew config set blobs'."
-        yield Check("objects", "wrong", f"{count:,} attachments are in object storage, and nothing says where", hint)
+        yield Check("objects", "wrong", f"{many(count, 'attachment')} in object storage, and nothing says where", hint)
         return
     try:
         outside.reachable(engine.bucket, engine.store_id)

@@ -8,7 +8,7 @@ import click
 
 from clew.cli.forms import Form, json_options, out_value
 from clew.cli.place import existing, store_option
-from clew.cli.text import out
+from clew.cli.text import many, out
 
 
 @click.command(
@@ -33,6 +33,6 @@ def gc(days: int, dry_run: bool, form: Form) -> None:
         gone = store.blobs.sweep(older=timedelta(days=days), dry_run=dry_run)
     if form == "text":
         word = "would be removed" if dry_run else "removed"
-        out(f"{gone.objects:,} object{'' if gone.objects == 1 else 's'} {word}, {gone.bytes:,} bytes")
+        out(f"{many(gone.objects, 'object')} {word}, {many(gone.bytes, 'byte')}")
     else:
         out_value({**gone._asdict(), "dry_run": dry_run}, form)

@@ -203,12 +203,6 @@ def default() -> str:
     return os.path.join(user_folder("data"), "clew.db")
 
 
-def named_store() -> str | None:
-    """The path of the store, if a flag or a variable names it."""
-    path, named = location()
-    return path if named else None
-
-
 def _actor() -> str | None:
     """Who the audit says it was: the user of this system."""
     from getpass import getuser

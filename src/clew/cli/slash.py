@@ -12,12 +12,11 @@ import click
 import clew
 from clew.cli import models
 from clew.cli.attaching import again, read
-from clew.cli.text import bold, broken, columns, dim, note, out, plain
+from clew.cli.text import bold, broken, columns, dim, many, note, out, plain
 
 if TYPE_CHECKING:
     from clew.cli.talking import Talk
     from clew.convert import Report
-
 
 _KEYS = "  Enter sends, Alt+Enter begins a line, Ctrl+C stops an answer, Ctrl+D leaves."
 _NUMBER = re.compile("[0-9]{1,4}")
@@ -68,9 +67,7 @@ def _help(_: Desk, __: str) -> None:
         out(f"  {bold(takes)}  {first}")
         for line in more:
             out(" " * (width + 4) + line)
-    for line in broken(
-        "  Enter sends, Alt+Enter begins a line, Ctrl+C stops an answer, Ctrl+D leaves.", columns() or 80
-    ):
+    for line in broken(_KEYS, columns() or 80):
         out(dim(line))
 
 
@@ -87,7 +84,7 @@ def _model(desk: Desk, rest: str) -> None:
 def losses(report: Report | None) -> str:
     """What a conversion could not carry over, counted."""
     count = 0 if report is None else len(report.losses)
-    return f"; {count} thing{'s' if count != 1 else ''} could not be told to it as they were" if count else ""
+    return f"; {many(count, 'thing')} could not be told to it as they were" if count else ""
 
 
 def _fork(desk: Desk, rest: str) -> None:

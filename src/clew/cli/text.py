@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 # Controls of the terminal (C0, DEL, C1), and those of Unicode that turn the writing direction or hide text.
-_WITHOUT_WIDTH = frozenset({"Mn", "Me", "Cf"})
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _BREAK = re.compile("\r\n|[\n\r\t\v\f\x85\u2028\u2029]")
 _INVISIBLE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _START = re.compile("(?:\x1b\\[[0-9;]*m)*(?P<indent> *)")
 _NOT_ASCII = re.compile("[^\x00-\x7e]")
+_WITHOUT_WIDTH = frozenset({"Mn", "Me", "Cf"})  # categories of Unicode: marks, and what only says how to write
 
 
 def plain(text: str) -> str:
@@ -72,6 +72,11 @@ def width(text: str) -> int:
     from unicodedata import category, east_asian_width
 
     return sum(0 if category(char) in _WITHOUT_WIDTH else 1 + (east_asian_width(char) in "WF") for char in text)
+
+
+def uncoloured(text: str) -> str:
+    """`text` without the escape sequences of `style`."""
+    return _COLOUR.sub("", text)
 
 
 def many(count: int, what: str) -> str:
@@ -168,7 +173,7 @@ def broken(line: str, room: int) -> Iterator[str]:
     indent = start["indent"]
     shown, used = start[0], len(indent)
     for number, word in enumerate(line[len(shown) :].split(" ")):
-        size = width(_COLOUR.sub("", word))
+        size = width(uncoloured(word))
         if number and used + 1 + size > room:
             yield shown
             shown, used = indent + word, len(indent) + size

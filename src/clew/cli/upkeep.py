@@ -11,7 +11,7 @@ from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, json_options, out_lines, out_value
 from clew.cli.place import existing, looking, store_option
 from clew.cli.progress import Progress
-from clew.cli.text import bold, dim, fitted, out, out_json, out_jsonl, plain, style, warn
+from clew.cli.text import bold, dim, fitted, many, out, out_json, out_jsonl, plain, style, warn
 
 if TYPE_CHECKING:
     from clew.verify import Damage, Report
@@ -30,7 +30,8 @@ def verify(ctx: click.Context, form: Form) -> None:
         report = store.verify(progress=progress)
         path = store.path
     if unread := report.counts.get("unread"):
-        warn(f"{unread:,} attachments in object storage were not read: --blobs or CLEW_BLOBS says where they are")
+        left = many(unread, "attachment")
+        warn(f"without a look at {left} in object storage: --blobs or CLEW_BLOBS says where that is")
     if form == "text":
         out_lines(_lines(report))
         if not report.ok:

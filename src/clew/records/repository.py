@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -321,7 +322,7 @@ class Repository:
         found: list[RefRow] = []
         edge: tuple[int, int] | None = None
         while True:
-            marks, rows = self._engine.read(lambda tx, edge=edge: self._marks.sessions(tx, edge, SCAN))  # type: ignore[misc]
+            marks, rows = self._engine.read(partial(self._marks.sessions, before=edge, limit=SCAN))
             found += rows
             if len(marks) < SCAN:
                 return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 
-from clew.backends.sqlite.connection import FORMAT
+from clew.backends.sql import FORMAT
 from clew.backends.sqlite.migrate import migrate
 from clew.verify.findings import BROKEN, Findings, why
 

@@ -31,7 +31,6 @@ BROKEN = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
 _OWNERS = 8  # a branch, its session, the session above: more steps up are a circle
 _KEYS = 4096
-_NEWEST = "SELECT ref FROM refs WHERE head BETWEEN ? AND ? ORDER BY kind = 'session' DESC, rank DESC"
 
 
 class Damage(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from clew.backends.rows import MAX_COUNTER
+from clew.backends.sql import FORMAT
 from clew.verify.file import check_kept
 from clew.verify.findings import (
     BLOBS,
@@ -16,14 +18,13 @@ from clew.verify.findings import (
     Findings,
 )
 
-FORMAT = 2
 _KINDS = {int: "bigint", bytes: "bytea", str: "text"}
 _COUNTED = {
-    "run_numbers": "SELECT max(run & 2147483647) FROM runs",
+    "run_numbers": f"SELECT max(run & {MAX_COUNTER}) FROM runs",
     "ords": "SELECT max(ord) FROM nodes",
     "trees_tree_seq": "SELECT max(tree) FROM trees",
-    "ref_numbers": "SELECT max(ref & 2147483647) FROM refs",
-    "blob_numbers": "SELECT max(blob & 2147483647) FROM blobs",
+    "ref_numbers": f"SELECT max(ref & {MAX_COUNTER}) FROM refs",
+    "blob_numbers": f"SELECT max(blob & {MAX_COUNTER}) FROM blobs",
     "forgotten_number_seq": "SELECT max(number) FROM forgotten",
 }
 

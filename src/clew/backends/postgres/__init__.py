@@ -19,13 +19,14 @@ from clew.backends.postgres import partitions, tenants
 from clew.backends.postgres.ahead import Turn
 from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.batches import Batches
-from clew.backends.postgres.connection import FORMAT, Connection, Connections, lost, parse, told
+from clew.backends.postgres.connection import Connection, Connections, lost, parse, told
 from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
 from clew.backends.postgres.rows import SQL, PostgresTx
 from clew.backends.postgres.turns import TRIES, Lost, Turns, still
 from clew.backends.postgres.watching import ServerEar
+from clew.backends.sql import FORMAT
 from clew.backends.sql.rows import TABLES
 from clew.backends.watching import Watching
 from clew.errors import Invalid, Unavailable
@@ -203,7 +204,7 @@ class PostgresBackend(Opened[PostgresTx]):
     def close(self) -> None:
         if self._closed:
             return
-        self._outside()
+        self._may_close()
         self._closed = True
         if not self._forked:  # else the connections belong to the parent
             self._watching.close()

@@ -19,8 +19,6 @@ except ImportError as missing:  # the core does without it
 
 from clew.errors import ClewError, Conflict, Invalid, NotFound, ReadOnly, StorageFull, Tampered, Unavailable
 
-FORMAT = 2
-"""The newest format this clew reads and writes."""
 OLDEST_SERVER = 140000
 LIFETIME = 3600.0
 """Seconds that a connection is kept: after a failover, or a change of addresses, none stays with the old server."""

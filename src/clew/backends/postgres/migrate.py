@@ -6,8 +6,8 @@ import os
 import time
 
 from clew.backends.postgres import tenants
-from clew.backends.postgres.connection import FORMAT, OLDEST_SERVER, Connection
-from clew.backends.sql import migrations
+from clew.backends.postgres.connection import OLDEST_SERVER, Connection
+from clew.backends.sql import FORMAT, migrations
 from clew.errors import NotFound, SchemaTooNew, Unavailable
 
 _LOCK = 0x636C6577 << 32  # "clew"

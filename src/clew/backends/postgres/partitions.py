@@ -1,4 +1,4 @@
-"""Large tables in several pieces: see `clew.partitions`."""
+"""Large tables in partitions: see `clew.partitions`."""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+FORMAT = 2
+"""The newest format this clew reads and writes, in a file and on a server."""
+
 _FOLDER = os.path.dirname(__file__)
 
 COLUMNS = {

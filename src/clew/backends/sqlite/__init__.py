@@ -7,15 +7,16 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from clew.backends import Call, Job, Renewed, Tail, Tx
 from clew.backends.opened import Opened
+from clew.backends.sql import FORMAT
+from clew.backends.sqlite.batches import Batches
 from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.connection import (
     ANY,
     DRIVER,
-    FORMAT,
     ODD,
     OLDEST_SQLITE,
     Durability,
@@ -27,17 +28,15 @@ from clew.backends.sqlite.connection import (
     translate,
 )
 from clew.backends.sqlite.migrate import migrate
+from clew.backends.sqlite.readers import Readers
 from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.watching import FileEar, MemoryEar
 from clew.backends.sqlite.writer import Writer
 from clew.backends.watching import Ear, Watching
-from clew.errors import ClewError, Closed, Invalid, NotFound, Tampered, Unavailable
+from clew.errors import Closed, Invalid, NotFound, Tampered, Unavailable
 
 T = TypeVar("T")
-
-IDLE_READERS = 8
-"""Connections kept for later reads. More threads may read at once; the rest are closed again."""
 
 
 class SQLiteBackend(Opened[SQLiteTx]):
@@ -65,10 +64,11 @@ class SQLiteBackend(Opened[SQLiteTx]):
         self.path = path = path if self.memory else os.path.abspath(path)
         self._durability = durability
         self._timeout = timeout
-        self._readers: list[SQLiteTx] = []
         super().__init__()
+        self._readers = Readers(lambda: self._connect("ro"), path)
         self._writer = Writer(path, lambda: self._connect("rw"), timeout)
-        self._committer = Committer(self._transact)
+        self._batches = Batches(self._writer, self._local, self.look_anew)
+        self._committer = Committer(self._batches.transact)
         self._watching = Watching(self._ear, patience=timeout)
         self._writer.committed = self._watching.committed
         try:
@@ -104,7 +104,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 if self._writer.tx is None:
                     raise Closed("the store is closed")
                 return work(self._writer.tx)
-        tx = self._take_reader()
+        tx = self._readers.take()
         try:
             if single:
                 return work(tx)
@@ -117,7 +117,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         except ANY as error:
             raise translate(error, self.path) from error
         finally:
-            self._give_reader(tx)
+            self._readers.give(tx)
 
     def read_anew(self, work: Callable[[Tx], T]) -> T:
         if self._here() is not None or self.memory:
@@ -147,7 +147,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
             self._committer.run((job,))
             self._local.frame = None
             return job.outcome()  # type: ignore[no-any-return]
-        # Nobody else is at work: this is `_transact` for one, without the bookkeeping.
+        # Nobody else is at work: this is `Batches.transact` for one, without the bookkeeping.
         try:
             tx = self._writer.begin()
             try:
@@ -176,7 +176,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         self._here()
         self._committer.enter()
         try:
-            self._batch(calls)
+            self._batches.run(calls)
         finally:
             self._committer.leave()
 
@@ -217,7 +217,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
     def close(self) -> None:
         if self._closed:
             return
-        self._outside()
+        self._may_close()
         if self._forked:
             self._closed = True  # the connections belong to the parent: closing them here could drop its locks
             return
@@ -225,7 +225,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         try:
             self._closed = True
             self._watching.close()
-            self._close_readers()
+            self._readers.close()
             self._writer.close()
         finally:
             self._committer.leave()
@@ -274,7 +274,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
                     raise Closed("the store is closed")
                 yield self._writer.tx.conn
             return
-        tx = self._take_reader()
+        tx = self._readers.take()
         conn = tx.conn
         try:
             with self._told():
@@ -283,7 +283,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         finally:
             if conn.in_transaction:
                 conn.execute("ROLLBACK")
-            self._give_reader(tx)
+            self._readers.give(tx)
 
     # -- opening
 
@@ -320,7 +320,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
             if is_full(error) and self._writer.reserve.give(SLICE):
                 return self._look()
             raise
-        self._readers.append(SQLiteTx(conn))
+        self._readers.give(SQLiteTx(conn))
         return found
 
     def _prepare(self) -> None:
@@ -328,7 +328,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         folder = os.path.dirname(os.path.abspath(self.path))
         if not os.path.isdir(folder):
             raise Invalid(f"there is no folder {folder}", hint="Create it first.")
-        self._close_readers()
+        self._readers.drop()
         self._writer.turnstile.acquire(self._timeout)
         try:
             with suppress(OSError):  # it exists, or SQLite says better why it cannot
@@ -340,8 +340,8 @@ class SQLiteBackend(Opened[SQLiteTx]):
         finally:
             self._writer.turnstile.release()
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
-        return connect(self.path, mode, durability=self._durability, timeout=self._timeout)  # type: ignore[arg-type]
+    def _connect(self, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
+        return connect(self.path, mode, durability=self._durability, timeout=self._timeout)
 
     def _ear(self) -> Ear:
         if self.memory:
@@ -351,18 +351,6 @@ class SQLiteBackend(Opened[SQLiteTx]):
     def look_anew(self) -> None:
         state = self.read(self._epoch)
         self._writer.epoch = state.number
-
-    def _renewed(self, waiting: Sequence[Job | Call]) -> bool:
-        """`look_anew` for several callers: what it raises is told to each, and there is no need to go on."""
-        try:
-            self.look_anew()
-        except ClewError as error:
-            for one in waiting:
-                one.error = error
-            return False
-        return True
-
-    # -- connections
 
     def _not_again(self) -> None:
         """Unavailable if this thread is in the middle of a write already: a signal handler must not write inside it."""
@@ -378,91 +366,6 @@ class SQLiteBackend(Opened[SQLiteTx]):
                     )
                 above = above.f_back
         self._local.frame = here  # if an interrupt keeps it from being cleared, it is no longer on the stack
-
-    def _take_reader(self) -> SQLiteTx:
-        try:
-            return self._readers.pop()
-        except IndexError:
-            with self._told():
-                return SQLiteTx(self._connect("ro"))
-
-    def _give_reader(self, tx: SQLiteTx) -> None:
-        # One that is still in a transaction was interrupted; it would keep the WAL from being emptied.
-        if tx.conn.in_transaction or len(self._readers) >= IDLE_READERS:
-            tx.conn.close()
-            return
-        self._readers.append(tx)
-        if self._closed:
-            self._close_readers()
-
-    def _close_readers(self) -> None:
-        with suppress(IndexError):  # another thread may take the last one
-            while True:
-                self._readers.pop().conn.close()
-
-    # -- writing
-
-    def _transact(self, jobs: Sequence[Job]) -> None:
-        """One transaction for all `jobs`; each gets its outcome. What a job raises concerns that job alone."""
-        try:
-            tx = self._writer.begin()
-            try:
-                if len(jobs) == 1:
-                    jobs[0].finish(jobs[0].work(tx))
-                else:
-                    for job in jobs:
-                        self._writer.savepoint(tx, job)
-            except BaseException as error:
-                self._writer.give_up(tx, error)
-                raise
-            self._writer.commit(tx)
-        except Renewed:
-            for job in jobs:
-                job.undone()
-            if self._renewed(jobs):
-                self._transact(jobs)
-        except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
-            if self._writer.suspect and isinstance(error, sqlite3.Error):
-                self._writer.settle(jobs, error)
-                return
-            told = translate(error, self.path) if isinstance(error, ANY) else error
-            for job in jobs:
-                job.error = job.error or told
-        except BaseException:
-            # Interrupted, perhaps after the commit: whoever shared the transaction is told what became of it.
-            if len(jobs) > 1:
-                self._writer.settle(jobs, Unavailable("the write was interrupted", hint="Make the same call again."))
-            raise
-
-    def _batch(self, calls: Sequence[Call]) -> None:
-        """One transaction for all `calls`; each gets its outcome. A write inside a call has a savepoint of its own."""
-        try:
-            tx = self._writer.begin()
-            try:
-                self._local.tx = tx
-                for call in calls:
-                    self._local.jobs = call.jobs
-                    call.run()
-                    if not tx.conn.in_transaction:  # the driver has undone everything: disk full, I/O error
-                        raise call.error or Unavailable("the transaction was undone")
-            except BaseException:
-                self._writer.undo(tx)
-                raise
-            finally:
-                self._local.tx = None
-            self._writer.commit(tx)
-        except Renewed:
-            if self._renewed(calls):
-                self._batch(calls)
-        except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
-            if self._writer.suspect and isinstance(error, sqlite3.Error):
-                self._writer.settle([job for call in calls for job in call.jobs], error)
-                for call in calls:
-                    call.error = call.error or next((job.error for job in call.jobs if job.error is not None), None)
-                return
-            told = translate(error, self.path) if isinstance(error, ANY) else error
-            for call in calls:
-                call.error = call.error or told
 
     @contextmanager
     def _told(self, errors: tuple[type[Exception], ...] = DRIVER) -> Iterator[None]:

@@ -8,11 +8,10 @@ import struct
 import sys
 from typing import Literal
 
+from clew.backends.sql import FORMAT
 from clew.errors import ClewError, Closed, NotAStore, ReadOnly, SchemaTooNew, StorageFull, Tampered, Unavailable
 
 APPLICATION_ID = 0x636C6577  # "clew"
-FORMAT = 2
-"""The newest format this clew reads and writes."""
 OLDEST_SQLITE = (3, 37, 0)
 
 Durability = Literal["full", "relaxed"]

@@ -23,7 +23,7 @@ from clew.cli.forest import snippet
 from clew.cli.forms import home_short
 from clew.cli.moments import ago
 from clew.cli.picker.catalog import Catalog, Row, Scope
-from clew.cli.text import clip, pad, plain, width
+from clew.cli.text import clip, many, pad, plain, width
 
 NARROW = 90
 """Columns below which the preview stands under the list."""
@@ -199,9 +199,9 @@ class Picker(App[Choice]):
             return
         where = {"directory": home_short(self.catalog.cwd), "repository": home_short(self.catalog.repository or "")}
         shown = where.get(self.scope, "everywhere")
-        count = f"{self._total:,} session{'s' if self._total != 1 else ''}"
+        about = f"{self.scope}: {shown} · {many(self._total, 'session')}"
         loading = "" if self.catalog.loaded else " · loading …"
-        self.query_one("#about", Static).update(plain(f"{self.scope}: {shown} · {count}{loading}"))
+        self.query_one("#about", Static).update(plain(about + loading))
 
     # -- looking
 
@@ -360,9 +360,8 @@ def preview(store: clew.Store, row: Row) -> Text:
     shown = Text()
     try:
         session = store.sessions.get(row.id)
-        count = session.counters.messages
         shown.append(plain(session.title or "untitled") + "\n", style="bold")
-        about = [session.handle, f"{count} message{'s' if count != 1 else ''}", home_short(session.cwd or "")]
+        about = [session.handle, many(session.counters.messages, "message"), home_short(session.cwd or "")]
         about += [session.model or "", *(f"#{label}" for label in session.labels)]
         shown.append(" · ".join(plain(part) for part in about if part) + "\n", style="dim")
         for node in session.path(last=LAST):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from clew.errors import Closed, Invalid, NotFound
 from clew.model import user
@@ -157,7 +158,7 @@ class Watching(Contract):
                     heard[watch] = [next(watch) for _ in range(5)]
 
             begun = threading.Barrier(len(watches) + 1)
-            listeners = [_meanwhile(lambda watch=watch: listen(watch)) for _, watch in watches]  # type: ignore[misc]
+            listeners = [_meanwhile(partial(listen, watch)) for _, watch in watches]
             begun.wait()
             for number in range(5):
                 for session in sessions:

@@ -13,24 +13,13 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from clew import ids, keys, outside
-from clew.backends import BODY, POS, SEQ_BITS, BlobRow, ObjectRow, Place, RefRow, Tx
+from clew import keys, outside
+from clew.backends import BlobRow, ObjectRow, Tx
 from clew.engine import Engine
-from clew.envelope import (
-    MISTYPED,
-    blob_fields,
-    blob_owner,
-    chunk_context,
-    kept_context,
-    log_context,
-    ref_context,
-    ref_fields,
-    ref_owner,
-    run_owner,
-    run_shape,
-)
+from clew.envelope import MISTYPED
 from clew.errors import Conflict, Invalid, Sealed, Tampered
 from clew.keys import SIZE, Key, key_id
+from clew.rekey.tables import WALKS
 from clew.sealed import SECRETS, Made, SealedSeal, Secrets, candidates, drop_parameters, keep, made, pack
 
 Kind = Literal["seal", "unseal", "rotate", "deep"]
@@ -264,7 +253,7 @@ def _step(engine: Engine, tx: Tx) -> int | None:
     table, _, how = _STAGES[mark.kind][mark.stage].partition(" ")
     limit = _fitting(tx, table, mark.after)
     try:
-        rows, last = _WALKS[table](_seal(engine), engine, tx, mark.after, limit, how)
+        rows, last = WALKS[table](_seal(engine), engine, tx, mark.after, limit, how)
     except MISTYPED:
         raise Tampered(f"table {table}", "a column has a value of the wrong kind") from None
     # What is written from now on is written the new way: waiting for a batch without rows could take for ever.
@@ -310,150 +299,3 @@ def _object(engine: Engine, mark: _Mark, row: BlobRow, kept: ObjectRow) -> int:
 
     engine.write(go_on)
     return 1
-
-
-def _no_objects(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
-    """Objects have had their turn: see `_object`."""
-    return 0, after
-
-
-def _runs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
-    rows = tx.runs_after(after, limit)
-    changed = []
-    for run, tip in rows:
-        wrapped = _exchanged(seal, run.wrapped_key, run_owner(run.tree, run.run), how)
-        if wrapped != run.wrapped_key:
-            shape = run_shape(run, tip)
-            _signed(seal, run.mac, shape + (run.wrapped_key or b""), run.wrapped_key, f"run {run.run}")
-            changed.append((wrapped, seal.sign(shape + (wrapped or b""), wrapped), run.run))
-    tx.rekey_runs(changed)
-    return len(rows), rows[-1][0].run if rows else after
-
-
-def _refs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
-    rows = tx.refs_after(after, limit)
-    for row in rows:
-        owner = ref_owner(row.key)
-        wrapped = _exchanged(seal, row.wrapped_key, owner, how)
-        if wrapped == row.wrapped_key:
-            continue
-        name = f"{row.kind} {ids.text(row.key)}"
-        _signed(seal, row.mac, ref_fields(row), row.wrapped_key, name)
-        data = row.data
-        if how != "wrap":
-            payload = seal.box(row.wrapped_key, owner).open(row.data, ref_context(row))
-            if payload is None:
-                raise Tampered(name)
-            data = seal.box(wrapped, owner).close(payload, ref_context(row))
-        mac = seal.sign(ref_fields(row), wrapped)
-        tx.rekey_ref(row._replace(wrapped_key=wrapped, mac=mac, data=data))
-    return len(rows), rows[-1].ref if rows else after
-
-
-def _blobs(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
-    rows = tx.blobs_after(after, limit)
-    for row in rows:
-        wrapped = _exchanged(seal, row.wrapped_key, blob_owner(row.tree, row.blob), how)
-        if wrapped != row.wrapped_key:
-            mac = b""
-            if row.mac:  # one in the making is not signed yet
-                _signed(seal, row.mac, blob_fields(row), row.wrapped_key, f"blob {row.blob}")
-                mac = seal.sign(blob_fields(row), wrapped)
-            tx.set_blob(row._replace(wrapped_key=wrapped, mac=mac))
-    return len(rows), rows[-1].blob if rows else after
-
-
-def _signed(seal: SealedSeal, mac: bytes, fields: bytes, wrapped: bytes | None, where: str) -> None:
-    """Tampered if the signature is not right: what someone has changed must not get a new one."""
-    if mac != seal.sign(fields, wrapped):
-        raise Tampered(where)
-
-
-def _exchanged(seal: SealedSeal, wrapped: bytes | None, owner: bytes, how: str) -> bytes | None:
-    """A row's data key after a stage: added, given anew before the old one, rewrapped, dropped if old, or taken."""
-    if how == "take":
-        return None
-    if how == "add":
-        return seal.new_key(owner) if wrapped is None else wrapped  # whoever wrote it since has given it one
-    if how == "give":
-        return seal.new_key(owner) + (b"" if wrapped is None else seal.rewrap(wrapped, owner))
-    if wrapped is None or seal.current(wrapped):
-        return wrapped
-    return seal.rewrap(wrapped, owner) if how == "wrap" else seal.newest(wrapped)
-
-
-def _nodes(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
-    rows = tx.places_after(after, limit)
-    tx.set_bodies("nodes", [_reclosed(engine, place) for place in rows if place.row[BODY] != b""])
-    return len(rows), rows[-1].row[POS] if rows else after
-
-
-def _reclosed(engine: Engine, place: Place) -> tuple[bytes, int]:
-    node = engine.node(place)
-    return node._stretch.box.close(node._payload(), node._context()), place.row[POS]
-
-
-def _quarantine(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
-    rows = tx.quarantined_after(after, limit)
-    bodies = []
-    for row in rows:
-        run = tx.run(row.pos >> SEQ_BITS)
-        if run is None:
-            raise Tampered(f"run {row.pos >> SEQ_BITS}", "it is missing")
-        owner = run_owner(run.tree, run.run)
-        bodies.append((_again(seal, run.wrapped_key, owner, row.body, kept_context(row), "the quarantine"), row.pos))
-    tx.set_bodies("quarantine", bodies)
-    return len(rows), rows[-1].pos if rows else after
-
-
-def _log(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
-    rows = tx.log_after(after, limit)
-    bodies = []
-    ref: RefRow | None = None
-    for row in rows:
-        number = row.pos >> SEQ_BITS
-        if ref is None or ref.ref != number:
-            ref = next(iter(tx.refs_after(number - 1, 1)), None)
-            if ref is None or ref.ref != number:
-                raise Tampered(f"the log of ref {number}", "there is no such ref")
-        context = log_context(row.pos, row.created_at, row.id)
-        bodies.append((_again(seal, ref.wrapped_key, ref_owner(ref.key), row.body, context, "a log entry"), row.pos))
-    tx.set_bodies("log", bodies)
-    return len(rows), rows[-1].pos if rows else after
-
-
-def _chunks(seal: SealedSeal, engine: Engine, tx: Tx, after: int, limit: int, how: str) -> tuple[int, int]:
-    rows = tx.chunks_after(after, limit)
-    bodies = []
-    blob: BlobRow | None = None
-    for pos, body in rows:
-        number = pos >> SEQ_BITS
-        if blob is None or blob.blob != number:
-            blob = tx.blob_by_number(number)
-            if blob is None:
-                raise Tampered(f"a piece of blob {number}", "there is no such blob")
-        owner = blob_owner(blob.tree, blob.blob)
-        bodies.append((_again(seal, blob.wrapped_key, owner, body, chunk_context(pos), f"blob {number}"), pos))
-    tx.set_bodies("chunks", bodies)
-    return len(rows), rows[-1][0] if rows else after
-
-
-def _again(seal: SealedSeal, wrapped: bytes | None, owner: bytes, body: bytes, context: bytes, where: str) -> bytes:
-    """A body closed anew, with the newest key of its owner. Tampered."""
-    box = seal.box(wrapped, owner)
-    payload = box.open(body, context)
-    if payload is None:
-        raise Tampered(where)
-    return box.close(payload, context)
-
-
-_WALKS: dict[str, Callable[[SealedSeal, Engine, Tx, int, int, str], tuple[int, int]]] = {
-    "runs": _runs,
-    "nodes": _nodes,
-    "quarantine": _quarantine,
-    "refs": _refs,
-    "log": _log,
-    "blobs": _blobs,
-    "chunks": _chunks,
-    "objects": _no_objects,
-}
