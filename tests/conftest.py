@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,10 @@ pytest.register_assert_rewrite("clew.testing")
 
 settings.register_profile("clew", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("clew")
+
+# Who starts the tests in the background may have them ignore these, and programs that they start inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 SOAK = 3600
 """Seconds that a test of `make soak` may take; the others have those of pyproject.toml."""

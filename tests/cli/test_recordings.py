@@ -131,7 +131,7 @@ def test_whatever_happens_to_the_terminal(tmp_path: Path) -> None:
             terminal.shown("clew chat$")
             terminal.type("C-c")
             screen = terminal.shown("interrupted(.|\n)*›$")
-            assert re.search(r"clew chat\nalpha beta", screen), screen  # below what the shell has written
+            assert screen.count("alpha") == 2, screen  # as it was when it was stopped, and whole
 
             terminal.type("C-l")
             terminal.type("/edit", "Enter")
