@@ -773,9 +773,12 @@ def test_a_native_message_without_a_secret_is_the_same(value: dict[str, Any], in
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.dictionaries(plain, data | tainted, max_size=4), st.booleans())
+@given(st.dictionaries(plain.filter(lambda key: "ignature" not in key), data | tainted, max_size=4), st.booleans())
 def test_a_native_message_changes_only_in_its_texts(value: dict[str, Any], escape: bool) -> None:
-    """What comes out is JSON of the same form, with the same numbers and the same keys in the same order."""
+    """What comes out is JSON of the same form, with the same numbers and the same keys in the same order.
+
+    But for signatures: they are no text, and go with what they signed.
+    """
     said = clew.native("other", json.dumps(value, ensure_ascii=escape))
     done = redact(said, RULES).said
     assert isinstance(done, clew.Native)

@@ -372,7 +372,7 @@ def test_c34_a_summary_that_comes_too_late_is_dropped(sealed: Store) -> None:
     go_on = threading.Event()
 
     def summarise(record: ConversationRecord) -> ConversationSummary | None:
-        go_on.wait(5)
+        go_on.wait(60)
         if record.title == "silent":
             return None
         return ConversationSummary(synopsis="late", last_updated_at=AT, keywords=())
