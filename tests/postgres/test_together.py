@@ -18,6 +18,7 @@ from clew.backends.sql.rows import SqlTx
 from clew.checkpoints import Checkpoints
 from clew.errors import Conflict, Invalid, Unavailable
 from clew.objects import Bucket
+from tests.postgres.formats import take_back
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import Server
 from tests.postgres.test_tenants import Place, fill
@@ -205,8 +206,7 @@ def test_a_store_with_tenants_is_brought_to_a_newer_format(server: Server) -> No
         mine = fill(store, "alpha")
     with server.connect() as conn:
         conn.execute(f"SET search_path = {place.schema}")
-        conn.execute("DROP TABLE objects")
-        conn.execute("UPDATE epoch SET format = 1, number = number + 1")
+        take_back(conn, 1)
         conn.execute("INSERT INTO tenants VALUES ('gone_since', 'c')")
     clew.open(place.url).close()
     with place.open(0) as store:

@@ -121,8 +121,8 @@ class PostgresBackend(Opened[PostgresTx]):
         with self._once():
             for again in range(TRIES):
                 try:
-                    result, statement = self._appends.prepared(work, again=again > 0)
-                    if statement is None or self._appends.send(statement):
+                    result, append = self._appends.prepared(work, again=again > 0)
+                    if append is None or self._appends.send(append):
                         return result
                 except Turn:
                     break

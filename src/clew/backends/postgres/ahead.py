@@ -1,15 +1,12 @@
-"""An append that does not wait for its turn: one statement that does nothing if anything is not as it was seen."""
+"""An append that does not wait for its turn, and is not done if anything is not as it was seen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from clew.backends import Move, NodeRow, Tip
-from clew.backends.postgres.rows import SQL, bounds
-
-Statement = tuple[bytes, tuple[Any, ...]]
-"""SQL, and its values."""
+from clew.backends.postgres.rows import Append
 
 
 class Turn(BaseException):
@@ -23,10 +20,9 @@ class Ahead:
     what the ref was found to be, either by an earlier append of this process or, once that has failed, by a look now.
     """
 
-    __slots__ = ("_epoch", "_look", "_move", "_ref", "_rows", "_seen", "_store")
+    __slots__ = ("_epoch", "_look", "_move", "_ref", "_rows", "_seen")
 
-    def __init__(self, store: int, epoch: int, look: Callable[[int], Tip | None], *, again: bool) -> None:
-        self._store = store
+    def __init__(self, epoch: int, look: Callable[[int], Tip | None], *, again: bool) -> None:
         self._epoch = epoch
         self._look: Callable[[int], Tip | None] | None = look
         self._seen: Tip | None = None
@@ -67,12 +63,11 @@ class Ahead:
         """Whatever else a transaction can do."""
         raise Turn
 
-    def statement(self) -> Statement | None:
+    def append(self) -> Append | None:
         """What is to be done; None if that is nothing. Turn if it is not an append."""
         seen, move, rows = self._seen, self._move, self._rows
         if move is None and rows is None:
             return None
         if seen is None or move is None or not rows or move.head != rows[-1][0]:
             raise Turn
-        nodes = rows[0] if len(rows) == 1 else tuple(map(list, zip(*rows, strict=True)))
-        return SQL["extend"], (*bounds(self._store, self._ref, seen, move), *nodes)
+        return Append(self._ref, seen, move, rows)

@@ -1,70 +1,71 @@
-"""Appends that do not wait for their turn, one or several with one visit to the server."""
+"""Appends that do not wait for their turn, one or several with one statement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import psycopg
 
 from clew.backends import Tip
-from clew.backends.postgres.ahead import Ahead, Statement, Turn
+from clew.backends.postgres.ahead import Ahead, Turn
 from clew.backends.postgres.connection import lost, told
-from clew.backends.postgres.rows import SQL
+from clew.backends.postgres.rows import SQL, Append, columns, joined
 from clew.backends.postgres.turns import Turns
 from clew.errors import ClewError
 
 T = TypeVar("T")
+_EXTEND, _EXTEND_ALL = SQL["extend"], SQL["extend_all"]
 
 
 class Appends:
-    """Prepares a piece of work as one statement, if it is an append, and sends such statements."""
+    """Prepares a piece of work, if it is an append, and does such appends."""
 
     def __init__(self, turns: Turns, look: Callable[[int], Tip | None]) -> None:
         self._turns = turns
         self._look = look
 
-    def prepared(self, work: Callable[[Any], T], *, again: bool = False) -> tuple[T, Statement | None]:
-        """What `work` returns if the statement beside it is done. Turn if it has to wait for its turn."""
-        ahead = Ahead(self._turns.store, self._turns.epoch, self._look, again=again)
+    def prepared(self, work: Callable[[Any], T], *, again: bool = False) -> tuple[T, Append | None]:
+        """What `work` returns if the append beside it is done. Turn if it has to wait for its turn."""
+        ahead = Ahead(self._turns.epoch, self._look, again=again)
         try:
             result = work(ahead)
         except ClewError:
             raise Turn from None  # whatever it is, it is told by a transaction that sees one moment
-        return result, ahead.statement()
+        return result, ahead.append()
 
-    def send(self, statement: Statement) -> bool:
-        """True if it was done, durably; False if something is not as it was seen. Lost."""
-        turns = self._turns
+    def send(self, append: Append) -> bool:
+        """True if it was done, durably; False if something is not as it was seen. Turn if an id is taken; Lost."""
+        return bool(self._moved([append]))
+
+    def send_all(self, appends: Sequence[Append]) -> list[bool]:
+        """`send` for several, with one statement: if it fails, none is done.
+
+        Appends to the same ref that follow each other move it once, to where the last one ends.
+        """
+        chains: dict[int, list[Append]] = {}
+        fit = []
+        for append in appends:
+            chain = chains.setdefault(append.run, [])
+            fit.append(not chain or append.follows(chain[-1]))
+            if fit[-1]:
+                chain.append(append)
+        moved = self._moved([joined(chain) if len(chain) > 1 else chain[0] for chain in chains.values()])
+        return [yes and append.ref in moved for yes, append in zip(fit, appends, strict=True)]
+
+    def _moved(self, appends: Sequence[Append]) -> Collection[int]:
+        """Does what it can of appends to different runs; the refs that were moved. Turn, Lost."""
+        turns, first = self._turns, appends[0]
+        one = len(appends) == len(first.rows) == 1
+        values = (*first.bounds(), *first.rows[0]) if one else columns(appends)
         with told(turns.path), turns.connections.take() as conn:
             try:
-                return _true(conn.kept.execute(*statement))
+                answer = conn.kept.execute(_EXTEND if one else _EXTEND_ALL, (turns.store, *values)).fetchone()
             except psycopg.errors.UniqueViolation:
                 raise Turn from None
             except psycopg.Error as error:
                 if lost(conn, error):
                     raise turns.lost(error, at_commit=True) from error
                 raise
-
-    def send_all(self, statements: Sequence[Statement]) -> list[bool]:
-        """`send` for several, with one commit: if one fails, none is done."""
-        if len(statements) == 1:
-            return [self.send(statements[0])]
-        turns = self._turns
-        with told(turns.path), turns.connections.take() as conn:
-            try:
-                with conn.pipeline():
-                    conn.execute(SQL["begin"])
-                    cursors = [conn.execute(*statement) for statement in statements]
-                    conn.execute("COMMIT")
-            except psycopg.Error as error:
-                if lost(conn, error):
-                    raise turns.lost(error, at_commit=True) from error
-                conn.execute("ROLLBACK")
-                raise
-        return [_true(cursor) for cursor in cursors]
-
-
-def _true(cursor: psycopg.Cursor[tuple[Any, ...]]) -> bool:
-    row = cursor.fetchone()
-    return bool(row and row[0])
+        moved = answer and answer[0]
+        return (first.ref,) if moved is True else moved or ()

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from clew.backends import Call, Job, Tx
-from clew.backends.postgres.ahead import Statement, Turn
+from clew.backends.postgres.ahead import Turn
 from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.connection import in_transaction
-from clew.backends.postgres.rows import PostgresTx
+from clew.backends.postgres.rows import Append, PostgresTx
 from clew.backends.postgres.turns import TRIES, Lost, Turns
 from clew.errors import ClewError, Conflict, Unavailable
 
 T = TypeVar("T")
-_Begun = tuple[Call, Statement, Job]
+_Begun = tuple[Call, Append, Job]
 """A call of a batch, and what it is going to do."""
 _Left = tuple[Call, list[Job]]
 """A call that is to be made again, and what of it may have been done without anybody knowing."""
@@ -24,7 +24,7 @@ class Batches:
     """Runs the calls of a batch. What they write comes back here: `later` for one that goes ahead, `inside` after that.
 
     `local` is the thread's: `tx` the transaction that it is in, `jobs` what a call has written in it, `lost` what it
-    may have written before, `ahead` the statements of a call that may go ahead.
+    may have written before, `ahead` the appends of a call that may go ahead.
     """
 
     def __init__(self, turns: Turns, appends: Appends, local: Any) -> None:
@@ -45,10 +45,10 @@ class Batches:
         return getattr(self._local, "ahead", None) is not None
 
     def later(self, work: Callable[[Any], T], settle: Callable[[Tx], T | None] | None) -> T:
-        """`write` inside such a call: what it returns holds if its statement is done."""
-        result, statement = self._appends.prepared(work)
-        if statement is not None:
-            self._local.ahead.append((statement, Job(work, settle)))
+        """`write` inside such a call: what it returns holds if its append is done."""
+        result, append = self._appends.prepared(work)
+        if append is not None:
+            self._local.ahead.append((append, Job(work, settle)))
         return result
 
     def _all_ahead(self, calls: Sequence[Call]) -> list[_Left]:
@@ -56,7 +56,7 @@ class Batches:
         begun: list[_Begun] = []
         left: list[_Left] = []
         for call in calls:
-            mine: list[tuple[Statement, Job]] = []
+            mine: list[tuple[Append, Job]] = []
             self._local.ahead = mine
             try:
                 call.run()
@@ -72,9 +72,9 @@ class Batches:
         return left + self._together(begun) if begun else left
 
     def _together(self, begun: Sequence[_Begun]) -> list[_Left]:
-        """Sends all statements at once, with one commit. Those calls whose statement was not done."""
+        """Does all appends at once, with one commit. Those calls whose append was not done."""
         try:
-            done = self._appends.send_all([statement for _, statement, _ in begun])
+            done = self._appends.send_all([append for _, append, _ in begun])
         except Lost as error:
             # A call that is made again makes a new message: the one that may be stored has to be asked for by its id.
             return [(call, [job]) for call, _, job in begun if not self._turns.settled(job, error)]

@@ -17,6 +17,7 @@ try:
 except ImportError as missing:  # the core does without it
     raise ImportError("a store on PostgreSQL needs psycopg: pip install 'clew[postgres]'") from missing
 
+from clew.backends.postgres import arrays
 from clew.errors import ClewError, Conflict, Invalid, NotFound, ReadOnly, StorageFull, Tampered, Unavailable
 
 OLDEST_SERVER = 140000
@@ -201,6 +202,7 @@ class Connections:
         conn.prepare_threshold = 0  # the statements are few and always the same
         conn.adapters.register_dumper(int, Int8Dumper)  # in a list; else the size of the first decides the type of all
         conn.adapters.register_dumper(int, Int8BinaryDumper)  # else its size decides the type, and each type a plan
+        arrays.register(conn.adapters)
         calls = ["set_config(%s, %s, false)"] * len(self._settings)
         # Whoever was told that something is stored may rely on it, whatever the server is set to.
         waits = "'off'" if self._relaxed else "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"

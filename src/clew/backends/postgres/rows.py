@@ -3,15 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from clew.backends import MAX_SEQ, Move, Place, RunRow, Tip, born
+from clew.backends import MAX_SEQ, SEQ_BITS, Move, NodeRow, Place, RunRow, Tip, born
+from clew.backends.postgres.arrays import Numbers, Strings
 from clew.backends.postgres.connection import Connection
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
 from clew.errors import Conflict
 
+_BOUNDS = (
+    Numbers, Numbers, Numbers, Numbers, Strings, Strings, Strings, Strings,
+    Numbers, Strings, Numbers, Numbers, Numbers, Strings,
+)  # fmt: skip
+_NODE = (Numbers, Strings, Strings, Strings)
+_REF = attrgetter("ref")
+
 SQL = {name: statement.replace("?", "%s").encode() for name, statement in queries("postgres").items()}
+
+
+class Append(NamedTuple):
+    """What an append is to do, if everything still is as it was seen."""
+
+    ref: int
+    seen: Tip
+    move: Move
+    rows: Sequence[NodeRow]
+
+    @property
+    def run(self) -> int:
+        """The run that grows by it."""
+        return (self.seen.pos or 0) >> SEQ_BITS
+
+    def follows(self, other: Append) -> bool:
+        """True if it begins where the other ends."""
+        seen, move, first = self.seen, other.move, other.seen
+        return (
+            self.ref == other.ref
+            and (seen.version, seen.pos, seen.id, seen.mac) == (move.version, move.head, move.head_id, move.mac)
+            and (seen.epoch, seen.ref_key, seen.wrapped_key) == (first.epoch, first.ref_key, first.wrapped_key)
+        )
+
+    def bounds(self) -> tuple[Any, ...]:
+        """What was seen, and what is to be, as the server's `extend` takes it."""
+        seen, move = self.seen, self.move
+        return (
+            seen.epoch, self.ref, seen.version, seen.pos, seen.id, seen.mac, seen.ref_key, seen.wrapped_key,
+            move.head, move.head_id, move.version, move.active_at, move.rank, move.mac,
+        )  # fmt: skip
+
+
+def joined(chain: Sequence[Append]) -> Append:
+    """One that does what all of them do, each of which follows the one before it."""
+    first, last = chain[0], chain[-1]
+    return Append(first.ref, first.seen, last.move, [row for append in chain for row in append.rows])
+
+
+def columns(appends: Sequence[Append]) -> list[bytes]:
+    """What the server's `extend_all` takes, for appends to different refs."""
+    appends = sorted(appends, key=_REF)
+    rows = [row for append in appends for row in append.rows]
+    bounds = zip(*[append.bounds() for append in appends], strict=True)
+    nodes = zip(*rows, strict=True) if rows else ((),) * len(_NODE)
+    return [
+        *[kind(column) for kind, column in zip(_BOUNDS, bounds, strict=True)],
+        *[kind(column) for kind, column in zip(_NODE, nodes, strict=True)],
+    ]
 
 
 class PostgresTx(SqlTx):
@@ -115,8 +173,8 @@ class PostgresTx(SqlTx):
         return gone
 
     def advance(self, ref: int, seen: Tip, move: Move, top: int) -> bool:
-        (done,) = self._one("advance", *bounds(self.store, ref, seen, move))
-        return bool(done)
+        (moved,) = self._one("extend_all", self.store, *columns([Append(ref, seen, move, ())]))
+        return moved is not None
 
     def delete_ref(self, ref: int) -> None:
         self._run(SQL["tell_gone"], (ref,))  # while there is a row by which a tenant may ask who watches it
@@ -150,11 +208,3 @@ class PostgresTx(SqlTx):
         """Takes all of them away."""
         self._run(SQL["clear_words"])
         self._run(SQL["clear_edges"])
-
-
-def bounds(store: int, ref: int, seen: Tip, move: Move) -> tuple[Any, ...]:
-    """What the server's `advance` is given: what was seen, and what is to be."""
-    return (
-        store, seen.epoch, ref, seen.version, seen.pos, seen.id, seen.mac, seen.ref_key, seen.wrapped_key,
-        move.head, move.head_id, move.version, move.active_at, move.rank, move.mac,
-    )  # fmt: skip

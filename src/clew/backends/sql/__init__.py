@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-FORMAT = 2
+FORMAT = 3
 """The newest format this clew reads and writes, in a file and on a server."""
 
 _FOLDER = os.path.dirname(__file__)

@@ -1,0 +1,1 @@
+-- Format 3: nothing changes in a file.
