@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import clew
+from clew.backends.postgres.rows import SQL, columns
 from clew.words import excerpt, query, vector, words
 from tests.postgres.server import Server
 
@@ -156,15 +157,16 @@ def test_what_is_committed_late_is_found(url: str, key: bytes | None, monkeypatc
         backend: Any = one._engine.backend
         held: list[Any] = []
 
-        def hold(statement: Any) -> bool:
-            held.append(statement)
+        def hold(append: Any) -> bool:
+            held.append(append)
             return True
 
         monkeypatch.setattr(backend._appends, "send", hold)
         slow.append(clew.user("late"))
         with backend._connections.take() as conn:
             conn.execute("BEGIN")
-            assert conn.execute(*held[0]).fetchone() == (True,)
+            values = (backend._turns.store, *columns(held))
+            assert conn.execute(SQL["extend_all"], values).fetchone() == ([slow._row.ref],)
             fast.append(clew.user("early"))
             with suppress(clew.Unavailable):  # in memory, an index waits until nothing is on its way
                 assert [hit.node.text for hit in two.search("early")] == ["early"]

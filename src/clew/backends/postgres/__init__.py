@@ -8,8 +8,8 @@ that appends to many sessions go on side by side. See `Ahead`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Literal, TypeVar, cast
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Literal, TypeVar, cast
 
 import psycopg
 
@@ -19,7 +19,7 @@ from clew.backends.postgres import partitions, tenants
 from clew.backends.postgres.ahead import Turn
 from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.batches import Batches
-from clew.backends.postgres.connection import Connection, Connections, lost, parse, told
+from clew.backends.postgres.connection import Connection, Connections, Told, lost, parse
 from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
@@ -53,13 +53,14 @@ class PostgresBackend(Opened[PostgresTx]):
         target = parse(url)
         self.path, self._schema = target.name, target.schema
         super().__init__()
+        self._once, self._told = _Once(self._local), Told(self.path)
         self._connections = Connections(target, size=pool_size, timeout=timeout, relaxed=durability == "relaxed")
         self._watching = Watching(lambda: ServerEar(self._connections.connect, self.path), patience=timeout)
         self._turns = Turns(self._connections, self.path, self.look_anew)
         self._appends = Appends(self._turns, lambda ref: self.read(lambda tx: tx.tip(ref), single=True))
         self._batches = Batches(self._turns, self._appends, self._local)
         try:
-            with self._told():
+            with self._told:
                 with self._connections.connect() as conn:
                     migrate(conn, target.schema, self.path, create=create)
                 store_id = self.read(lambda tx: tx.header("store_id")) or b""
@@ -88,13 +89,13 @@ class PostgresBackend(Opened[PostgresTx]):
     def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
         tx = self._here()
         if tx is not None:
-            with self._told():
+            with self._told:
                 return work(tx)
         if tail is not None:
             with suppress(Turn):
                 return work(cast(Tx, self.read(lambda tx: Glance(cast(PostgresTx, tx), tail), single=True)))
         for left in reversed(range(TRIES)):
-            with self._told(), self._connections.take() as conn:
+            with self._told, self._connections.take() as conn:
                 try:
                     if single:
                         return work(PostgresTx(conn, self._turns.store))
@@ -118,12 +119,14 @@ class PostgresBackend(Opened[PostgresTx]):
             return self._batches.inside(tx, work, settle)
         if self._batches.going_ahead():
             return self._batches.later(work, settle)
-        with self._once():
-            for again in range(TRIES):
+        with self._once:
+            stale: set[int] = set()
+            for _ in range(TRIES):
                 try:
-                    result, append = self._appends.prepared(work, again=again > 0)
+                    result, append = self._appends.prepared(work, stale)
                     if append is None or self._appends.send(append):
                         return result
+                    stale.add(append.ref)
                 except Turn:
                     break
                 except Lost as error:
@@ -135,7 +138,7 @@ class PostgresBackend(Opened[PostgresTx]):
 
     def batch(self, calls: Sequence[Call]) -> None:
         self._here()
-        with self._once():
+        with self._once:
             self._batches.run(calls)
 
     @contextmanager
@@ -146,7 +149,7 @@ class PostgresBackend(Opened[PostgresTx]):
             with self._turns.savepoint(open_one):
                 yield
             return
-        with self._once(), ExitStack() as stack:
+        with self._once, ExitStack() as stack:
             tx = stack.enter_context(self._turns.take())
             self._local.tx, self._local.jobs = tx, []
             stack.callback(setattr, self._local, "tx", None)
@@ -159,7 +162,7 @@ class PostgresBackend(Opened[PostgresTx]):
     def clean(self) -> tuple[str, ...]:
         if self._here() is not None:
             raise Invalid("a store cannot be cleaned inside a transaction")
-        with self._told(), self._connections.take() as conn, self._connections.unhurried(conn):
+        with self._told, self._connections.take() as conn, self._connections.unhurried(conn):
             # Not in a transaction: it makes room of the rows that nobody sees any more.
             (before,) = conn.execute(SQL["now"]).fetchone() or (0,)
             for table in (*TABLES, "labels", "uses", "search"):
@@ -171,7 +174,7 @@ class PostgresBackend(Opened[PostgresTx]):
         """Nothing: the disk is the server's."""
 
     def settled(self) -> int:
-        with self._told(), self._connections.take() as conn:
+        with self._told, self._connections.take() as conn:
             # Whoever writes holds the lock until the end: when it is free, nothing is on its way. Others queue up
             # behind whoever waits for it, so that must not be long.
             try:
@@ -190,7 +193,7 @@ class PostgresBackend(Opened[PostgresTx]):
 
     def words(self, work: Callable[[PostgresTx], T]) -> T:
         """Runs `work` on the search index, in a transaction that waits for nobody's turn."""
-        with self._told(), self._connections.take() as conn:
+        with self._told, self._connections.take() as conn:
             conn.execute(SQL["begin"], prepare=False)
             try:
                 result = work(PostgresTx(conn, self._turns.store))
@@ -213,22 +216,22 @@ class PostgresBackend(Opened[PostgresTx]):
     def divide(self, parts: int) -> None:
         """See `clew.partitions`."""
         self._here()
-        with self._once(), self._turns.take() as tx, self._told():
+        with self._once, self._turns.take() as tx, self._told:
             partitions.divide(tx, parts, self.path)
 
     def isolate(self) -> None:
         """See `clew.tenants`."""
-        with self._told(), self._connections.take() as conn:
+        with self._told, self._connections.take() as conn:
             tenants.isolate(conn)
 
     def admit(self, role: str, workspace: str) -> None:
         """See `clew.tenants`."""
-        with self._told(), self._connections.take() as conn:
+        with self._told, self._connections.take() as conn:
             tenants.admit(conn, self._schema, role, workspace)
 
     def dismiss(self, role: str, workspace: str | None) -> None:
         """See `clew.tenants`."""
-        with self._told(), self._connections.take() as conn:
+        with self._told, self._connections.take() as conn:
             tenants.dismiss(conn, self._schema, role, workspace)
 
     @contextmanager
@@ -236,7 +239,7 @@ class PostgresBackend(Opened[PostgresTx]):
         """Reads the store as it is at one moment, for verify and for copies: that may take long."""
         self._here()
         with self._connections.take() as conn:
-            with self._told():
+            with self._told:
                 conn.execute(SQL["begin_read"], prepare=False)
                 conn.execute("SET LOCAL statement_timeout = 0", prepare=False)
             try:
@@ -244,22 +247,23 @@ class PostgresBackend(Opened[PostgresTx]):
             finally:
                 _end(conn)
 
-    @contextmanager
-    def _once(self) -> Iterator[None]:
-        """Unavailable if this thread is in the middle of a write already: it would wait for itself."""
+
+class _Once:
+    """Around a write. Unavailable if its thread is in the middle of another already: it would wait for itself."""
+
+    def __init__(self, local: Any) -> None:
+        self._local = local
+
+    def __enter__(self) -> None:
         if getattr(self._local, "writing", False):
             raise Unavailable(
                 "this thread is in the middle of another write",
                 hint="A signal handler or __del__ must not write; let it set a flag.",
             )
         self._local.writing = True
-        try:
-            yield
-        finally:
-            self._local.writing = False
 
-    def _told(self) -> AbstractContextManager[None]:
-        return told(self.path)
+    def __exit__(self, *raised: object) -> None:
+        self._local.writing = False
 
 
 def _end(conn: Connection) -> None:

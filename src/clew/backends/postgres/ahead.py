@@ -17,22 +17,24 @@ class Ahead:
     """Stands in for a transaction while a piece of work may still turn out to be an append, and nothing else.
 
     It takes down what is to be done instead of doing it; whatever an append does not need raises Turn. `seen` is
-    what the ref was found to be, either by an earlier append of this process or, once that has failed, by a look now.
+    what the ref was found to be, either by an earlier append of this process or, if it is one of the `stale` ones, by a
+    look now; then it is none of them any more.
     """
 
-    __slots__ = ("_epoch", "_look", "_move", "_ref", "_rows", "_seen")
+    __slots__ = ("_epoch", "_look", "_move", "_ref", "_rows", "_seen", "_stale")
 
-    def __init__(self, epoch: int, look: Callable[[int], Tip | None], *, again: bool) -> None:
+    def __init__(self, epoch: int, look: Callable[[int], Tip | None], stale: set[int]) -> None:
         self._epoch = epoch
         self._look: Callable[[int], Tip | None] | None = look
         self._seen: Tip | None = None
-        self._ref = -1 if again else 0
+        self._stale = stale
+        self._ref = 0
         self._move: Move | None = None
         self._rows: Sequence[NodeRow] | None = None
 
     def advance(self, ref: int, seen: Tip, move: Move, top: int) -> bool:
         """Believed for now; False if an earlier try has shown that it is not so."""
-        if self._ref == -1:
+        if ref in self._stale:
             return False
         if self._move is not None or seen.epoch != self._epoch:
             raise Turn
@@ -47,6 +49,7 @@ class Ahead:
         if tip is None or tip.epoch != self._epoch or not tip.open:
             raise Turn
         self._ref, self._seen, self._look = ref, tip, None
+        self._stale.discard(ref)
         return tip
 
     def add_nodes(self, rows: Sequence[NodeRow]) -> None:

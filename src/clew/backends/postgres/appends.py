@@ -9,7 +9,7 @@ import psycopg
 
 from clew.backends import Tip
 from clew.backends.postgres.ahead import Ahead, Turn
-from clew.backends.postgres.connection import lost, told
+from clew.backends.postgres.connection import lost
 from clew.backends.postgres.rows import SQL, Append, columns, joined
 from clew.backends.postgres.turns import Turns
 from clew.errors import ClewError
@@ -25,9 +25,9 @@ class Appends:
         self._turns = turns
         self._look = look
 
-    def prepared(self, work: Callable[[Any], T], *, again: bool = False) -> tuple[T, Append | None]:
-        """What `work` returns if the append beside it is done. Turn if it has to wait for its turn."""
-        ahead = Ahead(self._turns.epoch, self._look, again=again)
+    def prepared(self, work: Callable[[Any], T], stale: set[int]) -> tuple[T, Append | None]:
+        """What `work` returns if the append beside it is done. Turn if it has to wait for its turn; see `Ahead`."""
+        ahead = Ahead(self._turns.epoch, self._look, stale)
         try:
             result = work(ahead)
         except ClewError:
@@ -58,7 +58,7 @@ class Appends:
         turns, first = self._turns, appends[0]
         one = len(appends) == len(first.rows) == 1
         values = (*first.bounds(), *first.rows[0]) if one else columns(appends)
-        with told(turns.path), turns.connections.take() as conn:
+        with turns.told, turns.connections.take() as conn:
             try:
                 answer = conn.kept.execute(_EXTEND if one else _EXTEND_ALL, (turns.store, *values)).fetchone()
             except psycopg.errors.UniqueViolation:

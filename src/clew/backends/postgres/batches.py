@@ -24,7 +24,7 @@ class Batches:
     """Runs the calls of a batch. What they write comes back here: `later` for one that goes ahead, `inside` after that.
 
     `local` is the thread's: `tx` the transaction that it is in, `jobs` what a call has written in it, `lost` what it
-    may have written before, `ahead` the appends of a call that may go ahead.
+    may have written before, `ahead` what a call does that may go ahead.
     """
 
     def __init__(self, turns: Turns, appends: Appends, local: Any) -> None:
@@ -34,7 +34,11 @@ class Batches:
 
     def run(self, calls: Sequence[Call]) -> None:
         """Makes all calls; each gets its outcome."""
-        left = self._all_ahead(calls)
+        left: list[_Left] = []
+        stale: set[int] = set()
+        undone = self._ahead(calls, left, stale)
+        # Mostly it is another process that has brought a session of its own to the top: a look is enough.
+        left += [(call, []) for call in self._ahead(undone, left, stale)]
         if left:
             self._in_turn(left)
 
@@ -46,18 +50,21 @@ class Batches:
 
     def later(self, work: Callable[[Any], T], settle: Callable[[Tx], T | None] | None) -> T:
         """`write` inside such a call: what it returns holds if its append is done."""
-        result, append = self._appends.prepared(work)
+        stale, mine = self._local.ahead
+        result, append = self._appends.prepared(work, stale)
         if append is not None:
-            self._local.ahead.append((append, Job(work, settle)))
+            mine.append((append, Job(work, settle)))
         return result
 
-    def _all_ahead(self, calls: Sequence[Call]) -> list[_Left]:
-        """Does what it can of `calls` with one visit to the server; those that are left have to wait for their turn."""
+    def _ahead(self, calls: Sequence[Call], left: list[_Left], stale: set[int]) -> list[Call]:
+        """Makes those calls that are appends, all at once, and returns those that were not done.
+
+        Their refs are added to `stale`, and the calls that have to wait for their turn to `left`.
+        """
         begun: list[_Begun] = []
-        left: list[_Left] = []
         for call in calls:
             mine: list[tuple[Append, Job]] = []
-            self._local.ahead = mine
+            self._local.ahead = stale, mine
             try:
                 call.run()
             except Turn:
@@ -69,18 +76,22 @@ class Batches:
                 left.append((call, []))
             elif mine:
                 begun.append((call, *mine[0]))
-        return left + self._together(begun) if begun else left
+        undone = self._together(begun, left) if begun else []
+        stale.update(append.ref for _, append in undone)
+        return [call for call, _ in undone]
 
-    def _together(self, begun: Sequence[_Begun]) -> list[_Left]:
-        """Does all appends at once, with one commit. Those calls whose append was not done."""
+    def _together(self, begun: Sequence[_Begun], left: list[_Left]) -> list[tuple[Call, Append]]:
+        """Sends all appends, with one commit. Those that were not done because something is not as it was seen."""
         try:
             done = self._appends.send_all([append for _, append, _ in begun])
         except Lost as error:
             # A call that is made again makes a new message: the one that may be stored has to be asked for by its id.
-            return [(call, [job]) for call, _, job in begun if not self._turns.settled(job, error)]
+            left += [(call, [job]) for call, _, job in begun if not self._turns.settled(job, error)]
+            return []
         except (Turn, ClewError):  # nothing was done: each is tried again, and told
-            done = [False] * len(begun)
-        return [(call, []) for (call, _, _), yes in zip(begun, done, strict=True) if not yes]
+            left += [(call, []) for call, _, _ in begun]
+            return []
+        return [(call, append) for (call, append, _), yes in zip(begun, done, strict=True) if not yes]
 
     # -- in turn
 

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -44,6 +45,16 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection with a cursor that is there already: to make one takes as long as to run a statement."""
 
     kept: Cursor
+
+
+class Lent(NamedTuple):
+    """A connection that a thread has."""
+
+    conn: Connection
+    made: float
+    """When."""
+    first: bool
+    """True if it had none before."""
 
 
 class Target(NamedTuple):
@@ -95,7 +106,9 @@ class Connections:
             "statement_timeout": _milliseconds(max(timeout, SLOWEST)),
         }
         self._relaxed = relaxed
-        self._slots = threading.Semaphore(size)
+        self._slots: SimpleQueue[None] = SimpleQueue()  # quicker than a semaphore
+        for _ in range(size):
+            self._slots.put(None)
         self._idle: deque[tuple[Connection, float]] = deque()
         """Those that nobody uses, each with when it was made; the one used last is taken first."""
         self._closed = False
@@ -112,28 +125,9 @@ class Connections:
             raise
         return conn
 
-    @contextmanager
-    def take(self) -> Iterator[Connection]:
+    def take(self) -> Taken:
         """A connection for one piece of work. Unavailable if there is none for as long as the timeout."""
-        held: list[Connection] = self._local.__dict__.setdefault("held", [])
-        first = not held
-        if first and not self._slots.acquire(timeout=self._timeout):
-            raise Unavailable(
-                f"all {self._size} connections to {self._target.name} are in use,"
-                f" and none came free within {self._timeout:g} seconds",
-                hint="Open the store with a larger pool_size, or keep transactions shorter.",
-            )
-        try:
-            conn, made = self._kept() or (self._patiently(), time.monotonic())
-            held.append(conn)
-            try:
-                yield conn
-            finally:
-                held.remove(conn)
-                self._give(conn, made)
-        finally:
-            if first:
-                self._slots.release()
+        return Taken(self)
 
     @contextmanager
     def unhurried(self, conn: Connection) -> Iterator[None]:
@@ -156,6 +150,37 @@ class Connections:
         self._closed = True
         self.check()
 
+    def lend(self) -> Lent:
+        """A connection for the thread that asks, until it gives it back; see `take`."""
+        held: list[Connection] = self._local.__dict__.setdefault("held", [])
+        first = not held
+        if first:
+            try:
+                self._slots.get(timeout=self._timeout)
+            except Empty:
+                raise Unavailable(
+                    f"all {self._size} connections to {self._target.name} are in use,"
+                    f" and none came free within {self._timeout:g} seconds",
+                    hint="Open the store with a larger pool_size, or keep transactions shorter.",
+                ) from None
+        try:
+            conn, made = self._kept() or (self._patiently(), time.monotonic())
+        except BaseException:
+            if first:
+                self._slots.put(None)
+            raise
+        held.append(conn)
+        return Lent(conn, made, first)
+
+    def give_back(self, lent: Lent) -> None:
+        """The end of `lend`."""
+        self._local.held.remove(lent.conn)
+        try:
+            self._keep(lent.conn, lent.made)
+        finally:
+            if lent.first:
+                self._slots.put(None)
+
     def _kept(self) -> tuple[Connection, float] | None:
         while True:
             try:
@@ -166,9 +191,10 @@ class Connections:
                 return conn, made
             conn.close()
 
-    def _give(self, conn: Connection, made: float) -> None:
+    def _keep(self, conn: Connection, made: float) -> None:
         # One that is still in a transaction was interrupted.
-        if conn.closed or conn.info.transaction_status != pq.TransactionStatus.IDLE or len(self._idle) >= self._size:
+        state = conn.pgconn.transaction_status  # UNKNOWN if it is closed
+        if state != pq.TransactionStatus.IDLE or len(self._idle) >= self._size:
             conn.close()
         else:
             conn.kept.forget()
@@ -213,6 +239,22 @@ class Connections:
         conn.kept.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
 
 
+class Taken:
+    """See `Connections.take`. Not by `contextlib.contextmanager`: every append waits for this."""
+
+    __slots__ = ("_lent", "_of")
+
+    def __init__(self, of: Connections) -> None:
+        self._of = of
+
+    def __enter__(self) -> Connection:
+        self._lent = self._of.lend()
+        return self._lent.conn
+
+    def __exit__(self, *raised: object) -> None:
+        self._of.give_back(self._lent)
+
+
 def lost(conn: Connection, error: BaseException | None = None) -> bool:
     """True if a connection has broken, so that nobody can say what became of its last statement."""
     state = getattr(error, "sqlstate", None) or ""
@@ -226,13 +268,20 @@ def in_transaction(conn: Connection) -> bool:
     return not conn.closed and conn.info.transaction_status == pq.TransactionStatus.INTRANS
 
 
-@contextmanager
-def told(path: str) -> Iterator[None]:
-    """Driver errors become clew's."""
-    try:
-        yield
-    except (psycopg.Error, OverflowError) as error:
-        raise translate(error, path) from error
+class Told:
+    """Driver errors become clew's. One can be used again and again, by many threads."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *where: object) -> None:
+        if isinstance(error, (psycopg.Error, OverflowError)):
+            raise translate(error, self._path) from error
 
 
 def translate(error: BaseException, path: str) -> ClewError:

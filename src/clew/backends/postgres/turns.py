@@ -9,7 +9,7 @@ from typing import TypeVar
 import psycopg
 
 from clew.backends import Job, Tx
-from clew.backends.postgres.connection import Connection, Connections, in_transaction, lost, told, translate
+from clew.backends.postgres.connection import Connection, Connections, Told, in_transaction, lost, translate
 from clew.backends.postgres.rows import PostgresTx
 from clew.errors import ClewError, Unavailable
 
@@ -34,6 +34,7 @@ class Turns:
     def __init__(self, connections: Connections, path: str, look_anew: Callable[[], object]) -> None:
         self.connections = connections
         self.path = path
+        self.told = Told(path)
         self.store = 0
         """The number under which the store is locked."""
         self.epoch = 0
@@ -45,7 +46,7 @@ class Turns:
         job: Job = Job(work, settle)
         for _ in range(TRIES):
             try:
-                with self.take() as tx, told(self.path):
+                with self.take() as tx, self.told:
                     return work(tx)
             except Lost as error:
                 job.error = error
@@ -83,7 +84,7 @@ class Turns:
         job.error = error
         for _ in range(TRIES if job.settle is not None else 0):
             try:
-                with self.take() as tx, told(self.path):
+                with self.take() as tx, self.told:
                     kept = job.settle(tx)  # type: ignore[misc]
             except Lost:
                 continue
@@ -103,7 +104,7 @@ class Turns:
     def savepoint(self, tx: PostgresTx) -> Iterator[None]:
         """A part of a transaction that an error undoes alone."""
         still(tx)
-        with told(self.path):
+        with self.told:
             tx.conn.execute("SAVEPOINT inner_one")
             try:
                 yield
