@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
+from struct import Struct, pack
 from typing import Any, Self
 
 from psycopg import pq
@@ -12,10 +12,9 @@ from psycopg.adapt import AdaptersMap, Dumper
 
 _INT8, _INT8_ARRAY = 20, 1016
 _BYTEA, _BYTEA_ARRAY = 17, 1001
-_HEAD = Struct("!5i")
+_HEAD = "!5i"
 """One dimension, whether there are nulls, the type of the elements, how many there are, the number of the first."""
 _SIZE = Struct("!i").pack
-_NUMBER = Struct("!iq").pack
 _NULL = _SIZE(-1)
 
 
@@ -23,15 +22,17 @@ class Numbers(bytes):
     """An array of bigint."""
 
     def __new__(cls, values: Sequence[int]) -> Self:
-        head = _HEAD.pack(1, 0, _INT8, len(values), 1)
-        return bytes.__new__(cls, head + b"".join([_NUMBER(8, value) for value in values]))
+        count = len(values)
+        sized = [8] * (2 * count)  # each after its size
+        sized[1::2] = values
+        return bytes.__new__(cls, pack(_HEAD + "iq" * count, 1, 0, _INT8, count, 1, *sized))
 
 
 class Strings(bytes):
     """An array of bytea, in which some may be null."""
 
     def __new__(cls, values: Sequence[bytes | None]) -> Self:
-        parts = [_HEAD.pack(1, None in values, _BYTEA, len(values), 1)]
+        parts = [pack(_HEAD, 1, None in values, _BYTEA, len(values), 1)]
         for value in values:
             parts += (_NULL,) if value is None else (_SIZE(len(value)), value)
         return bytes.__new__(cls, b"".join(parts))
