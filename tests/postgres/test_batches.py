@@ -1,0 +1,309 @@
+"""Appends that are made together on a server: one statement for all of them, and each as if it were alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import psycopg
+import pytest
+
+import clew
+from clew import partitions, rekey
+from clew.backends import Call
+from clew.backends.postgres.arrays import Numbers, Strings
+from clew.backends.postgres.turns import Turns
+from clew.errors import Conflict, Sealed
+from tests.postgres.formats import take_back
+from tests.postgres.server import Server
+from tests.postgres.test_tenants import Place
+from tests.postgres.trips import counted
+
+KEY = bytes(range(32))
+ID = "01890000-0000-7000-8000-000000000001"
+
+
+@pytest.fixture(params=["plain", "sealed", "divided", "a tenant's"])
+def store(request: pytest.FixtureRequest, server: Server) -> Iterator[clew.Store]:
+    """A store of each kind whose appends go through other checks on the server."""
+    if request.param == "a tenant's":
+        store = Place(server).open(0)
+    else:
+        store = clew.open(server.url(), key=KEY if request.param == "sealed" else None)
+        if request.param == "divided":
+            partitions.divide(store, 4)
+    with store:
+        yield store
+
+
+def sessions(store: clew.Store, count: int) -> list[clew.Session]:
+    """New ones that have a message already, and are known to have it."""
+    made = [store.sessions.create() for _ in range(count)]
+    for session in made:
+        session.append(clew.user("first"))
+    return made
+
+
+def say(session: clew.Session, *texts: str, **options: Any) -> Callable[[], Any]:
+    messages = [clew.user(text) for text in texts]
+    return lambda: session.append(messages if len(messages) > 1 else messages[0], **options)
+
+
+def together(store: clew.Store, *functions: Callable[[], Any]) -> list[Call]:
+    """Makes calls as tasks do that wait at the same time."""
+    calls = [Call(function) for function in functions]
+    store._engine.backend.batch(calls)
+    return calls
+
+
+def texts(session: clew.Session) -> list[str]:
+    return [node.text for node in session.path()]
+
+
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, for its turn."""
+    monkeypatch.setattr(Turns, "take", lambda turns: pytest.fail("it waits for its turn"))
+
+
+def test_one_round_trip(store: clew.Store) -> None:
+    """Appends of several tasks, of one message or several, to one session or many, wait for the server once."""
+    one, two, three = sessions(store, 3)
+    together(store, say(one, "a"), say(two, "a"))  # this prepares the statement
+    with store._engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
+        pass  # the next to ask gets the same
+    with counted(conn) as trips:
+        calls = together(
+            store, say(one, "b"), say(two, "b", "c"), say(one, "c", "d"), say(three, "b"), say(one, "e"), say(two, "d")
+        )
+    assert trips == [1]
+    assert [call.error for call in calls] == [None] * 6
+    assert texts(one) == ["first", "a", "b", "c", "d", "e"]
+    assert texts(two) == ["first", "a", "b", "c", "d"]
+    assert texts(three) == ["first", "b"]
+    results = [call.result if isinstance(call.result, list) else [call.result] for call in calls]
+    assert [[node.text for node in result] for result in results] == [
+        ["b"],
+        ["b", "c"],
+        ["c", "d"],
+        ["b"],
+        ["e"],
+        ["d"],
+    ]
+    assert store.verify().ok
+
+
+def test_order_of_commit(store: clew.Store) -> None:
+    """What follows in a session follows in the order of commit, however many are stored at once."""
+    made = sessions(store, 20)
+    together(store, *(say(session, *map(str, range(9))) for session in made for _ in range(2)))
+    place = {node.id: number for number, node in enumerate(store.nodes.list(ascending=True, limit=500).items)}
+    for session in made:
+        assert texts(session) == ["first", *map(str, range(9)), *map(str, range(9))]
+        assert all(place[one.id] < place[next.id] for one, next in pairwise(session.path()))
+
+
+def test_the_last_to_be_appended_to_is_the_latest(store: clew.Store) -> None:
+    """Sessions of one batch are listed in its order."""
+    made = sessions(store, 4)
+    together(store, *(say(made[number], "x") for number in (2, 0, 3, 1, 0)))
+    listed = [session.id for session in store.sessions.list().items]
+    assert listed == [made[number].id for number in (0, 1, 3, 2)]
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "sealed"])
+def test_one_that_another_has_moved(url: str, key: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is stored until it was looked at anew; the others of the batch are not held up by it."""
+    with clew.open(url, key=key) as store, clew.open(url, key=key) as other:
+        made = sessions(store, 3)
+        other.sessions.get(made[1].id).append(clew.user("in between"))
+        backend: Any = store._engine.backend
+        held: list[Any] = []
+        send_all = backend._appends.send_all
+
+        def sent(appends: Any) -> list[bool]:
+            held.append(send_all(appends))
+            with other._engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
+                held.append(conn.execute("SELECT count(*) FROM nodes").fetchone()[0])
+            return held[-2]  # type: ignore[no-any-return]
+
+        monkeypatch.setattr(backend._appends, "send_all", sent)
+        nobody_waits(monkeypatch)
+        together(store, *(say(session, word) for word in "ab" for session in made))
+        assert held == [[True, False, True, True, False, True], 8, [True, True], 10]
+        assert [texts(session) for session in made] == [
+            ["first", "a", "b"], ["first", "in between", "a", "b"], ["first", "a", "b"]
+        ]  # fmt: skip
+        monkeypatch.undo()
+        assert store.verify().ok
+
+
+def test_two_sessions_at_the_same_message(store: clew.Store) -> None:
+    """A session and its fork go on from there at the same moment: one continues the run, the other branches off."""
+    (session,) = sessions(store, 1)
+    fork = session.fork()
+    beside = sessions(store, 1)[0]
+    calls = together(store, say(session, "mine"), say(fork, "yours"), say(beside, "other"), say(fork, "again"))
+    assert [call.error for call in calls] == [None] * 4
+    assert texts(session) == ["first", "mine"]
+    assert texts(fork) == ["first", "yours", "again"]
+    assert texts(beside) == ["first", "other"]
+    assert store.verify().ok
+
+
+def test_an_id_that_is_taken(store: clew.Store) -> None:
+    """Whoever comes second with it is refused; nobody else is."""
+    one, two, three = sessions(store, 3)
+    calls = together(store, say(one, "a", id=ID), say(two, "b", id=ID), say(three, "c"))
+    assert calls[0].error is calls[2].error is None
+    assert isinstance(calls[1].error, Conflict)
+    assert [texts(session) for session in (one, two, three)] == [["first", "a"], ["first"], ["first", "c"]]
+
+
+def test_who_is_overtaken_does_not_wait_for_its_turn(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process brings its own session to the top: a look is enough, and the order of the list is right."""
+    with clew.open(url) as store, clew.open(url) as other:
+        one, two = sessions(store, 2)
+        (third,) = sessions(other, 1)
+        nobody_waits(monkeypatch)
+        monkeypatch.setattr(store._engine, "clock", lambda: 1)  # behind all others
+        together(store, say(one, "a"), say(two, "a"))
+        listed = [session.id for session in other.sessions.list().items]
+        assert listed == [two.id, one.id, third.id]
+
+
+def test_sealing_stops_a_batch(url: str) -> None:
+    """As soon as sealing has begun, a batch of one who has no key stores nothing any more."""
+    with clew.open(url) as one, clew.open(url) as two:
+        made = sessions(two, 3)
+        rekey.begin(one._engine, "seal", KEY)
+        calls = together(two, *(say(session, "too late") for session in made))
+        assert [type(call.error) for call in calls] == [Sealed] * 3
+        rekey.go_on(one._engine, None)
+        assert all(texts(one.sessions.get(session.id)) == ["first"] for session in made)
+
+
+def test_those_who_watch_are_told(server: Server) -> None:
+    """Of a batch, who watches a session hears once of it, with its last version; of others nothing is said."""
+    url = server.url()
+    with clew.open(url) as store, server.connect(options=f"-csearch_path={url.partition('schema=')[2]}") as conn:
+        watched, late, other = sessions(store, 3)
+        refs = [watched._row.ref, late._row.ref]
+        conn.execute("INSERT INTO watched VALUES (%s, now() + '1 hour'), (%s, now() - '1 hour'::interval)", refs)
+        (channel,) = conn.execute("SELECT 'clew_' || 'refs'::regclass::oid").fetchone() or ("",)
+        conn.execute(f'LISTEN "{channel}"')
+        conn.commit()
+        together(store, say(watched, "a"), say(late, "a"), say(other, "a"), say(watched, "b"))
+        watched.append(clew.user("alone"))
+        other.append(clew.user("alone"))
+        conn.execute("SELECT 1")
+        heard = [notice.payload for notice in conn.notifies(timeout=1, stop_after=2)]
+        (version,) = conn.execute("SELECT version FROM refs WHERE ref = %s", refs[:1]).fetchone() or (0,)
+    assert heard == [f"{refs[0]} {version - 1}", f"{refs[0]} {version}"]
+
+
+def read(conn: psycopg.Connection[Any]) -> int:
+    """How many rows of refs, runs and nodes were read."""
+    conn.execute("SELECT pg_stat_clear_snapshot()")
+    (rows,) = conn.execute(
+        "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables"
+        " WHERE schemaname = current_schema() AND relname IN ('refs', 'runs', 'nodes')"
+    ).fetchone() or (0,)
+    return int(rows)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_plan_that_was_made_when_there_was_little(server: Server, count: int) -> None:
+    """A store that grows after an append was planned, and is not counted anew, reads no more for an append."""
+    url = server.url()
+    with clew.open(url) as store, server.connect(options=f"-csearch_path={url.partition('schema=')[2]}") as conn:
+        conn.autocommit = True
+        made = sessions(store, count)
+        backend: Any = store._engine.backend
+
+        def talk() -> int:
+            before = read(conn)
+            for _ in range(10):
+                together(store, *(say(session, "x") for session in made))
+            with backend._connections.take() as mine:
+                mine.execute("SELECT pg_stat_force_next_flush()")
+            return read(conn) - before
+
+        talk()
+        little = talk()
+        conn.execute(
+            "INSERT INTO refs (ref, workspace, kind, key, version, created_at, active_at, rank, hold, mac, data)"
+            " SELECT 1000 + n, r.workspace, r.kind, int8send(n), 1, 0, 0, n, 0, '', ''"
+            " FROM generate_series(1, 3000) AS n, (SELECT workspace, kind FROM refs LIMIT 1) AS r"
+        )
+        conn.execute("SELECT pg_stat_force_next_flush()")
+        talk()
+        assert talk() < 2 * little
+
+
+def test_two_processes_on_the_same_sessions(url: str) -> None:
+    """They move them in the same order, so that neither waits for the other to let go; all is stored, once."""
+    with clew.open(url, durability="relaxed") as store, clew.open(url, durability="relaxed") as other:
+        made = sessions(store, 6)
+        failed: list[BaseException | None] = []
+
+        def talk(place: clew.Store, name: str, order: int) -> None:
+            mine = [place.sessions.get(session.id) for session in made][::order]
+            for step in range(10):
+                failed.extend(call.error for call in together(place, *(say(one, f"{name}{step}") for one in mine)))
+
+        threads = [threading.Thread(target=talk, args=arguments) for arguments in ((store, "a", 1), (other, "b", -1))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(failed) == {None}
+        for session in made:
+            said = texts(session)[1:]
+            for name in "ab":
+                assert [text for text in said if text[0] == name] == [f"{name}{step}" for step in range(10)]
+        assert store.verify().ok
+
+
+def functions(conn: psycopg.Connection[Any]) -> list[Any]:
+    """All that a store's schema has."""
+    return conn.execute(
+        "SELECT proname, pg_get_function_arguments(oid), prosrc, proconfig FROM pg_proc"
+        " WHERE pronamespace = current_schema()::regnamespace ORDER BY 1, 2"
+    ).fetchall()
+
+
+def test_a_store_of_format_2(server: Server) -> None:
+    """It becomes one of format 3, whose functions are those of a new store; what was in it goes on."""
+    url, new = server.url(), server.url()
+    with clew.open(url) as store:
+        (session,) = sessions(store, 1)
+        node = session.path()[0]
+    schema = url.partition("schema=")[2]
+    with server.connect(options=f"-csearch_path={schema}") as conn:
+        take_back(conn, 2)
+        assert {name for name, *_ in functions(conn)} == {"advance", "extend", "tell"}
+    clew.open(new).close()
+    with clew.open(url) as store:
+        session = store.sessions.get(session.id)
+        together(store, say(session, "a"), say(session, "b", "c"))
+        session.append(clew.user("d"))
+        assert session.path()[0] == node
+        assert texts(session) == ["first", "a", "b", "c", "d"]
+        assert store.verify().ok
+    with server.connect(options=f"-csearch_path={schema}") as conn:
+        found = functions(conn)
+        conn.execute(f"SET search_path = {new.partition('schema=')[2]}".encode())
+        assert found == functions(conn)
+
+
+def test_arrays(server: Server) -> None:
+    """They arrive as they were given: numbers of any size, bytes, nothing, and none at all."""
+    with clew.open(server.url()) as store, store._engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
+        for numbers in ([], [0], [-(2**63), 2**63 - 1, 7]):
+            row = conn.execute("SELECT %s, pg_typeof(%s)::text", (Numbers(numbers),) * 2).fetchone()
+            assert row == (numbers, "bigint[]")
+        for strings in ([], [None], [b"", None, b"\0\xff" * 300], [b"x"]):
+            row = conn.execute("SELECT %s, pg_typeof(%s)::text", (Strings(strings),) * 2).fetchone()
+            assert row == (strings, "bytea[]")
