@@ -62,6 +62,20 @@ def texts(session: clew.Session) -> list[str]:
     return [node.text for node in session.path()]
 
 
+def sent(store: clew.Store, monkeypatch: pytest.MonkeyPatch) -> list[list[bool]]:
+    """Which appends were done, of each batch from now on."""
+    appends: Any = store._engine.backend._appends  # type: ignore[attr-defined]
+    send_all = appends.send_all
+    found: list[list[bool]] = []
+
+    def send(them: Any) -> list[bool]:
+        found.append(send_all(them))
+        return found[-1]
+
+    monkeypatch.setattr(appends, "send_all", send)
+    return found
+
+
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, for its turn."""
     monkeypatch.setattr(Turns, "take", lambda turns: pytest.fail("it waits for its turn"))
@@ -116,38 +130,37 @@ def test_the_last_to_be_appended_to_is_the_latest(store: clew.Store) -> None:
 def test_one_that_another_has_moved(url: str, key: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of it is stored until it was looked at anew; the others of the batch are not held up by it."""
     with clew.open(url, key=key) as store, clew.open(url, key=key) as other:
-        made = sessions(store, 3)
+        made = sessions(store, 4)
         other.sessions.get(made[1].id).append(clew.user("in between"))
-        backend: Any = store._engine.backend
-        held: list[Any] = []
-        send_all = backend._appends.send_all
-
-        def sent(appends: Any) -> list[bool]:
-            held.append(send_all(appends))
-            with other._engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
-                held.append(conn.execute("SELECT count(*) FROM nodes").fetchone()[0])
-            return held[-2]  # type: ignore[no-any-return]
-
-        monkeypatch.setattr(backend._appends, "send_all", sent)
+        other.sessions.get(made[2].id).rename("new")
+        done = sent(store, monkeypatch)
         nobody_waits(monkeypatch)
         together(store, *(say(session, word) for word in "ab" for session in made))
-        assert held == [[True, False, True, True, False, True], 8, [True, True], 10]
-        assert [texts(session) for session in made] == [
-            ["first", "a", "b"], ["first", "in between", "a", "b"], ["first", "a", "b"]
-        ]  # fmt: skip
+        assert done == [[True, False, False, True] * 2, [True] * 4]
         monkeypatch.undo()
+        assert [texts(session)[1:] for session in made] == [
+            ["a", "b"],
+            ["in between", "a", "b"],
+            ["a", "b"],
+            ["a", "b"],
+        ]
+        assert other.sessions.get(made[2].id).title == "new"
         assert store.verify().ok
 
 
-def test_two_sessions_at_the_same_message(store: clew.Store) -> None:
-    """A session and its fork go on from there at the same moment: one continues the run, the other branches off."""
+def test_two_sessions_at_the_same_message(store: clew.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session and its fork go on from there at the same moment: one continues the run, the other branches off, and
+    waits for its turn alone.
+    """
     (session,) = sessions(store, 1)
     fork = session.fork()
     beside = sessions(store, 1)[0]
+    done = sent(store, monkeypatch)
     calls = together(store, say(session, "mine"), say(fork, "yours"), say(beside, "other"), say(fork, "again"))
     assert [call.error for call in calls] == [None] * 4
     assert texts(session) == ["first", "mine"]
     assert texts(fork) == ["first", "yours", "again"]
+    assert done[0] == [True, False, True, False]
     assert texts(beside) == ["first", "other"]
     assert store.verify().ok
 
