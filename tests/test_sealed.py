@@ -41,7 +41,7 @@ from clew.envelope import (
 from clew.errors import Invalid, Sealed, Tampered, WrongKey
 from clew.objects import Bucket
 from clew.sealed import SealedBox, SealedSeal, Secrets, pack, unpack
-from tests.fixtures.make_format_2 import WORDS
+from tests.fixtures.make_format_3 import WORDS
 from tests.reliability import sample
 from tests.reliability.test_tampering import columns
 
@@ -494,7 +494,7 @@ def test_a_frozen_store_reads_equal(frozen: Path, by: str) -> None:
     expected = dict(frozen_readings(frozen))
     key = bytes.fromhex(expected.pop("key"))
     with thawed(frozen, key if by == "key" else keys.from_passphrase(WORDS)) as store:
-        assert store.verify().damage == [], "has the format changed? See tests/fixtures/make_format_2.py"
+        assert store.verify().damage == [], "has the format changed? See tests/fixtures/make_format_3.py"
         assert json.loads(json.dumps(sample.readings(store))) == expected
 
 

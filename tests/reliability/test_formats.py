@@ -42,7 +42,7 @@ def test_an_old_store_reads_equal(frozen: Path) -> None:
     """Everything in a frozen store is sound and reads as it did when it was written."""
     expected = json.loads(frozen.with_suffix(".json").read_text(encoding="utf-8"))
     with thawed(frozen) as store:
-        assert store.verify().damage == [], "has the format changed? See tests/fixtures/make_format_2.py"
+        assert store.verify().damage == [], "has the format changed? See tests/fixtures/make_format_3.py"
         assert json.loads(json.dumps(sample.readings(store))) == expected
 
 
