@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+import trio
 
 import clew
 import clew.aio
@@ -306,3 +308,25 @@ async def test_quarantine(tmp_path):
             await opened.quarantine.restore(node.id)
         assert (await opened.quarantine.purge(everything=True)).messages == 1
     assert [event.kind for event in heard] == ["quarantined", "purged"]
+
+
+def test_trio_as_a_guest_of_asyncio(tmp_path: Path) -> None:
+    """Where trio runs on asyncio's loop, a task of trio's waits as trio's do."""
+
+    async def talk() -> list[str]:
+        async with clew.aio.open(tmp_path / "s.db") as store:
+            session = await store.sessions.create()
+            async with anyio.create_task_group() as tasks:
+                for number in range(3):
+                    tasks.start_soon(session.append, clew.user(str(number)))
+            return sorted([node.text for node in await session.path()])
+
+    async def host() -> list[str]:
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        trio.lowlevel.start_guest_run(
+            talk, run_sync_soon_threadsafe=loop.call_soon_threadsafe, done_callback=done.set_result
+        )
+        return (await done).unwrap()  # type: ignore[no-any-return]
+
+    assert asyncio.run(host()) == ["0", "1", "2"]
