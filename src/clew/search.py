@@ -236,7 +236,7 @@ class Search:
         newest: bool,
     ) -> list[Hit]:
         """Hits whose messages are still there, in sight, and of this workspace, a page of rows at a time."""
-        sql, values = _statement(mode, terms, where, bounds, newest)
+        sql, values = _statement(conn, mode, terms, where, bounds, limit, newest)
         hits: list[Hit] = []
         offset, size = 0, limit
         while True:
@@ -295,7 +295,13 @@ def _terms(query: str, mode: Mode) -> Iterator[_Term]:
 
 
 def _statement(
-    mode: Mode, terms: list[_Term], where: str, bounds: list[Any], newest: bool = False
+    conn: sqlite3.Connection,
+    mode: Mode,
+    terms: list[_Term],
+    where: str,
+    bounds: list[Any],
+    limit: int,
+    newest: bool,
 ) -> tuple[str, list[Any]]:
     """The query for rows that have every term, best first, or those first that stand last.
 
@@ -315,8 +321,20 @@ def _statement(
     if mode == "words":
         shown, marks = f"snippet({mode}, 0, ?, ?, '…', {CONTEXT})", [_OPEN, _CLOSE]
     score, order = ("0.0", "rowid DESC") if newest else ("rank", "rank")
+    if not newest and _at_most(conn, mode, match, limit):
+        score = order = f"bm25({mode})"
     sql = f"SELECT rowid, id, {score}, {shown} FROM {mode} WHERE {mode} MATCH ?{like}{where} ORDER BY {order}"
     return sql, [*marks, match, *likes, *bounds]
+
+
+def _at_most(conn: sqlite3.Connection, mode: Mode, match: str, count: int) -> bool:
+    """True if no more than `count` rows match, so that SQLite may sort them.
+
+    To sort by rank FTS5 prepares a statement of its own, which takes longer than to find a few rows. But what SQLite
+    sorts has its snippet made first, also where it is not among the best.
+    """
+    sql = f"SELECT 1 FROM {mode} WHERE {mode} MATCH ? LIMIT 1 OFFSET ?"
+    return conn.execute(sql, (match, count)).fetchone() is None
 
 
 def _like(term: _Term) -> str:
