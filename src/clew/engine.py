@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
@@ -306,6 +306,15 @@ class Engine:
         except MISTYPED:
             box = NO_BOX
         return Node(self, Stretch(tree, depth, carried, wrapped, box), parent, row)
+
+    def nodes(self, places: Iterable[Place]) -> Iterator[Node]:
+        """The nodes that stand at these places, in their order; those of one run share what they have in common."""
+        stretches: dict[int, Stretch] = {}
+        for place in places:
+            run = place.row[POS] >> SEQ_BITS
+            if run not in stretches:
+                stretches[run] = self.node(place)._stretch
+            yield Node(self, stretches[run], place.parent, place.row)
 
     def checked(self, tx: Tx, run: RunRow) -> RunRow:
         """`run`, if its signature is right. Tampered."""

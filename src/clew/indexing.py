@@ -94,6 +94,7 @@ class Index:
             self._empty(conn, mode)
         self._forget(conn, mode, *forgotten)
         done = self._edge(conn, mode)
+        known = done
         if done < total:
             total = self._engine.backend.settled()
         while done < total:
@@ -117,6 +118,8 @@ class Index:
             done = self._edge(conn, mode)
             if progress is not None:
                 progress(min(done, total), total)
+        if done - known > max(BATCH, done // 4):
+            self._merge(conn, mode)
         return conn
 
     def shred(self) -> bool:
@@ -289,6 +292,13 @@ class Index:
             conn.execute(f"DELETE FROM {mode}")
             conn.execute("DELETE FROM marks WHERE mode = ?", (mode,))
             conn.execute("DELETE FROM meta WHERE name = ?", (f"forgotten {mode}",))
+
+    def _merge(self, conn: sqlite3.Connection, mode: Mode) -> None:
+        """Makes one segment of all: each batch has left its own, and a search looks into every one of them.
+
+        That takes a tenth of the time that reading the messages took, if they are a good part of what there is.
+        """
+        conn.execute(f"INSERT INTO {mode} ({mode}) VALUES ('optimize')")
 
     def _forgot(self, conn: sqlite3.Connection, mode: Mode) -> int | None:
         """The last deletion that the index has followed."""

@@ -180,8 +180,7 @@ class Search:
         offset, size = 0, limit
         while True:
             rows = self._server.find(mode, query, bounds, limit=size, offset=offset)
-            for (_, _, rank), place in self._engine.read(partial(self._resolve, rows=rows)):
-                node = self._engine.node(place)
+            for (_, _, rank), node in self._shown(rows):
                 text = searchable(node.message)
                 if mode == "substring" and not all(one.lower() in text.lower() for one in texts):
                     continue  # it has the same threes of characters elsewhere
@@ -241,23 +240,28 @@ class Search:
         offset, size = 0, limit
         while True:
             rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, size, offset]).fetchall()
-            for (_, _, rank, text), place in self._engine.read(partial(self._resolve, rows=rows)):
+            for (_, _, rank, text), node in self._shown(rows):
                 snippet, marks = _marked(text) if mode == "words" else _excerpt(text, terms)
-                hits.append(Hit(self, self._engine.node(place), snippet, marks, -rank))
+                hits.append(Hit(self, node, snippet, marks, -rank))
             if len(rows) < size or len(hits) >= limit:
                 return hits[:limit]
             offset, size = offset + size, 2 * size  # each page costs the whole query: few must do
 
-    def _resolve(self, tx: Tx, rows: list[Any]) -> list[tuple[Any, Place]]:
-        """The rows whose messages are still there, in sight, and of this workspace."""
+    def _shown(self, rows: list[Any]) -> Iterator[tuple[Any, Node]]:
+        """The rows whose messages are still there, in sight, and of this workspace, each with its message."""
+        found = self._engine.read(partial(self._resolve, rows=rows))
+        return zip(found, self._engine.nodes(found.values()), strict=True)
+
+    def _resolve(self, tx: Tx, rows: list[Any]) -> dict[Any, Place]:
+        """The rows that are shown, each with where its message stands."""
         places = tx.nodes_at([row[0] for row in rows])
         sight = Sight(tx, self._engine.workspace)
         sight.look_at(places.values())
-        found = []
+        found = {}
         for row in rows:
             place = places.get(row[0])
             if place is not None and place.row[ID] == row[1] and sight.sees(place.tree, row[0]):
-                found.append((row, place))
+                found[row] = place
         return found
 
     def session_of(self, node: Node) -> Session | None:
