@@ -24,6 +24,7 @@ from clew.serverindex import ServerIndex
 from clew.session import Session
 from clew.sessions import SESSION, SUBAGENT, Sessions
 from clew.trash import Sight
+from clew.words import Marks
 
 if TYPE_CHECKING:
     from clew.verify import Damage
@@ -43,19 +44,24 @@ _SHORTEST_GRAM = 3
 class Hit:
     """A message that matched."""
 
-    __slots__ = ("_search", "marks", "node", "score", "snippet")
+    __slots__ = ("_marks", "_search", "node", "score", "snippet")
 
-    def __init__(
-        self, search: Search, node: Node, snippet: str, marks: tuple[tuple[int, int], ...], score: float
-    ) -> None:
+    def __init__(self, search: Search, node: Node, snippet: str, marks: Marks | str, score: float) -> None:
+        """`marks` may be the snippet with its marks in it, as FTS5 has made it."""
         self._search = search
         self.node = node
         self.snippet = snippet
         """The part of its words where it matched."""
-        self.marks = marks
-        """Where in the snippet: from, up to and without."""
+        self._marks = marks
         self.score = score
         """Higher is better; only to be compared within one search."""
+
+    @property
+    def marks(self) -> Marks:
+        """Where in the snippet: from, up to and without."""
+        if isinstance(self._marks, str):
+            self._marks = _marks(self._marks)
+        return self._marks
 
     @property
     def session(self) -> Session | None:
@@ -237,32 +243,35 @@ class Search:
         """Hits whose messages are still there, in sight, and of this workspace, a page of rows at a time."""
         sql, values = _statement(conn, mode, terms, where, bounds, limit, newest)
         hits: list[Hit] = []
+        marked = mode == "words"
         offset, size = 0, limit
         while True:
             rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, size, offset]).fetchall()
             for (_, _, rank, text), node in self._shown(rows):
-                snippet, marks = _marked(text) if mode == "words" else _excerpt(text, terms)
-                hits.append(Hit(self, node, snippet, marks, -rank))
+                shown = (text.replace(_OPEN, "").replace(_CLOSE, ""), text) if marked else _excerpt(text, terms)
+                hits.append(Hit(self, node, *shown, -rank))
             if len(rows) < size or len(hits) >= limit:
                 return hits[:limit]
             offset, size = offset + size, 2 * size  # each page costs the whole query: few must do
 
     def _shown(self, rows: list[Any]) -> Iterator[tuple[Any, Node]]:
         """The rows whose messages are still there, in sight, and of this workspace, each with its message."""
-        found = self._engine.read(partial(self._resolve, rows=rows))
-        return zip(found, self._engine.nodes(found.values()), strict=True)
+        shown, places = self._engine.read(partial(self._resolve, rows=rows))
+        return zip(shown, self._engine.nodes(places), strict=True)
 
-    def _resolve(self, tx: Tx, rows: list[Any]) -> dict[Any, Place]:
-        """The rows that are shown, each with where its message stands."""
+    def _resolve(self, tx: Tx, rows: list[Any]) -> tuple[list[Any], list[Place]]:
+        """The rows that are shown, and where their messages stand."""
         places = tx.nodes_at([row[0] for row in rows])
         sight = Sight(tx, self._engine.workspace)
         sight.look_at(places.values())
-        found = {}
+        shown, there = [], []
         for row in rows:
-            place = places.get(row[0])
-            if place is not None and place.row[ID] == row[1] and sight.sees(place.tree, row[0]):
-                found[row] = place
-        return found
+            pos = row[0]
+            place = places.get(pos)
+            if place is not None and place.row[ID] == row[1] and sight.sees(place.tree, pos):
+                shown.append(row)
+                there.append(place)
+        return shown, there
 
     def session_of(self, node: Node) -> Session | None:
         """The session last active among those that have a message, or have left it behind in a compaction."""
@@ -346,18 +355,18 @@ def _like(term: _Term) -> str:
     return f"%{escaped}%"
 
 
-def _marked(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """A snippet without its marks, and where they were."""
+def _marks(text: str) -> Marks:
+    """Where the marks are in a snippet that FTS5 has made, once they are taken out of it."""
     plain, *parts = text.split(_OPEN)
-    marks = []
+    at, marks = len(plain), []
     for part in parts:
         word, _, rest = part.partition(_CLOSE)
-        marks.append((len(plain), len(plain) + len(word)))
-        plain += word + rest
-    return plain, tuple(marks)
+        marks.append((at, at + len(word)))
+        at += len(word) + len(rest)
+    return tuple(marks)
 
 
-def _excerpt(text: str, terms: list[_Term]) -> tuple[str, tuple[tuple[int, int], ...]]:
+def _excerpt(text: str, terms: list[_Term]) -> tuple[str, Marks]:
     """The text around the first match of a substring, and where the terms are in it."""
     pattern = re.compile("|".join(re.escape(term.text) for term in terms), re.IGNORECASE)
     first = pattern.search(text)

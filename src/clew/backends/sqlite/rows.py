@@ -89,7 +89,8 @@ class SQLiteTx(SqlTx):
 
     def nodes_at(self, positions: Sequence[int]) -> dict[int, Place]:
         return {
-            row[5]: Place(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in self._among(_NODES_AT, positions)
+            pos: Place(tree, depth, carried, key, parent, (pos, facts, id, body))
+            for tree, depth, carried, key, parent, pos, facts, id, body in self._among(_NODES_AT, positions)
         }
 
     def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
