@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from clew import ids
-from clew.backends import ID, POS, Place, Tx
+from clew.backends import ID, POS, Growth, Place, Tx
 from clew.backends.sqlite.connection import translate, uri
 from clew.engine import Engine
 from clew.errors import ClewError, Invalid, Tampered
@@ -83,20 +83,23 @@ class Index:
             self._conn.close()
             self._conn = None
 
-    def catch_up(self, mode: Mode, progress: Progress | None = None) -> sqlite3.Connection:
-        """The database, holding everything that is stored now."""
-        conn = self.open()
+    def begin(self, conn: sqlite3.Connection, mode: Mode, progress: Progress | None = None) -> None:
+        """Begins a transaction that sees everything that is stored now: it locks once, not for each statement."""
+        conn.execute("BEGIN")
         done, id, followed = conn.execute(_STANDING, (mode, mode)).fetchone() or (0, None, None)
-        id_there, total, *forgotten = self._engine.read(lambda tx: tx.growth(done), single=True)
-        if id_there == id and done == total and _number(followed) == forgotten[1]:
-            return conn  # nothing has come or gone since the last search
+        growth = self._engine.read(lambda tx: tx.growth(done), single=True)
+        if growth.id != id or growth.last != done or growth.last_forgotten != _number(followed):
+            conn.execute("COMMIT")
+            self._catch_up(conn, mode, growth, progress)
+            conn.execute("BEGIN")
+
+    def _catch_up(self, conn: sqlite3.Connection, mode: Mode, growth: Growth, progress: Progress | None) -> None:
+        """Adds what has come since the last search, and drops what has gone."""
         if not self._belongs(conn, mode):
             self._empty(conn, mode)
-        self._forget(conn, mode, *forgotten)
-        done = self._edge(conn, mode)
-        known = done
-        if done < total:
-            total = self._engine.backend.settled()
+        self._forget(conn, mode, growth.first_forgotten, growth.last_forgotten)
+        known = done = self._edge(conn, mode)
+        total = self._engine.backend.settled() if done < growth.last else done
         while done < total:
             more = self._engine.read(partial(_after, done=done, edge=total))
             if not more:
@@ -120,7 +123,6 @@ class Index:
                 progress(min(done, total), total)
         if done - known > max(BATCH, done // 4):
             self._merge(conn, mode)
-        return conn
 
     def shred(self) -> bool:
         """Leaves nothing behind of what the store no longer has; the rest is read again by the next search.

@@ -143,8 +143,9 @@ class Search:
         where, bounds = self._filters(mode, session, role, since, until)
         with self._lock:
             try:
-                conn = self._beside.catch_up(mode, progress)
-                return self._find(conn, mode, terms, where, bounds, limit, newest)
+                with self._beside.open() as conn:  # however it goes, the transaction ends
+                    self._beside.begin(conn, mode, progress)
+                    return self._find(conn, mode, terms, where, bounds, limit, newest)
             except sqlite3.Error as error:
                 self._beside.close()
                 raise translate(error, "the search index") from error
