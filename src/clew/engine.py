@@ -311,10 +311,11 @@ class Engine:
         """The nodes that stand at these places, in their order; those of one run share what they have in common."""
         stretches: dict[int, Stretch] = {}
         for place in places:
-            run = place.row[POS] >> SEQ_BITS
-            if run not in stretches:
-                stretches[run] = self.node(place)._stretch
-            yield Node(self, stretches[run], place.parent, place.row)
+            _, _, _, _, parent, row = place
+            stretch = stretches.get(row[POS] >> SEQ_BITS)
+            if stretch is None:
+                stretch = stretches[row[POS] >> SEQ_BITS] = self.node(place)._stretch
+            yield Node(self, stretch, parent, row)
 
     def checked(self, tx: Tx, run: RunRow) -> RunRow:
         """`run`, if its signature is right. Tampered."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import paths, words
@@ -35,8 +36,8 @@ CONTEXT = 12
 MOST_TERMS = 64
 """Words of a query that are looked for; what comes after them is passed over."""
 
-# Two marks that no text has by accident; snippet() puts them around what matched.
-_OPEN, _CLOSE = "\x02\ue0c1\x02", "\x03\ue0c1\x03"
+# A mark that no text has by accident; snippet() puts it before and after what matched.
+_MARK = "\x02\ue0c1\x02"
 _TERM = re.compile(r'"([^"]*)"?(\*?)|(\S+)')
 _SHORTEST_GRAM = 3
 
@@ -249,7 +250,7 @@ class Search:
         while True:
             rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, size, offset]).fetchall()
             for (_, _, rank, text), node in self._shown(rows):
-                shown = (text.replace(_OPEN, "").replace(_CLOSE, ""), text) if marked else _excerpt(text, terms)
+                shown = (text.replace(_MARK, ""), text) if marked else _excerpt(text, terms)
                 hits.append(Hit(self, node, *shown, -rank))
             if len(rows) < size or len(hits) >= limit:
                 return hits[:limit]
@@ -333,7 +334,7 @@ def _statement(
     match = " ".join('"' + term.text.replace('"', '""') + '"' + (star if term.prefix else "") for term in long)
     shown, marks = ("text", [])
     if mode == "words":
-        shown, marks = f"snippet({mode}, 0, ?, ?, '…', {CONTEXT})", [_OPEN, _CLOSE]
+        shown, marks = f"snippet({mode}, 0, ?, ?, '…', {CONTEXT})", [_MARK, _MARK]
     score, order = ("0.0", "rowid DESC") if newest else ("rank", "rank")
     if not newest and _at_most(conn, mode, match, limit):
         score = order = f"bm25({mode})"
@@ -358,13 +359,8 @@ def _like(term: _Term) -> str:
 
 def _marks(text: str) -> Marks:
     """Where the marks are in a snippet that FTS5 has made, once they are taken out of it."""
-    plain, *parts = text.split(_OPEN)
-    at, marks = len(plain), []
-    for part in parts:
-        word, _, rest = part.partition(_CLOSE)
-        marks.append((at, at + len(word)))
-        at += len(word) + len(rest)
-    return tuple(marks)
+    ends = list(accumulate(map(len, text.split(_MARK))))
+    return tuple(zip(ends[:-1:2], ends[1::2], strict=True))
 
 
 def _excerpt(text: str, terms: list[_Term]) -> tuple[str, Marks]:
