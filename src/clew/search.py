@@ -245,13 +245,14 @@ class Search:
         """Hits whose messages are still there, in sight, and of this workspace, a page of rows at a time."""
         sql, values = _statement(conn, mode, terms, where, bounds, limit, newest)
         hits: list[Hit] = []
-        marked = mode == "words"
         offset, size = 0, limit
         while True:
             rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, size, offset]).fetchall()
-            for (_, _, rank, text), node in self._shown(rows):
-                shown = (text.replace(_MARK, ""), text) if marked else _excerpt(text, terms)
-                hits.append(Hit(self, node, *shown, -rank))
+            shown = self._shown(rows)
+            if mode == "words":
+                hits += [Hit(self, node, text.replace(_MARK, ""), text, -rank) for (_, _, rank, text), node in shown]
+            else:
+                hits += [Hit(self, node, *_excerpt(text, terms), -rank) for (_, _, rank, text), node in shown]
             if len(rows) < size or len(hits) >= limit:
                 return hits[:limit]
             offset, size = offset + size, 2 * size  # each page costs the whole query: few must do
