@@ -259,22 +259,20 @@ class Search:
 
     def _shown(self, rows: list[Any]) -> Iterator[tuple[Any, Node]]:
         """The rows whose messages are still there, in sight, and of this workspace, each with its message."""
-        shown, places = self._engine.read(partial(self._resolve, rows=rows))
-        return zip(shown, self._engine.nodes(places), strict=True)
-
-    def _resolve(self, tx: Tx, rows: list[Any]) -> tuple[list[Any], list[Place]]:
-        """The rows that are shown, and where their messages stand."""
-        places = tx.nodes_at([row[0] for row in rows])
-        sight = Sight(tx, self._engine.workspace)
-        sight.look_at(places.values())
-        shown, there = [], []
+        places = self._engine.read(partial(self._in_sight, positions=[row[0] for row in rows]))
+        nodes = dict(zip(places, self._engine.nodes(places.values()), strict=True))
         for row in rows:
-            pos = row[0]
-            place = places.get(pos)
-            if place is not None and place.row[ID] == row[1] and sight.sees(place.tree, pos):
-                shown.append(row)
-                there.append(place)
-        return shown, there
+            node = nodes.get(row[0])
+            if node is not None and node._row[ID] == row[1]:
+                yield row, node
+
+    def _in_sight(self, tx: Tx, positions: list[int]) -> dict[int, Place]:
+        """What is at these positions, without what is of another workspace, or needed by the trash alone."""
+        places = tx.nodes_at(positions)
+        sight = Sight(tx, self._engine.workspace)
+        if sight.look_at(places.values()):
+            return places
+        return {pos: place for pos, place in places.items() if sight.sees(place.tree, pos)}
 
     def session_of(self, node: Node) -> Session | None:
         """The session last active among those that have a message, or have left it behind in a compaction."""
