@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from clew.backends import SEQ_BITS, Move, NodeRow, Place, RunRow, Tip
@@ -97,11 +97,13 @@ class SQLiteTx(SqlTx):
     def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
         return {tree: (workspace, bool(trashed)) for tree, workspace, trashed in self._among(_TREE_STATES, trees)}
 
-    def _among(self, sql: str, values: Sequence[int], one: str = "?, ") -> Iterator[Any]:
+    def _among(self, sql: str, values: Sequence[int], one: str = "?, ") -> list[Any]:
         """The rows that any of these values finds; `one` is how the statement has each but the last."""
+        found: list[Any] = []
         for start in range(0, len(values), 500):
             some = values[start : start + 500]
-            yield from self._run(sql % (one * (len(some) - 1)), some).fetchall()
+            found += self._run(sql % (one * (len(some) - 1)), some).fetchall()
+        return found
 
     def versions(self, refs: Collection[int]) -> dict[int, int]:
         """The versions of these refs, without those that are gone."""
