@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clew
-from clew.indexing import BATCH
+from clew.indexing import BATCH, Index
 from clew.testing import FakeClock
 
 
@@ -232,6 +232,23 @@ def test_what_is_read_at_once_becomes_one_segment(store):
     session.append([clew.user(f"word {n} again") for n in range(BATCH)])
     assert len(store.search("again", limit=4 * BATCH)) == BATCH
     assert len(store.search("word", limit=5 * BATCH)) == 4 * BATCH
+
+
+def test_an_index_that_finds_no_space_to_be_merged_in_is_as_good(store, monkeypatch):
+    """What was indexed is found, also if the disk has no space left to make one piece of it."""
+    merge = Index._merge
+    full = []
+
+    def without_space(self, conn, mode):
+        conn.execute("PRAGMA max_page_count = 1")  # no page more than there are
+        changes = conn.total_changes
+        merge(self, conn, mode)
+        full.append(conn.total_changes == changes and not conn.in_transaction)
+
+    monkeypatch.setattr(Index, "_merge", without_space)
+    store.sessions.create().append([clew.user(f"word {n} {n * 7919:x} {n * 104729:x}") for n in range(3 * BATCH)])
+    assert len(store.search("word", limit=4 * BATCH)) == 3 * BATCH
+    assert full == [True]
 
 
 def test_a_search_that_failed_is_made_again(tmp_path: Path):

@@ -300,7 +300,8 @@ class Index:
 
         That takes a tenth of the time that reading the messages took, if they are a good part of what there is.
         """
-        conn.execute(f"INSERT INTO {mode} ({mode}) VALUES ('optimize')")
+        with suppress(sqlite3.OperationalError):  # without space for it, a search is only slower
+            conn.execute(f"INSERT INTO {mode} ({mode}) VALUES ('optimize')")
 
     def _forgot(self, conn: sqlite3.Connection, mode: Mode) -> int | None:
         """The last deletion that the index has followed."""
