@@ -72,37 +72,12 @@ def open(
     because someone was reading, is cleared after a write or at the close; not with `tidy=False`, for who only looks.
     `clock` (microseconds since 1970) and `ids` are for tests.
     """
-    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(name, str) or not name:
-        raise Invalid("a store is named by a path")
-    whole_number("max_body", max_body, 1)
-    if not isinstance(workspace, str):
-        raise Invalid(f"a workspace is text, not {type(workspace).__name__}")
-    try:
-        workspace.encode()
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        raise Invalid("the path or the workspace is not valid Unicode") from None
-    actor_name(actor)
+    name = _name(path)
+    _check(key, workspace, actor, redact)
     if not isinstance(timeout, int | float) or not timeout >= 0:
         raise Invalid("a timeout is a number of seconds")
-    if key is not None:
-        from clew.keys import Passphrase, check  # before the file is made
-
-        if not isinstance(key, Passphrase):
-            check(key)
+    whole_number("max_body", max_body, 1)
     whole_number("pool_size", pool_size, 2)
-    if "://" in name and not name.startswith(_POSTGRES):
-        raise Invalid(
-            f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file, or a postgresql:// database."
-        )
-    if redact is not None:
-        from clew.redaction import Rules
-
-        if not isinstance(redact, Rules):
-            raise Invalid(
-                f"redact takes redaction.Rules, not {type(redact).__name__}", hint="Put the rules in Rules([…])."
-            )
     bucket = None
     if blobs is not None:
         from clew import objects
@@ -127,6 +102,45 @@ def open(
     except BaseException:
         backend.close()
         raise
+
+
+def _name(path: str | os.PathLike[str]) -> str:
+    """The path or the URL of a store as text. Invalid if there can be no store."""
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str) or not name:
+        raise Invalid("a store is named by a path")
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        raise Invalid("the path is not valid Unicode") from None
+    if "://" in name and not name.startswith(_POSTGRES):
+        raise Invalid(
+            f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file, or a postgresql:// database."
+        )
+    return name
+
+
+def _check(key: Key | None, workspace: str, actor: str | None, redact: Rules | None) -> None:
+    """Invalid for what would be noticed only when the file is made already."""
+    if key is not None:
+        from clew.keys import Passphrase, check
+
+        if not isinstance(key, Passphrase):
+            check(key)
+    if not isinstance(workspace, str):
+        raise Invalid(f"a workspace is text, not {type(workspace).__name__}")
+    try:
+        workspace.encode()
+    except UnicodeEncodeError:
+        raise Invalid("the workspace is not valid Unicode") from None
+    actor_name(actor)
+    if redact is not None:
+        from clew.redaction import Rules
+
+        if not isinstance(redact, Rules):
+            raise Invalid(
+                f"redact takes redaction.Rules, not {type(redact).__name__}", hint="Put the rules in Rules([…])."
+            )
 
 
 class Store:
