@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from clew.backends import Job
 
@@ -23,12 +24,13 @@ PATIENCE = 200e-6
 class _Party:
     """Jobs that came together, and the caller who waits for them."""
 
-    __slots__ = ("gate", "jobs", "leads", "thread")
+    __slots__ = ("after", "gate", "jobs", "leads", "thread")
 
     def __init__(self, jobs: Sequence[Job], thread: int) -> None:
         self.jobs = jobs
         self.thread = thread
         self.leads = False
+        self.after: _Party | None = None
         self.gate = threading.Lock()
         self.gate.acquire()
 
@@ -99,6 +101,8 @@ class Committer:
             if party.leads:
                 self.leave()
             raise
+        if party.after is not None:
+            party.after.gate.release()
         return party.leads
 
     def _gather(self) -> None:
@@ -126,5 +130,7 @@ class Committer:
         finally:
             self._company = len(followers)
             self.leave()
-            for party in followers:
-                party.gate.release()
+            for party, after in pairwise(followers):
+                party.after = after
+            if followers:
+                followers[0].gate.release()
