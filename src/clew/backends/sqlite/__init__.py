@@ -137,7 +137,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
             job = Job(work, settle)
             self._local.jobs.append(job)
             try:
-                self._writer.savepoint(tx, job)
+                self._batches.inside(tx, job)
             except sqlite3.Error as error:
                 raise translate(error, self.path) from error
             return job.outcome()  # type: ignore[no-any-return]
@@ -193,7 +193,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         try:
             with self._told():
                 tx = self._writer.begin()
-            self._local.tx, self._local.jobs, self._local.frame = tx, [], None
+            self._local.tx, self._local.jobs, self._local.apart, self._local.frame = tx, [], True, None
             try:
                 yield
                 self._writer.still(tx)
