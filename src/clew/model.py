@@ -4,8 +4,7 @@ A message has no identity and no place; the store gives it both when it is kept 
 compare by content, and are checked when they are stored, not when they are made.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
 from collections.abc import Iterable
 from typing import Any, Literal
 
