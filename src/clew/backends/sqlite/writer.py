@@ -12,7 +12,6 @@ from clew.backends import Job, Renewed
 from clew.backends.sqlite.connection import ANY, ODD, is_full, translate
 from clew.backends.sqlite.reserve import Reserve
 from clew.backends.sqlite.rows import SQLiteTx
-from clew.backends.sqlite.scrubbing import clean as scrub
 from clew.backends.sqlite.turnstile import Turnstile
 from clew.errors import ClewError, Closed, Unavailable
 
@@ -150,6 +149,8 @@ class Writer:
             self.turnstile.release()
 
     def _clean(self) -> tuple[str, ...]:
+        from clew.backends.sqlite.scrubbing import clean as scrub
+
         tx = self._renew() if self.tx is None or self.suspect else self.tx
         if not self._empty_log(tx):
             return ("wal",)
