@@ -9,8 +9,7 @@ tag    what follows
 =====  ======================================================================================
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
 import re
 from typing import Any, NamedTuple
 

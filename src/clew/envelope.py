@@ -7,8 +7,7 @@ each run, ref and blob. The first byte of an envelope says how it was closed.
 The functions below pack what a body must not be parted from. Their bytes are part of the format.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
 from collections.abc import Callable
 from struct import Struct
 from struct import error as PackError  # noqa: N812 - what packing raises for a value of another type

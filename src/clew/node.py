@@ -1,7 +1,6 @@
 """A message that is stored: what was said, and its place in a tree."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -73,7 +72,7 @@ class Node:
 
     __slots__ = ("_engine", "_parent", "_row", "_said", "_stretch")
 
-    def __init__(self, engine: Engine, stretch: Stretch, parent: bytes | None, row: NodeRow) -> None:
+    def __init__(self, engine: "Engine", stretch: Stretch, parent: bytes | None, row: NodeRow) -> None:
         self._engine = engine
         self._stretch = stretch
         self._parent = parent
