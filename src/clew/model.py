@@ -99,7 +99,10 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def text(self) -> str:
         """The words of its text blocks, joined by newlines; tool results included, thinking not."""
-        return "\n".join(texts(self.blocks))
+        blocks = self.blocks
+        if len(blocks) == 1 and type(block := blocks[0]) is Text:  # as most are
+            return block.text
+        return "\n".join(texts(blocks))
 
 
 class Native(msgspec.Struct, frozen=True):
