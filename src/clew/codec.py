@@ -9,9 +9,10 @@ tag    what follows
 =====  ======================================================================================
 """
 
-# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
+from __future__ import annotations
+
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -36,7 +37,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: dict[str, Any] | None = None
 
 
-class Encoded(NamedTuple):
+class Encoded(msgspec.Struct, frozen=True):
     """A message ready to be stored: its bytes, and what is counted without reading them again."""
 
     kind: int

@@ -118,12 +118,14 @@ class Node:
     @property
     def counters(self) -> Counters:
         """Totals of the path down to here."""
-        _, _, _, turns, tokens_in, tokens_out, cost, gaps = self._facts
+        told = self._facts
         try:
             messages = self._stretch.carried + self.depth + 1
         except TypeError:
             raise Tampered(f"node {self.id}", "its totals are not numbers") from None
-        return Counters(messages, turns, tokens_in, tokens_out, cost, not gaps & 1, not gaps & 2)
+        return Counters(
+            messages, told.turns, told.tokens_in, told.tokens_out, told.cost, not told.gaps & 1, not told.gaps & 2
+        )
 
     @property
     def said(self) -> Said:
