@@ -8,30 +8,30 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from clew.audit import Audit, actor_name
 from clew.backends import Backend
 from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import Durability
-from clew.beside import StoreBlobs, StoreLog
 from clew.engine import MAX_BODY, Clock, Engine, wall_clock, whole_number
 from clew.errors import ClewError, Invalid, Tampered
 from clew.ids import IdSource, new_id
-from clew.model import Role
-from clew.nodes import Nodes
 from clew.refs import Refs
-from clew.session import Session
 from clew.sessions import Sessions
 
 if TYPE_CHECKING:
+    from clew.audit import Audit
     from clew.backup import Backup
+    from clew.beside import StoreBlobs, StoreLog
     from clew.indexing import Mode, Progress
     from clew.keys import Key
+    from clew.model import Role
+    from clew.nodes import Nodes
     from clew.objects import Bucket
     from clew.purge import Purger
     from clew.quarantine import Quarantine
     from clew.redaction import Rules
     from clew.rekey import Kind, Status
     from clew.search import Hit, Search
+    from clew.session import Session
     from clew.snapshots.stored import Snapshots
     from clew.verify import Report
 
@@ -133,7 +133,10 @@ def _check(key: Key | None, workspace: str, actor: str | None, redact: Rules | N
         workspace.encode()
     except UnicodeEncodeError:
         raise Invalid("the workspace is not valid Unicode") from None
-    actor_name(actor)
+    if actor is not None:
+        from clew.audit import actor_name
+
+        actor_name(actor)
     if redact is not None:
         from clew.redaction import Rules
 
@@ -166,16 +169,22 @@ class Store:
     @cached_property
     def nodes(self) -> Nodes:
         """Its messages, as a tree."""
+        from clew.nodes import Nodes
+
         return Nodes(self._engine, self._refs)
 
     @cached_property
     def blobs(self) -> StoreBlobs:
         """Attachments, images, files: of any session."""
+        from clew.beside import StoreBlobs
+
         return StoreBlobs(self._engine, self.sessions)
 
     @cached_property
     def log(self) -> StoreLog:
         """Entries beside the messages: of any session."""
+        from clew.beside import StoreLog
+
         return StoreLog(self.sessions)
 
     @cached_property
@@ -195,6 +204,8 @@ class Store:
     @cached_property
     def audit(self) -> Audit:
         """Who did what and when, without a word of what was said."""
+        from clew.audit import Audit
+
         return Audit(self._engine, self._refs)
 
     @cached_property
