@@ -47,3 +47,14 @@ DROP POLICY IF EXISTS seen ON header;
 CREATE POLICY seen ON header FOR SELECT USING (true);
 DROP POLICY IF EXISTS mark ON header;
 CREATE POLICY mark ON header USING (name LIKE 'unclean%') WITH CHECK (name LIKE 'unclean%');
+
+-- What was deleted is told to all who keep an index. A tenant tells of runs of its own, and drops only what is old.
+ALTER TABLE forgotten ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS seen ON forgotten;
+CREATE POLICY seen ON forgotten FOR SELECT USING (true);
+DROP POLICY IF EXISTS own ON forgotten;
+CREATE POLICY own ON forgotten FOR INSERT
+    WITH CHECK (low >> 24 = high >> 24 AND EXISTS (SELECT 1 FROM runs u WHERE u.run = forgotten.low >> 24));
+DROP POLICY IF EXISTS old ON forgotten;
+CREATE POLICY old ON forgotten FOR DELETE
+    USING (number <= pg_sequence_last_value(pg_get_serial_sequence('forgotten', 'number')::regclass) - 100000);
