@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
+import venv
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.util import find_spec
+
+import msgspec
 
 import clew
 from benchmarks import peers
@@ -73,12 +78,19 @@ def space(bench: Bench) -> Iterator[Figure]:
 
 
 def start(bench: Bench) -> Iterator[Figure]:
-    """A process that imports, opens, and reads the latest session of a thousand messages."""
+    """A process that imports, opens, and reads the latest session of a thousand messages.
+
+    Both sides run where nothing but clew is installed, and what it cannot do without; and, in the detail, here.
+    """
     ours, theirs, _ = bench.long_session(bench.disk, START)
+    floor, reader = FLOOR_START.format(path=theirs, count=START), CLEW_START.format(path=ours, count=START)
+    python = _installed(bench)
     sides: dict[str, Side] = {
-        "floor": _process(bench, FLOOR_START.format(path=theirs, count=START)),
-        "clew": _process(bench, CLEW_START.format(path=ours, count=START)),
-        "python": _process(bench, "pass"),
+        "floor": _process(bench, floor, python),
+        "clew": _process(bench, reader, python),
+        "python": _process(bench, "pass", python),
+        "floor here": _process(bench, floor),
+        "clew here": _process(bench, reader),
     }
     times = interleave(sides, rounds=bench.sizes.starts)
     others = {}
@@ -88,8 +100,11 @@ def start(bench: Bench) -> Iterator[Figure]:
             peer.fill(texts(START))
         process = _process(bench, kind.start.format(path=path, count=START))
         took = interleave({"peer": process}, rounds=2).median("peer")
-        others[kind.label] = f"{took / times.median('floor'):6.1f}x   {span(took)}"
+        others[kind.label] = f"{took / times.median('floor here'):6.1f}x   {span(took)}"
     more = f"; python alone {span(times.median('python'))}"
+    if find_spec("typing_extensions"):
+        here = times.ratio("clew here", "floor here")
+        more += f"; where typing_extensions is installed msgspec imports it: {here:.2f}x"
     yield ratio(f"cold start, {START:,} messages", times, at_most=1.6, peers=others, more=more)
 
 
@@ -104,13 +119,25 @@ def memory(bench: Bench) -> Iterator[Figure]:
     )
 
 
-def _process(bench: Bench, code: str) -> Side:
-    return once(lambda: _run(bench, code))
+def _installed(bench: Bench) -> str:
+    """The Python of an environment with clew and msgspec, which is all that installing clew brings, and no more."""
+    folder = os.path.join(bench.disk, "installed")
+    venv.create(folder, symlinks=True)
+    packages = sysconfig.get_path("purelib", "venv", {"base": folder, "platbase": folder})
+    for package in (clew, msgspec):
+        os.symlink(os.path.abspath(package.__path__[0]), os.path.join(packages, package.__name__))
+    return os.path.join(folder, "bin", "python")
 
 
-def _run(bench: Bench, code: str) -> str:
+def _process(bench: Bench, code: str, python: str | None = None) -> Side:
+    return once(lambda: _run(bench, code, python))
+
+
+def _run(bench: Bench, code: str, python: str | None = None) -> str:
     """What a new process prints. It may keep compiled modules, as an installed program may, in a folder of its own."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env["PYTHONPYCACHEPREFIX"] = os.path.join(bench.disk, "pycache")
-    command = [sys.executable, "-c", code]
+    if python is not None:
+        env.pop("PYTHONPATH", None)  # the way to this clew may be a way to other packages
+    command = [python or sys.executable, "-c", code]
     return subprocess.run(command, check=True, cwd=bench.disk, env=env, stdout=subprocess.PIPE, text=True).stdout

@@ -150,7 +150,7 @@ def simulate(sessions: int = SESSIONS, seed: int = 1) -> Report:
     twice, handles, stretches = _ids(tails)
     return Report(
         sessions, messages, counter, twice, sum(process.backwards for process in processes),
-        _spread(stretches, 1.0, sessions, 1), handles,
+        _spread(stretches, 1.0, sessions, 8), handles,  # in a stretch with few, chance may well put eight more
         _spread(rows, sigma, sessions, longest), _spread(parts, sigma, sessions, longest),
         disorder, _hot(chance, active, sessions),
     )  # fmt: skip

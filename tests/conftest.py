@@ -13,7 +13,7 @@ import clew
 from clew.store import Store
 from tests.objects.server import Place, Server
 
-pytest.register_assert_rewrite("clew.testing")
+pytest.register_assert_rewrite("clew.testing", "tests.concurrency.workers")
 
 settings.register_profile("clew", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("clew")

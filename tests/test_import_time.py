@@ -75,6 +75,19 @@ def test_opening_imports_nothing_heavy_either() -> None:
     assert not {"asyncio", "anyio", "click", "clew.cli", "clew.aio", "socket", "ssl"} & loaded
 
 
+def test_reading_waits_for_nothing_but_what_it_needs(tmp_path: Path) -> None:
+    """A program that reads the latest session loads nothing that writes, watches, attaches, deletes or audits."""
+    store = f"clew.open({os.fspath(tmp_path / 'a.db')!r})"
+    run(f"import clew; {store}.sessions.create().append(clew.user('x'))")
+    read = f"assert [node.text for node in {store}.sessions.latest().path()] == ['x']"
+    loaded = set(run(f"import sys, clew; {read}; print(*sys.modules)").split())
+    parts = "audit beside blobs deletion log nodes outside search trash watching"
+    inner = "migrate scrubbing turnstile watching"
+    idle = {f"clew.{name}" for name in parts.split()} | {f"clew.backends.sqlite.{name}" for name in inner.split()}
+    known = set(run("import sys, msgspec, sqlite3, threading; print(*sys.modules)").split())
+    assert not (idle | {"queue", "weakref", "hashlib"}) & (loaded - known)
+
+
 def test_the_testing_module_needs_no_pytest() -> None:
     """`clew.testing` can be imported where pytest is not installed."""
     assert run("import sys; sys.modules['pytest'] = None; import clew.testing; print('ok')") == "ok\n"

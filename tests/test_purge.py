@@ -562,7 +562,7 @@ def test_a_file_that_cannot_be_cleared(store: Store, path: Path, monkeypatch: py
     def fails(*_: Any, **__: Any) -> None:
         raise Unavailable("no")
 
-    monkeypatch.setattr("clew.backends.sqlite.writer.scrub", fails)
+    monkeypatch.setattr("clew.backends.sqlite.scrubbing.clean", fails)
     monkeypatch.setattr("clew.indexing.Index.shred", lambda self: False)
     receipt = store.sessions.purge(session.id)
     assert receipt.pending == ("search", "file")

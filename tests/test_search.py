@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clew
+from clew.indexing import BATCH, Index
 from clew.testing import FakeClock
 
 
@@ -44,6 +45,7 @@ def test_marks_what_matched(store):
     session.append(clew.user("a lint step, and another lint"))
     (hit,) = store.search("lint")
     assert shown(hit) == ["lint", "lint"]
+    assert hit.marks == ((2, 6), (25, 29))
     assert hit.session == session
     assert hit.node.text == "a lint step, and another lint"
 
@@ -65,6 +67,18 @@ def test_ranks_the_better_match_first(store):
     assert snippets(store, "needle")[0] == "needle needle"
     scores = [hit.score for hit in store.search("needle")]
     assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("mode", ["words", "substring"])
+def test_few_and_many_are_ranked_alike(store, mode):
+    """The best are the same, with the same scores, whether more match than are asked for or not."""
+    session = store.sessions.create()
+    session.append([clew.user("needle " * (1 + n % 4) + "hay " * (7 * n % 30)) for n in range(30)])
+    found = [(hit.node.id, hit.snippet, hit.marks, hit.score) for hit in store.search("needle", limit=30, mode=mode)]
+    assert len(found) == 30
+    for limit in (1, 7, 29):
+        best = store.search("needle", limit=limit, mode=mode)
+        assert [(hit.node.id, hit.snippet, hit.marks, hit.score) for hit in best] == found[:limit]
 
 
 def test_filters(tmp_path: Path):
@@ -205,6 +219,54 @@ def test_the_index_can_be_deleted_or_broken(tmp_path: Path):
     with clew.open(path) as store:
         assert len(store.search("word")) == 1
         assert store.search("alien") == []
+
+
+def test_what_is_read_at_once_becomes_one_segment(store):
+    """After much was read the index is in one piece, and what comes later is found as well."""
+    session = store.sessions.create()
+    session.append([clew.user(f"word {n}") for n in range(3 * BATCH)])
+    assert len(store.search("word", limit=4 * BATCH)) == 3 * BATCH
+    index = sqlite3.connect(f"{store.path}-search")
+    assert index.execute("SELECT count(DISTINCT segid) FROM words_idx").fetchone() == (1,)
+    index.close()
+    session.append([clew.user(f"word {n} again") for n in range(BATCH)])
+    assert len(store.search("again", limit=4 * BATCH)) == BATCH
+    assert len(store.search("word", limit=5 * BATCH)) == 4 * BATCH
+
+
+def test_an_index_that_finds_no_space_to_be_merged_in_is_as_good(store, monkeypatch):
+    """What was indexed is found, also if the disk has no space left to make one piece of it."""
+    merge = Index._merge
+    full = []
+
+    def without_space(self, conn, mode):
+        conn.execute("PRAGMA max_page_count = 1")  # no page more than there are
+        changes = conn.total_changes
+        merge(self, conn, mode)
+        full.append(conn.total_changes == changes and not conn.in_transaction)
+
+    monkeypatch.setattr(Index, "_merge", without_space)
+    store.sessions.create().append([clew.user(f"word {n} {n * 7919:x} {n * 104729:x}") for n in range(3 * BATCH)])
+    assert len(store.search("word", limit=4 * BATCH)) == 3 * BATCH
+    assert full == [True]
+
+
+def test_a_search_that_failed_is_made_again(tmp_path: Path):
+    """Damage to the store is told as such; once it is mended, the same store is searched as before."""
+    path = tmp_path / "s.db"
+    with clew.open(path) as store, sqlite3.connect(path) as raw:
+        store.sessions.create().append([clew.user("word a"), clew.user("word b")])
+        assert len(store.search("word")) == 2
+        (facts,) = raw.execute("SELECT facts FROM nodes ORDER BY pos LIMIT 1").fetchone()
+        raw.execute("UPDATE nodes SET facts = CAST(x'ff' AS TEXT) WHERE facts = ?", (facts,))
+        raw.commit()
+        for _ in range(2):
+            with pytest.raises(clew.errors.Tampered):
+                store.search("word")
+        raw.execute("UPDATE nodes SET facts = ? WHERE facts = CAST(x'ff' AS TEXT)", (facts,))
+        raw.commit()
+        assert len(store.search("word")) == 2
+    raw.close()
 
 
 def test_someone_elses_file_is_left_alone(tmp_path: Path):

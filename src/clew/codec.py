@@ -12,7 +12,7 @@ tag    what follows
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -37,7 +37,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: dict[str, Any] | None = None
 
 
-class Encoded(NamedTuple):
+class Encoded(msgspec.Struct, frozen=True):
     """A message ready to be stored: its bytes, and what is counted without reading them again."""
 
     kind: int

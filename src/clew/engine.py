@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
 
 from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
@@ -48,7 +50,7 @@ class Write(Protocol):
     def __call__(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T: ...
 
 
-class Draft(NamedTuple):
+class Draft(msgspec.Struct, frozen=True):
     """A message with its id, encoded and checked, before it has a place."""
 
     id: bytes
@@ -247,7 +249,8 @@ class Engine:
         nodes: list[Node] = []
         shown: list[tuple[Node, frozenset[str]]] = []
         for draft in drafts:
-            kind, role, payload, (used_in, used_out, spent), blobs = draft.encoded
+            encoded = draft.encoded
+            role, (used_in, used_out, spent) = encoded.role, encoded.usage
             turns += role == _USER
             tokens_in += used_in or 0
             tokens_out += used_out or 0
@@ -257,15 +260,15 @@ class Engine:
             id, created_at = draft.id, draft.created_at
             if tokens_in | tokens_out | cost >= 1 << 62:
                 raise Invalid("the totals of this path are beyond reason")
-            above = pack_facts(created_at, role, kind, turns, tokens_in, tokens_out, cost, gaps)
+            above = pack_facts(created_at, role, encoded.kind, turns, tokens_in, tokens_out, cost, gaps)
             context = node_place(tree, id, parent or NO_ID, depth + (pos & MAX_SEQ)) + above
-            row = (pos, above, id, box.close(payload, context))
+            row = (pos, above, id, box.close(encoded.payload, context))
             rows.append(row)
             nodes.append(Node(self, stretch, parent, row))
             parent = id
             pos += 1
-            if blobs:
-                shown.append((nodes[-1], blobs))
+            if encoded.blobs:
+                shown.append((nodes[-1], encoded.blobs))
             if not pos & MAX_SEQ and draft is not drafts[-1]:  # the run is full: 16 million messages
                 tx.add_nodes(rows)
                 rows = []
@@ -306,6 +309,16 @@ class Engine:
         except MISTYPED:
             box = NO_BOX
         return Node(self, Stretch(tree, depth, carried, wrapped, box), parent, row)
+
+    def nodes(self, places: Iterable[Place]) -> Iterator[Node]:
+        """The nodes that stand at these places, in their order; those of one run share what they have in common."""
+        stretches: dict[int, Stretch] = {}
+        for place in places:
+            _, _, _, _, parent, row = place
+            stretch = stretches.get(row[POS] >> SEQ_BITS)
+            if stretch is None:
+                stretch = stretches[row[POS] >> SEQ_BITS] = self.node(place)._stretch
+            yield Node(self, stretch, parent, row)
 
     def checked(self, tx: Tx, run: RunRow) -> RunRow:
         """`run`, if its signature is right. Tampered."""

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 from struct import error as PackError  # noqa: N812 - what packing raises for a value of another type
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from zlib import crc32
+
+import msgspec
 
 from clew.backends import BlobRow, QuarantineRow, RefRow, RunRow
 from clew.errors import Tampered
@@ -36,7 +38,7 @@ _REF = Struct("<6q").pack
 _INTS = {count: Struct(f"<{count}q").pack for count in (2, 6, 8)}
 
 
-class Facts(NamedTuple):
+class Facts(msgspec.Struct, frozen=True, gc=False):
     """What a node's row says of its message. The last five are totals of the path down to it."""
 
     created_at: int
@@ -143,7 +145,7 @@ class Plain:
 
 def facts(stored: bytes) -> Facts:
     """The facts of a node. MISTYPED if damage has made something else of them."""
-    return Facts._make(_FACTS.unpack(stored))
+    return Facts(*_FACTS.unpack(stored))
 
 
 def totals(stored: bytes) -> tuple[int, int, int, int, int]:

@@ -71,10 +71,9 @@ if hasattr(os, "register_at_fork"):
 def text(stored: bytes) -> str:
     """The canonical text of an id in stored form. Tampered if damage has made it something else than bytes."""
     try:
-        digits = stored[::-1].hex()
+        return f"{stored[:11:-1].hex()}-{stored[11:5:-1].hex('-', 2)}-{stored[5::-1].hex()}"
     except (TypeError, AttributeError):
         raise Tampered("an id", "it is not made of bytes") from None
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def parse(value: str) -> bytes:

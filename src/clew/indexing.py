@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from clew import ids
-from clew.backends import ID, POS, Place, Tx
+from clew.backends import ID, POS, Growth, Place, Tx
 from clew.backends.sqlite.connection import translate, uri
 from clew.engine import Engine
 from clew.errors import ClewError, Invalid, Tampered
@@ -83,19 +83,23 @@ class Index:
             self._conn.close()
             self._conn = None
 
-    def catch_up(self, mode: Mode, progress: Progress | None = None) -> sqlite3.Connection:
-        """The database, holding everything that is stored now."""
-        conn = self.open()
+    def begin(self, conn: sqlite3.Connection, mode: Mode, progress: Progress | None = None) -> None:
+        """Begins a transaction that sees everything that is stored now: it locks once, not for each statement."""
+        conn.execute("BEGIN")
         done, id, followed = conn.execute(_STANDING, (mode, mode)).fetchone() or (0, None, None)
-        id_there, total, *forgotten = self._engine.read(lambda tx: tx.growth(done), single=True)
-        if id_there == id and done == total and _number(followed) == forgotten[1]:
-            return conn  # nothing has come or gone since the last search
+        growth = self._engine.read(lambda tx: tx.growth(done), single=True)
+        if growth.id != id or growth.last != done or growth.last_forgotten != _number(followed):
+            conn.execute("COMMIT")
+            self._catch_up(conn, mode, growth, progress)
+            conn.execute("BEGIN")
+
+    def _catch_up(self, conn: sqlite3.Connection, mode: Mode, growth: Growth, progress: Progress | None) -> None:
+        """Adds what has come since the last search, and drops what has gone."""
         if not self._belongs(conn, mode):
             self._empty(conn, mode)
-        self._forget(conn, mode, *forgotten)
-        done = self._edge(conn, mode)
-        if done < total:
-            total = self._engine.backend.settled()
+        self._forget(conn, mode, growth.first_forgotten, growth.last_forgotten)
+        known = done = self._edge(conn, mode)
+        total = self._engine.backend.settled() if done < growth.last else done
         while done < total:
             more = self._engine.read(partial(_after, done=done, edge=total))
             if not more:
@@ -117,7 +121,8 @@ class Index:
             done = self._edge(conn, mode)
             if progress is not None:
                 progress(min(done, total), total)
-        return conn
+        if done - known > max(BATCH, done // 4):
+            self._merge(conn, mode)
 
     def shred(self) -> bool:
         """Leaves nothing behind of what the store no longer has; the rest is read again by the next search.
@@ -289,6 +294,14 @@ class Index:
             conn.execute(f"DELETE FROM {mode}")
             conn.execute("DELETE FROM marks WHERE mode = ?", (mode,))
             conn.execute("DELETE FROM meta WHERE name = ?", (f"forgotten {mode}",))
+
+    def _merge(self, conn: sqlite3.Connection, mode: Mode) -> None:
+        """Makes one segment of all: each batch has left its own, and a search looks into every one of them.
+
+        That takes a tenth of the time that reading the messages took, if they are a good part of what there is.
+        """
+        with suppress(sqlite3.OperationalError):  # without space for it, a search is only slower
+            conn.execute(f"INSERT INTO {mode} ({mode}) VALUES ('optimize')")
 
     def _forgot(self, conn: sqlite3.Connection, mode: Mode) -> int | None:
         """The last deletion that the index has followed."""

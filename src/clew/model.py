@@ -4,8 +4,7 @@ A message has no identity and no place; the store gives it both when it is kept 
 compare by content, and are checked when they are stored, not when they are made.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -100,7 +99,10 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def text(self) -> str:
         """The words of its text blocks, joined by newlines; tool results included, thinking not."""
-        return "\n".join(texts(self.blocks))
+        blocks = self.blocks
+        if len(blocks) == 1 and type(block := blocks[0]) is Text:  # as most are
+            return block.text
+        return "\n".join(texts(blocks))
 
 
 class Native(msgspec.Struct, frozen=True):

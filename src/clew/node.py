@@ -1,7 +1,6 @@
 """A message that is stored: what was said, and its place in a tree."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -73,7 +72,7 @@ class Node:
 
     __slots__ = ("_engine", "_parent", "_row", "_said", "_stretch")
 
-    def __init__(self, engine: Engine, stretch: Stretch, parent: bytes | None, row: NodeRow) -> None:
+    def __init__(self, engine: "Engine", stretch: Stretch, parent: bytes | None, row: NodeRow) -> None:
         self._engine = engine
         self._stretch = stretch
         self._parent = parent
@@ -119,12 +118,14 @@ class Node:
     @property
     def counters(self) -> Counters:
         """Totals of the path down to here."""
-        _, _, _, turns, tokens_in, tokens_out, cost, gaps = self._facts
+        told = self._facts
         try:
             messages = self._stretch.carried + self.depth + 1
         except TypeError:
             raise Tampered(f"node {self.id}", "its totals are not numbers") from None
-        return Counters(messages, turns, tokens_in, tokens_out, cost, not gaps & 1, not gaps & 2)
+        return Counters(
+            messages, told.turns, told.tokens_in, told.tokens_out, told.cost, not told.gaps & 1, not told.gaps & 2
+        )
 
     @property
     def said(self) -> Said:

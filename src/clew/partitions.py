@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from clew.backends.sqlite import SQLiteBackend
 from clew.errors import Invalid
 
 if TYPE_CHECKING:
@@ -30,6 +31,6 @@ def divide(store: Store, parts: int = 16) -> None:
         hint = f"Take one of {', '.join(map(str, PARTS))}; 16 will do for most."
         raise Invalid(f"a store cannot be divided into {parts!r} parts", hint=hint)
     backend = store._engine.backend
-    if not backend.keeps_words:
+    if isinstance(backend, SQLiteBackend):
         raise Invalid(f"{store.path} is a file, which is in one piece", hint="Partitions need a server.")
     cast("PostgresBackend", backend).divide(parts)

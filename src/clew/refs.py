@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+import msgspec
 
 from clew import ids
 from clew.backends import ID, MAX_SEQ, POS, Ground, Move, RefRow, Tip, Tx
@@ -21,7 +23,7 @@ ALIKE = 200
 """Refs that are looked at when a handle is typed; to tell more apart, type more letters."""
 
 
-class Appended(NamedTuple):
+class Appended(msgspec.Struct, frozen=True):
     """What an append did: the nodes, and where the ref stands now if it moved."""
 
     nodes: list[Node]

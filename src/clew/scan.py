@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from clew import ids, redaction
 from clew.errors import Tampered
+from clew.paging import every, pages
 from clew.redaction import Finding, Rules
 from clew.session import Session
 from clew.store import Store
@@ -77,9 +79,8 @@ def scan(store: Store, rules: Rules, *, progress: Progress | None = None) -> Sca
 
 
 def _messages(store: Store, rules: Rules, found: Scan, progress: Progress | None) -> None:
-    total, cursor = store._engine.read(lambda tx: tx.growth(0).last), None
-    while True:
-        page = store.nodes.list(limit=PAGE, cursor=cursor, ascending=True)
+    total = store._engine.read(lambda tx: tx.growth(0).last)
+    for page in pages(partial(store.nodes.list, limit=PAGE, ascending=True)):
         for node in page.items:
             found.read["messages"] += 1
             try:
@@ -92,9 +93,6 @@ def _messages(store: Store, rules: Rules, found: Scan, progress: Progress | None
                 found.spots.append(Spot("message", None if session is None else session.id, node.id, findings))
         if progress is not None:
             progress(min(found.read["messages"], total), total)
-        cursor = page.next_cursor
-        if cursor is None:
-            return
 
 
 def _snapshots(store: Store, rules: Rules, found: Scan) -> None:
@@ -112,20 +110,8 @@ def _snapshots(store: Store, rules: Rules, found: Scan) -> None:
 def _sessions(store: Store) -> Iterator[Session]:
     """Every session, those of subagents and those in the trash too."""
     for subagents in (False, True):
-        cursor = None
-        while True:
-            page = store.sessions.list(limit=PAGE, cursor=cursor, include_expired=True, subagents=subagents)
-            yield from page.items
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-    cursor = None
-    while True:
-        page = store.sessions.trashed(limit=PAGE, cursor=cursor)
-        yield from page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+        yield from every(partial(store.sessions.list, limit=PAGE, include_expired=True, subagents=subagents))
+    yield from every(partial(store.sessions.trashed, limit=PAGE))
 
 
 def _note(found: Scan, spot: Spot) -> None:

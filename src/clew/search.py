@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import paths, words
@@ -24,6 +25,7 @@ from clew.serverindex import ServerIndex
 from clew.session import Session
 from clew.sessions import SESSION, SUBAGENT, Sessions
 from clew.trash import Sight
+from clew.words import Marks
 
 if TYPE_CHECKING:
     from clew.verify import Damage
@@ -34,8 +36,8 @@ CONTEXT = 12
 MOST_TERMS = 64
 """Words of a query that are looked for; what comes after them is passed over."""
 
-# Two marks that no text has by accident; snippet() puts them around what matched.
-_OPEN, _CLOSE = "\x02\ue0c1\x02", "\x03\ue0c1\x03"
+# A mark that no text has by accident; snippet() puts it before and after what matched.
+_MARK = "\x02\ue0c1\x02"
 _TERM = re.compile(r'"([^"]*)"?(\*?)|(\S+)')
 _SHORTEST_GRAM = 3
 
@@ -43,19 +45,24 @@ _SHORTEST_GRAM = 3
 class Hit:
     """A message that matched."""
 
-    __slots__ = ("_search", "marks", "node", "score", "snippet")
+    __slots__ = ("_marks", "_search", "node", "score", "snippet")
 
-    def __init__(
-        self, search: Search, node: Node, snippet: str, marks: tuple[tuple[int, int], ...], score: float
-    ) -> None:
+    def __init__(self, search: Search, node: Node, snippet: str, marks: Marks | str, score: float) -> None:
+        """`marks` may be the snippet with its marks in it, as FTS5 has made it."""
         self._search = search
         self.node = node
         self.snippet = snippet
         """The part of its words where it matched."""
-        self.marks = marks
-        """Where in the snippet: from, up to and without."""
+        self._marks = marks
         self.score = score
         """Higher is better; only to be compared within one search."""
+
+    @property
+    def marks(self) -> Marks:
+        """Where in the snippet: from, up to and without."""
+        if isinstance(self._marks, str):
+            self._marks = _marks(self._marks)
+        return self._marks
 
     @property
     def session(self) -> Session | None:
@@ -137,8 +144,9 @@ class Search:
         where, bounds = self._filters(mode, session, role, since, until)
         with self._lock:
             try:
-                conn = self._beside.catch_up(mode, progress)
-                return self._find(conn, mode, terms, where, bounds, limit, newest)
+                with self._beside.open() as conn:  # however it goes, the transaction ends
+                    self._beside.begin(conn, mode, progress)
+                    return self._find(conn, mode, terms, where, bounds, limit, newest)
             except sqlite3.Error as error:
                 self._beside.close()
                 raise translate(error, "the search index") from error
@@ -180,8 +188,7 @@ class Search:
         offset, size = 0, limit
         while True:
             rows = self._server.find(mode, query, bounds, limit=size, offset=offset)
-            for (_, _, rank), place in self._engine.read(partial(self._resolve, rows=rows)):
-                node = self._engine.node(place)
+            for (_, _, rank), node in self._shown(rows):
                 text = searchable(node.message)
                 if mode == "substring" and not all(one.lower() in text.lower() for one in texts):
                     continue  # it has the same threes of characters elsewhere
@@ -236,29 +243,36 @@ class Search:
         newest: bool,
     ) -> list[Hit]:
         """Hits whose messages are still there, in sight, and of this workspace, a page of rows at a time."""
-        sql, values = _statement(mode, terms, where, bounds, newest)
+        sql, values = _statement(conn, mode, terms, where, bounds, limit, newest)
         hits: list[Hit] = []
         offset, size = 0, limit
         while True:
             rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, size, offset]).fetchall()
-            for (_, _, rank, text), place in self._engine.read(partial(self._resolve, rows=rows)):
-                snippet, marks = _marked(text) if mode == "words" else _excerpt(text, terms)
-                hits.append(Hit(self, self._engine.node(place), snippet, marks, -rank))
+            shown = self._shown(rows)
+            if mode == "words":
+                hits += [Hit(self, node, text.replace(_MARK, ""), text, -rank) for (_, _, rank, text), node in shown]
+            else:
+                hits += [Hit(self, node, *_excerpt(text, terms), -rank) for (_, _, rank, text), node in shown]
             if len(rows) < size or len(hits) >= limit:
                 return hits[:limit]
             offset, size = offset + size, 2 * size  # each page costs the whole query: few must do
 
-    def _resolve(self, tx: Tx, rows: list[Any]) -> list[tuple[Any, Place]]:
-        """The rows whose messages are still there, in sight, and of this workspace."""
-        places = tx.nodes_at([row[0] for row in rows])
-        sight = Sight(tx, self._engine.workspace)
-        sight.look_at(places.values())
-        found = []
+    def _shown(self, rows: list[Any]) -> Iterator[tuple[Any, Node]]:
+        """The rows whose messages are still there, in sight, and of this workspace, each with its message."""
+        places = self._engine.read(partial(self._in_sight, positions=[row[0] for row in rows]))
+        nodes = dict(zip(places, self._engine.nodes(places.values()), strict=True))
         for row in rows:
-            place = places.get(row[0])
-            if place is not None and place.row[ID] == row[1] and sight.sees(place.tree, row[0]):
-                found.append((row, place))
-        return found
+            node = nodes.get(row[0])
+            if node is not None and node._row[ID] == row[1]:
+                yield row, node
+
+    def _in_sight(self, tx: Tx, positions: list[int]) -> dict[int, Place]:
+        """What is at these positions, without what is of another workspace, or needed by the trash alone."""
+        places = tx.nodes_at(positions)
+        sight = Sight(tx, self._engine.workspace)
+        if sight.look_at(places.values()):
+            return places
+        return {pos: place for pos, place in places.items() if sight.sees(place.tree, pos)}
 
     def session_of(self, node: Node) -> Session | None:
         """The session last active among those that have a message, or have left it behind in a compaction."""
@@ -295,7 +309,13 @@ def _terms(query: str, mode: Mode) -> Iterator[_Term]:
 
 
 def _statement(
-    mode: Mode, terms: list[_Term], where: str, bounds: list[Any], newest: bool = False
+    conn: sqlite3.Connection,
+    mode: Mode,
+    terms: list[_Term],
+    where: str,
+    bounds: list[Any],
+    limit: int,
+    newest: bool,
 ) -> tuple[str, list[Any]]:
     """The query for rows that have every term, best first, or those first that stand last.
 
@@ -313,10 +333,22 @@ def _statement(
     match = " ".join('"' + term.text.replace('"', '""') + '"' + (star if term.prefix else "") for term in long)
     shown, marks = ("text", [])
     if mode == "words":
-        shown, marks = f"snippet({mode}, 0, ?, ?, '…', {CONTEXT})", [_OPEN, _CLOSE]
+        shown, marks = f"snippet({mode}, 0, ?, ?, '…', {CONTEXT})", [_MARK, _MARK]
     score, order = ("0.0", "rowid DESC") if newest else ("rank", "rank")
+    if not newest and _at_most(conn, mode, match, limit):
+        score = order = f"bm25({mode})"
     sql = f"SELECT rowid, id, {score}, {shown} FROM {mode} WHERE {mode} MATCH ?{like}{where} ORDER BY {order}"
     return sql, [*marks, match, *likes, *bounds]
+
+
+def _at_most(conn: sqlite3.Connection, mode: Mode, match: str, count: int) -> bool:
+    """True if no more than `count` rows match, so that SQLite may sort them.
+
+    To sort by rank FTS5 prepares a statement of its own, which takes longer than to find a few rows. But what SQLite
+    sorts has its snippet made first, also where it is not among the best.
+    """
+    sql = f"SELECT 1 FROM {mode} WHERE {mode} MATCH ? LIMIT 1 OFFSET ?"
+    return conn.execute(sql, (match, count)).fetchone() is None
 
 
 def _like(term: _Term) -> str:
@@ -324,18 +356,13 @@ def _like(term: _Term) -> str:
     return f"%{escaped}%"
 
 
-def _marked(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """A snippet without its marks, and where they were."""
-    plain, *parts = text.split(_OPEN)
-    marks = []
-    for part in parts:
-        word, _, rest = part.partition(_CLOSE)
-        marks.append((len(plain), len(plain) + len(word)))
-        plain += word + rest
-    return plain, tuple(marks)
+def _marks(text: str) -> Marks:
+    """Where the marks are in a snippet that FTS5 has made, once they are taken out of it."""
+    ends = list(accumulate(map(len, text.split(_MARK))))
+    return tuple(zip(ends[:-1:2], ends[1::2], strict=False))  # a text may have one of its own, after all
 
 
-def _excerpt(text: str, terms: list[_Term]) -> tuple[str, tuple[tuple[int, int], ...]]:
+def _excerpt(text: str, terms: list[_Term]) -> tuple[str, Marks]:
     """The text around the first match of a substring, and where the terms are in it."""
     pattern = re.compile("|".join(re.escape(term.text) for term in terms), re.IGNORECASE)
     first = pattern.search(text)

@@ -8,20 +8,20 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, o
 
 import msgspec
 
-from clew import audit, deletion, ids, paths, trash
+from clew import ids, paths
 from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx
-from clew.blobs import Blob, Blobs
 from clew.engine import Draft, Engine, whole_number
 from clew.errors import Invalid, NotFound, Tampered
-from clew.log import Log
 from clew.model import RECORD, Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
 from clew.refs import BRANCH, Refs, expiry
 from clew.session_data import SessionData, directory, label_set, retention_days, unpack
-from clew.watching import Watch
 
 if TYPE_CHECKING:
+    from clew.blobs import Blob, Blobs
+    from clew.log import Log
     from clew.sessions import Sessions
+    from clew.watching import Watch
 
 
 T = TypeVar("T")
@@ -173,11 +173,15 @@ class Session:
     @property
     def blobs(self) -> Blobs:
         """The attachments of its tree."""
+        from clew.blobs import Blobs
+
         return Blobs(self._engine, lambda: self._now().tree or 0)
 
     @property
     def log(self) -> Log:
         """Entries beside its messages: a transcript, an audit."""
+        from clew.log import Log
+
         return Log(self._engine, self._now)
 
     def refresh(self) -> Session:
@@ -276,6 +280,8 @@ class Session:
         `parent_id` is not the one before. What was taken back before it was given is not given. It ends when nothing
         has come for `timeout` seconds; NotFound once the session is deleted or in the trash, Closed with the store.
         """
+        from clew.watching import Watch
+
         row, trashed = self._row, self._row.trashed_at is not None  # now: this object may go to the trash meanwhile
 
         def here(tx: Tx) -> RefRow:
@@ -425,6 +431,8 @@ class Session:
 
         Messages that other sessions share stay with them. Conflict if it, its owner or a subagent's trace is held.
         """
+        from clew import audit, trash
+
         row = self._row
 
         def work(tx: Tx) -> RefRow:
@@ -441,6 +449,8 @@ class Session:
 
         Conflict if it, its owner or a subagent's trace is held.
         """
+        from clew import audit, deletion
+
         row = self._row
 
         def work(tx: Tx) -> int:
@@ -543,6 +553,8 @@ class Session:
             row = self._refs.change(tx, row, payload, look=look, **columns)
             tx.set_labels(row.ref, labelled)
             if deed is not None:
+                from clew import audit
+
                 audit.note(self._engine, self._refs, tx, deed, self.id)
             return row
 

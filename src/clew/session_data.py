@@ -1,7 +1,6 @@
 """What a session's ref carries: its words about itself, checked and written as JSON behind a tag."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
 import os
 from collections.abc import Iterable
 from typing import Any

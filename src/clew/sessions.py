@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from clew import audit, ids, trash
+from clew import ids
 from clew.backends import RefRow, Tx
 from clew.engine import Engine, whole_number
 from clew.errors import Ambiguous, Conflict, Invalid, NotFound
@@ -85,7 +85,7 @@ class Sessions:
             kind = SESSION if agent is None else SUBAGENT
             row = self._refs.add(tx, kind, key, payload, tree=tree, at=ground, owner=above, look=look)
             tx.set_labels(row.ref, labelled)
-            audit.may_note(engine, self._refs, tx, "create", ids.text(key))
+            self._note(tx, "create", key)
             return row
 
         return Session(self, engine.write(work))
@@ -178,7 +178,7 @@ class Sessions:
             self._vacant(tx, key)
             made = self._refs.add(tx, SESSION, key, payload, tree=row.tree, at=ground, look=look)
             tx.set_labels(made.ref, labelled)
-            audit.may_note(self._engine, self._refs, tx, "create", ids.text(key))
+            self._note(tx, "create", key)
             return made
 
         return Session(self, self._engine.write(work))
@@ -234,13 +234,15 @@ class Sessions:
 
         NotFound if it is not in the trash; Conflict if it is a subagent's and its owner is there.
         """
+        from clew import trash
+
         row = self._named(key, trashed=True)._row
 
         def work(tx: Tx) -> RefRow:
             now = self._refs.get(tx, row.kind, row.key, trashed=True)
             if now.trashed_at is None:
                 raise NotFound(_TRASHED, key)
-            audit.may_note(self._engine, self._refs, tx, "restore", ids.text(now.key))
+            self._note(tx, "restore", now.key)
             return trash.take_back(self._refs, tx, now)
 
         return Session(self, self._engine.write(work))
@@ -326,6 +328,13 @@ class Sessions:
         return self._engine.read(
             lambda tx: tx.refs_recent(workspace, kind, before=before, look=look, label=label, limit=limit), single=True
         )
+
+    def _note(self, tx: Tx, deed: str, key: bytes) -> None:
+        """Has the audit say so, if the store was opened with ``audit=True``."""
+        if self._engine.audits:
+            from clew import audit
+
+            audit.note(self._engine, self._refs, tx, deed, ids.text(key))
 
     def _vacant(self, tx: Tx, key: bytes) -> None:
         """Conflict if a session of either kind has this id: `get` must never have to choose."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, tzinfo
+from functools import partial
 from typing import NamedTuple
 
 from clew.errors import Tampered
 from clew.node import Node
+from clew.paging import every, pages
 from clew.store import Store
 
 Progress = Callable[[int, int], None]
@@ -66,9 +68,7 @@ def stats(
     models: dict[str, Tally] = {}
     days: dict[str, Tally] = {}
     projects = {name: Tally(sessions=count) for name, count in sessions.items()}
-    cursor = None
-    while True:
-        page = store.nodes.list(limit=PAGE, cursor=cursor, ascending=True, trashed=False)
+    for page in pages(partial(store.nodes.list, limit=PAGE, ascending=True, trashed=False)):
         for node in page.items:
             if (since is not None and node.created_at < since) or (until is not None and node.created_at >= until):
                 continue
@@ -88,9 +88,6 @@ def stats(
         seen += len(page.items)
         if progress is not None:
             progress(seen, 0)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
     everything = total.plus(Tally(sessions=sum(sessions.values())))
     return Stats(everything, models, dict(sorted(days.items())), projects, unknown, damaged)
 
@@ -112,18 +109,13 @@ def _projects(store: Store, since: datetime | None, until: datetime | None) -> t
     """The directory of each tree, that of its first session; and how many sessions of each directory were active."""
     homes: dict[int, tuple[datetime, str]] = {}
     counts: dict[str, int] = {}
-    cursor = None
-    while True:
-        page = store.sessions.list(limit=PAGE, cursor=cursor, include_expired=True)
-        for session in page.items:
-            try:
-                home, at, tree = session.cwd or UNKNOWN, session.created_at, session._row.tree
-            except Tampered:
-                continue
-            if (since is None or session.updated_at >= since) and (until is None or at < until):
-                counts[home] = counts.get(home, 0) + 1
-            if tree is not None and (tree not in homes or at < homes[tree][0]):
-                homes[tree] = at, home
-        cursor = page.next_cursor
-        if cursor is None:
-            return {tree: home for tree, (_, home) in homes.items()}, counts
+    for session in every(partial(store.sessions.list, limit=PAGE, include_expired=True)):
+        try:
+            home, at, tree = session.cwd or UNKNOWN, session.created_at, session._row.tree
+        except Tampered:
+            continue
+        if (since is None or session.updated_at >= since) and (until is None or at < until):
+            counts[home] = counts.get(home, 0) + 1
+        if tree is not None and (tree not in homes or at < homes[tree][0]):
+            homes[tree] = at, home
+    return {tree: home for tree, (_, home) in homes.items()}, counts

@@ -8,30 +8,30 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from clew.audit import Audit, actor_name
 from clew.backends import Backend
 from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import Durability
-from clew.beside import StoreBlobs, StoreLog
 from clew.engine import MAX_BODY, Clock, Engine, wall_clock, whole_number
 from clew.errors import ClewError, Invalid, Tampered
 from clew.ids import IdSource, new_id
-from clew.model import Role
-from clew.nodes import Nodes
 from clew.refs import Refs
-from clew.session import Session
 from clew.sessions import Sessions
 
 if TYPE_CHECKING:
+    from clew.audit import Audit
     from clew.backup import Backup
+    from clew.beside import StoreBlobs, StoreLog
     from clew.indexing import Mode, Progress
     from clew.keys import Key
+    from clew.model import Role
+    from clew.nodes import Nodes
     from clew.objects import Bucket
     from clew.purge import Purger
     from clew.quarantine import Quarantine
     from clew.redaction import Rules
     from clew.rekey import Kind, Status
     from clew.search import Hit, Search
+    from clew.session import Session
     from clew.snapshots.stored import Snapshots
     from clew.verify import Report
 
@@ -72,37 +72,12 @@ def open(
     because someone was reading, is cleared after a write or at the close; not with `tidy=False`, for who only looks.
     `clock` (microseconds since 1970) and `ids` are for tests.
     """
-    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(name, str) or not name:
-        raise Invalid("a store is named by a path")
-    whole_number("max_body", max_body, 1)
-    if not isinstance(workspace, str):
-        raise Invalid(f"a workspace is text, not {type(workspace).__name__}")
-    try:
-        workspace.encode()
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        raise Invalid("the path or the workspace is not valid Unicode") from None
-    actor_name(actor)
+    name = _name(path)
+    _check(key, workspace, actor, redact)
     if not isinstance(timeout, int | float) or not timeout >= 0:
         raise Invalid("a timeout is a number of seconds")
-    if key is not None:
-        from clew.keys import Passphrase, check  # before the file is made
-
-        if not isinstance(key, Passphrase):
-            check(key)
+    whole_number("max_body", max_body, 1)
     whole_number("pool_size", pool_size, 2)
-    if "://" in name and not name.startswith(_POSTGRES):
-        raise Invalid(
-            f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file, or a postgresql:// database."
-        )
-    if redact is not None:
-        from clew.redaction import Rules
-
-        if not isinstance(redact, Rules):
-            raise Invalid(
-                f"redact takes redaction.Rules, not {type(redact).__name__}", hint="Put the rules in Rules([…])."
-            )
     bucket = None
     if blobs is not None:
         from clew import objects
@@ -129,6 +104,48 @@ def open(
         raise
 
 
+def _name(path: str | os.PathLike[str]) -> str:
+    """The path or the URL of a store as text. Invalid if there can be no store."""
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str) or not name:
+        raise Invalid("a store is named by a path")
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        raise Invalid("the path is not valid Unicode") from None
+    if "://" in name and not name.startswith(_POSTGRES):
+        raise Invalid(
+            f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file, or a postgresql:// database."
+        )
+    return name
+
+
+def _check(key: Key | None, workspace: str, actor: str | None, redact: Rules | None) -> None:
+    """Invalid for what would be noticed only when the file is made already."""
+    if key is not None:
+        from clew.keys import Passphrase, check
+
+        if not isinstance(key, Passphrase):
+            check(key)
+    if not isinstance(workspace, str):
+        raise Invalid(f"a workspace is text, not {type(workspace).__name__}")
+    try:
+        workspace.encode()
+    except UnicodeEncodeError:
+        raise Invalid("the workspace is not valid Unicode") from None
+    if actor is not None:
+        from clew.audit import actor_name
+
+        actor_name(actor)
+    if redact is not None:
+        from clew.redaction import Rules
+
+        if not isinstance(redact, Rules):
+            raise Invalid(
+                f"redact takes redaction.Rules, not {type(redact).__name__}", hint="Put the rules in Rules([…])."
+            )
+
+
 class Store:
     """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
 
@@ -152,16 +169,22 @@ class Store:
     @cached_property
     def nodes(self) -> Nodes:
         """Its messages, as a tree."""
+        from clew.nodes import Nodes
+
         return Nodes(self._engine, self._refs)
 
     @cached_property
     def blobs(self) -> StoreBlobs:
         """Attachments, images, files: of any session."""
+        from clew.beside import StoreBlobs
+
         return StoreBlobs(self._engine, self.sessions)
 
     @cached_property
     def log(self) -> StoreLog:
         """Entries beside the messages: of any session."""
+        from clew.beside import StoreLog
+
         return StoreLog(self.sessions)
 
     @cached_property
@@ -181,6 +204,8 @@ class Store:
     @cached_property
     def audit(self) -> Audit:
         """Who did what and when, without a word of what was said."""
+        from clew.audit import Audit
+
         return Audit(self._engine, self._refs)
 
     @cached_property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from clew.backends.sqlite import SQLiteBackend
 from clew.errors import Invalid
 
 if TYPE_CHECKING:
@@ -34,6 +35,6 @@ def dismiss(store: Store, role: str, workspace: str | None = None) -> None:
 
 def _server(store: Store) -> PostgresBackend:
     backend = store._engine.backend
-    if not backend.keeps_words:
+    if isinstance(backend, SQLiteBackend):
         raise Invalid(f"{store.path} is a file, which whoever opens it sees whole", hint="Tenants need a server.")
     return cast("PostgresBackend", backend)

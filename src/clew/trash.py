@@ -62,9 +62,11 @@ class Sight:
         self._states: dict[int, tuple[str, bool]] = {}
         self._heads: dict[int, list[int]] = {}
 
-    def look_at(self, places: Iterable[Place]) -> None:
-        """Learns at once what `sees` has to know of their trees."""
-        self._states |= self._tx.tree_states(list({place.tree for place in places} - self._states.keys()))
+    def look_at(self, places: Iterable[Place]) -> bool:
+        """Learns at once what `sees` has to know of their trees; True if it sees all that is in them."""
+        trees = {place.tree for place in places}
+        self._states |= self._tx.tree_states(list(trees - self._states.keys()))
+        return all(self._states.get(tree) == (self._workspace, False) for tree in trees)
 
     def sees(self, tree: int, pos: int) -> bool:
         """True if the message there, in a tree that was looked at, is of this workspace and in sight.

@@ -21,7 +21,7 @@ from clew.cli.models import KEYS
 from clew.cli.root import COMMANDS, cli
 from clew.cli.settings import SETTINGS
 from clew.cli.sources import VARIABLES
-from clew.cli.text import clip, paragraphs, plain, readable, width
+from clew.cli.text import clip, counted, many, paragraphs, plain, readable, width
 from tests.cli.conftest import leaves
 
 LEAVES = leaves()
@@ -472,3 +472,10 @@ def test_on_a_terminal(talk):
     assert code == 0
     assert "Commands:" in screen
     assert on_a_terminal("ls", env={"PAGER": "sed s/title/paged/"})[1].count("A paged") == 1
+
+
+def test_one_is_not_many():
+    """Of one thing it speaks in the singular; what there is none of is not counted."""
+    assert [many(count, "message") for count in (0, 1, 2000)] == ["0 messages", "1 message", "2,000 messages"]
+    assert counted({"trees": 1, "log entries": 1, "runs": 0, "nodes": 2000}) == "1 tree, 1 log entry, 2,000 nodes"
+    assert counted({"trees": 2, "log entries": 2}) == "2 trees, 2 log entries"

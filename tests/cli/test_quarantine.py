@@ -130,7 +130,7 @@ def test_strict_purges_at_once(clew_cli, damaged):
     _, node = damaged
     done = clew_cli("quarantine", "sweep", "--strict")
     assert (done.code, done.out) == (0, f"{node}\n")
-    assert "purged at once: 1, " in done.err
+    assert "purged at once: 1 message, " in done.err
     assert clew_cli("quarantine", "ls", "--json").json[0]["kept"] is False
 
 

@@ -27,7 +27,7 @@ def test_what_is_stored_is_found(clew_cli, talk):
     handles = [node["handle"] for node in clew_cli("show", session, "--jsonl").lines]
     assert any(line.startswith(f"message {handles[1]} in session ") and "github-token 2" in line for line in lines)
     assert any(line.startswith(f"session {session}") and "aws-access-key 1" in line for line in lines)
-    assert lines[-1] == "looked through 3 messages, 1 sessions"
+    assert lines[-1] == "looked through 3 messages, 1 session"
     found = clew_cli("redact", "--scan", "--json")
     assert found.code == 1
     assert found.json["counts"] == {"aws-access-key": 2, "github-token": 2}
@@ -81,7 +81,7 @@ def test_a_clean_store(clew_cli, talk):
     """Exit 0; personal data counts only if it is asked for."""
     talk("write to ada@example.com")
     done = clew_cli("redact", "--scan")
-    assert (done.code, done.out) == (0, "looked through 1 messages, 1 sessions\n")
+    assert (done.code, done.out) == (0, "looked through 1 message, 1 session\n")
     assert clew_cli("redact", "--scan", "--also", "email", "--json").json["counts"] == {"email": 1}
     assert clew_cli("redact", "--scan", "--also", "name").code == 2
 

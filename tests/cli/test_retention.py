@@ -48,7 +48,7 @@ def test_a_policy_is_set_and_swept_by(clew_cli, aged, db):
     assert [one["session"] for one in clew_cli("retention", "preview", "--jsonl").lines] == [old]
     swept = clew_cli("retention", "sweep")
     assert (swept.code, swept.out.split()) == (0, [old])
-    assert "1 of 2 sessions are gone" in swept.err
+    assert "1 of 2 sessions gone" in swept.err
     assert [one["id"] for one in clew_cli("ls", "--jsonl").lines] == [new]
     assert clew_cli("retention", "sweep").out == ""
 

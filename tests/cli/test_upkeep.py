@@ -16,7 +16,8 @@ def test_a_sound_store(clew_cli, talk):
     """Exit 0, and what was checked."""
     talk("a", "b")
     done = clew_cli("verify")
-    assert (done.code, done.out.split()[0]) == (0, "ok")
+    assert (done.code, done.out.splitlines()[0]) == (0, "ok")
+    assert done.out.splitlines()[1].startswith("checked 1 tree, 1 run, 2 nodes, ")
     report = clew_cli("verify", "--json").json
     assert (report["ok"], report["damage"], report["counts"]["nodes"]) == (True, [], 2)
     assert clew_cli("verify", "--jsonl").out == ""

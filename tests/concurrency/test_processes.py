@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import subprocess
 import sys
@@ -14,44 +13,7 @@ import pytest
 
 import clew
 from clew.errors import Unavailable
-from tests.concurrency.workers import Writer
-
-
-def numbers_of(path: Path, session: str) -> dict[str, list[int]]:
-    """The numbers stored for each writer, in stored order."""
-    found: dict[str, list[int]] = {}
-    with clew.open(path, create=False) as store:
-        for node in store.sessions.get(session).path():
-            extra = node.message.extra or {}
-            found.setdefault(extra["writer"], []).append(extra["number"])
-        assert store.verify().ok
-    return found
-
-
-def crowd(path: Path, *, writers: int, count: int, kills: int) -> None:
-    """Writers start together on a store that does not exist; some are killed; all that was acknowledged is there."""
-    session, rng = str(uuid.uuid4()), random.Random(7)
-    crew = [Writer(path, session, number, count=count) for number in range(writers)]
-    for writer in crew:
-        writer.go()
-    victims = rng.sample(crew, kills)
-    for victim in victims:
-        time.sleep(rng.random() * 0.1 + 0.1)
-        victim.kill()
-    acked = {}
-    for writer in crew:
-        acked[writer.name], err, summary = writer.finish()
-        if writer not in victims:
-            assert writer.process.returncode == 0, err
-            assert summary is not None
-            assert err == "", "an error reached a caller"
-            assert acked[writer.name] == list(range(count))
-    stored = numbers_of(path, session)
-    for name, numbers in acked.items():
-        kept = stored.get(name, [])
-        assert kept == list(range(len(kept))), f"{name}: each once, in its writer's order"
-        # One append may have been stored by a victim that died before it could say so.
-        assert len(numbers) <= len(kept) <= len(numbers) + 1
+from tests.concurrency.workers import Writer, crowd
 
 
 @pytest.mark.parametrize("time_", range(2))

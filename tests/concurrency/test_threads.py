@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 import threading
+import time
 import uuid
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,7 @@ from clew.backends import Job
 from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.commit import Committer
 from clew.errors import Closed, Conflict, NotFound
+from tests.concurrency.test_interrupt import Interrupt
 
 
 def test_eight_threads_lose_nothing(tmp_path: Path) -> None:
@@ -158,3 +163,81 @@ def test_a_leader_interrupted_at_once_leaves_nobody_without_an_answer() -> None:
     with pytest.raises(clew.Unavailable):
         job.outcome()
     assert committer.take_lead()
+
+
+def test_a_caller_interrupted_in_the_queue_keeps_nobody_waiting() -> None:
+    """Three callers share a commit, each woken by the one before it; wherever the second is interrupted, all return."""
+    struck = 0
+    for nth in range(1, 100):
+        interrupt = Interrupt(nth)
+        _share_a_commit(lambda run, strike=interrupt: _struck(run, strike))  # type: ignore[misc]
+        if not interrupt.where:
+            break
+        struck += 1
+    assert struck > 10, "the interrupt never struck"
+
+
+def test_a_caller_interrupted_while_it_waits_keeps_nobody_waiting() -> None:
+    """The second of three that share a commit is interrupted by a signal while the commit is on its way."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _share_a_commit(lambda run: run(), signalled=True)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def _struck(run: Callable[[], None], interrupt: Interrupt) -> None:
+    with suppress(KeyboardInterrupt), interrupt:
+        run()
+
+
+def _share_a_commit(second: Callable[[Callable[[], None]], None], *, signalled: bool = False) -> None:
+    """Three callers wait behind a fourth, then share a commit; `second` makes the second one's call, in this thread."""
+    waiting, queued = threading.Event(), threading.Event()
+    me = threading.get_ident()
+
+    def transact(jobs: Sequence[Job]) -> None:
+        if not waiting.is_set():  # the fourth: it works until the others have queued up
+            waiting.set()
+            queued.wait(20)
+        elif signalled and len(jobs) == 3:
+            signal.pthread_kill(me, signal.SIGUSR1)
+            time.sleep(0.05)
+        for job in jobs:
+            job.finish(None)
+
+    committer = Committer(transact)
+
+    def call() -> None:
+        job = Job(lambda tx: None)
+        committer.run((job,))
+        assert job.done
+
+    def late() -> None:
+        """Comes third, and lets the fourth go on."""
+        while len(committer._queue) < 2 and not over.is_set():
+            time.sleep(0.001)
+        threading.Timer(0.01, queued.set).start()
+        call()
+
+    over = threading.Event()
+    crew = [threading.Thread(target=target, daemon=True) for target in (call, call, late)]
+    crew[0].start()
+    waiting.wait(20)
+    crew[1].start()
+    while not committer._queue:
+        time.sleep(0.001)
+    crew[2].start()
+    try:
+        second(call)
+    finally:
+        over.set()
+        for thread in crew:
+            thread.join(10)
+        assert not any(thread.is_alive() for thread in crew)
+        assert committer.take_lead()

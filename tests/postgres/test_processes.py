@@ -2,67 +2,29 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from typing import Any
 
 import pytest
 
 import clew
-from tests.concurrency.workers import Writer
+from tests.concurrency.workers import Writer, crowd, stored
 from tests.postgres.server import Server, started
-
-
-def stored(url: str, session: str) -> dict[str, list[int]]:
-    """The numbers stored for each writer, in stored order."""
-    found: dict[str, list[int]] = {}
-    with clew.open(url, create=False) as store:
-        for node in store.sessions.get(session).path():
-            extra: dict[str, Any] = node.message.extra or {}
-            found.setdefault(extra["writer"], []).append(extra["number"])
-        report = store.verify()
-        assert report.ok, report.damage
-    return found
-
-
-def crowd(url: str, *, writers: int, count: int, kills: int) -> None:
-    """Writers start together on a store that does not exist; some are killed; all that was acknowledged is there."""
-    session, rng = str(uuid.uuid4()), random.Random(7)
-    crew = [Writer(url, session, number, count=count) for number in range(writers)]  # type: ignore[arg-type]
-    for writer in crew:
-        writer.go()
-    victims = rng.sample(crew, kills)
-    for victim in victims:
-        time.sleep(rng.random() * 0.2 + 0.3)
-        victim.kill()
-    acked = {}
-    for writer in crew:
-        acked[writer.name], err, summary = writer.finish()
-        if writer not in victims:
-            assert writer.process.returncode == 0, err
-            assert err == "", "an error reached a caller"
-            assert summary is not None
-            assert acked[writer.name] == list(range(count))
-    kept = stored(url, session)
-    for name, numbers in acked.items():
-        assert kept.get(name, []) == list(range(len(kept.get(name, [])))), f"{name}: each once, in its writer's order"
-        assert len(numbers) <= len(kept.get(name, [])) <= len(numbers) + 1
 
 
 def test_eight_processes(url: str) -> None:
     """Eight processes open a store that does not exist, and append to one session; two are killed."""
-    crowd(url, writers=8, count=25, kills=2)
+    crowd(url, writers=8, count=25, kills=2, pause=0.3)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kills", [0, 3])
 def test_eight_processes_of_five_hundred(url: str, kills: int) -> None:
     """Eight processes append five hundred messages each."""
-    crowd(url, writers=8, count=500, kills=kills)
+    crowd(url, writers=8, count=500, kills=kills, pause=0.3)
 
 
 OPENERS = """
@@ -98,7 +60,7 @@ def storm(server: Server, *, writers: int, seconds: float, kills: int) -> None:
     url, session = server.url(), str(uuid.uuid4())
     with clew.open(url) as store:
         store.sessions.create(id=session)
-    crew = [Writer(url, session, number, seconds=seconds) for number in range(writers)]  # type: ignore[arg-type]
+    crew = [Writer(url, session, number, seconds=seconds) for number in range(writers)]
     for writer in crew:
         writer.go()
         assert writer.line() == "ACK 0\n"  # else the server might be gone before it is opened

@@ -141,9 +141,22 @@ def test_the_rules_are_the_servers(place: Place) -> None:
             "INSERT INTO tenants VALUES (current_user, 'a')",
             "UPDATE epoch SET state = 'odd'",
             "INSERT INTO header VALUES ('store_id2', '')",
+            f"INSERT INTO forgotten (low, high) VALUES ({theirs}, {theirs})",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 conn.execute(attempt)
+
+
+def test_what_was_deleted_is_told_by_who_deletes_it(place: Place) -> None:
+    """A tenant deletes, and others learn of it; it can neither take that back nor say it of what is not its own."""
+    with place.open(1) as store:
+        session = store.sessions.create()
+        session.append(clew.user("omega"))
+        assert session.delete() == 1
+        with place.sql(0) as conn:
+            assert conn.execute("SELECT count(*) > 0 FROM forgotten").fetchone() == (True,)
+            assert conn.execute("DELETE FROM forgotten").rowcount == 0
+            assert conn.execute("UPDATE forgotten SET low = 0").rowcount == 0
 
 
 def test_who_is_dismissed_is_out(place: Place) -> None:

@@ -217,8 +217,8 @@ def check(original: Path, folder: Path, name: str, kinds: Iterable[str], places:
                             raw.append((where, kind, deed, repr(error)))
                             continue
                         if deed == "readings":
-                            kinds = sample.errors(found) - {one.__name__ for one in errors()}
-                            raw += [(where, kind, deed, one) for one in kinds]
+                            odd = sample.errors(found) - {one.__name__ for one in errors()}
+                            raw += [(where, kind, deed, one) for one in odd]
             except ClewError:
                 continue  # opening refuses, or closing says so
             except Exception as error:

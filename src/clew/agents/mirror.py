@@ -23,6 +23,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ from clew.agents.transcript import Transcript
 from clew.backends import POS
 from clew.errors import ClewError, Conflict, Invalid, NotFound, Tampered
 from clew.node import Node
+from clew.paging import every
 from clew.session import Session
 from clew.store import Store
 
@@ -296,13 +298,7 @@ class Mirror:
 
     def _sessions(self) -> Iterator[Session]:
         for subagents in (False, True):
-            cursor: str | None = None
-            while True:
-                page = self._store.sessions.list(limit=200, cursor=cursor, include_expired=True, subagents=subagents)
-                yield from page.items
-                cursor = page.next_cursor
-                if cursor is None:
-                    break
+            yield from every(partial(self._store.sessions.list, limit=200, include_expired=True, subagents=subagents))
 
     def _mirrored(self) -> list[str]:
         """The sessions that have a folder."""

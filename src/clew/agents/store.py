@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 from clew import codec, ids
@@ -21,6 +22,7 @@ from clew.agents.wire import Given
 from clew.errors import ClewError, Closed, Invalid, NotFound, Tampered
 from clew.model import Message, Said
 from clew.node import Node, moment
+from clew.paging import every
 from clew.session import Session as Conversation
 from clew.session_data import directory
 
@@ -174,20 +176,15 @@ class SessionStore:
     ) -> MetadataList:
         """What is known about the sessions, last active first; damaged ones are left out, and `on_damage` is told."""
         found: MetadataList = []
-        cursor: str | None = None
-        while True:
-            page = self._store.sessions.list(limit=200, cursor=cursor, cwd=cwd, subagents=subagents)
-            for talk in page.items:
-                try:
-                    found.append(metadata.of(talk))
-                except Tampered as error:
-                    if on_damage is not None:
-                        on_damage(error)
-                if limit is not None and len(found) >= limit:
-                    return found
-            cursor = page.next_cursor
-            if cursor is None:
-                return found
+        for talk in every(partial(self._store.sessions.list, limit=200, cwd=cwd, subagents=subagents)):
+            try:
+                found.append(metadata.of(talk))
+            except Tampered as error:
+                if on_damage is not None:
+                    on_damage(error)
+            if limit is not None and len(found) >= limit:
+                break
+        return found
 
     def delete(self, session_id: str) -> int:
         """Deletes a session with its transcript, its checkpoints and its subagents', from the store and the mirror.

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from clew.backends import State, Tx
 from clew.errors import Closed, Invalid, SchemaTooNew
 
 TxT = TypeVar("TxT")
-
-_OPEN: weakref.WeakSet[Opened[Any]] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """In the child: no store of the parent's may be used, nor even closed."""
-    for backend in _OPEN:
-        backend._forked = True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Opened(Generic[TxT]):
@@ -32,20 +19,27 @@ class Opened(Generic[TxT]):
     path: str
     newest: int
     """The newest format that it reads and writes."""
+    _forks: ClassVar[int] = 0
+    """How many forks lie between the first process and this one: see `_after_fork`."""
 
     def __init__(self) -> None:
         self.on_epoch: Callable[[Tx], object] = lambda tx: None
         self._local: Any = threading.local()
         """Of each thread; `tx` is the transaction it is in."""
-        self._closed = self._forked = False
-        _OPEN.add(self)
+        self._closed = False
+        self._opened_after = Opened._forks
 
     def in_transaction(self) -> bool:
         return self._here() is not None
 
+    @property
+    def _forked(self) -> bool:
+        """True in a child of the process that opened it: there it may not be used, nor even closed."""
+        return self._opened_after != Opened._forks
+
     def _here(self) -> TxT | None:
         """The transaction this thread is in, if any. Closed if the store cannot be used here at all."""
-        if self._closed or self._forked:
+        if self._closed or self._opened_after != Opened._forks:
             why = "was opened before this process was forked" if self._forked else "is closed"
             raise Closed(f"the store {why}")
         return getattr(self._local, "tx", None)
@@ -62,3 +56,12 @@ class Opened(Generic[TxT]):
             raise SchemaTooNew(self.path, state.format, self.newest)
         self.on_epoch(tx)
         return state
+
+
+def _after_fork() -> None:
+    """In the child: what was opened before is the parent's."""
+    Opened._forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

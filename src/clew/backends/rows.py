@@ -1,7 +1,6 @@
 """The rows of a store, as backends and engine pass them to each other. Their columns are explained with the schema."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
 from typing import Final, NamedTuple
 
 SEQ_BITS = 24

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from clew.errors import Closed, Unavailable
@@ -54,7 +54,7 @@ class Watching:
         """Seconds that a store may be out of reach before those who watch are sent to see for themselves."""
         self._mutex = threading.Lock()
         self._watchers: dict[int, dict[object, Tell]] = {}
-        self._left: SimpleQueue[tuple[int, object]] = SimpleQueue()
+        self._left: deque[tuple[int, object]] = deque()
         """Who has gone. Whoever is collected in the middle of anything can say so without a lock."""
         self._ear: Ear | None = None
         self._thread: threading.Thread | None = None
@@ -91,7 +91,7 @@ class Watching:
             thread.join(PATIENCE)
 
     def _leave(self, ref: int, token: object) -> None:
-        self._left.put((ref, token))
+        self._left.append((ref, token))
         self.committed()
 
     def _serve(self, ear: Ear) -> None:
@@ -122,9 +122,9 @@ class Watching:
     def _watched(self) -> set[int]:
         """The refs that somebody watches; with none of them the thread is over."""
         with self._mutex:
-            with suppress(Empty):
+            with suppress(IndexError):
                 while True:
-                    ref, token = self._left.get_nowait()
+                    ref, token = self._left.popleft()
                     rest = self._watchers.get(ref, {})
                     rest.pop(token, None)
                     if not rest:

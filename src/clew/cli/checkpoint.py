@@ -96,7 +96,7 @@ def _file(wire: dict[str, Any]) -> str:
     if not wire["exists"]:
         return f"  {dim('missing')}  {plain(wire['path'])}"
     about = {"link": f" -> {plain(wire.get('target', ''))}", "skipped": dim(f"  {wire.get('skipped')}")}
-    size = f"  {wire['size']:,} bytes" if wire["type"] == "file" else ""
+    size = f"  {many(wire['size'], 'byte')}" if wire["type"] == "file" else ""
     return f"  {wire['type']:<7}  {plain(wire['path'])}{about.get(wire['type'], '')}{size}"
 
 

@@ -7,7 +7,7 @@ import click
 from clew.cli import settings
 from clew.cli.forms import Form, json_options, out_value
 from clew.cli.progress import Progress
-from clew.cli.text import out, plain, warn
+from clew.cli.text import many, out, plain, warn
 
 
 @click.command(
@@ -35,6 +35,6 @@ def copy(source: str, target: str, blobs: str | None, target_blobs: str | None, 
         made = copied(source, target, blobs=blobs, target_blobs=target_blobs, progress=progress)
     if form == "text":
         out(plain(made.target))
-        warn(f"{made.rows:,} rows copied and compared")
+        warn(f"{many(made.rows, 'row')} copied and compared")
     else:
         out_value({"source": made.source, "target": made.target, "rows": made.rows}, form)

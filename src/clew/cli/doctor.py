@@ -166,7 +166,8 @@ def _objects(store: clew.Store) -> Iterator[Check]:
         return
     yield Check("objects", "ok", f"{count:,} in {engine.bucket.name}")
     if gone.objects:
-        yield Check("leftovers", "note", f"{gone.objects:,} objects are not needed", "'clew gc' removes them.")
+        about = f"{many(gone.objects, 'object')} that nothing needs"
+        yield Check("leftovers", "note", about, "'clew gc' removes them.")
 
 
 def _work(store: clew.Store) -> Iterator[Check]:
@@ -183,4 +184,5 @@ def _work(store: clew.Store) -> Iterator[Check]:
         yield Check("purges", "note", f"{pending:,} left traces that are still to be cleared", hint)
     aside = len(store.quarantine.list())
     if aside:
-        yield Check("quarantine", "note", f"{aside:,} damaged messages are there", "'clew quarantine ls' names them.")
+        about = f"{many(aside, 'damaged message')} put aside"
+        yield Check("quarantine", "note", about, "'clew quarantine ls' names them.")

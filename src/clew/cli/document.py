@@ -10,7 +10,7 @@ import msgspec
 
 import clew
 from clew.cli.moments import local
-from clew.cli.text import paragraphs, plain
+from clew.cli.text import many, paragraphs, plain
 from clew.model import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResult
 
 HIDDEN = "(reasoning that its provider keeps to itself)"
@@ -80,12 +80,12 @@ def folded(block: Block) -> Iterator[str]:
     """A block on one line, unless it is what was said."""
     match block:
         case Thinking():
-            yield f"> thinking, {len(block.text.split())} words" if block.text else f"> {HIDDEN}"
+            yield f"> thinking, {many(len(block.text.split()), 'word')}" if block.text else f"> {HIDDEN}"
         case ToolCall():
             yield f"⚙ {plain(block.name)}({', '.join(map(plain, block.arguments))})"
         case ToolResult():
             size = sum(len(inner.text) for inner in block.content if isinstance(inner, Text))
-            yield f"⚙ {'error' if block.is_error else 'result'}, {size} characters"
+            yield f"⚙ {'error' if block.is_error else 'result'}, {many(size, 'character')}"
         case Opaque():
             yield f"[{plain(block.kind)}]"
         case _:

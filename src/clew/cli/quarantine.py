@@ -143,7 +143,7 @@ def purge(ctx: click.Context, messages: tuple[str, ...], everything: bool, dry_r
 def _lines(found: Iterable[Quarantined], handles: Iterable[str]) -> Iterator[str]:
     now = datetime.now(UTC)
     for one, handle in zip(found, handles, strict=True):
-        kept = f"{one.bytes:,} bytes" if one.kept else "purged"
+        kept = many(one.bytes, "byte") if one.kept else "purged"
         session = f"in session {one.session}" if one.session else "in no session"
         yield "  ".join([style(handle, "33"), dim(ago(one.at, now)), kept, plain(one.why), dim(session)])
 
@@ -160,7 +160,8 @@ def _tell_sweep(swept: Swept, dry_run: bool) -> None:
     else:
         warn(f"read {swept.bodies:,} stored things; no message is damaged")
     if swept.receipt is not None:
-        warn(f"purged at once: {swept.receipt.messages}, {swept.receipt.bytes:,} bytes; receipt {swept.receipt.id}")
+        gone = f"{many(swept.receipt.messages, 'message')}, {many(swept.receipt.bytes, 'byte')}"
+        warn(f"purged at once: {gone}; receipt {swept.receipt.id}")
         for failure in swept.receipt.failures:
             warn(f"clew: session {failure.session}: {plain(failure.error)}; its bytes are kept")
 

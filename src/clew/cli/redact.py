@@ -12,7 +12,7 @@ from clew.cli.forms import Form, json_options, out_lines
 from clew.cli.place import reading, store_option
 from clew.cli.progress import Progress
 from clew.cli.rules import also_option, rules
-from clew.cli.text import bold, dim, out_json, out_jsonl, pad, plain, style, warn
+from clew.cli.text import bold, counted, dim, out_json, out_jsonl, pad, plain, style, warn
 
 if TYPE_CHECKING:
     from clew import Store
@@ -69,8 +69,7 @@ def _lines(found: Scan, store: Store) -> Iterator[str]:
             where += f" in session {store.sessions.get(spot.session).handle}"
         rules = ", ".join(f"{rule} {count:,}" for rule, count in spot.counts.items())
         yield f"{plain(where)}  {rules}"
-    read = ", ".join(f"{count:,} {what}" for what, count in found.read.items() if count)
-    yield dim(f"looked through {read or 'an empty store'}")
+    yield dim(f"looked through {counted(found.read) or 'an empty store'}")
 
 
 def _json(spot: Spot) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 
 import click
 
@@ -11,6 +12,7 @@ import clew
 from clew.cli.forms import Form, json_options, out_lines
 from clew.cli.place import existing, store_option
 from clew.cli.text import dim, many, out_json, out_jsonl, plain, warn
+from clew.paging import every
 
 PAGE = 500
 
@@ -81,10 +83,4 @@ def _move(store: clew.Store, old: str, new: str, dry_run: bool) -> list[dict[str
 def _all(store: clew.Store) -> Iterator[clew.Session]:
     """Every session and every trace, also those whose retention has ended."""
     for subagents in (False, True):
-        cursor = None
-        while True:
-            page = store.sessions.list(limit=PAGE, cursor=cursor, subagents=subagents, include_expired=True)
-            yield from page.items
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+        yield from every(partial(store.sessions.list, limit=PAGE, subagents=subagents, include_expired=True))

@@ -146,7 +146,7 @@ def _with(policy: Policy, **days: int | None) -> Policy:
 
 def _told_policy(policy: Policy, form: Form) -> None:
     if form == "text":
-        out(f"{policy.days} days after the last activity, {policy.trash_days} days in the trash")
+        out(f"{many(policy.days, 'day')} after the last activity, {many(policy.trash_days, 'day')} in the trash")
         warn("'clew retention preview' shows what that means; 'clew retention sweep' does it")
     else:
         out_value({"days": policy.days, "trash_days": policy.trash_days}, form)
@@ -208,7 +208,7 @@ def _lines(store: clew.Store, plan: Plan) -> Iterator[str]:
         yield dim(f"of {kept.session} stay {kept.messages:,}, shared with {forks or 'what was saved apart'}")
     for failure in plan.failures:
         yield f"{style('cannot go', '1;31')}  {failure.session}: {plain(failure.error)}"
-    yield f"{len(plan.going)} of {plan.total:,} sessions would go, with {many(plan.messages, 'message')}"
+    yield f"{len(plan.going)} of {many(plan.total, 'session')} would go, with {many(plan.messages, 'message')}"
 
 
 def _title(store: clew.Store, id: str) -> str:
@@ -239,7 +239,7 @@ def _told_sweep(swept: Swept, form: Form) -> None:
     else:
         for session in swept.sessions:
             out(session)
-        warn(f"{len(swept.sessions)} of {swept.total:,} sessions are gone")
+        warn(f"{len(swept.sessions)} of {many(swept.total, 'session')} gone")
     for failure in swept.failures:
         warn(f"clew: session {failure.session} stays: {plain(failure.error)}")
     if swept.receipt is not None and swept.receipt.pending:

@@ -18,6 +18,10 @@ from clew.cli.text import many, out, plain, warn
 from clew.cli.workfiles import checkpoints_of, line_of, pair, root_option, session_of, summary, told
 from clew.errors import NotFound
 
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+force_option = click.option("--force", is_flag=True, help="Also files that someone else has changed since.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
 
 @click.command(
     short_help="Go back to a message: the conversation, the files, or both.",
@@ -28,9 +32,9 @@ from clew.errors import NotFound
 @click.option("--files", "mode", flag_value="files", help="The files alone.")
 @click.option("--conversation", "mode", flag_value="conversation", help="The conversation alone; the default.")
 @click.option("--both", "mode", flag_value="both", help="The conversation and the files.")
-@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
-@click.option("--force", is_flag=True, help="Also files that someone else has changed since.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@dry_run_option
+@force_option
+@yes_option
 @root_option
 @json_options
 @store_option
@@ -70,9 +74,9 @@ def rewind(
     epilog="\b\nExamples:\n  clew undo\n  clew undo k3m9qa --dry-run",
 )
 @click.argument("session", required=False)
-@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
-@click.option("--force", is_flag=True, help="Also files that someone else has changed since.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@dry_run_option
+@force_option
+@yes_option
 @root_option
 @json_options
 @store_option

@@ -106,7 +106,7 @@ def _rewind(desk: Desk, rest: str) -> None:
         if not asked:
             raise clew.NotFound("question", "", hint="Nothing was asked yet.")
         if not 1 <= back <= len(asked):
-            raise clew.Invalid(f"there are {len(asked)} questions to go back from")
+            raise clew.Invalid(f"it goes back by {many(len(asked), 'question')} at most")
         talk.rewind(asked[-back].parent_id)
     left = talk.questions()
     where = f"after: {plain(left[-1].text[:60])}" if left else "before the first question"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 # Controls of the terminal (C0, DEL, C1), and those of Unicode that turn the writing direction or hide text.
@@ -82,6 +82,15 @@ def uncoloured(text: str) -> str:
 def many(count: int, what: str) -> str:
     """So many of them: `1 message`, `2,000 messages`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """What there is any of, by names in the plural: `1 tree, 2,000 messages`."""
+    return ", ".join(f"{count:,} {_one(what) if count == 1 else what}" for what, count in counts.items() if count)
+
+
+def _one(what: str) -> str:
+    return f"{what[:-3]}y" if what.endswith("ies") else what.removesuffix("s")
 
 
 def columns() -> int | None:

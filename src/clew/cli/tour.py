@@ -16,7 +16,7 @@ import click
 import clew
 from clew.cli.exits import FAILED, say
 from clew.cli.forest import END, INDENT, Leaf, arrange, snippet
-from clew.cli.text import bold, clip, dim, out, role_style, style
+from clew.cli.text import bold, clip, counted, dim, many, out, role_style, style
 from clew.cli.victim import NOTE, kill_a_writer
 
 
@@ -143,9 +143,8 @@ def _verify(store: clew.Store) -> bool:
     _code("store.verify()")
     report = store.verify()
     out()
-    checked = ", ".join(f"{count:,} {what}" for what, count in report.counts.items() if count)
     mark = style("ok", "1;32") if report.ok else style("damaged", "1;31")
-    for number, line in enumerate(_wrapped(f"checked {checked}", 68)):
+    for number, line in enumerate(_wrapped(f"checked {counted(report.counts)}", 68)):
         out(f"   {mark if not number else '  '}  {line}")
     return report.ok
 
@@ -210,7 +209,7 @@ def _tree(nodes: Iterable[clew.Node]) -> Iterator[str]:
             notes += 1
             continue
         if notes:
-            yield INDENT * level + dim(f"… {notes} notes of the killed process …")
+            yield INDENT * level + dim(f"… {many(notes, 'note')} of the killed process …")
             notes = 0
         yield f"{INDENT * level}{style(leaf.handle, '33')} [{role_style(leaf.role, leaf.role.upper())}] {leaf.snippet}"
         if last:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import click
@@ -30,6 +31,9 @@ from clew.cli.text import (
     style,
     warn,
 )
+from clew.paging import every
+
+PAGE = 500
 
 here_option = click.option("--here", is_flag=True, help="Those of the sessions of the current directory.")
 compact_option = click.option("--compact", is_flag=True, help="Indent only where the talk forks.")
@@ -103,17 +107,12 @@ class Trace(NamedTuple):
 def _traces(store: clew.Store) -> dict[str, Trace]:
     """The traces of subagents, by the first message of each."""
     found: dict[str, Trace] = {}
-    cursor = None
-    while True:
-        page = store.sessions.list(limit=500, cursor=cursor, subagents=True, include_expired=True)
-        for session in page.items:
-            with suppress(clew.Tampered):
-                first = next(session.history(), None)
-                if first is not None and first.parent_id is None:
-                    found[first.id] = Trace(session.agent or "", _called_at(store, session))
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
+    for session in every(partial(store.sessions.list, limit=PAGE, subagents=True, include_expired=True)):
+        with suppress(clew.Tampered):
+            first = next(session.history(), None)
+            if first is not None and first.parent_id is None:
+                found[first.id] = Trace(session.agent or "", _called_at(store, session))
+    return found
 
 
 def _called_at(store: clew.Store, session: clew.Session) -> str | None:
@@ -128,28 +127,16 @@ def _called_at(store: clew.Store, session: clew.Session) -> str | None:
 def of_here(store: clew.Store) -> Iterator[clew.Node]:
     """The trees of the sessions of the current directory, and of their subagents."""
     seen: dict[str, None] = {}
-    cursor = None
-    while True:
-        page = store.sessions.list(limit=500, cursor=cursor, cwd=os.getcwd(), include_expired=True)
-        for session in page.items:
-            for one in (session, *session.subagents()):
-                seen |= dict.fromkeys(_roots(store, one))
-        cursor = page.next_cursor
-        if cursor is None:
-            break
+    for session in every(partial(store.sessions.list, limit=PAGE, cwd=os.getcwd(), include_expired=True)):
+        for one in (session, *session.subagents()):
+            seen |= dict.fromkeys(_roots(store, one))
     for root in seen:
         yield from store.nodes.subtree(root)
 
 
 def everything(store: clew.Store) -> Iterator[clew.Node]:
     """All messages, in the order they were stored."""
-    cursor = None
-    while True:
-        page = store.nodes.list(limit=500, cursor=cursor, ascending=True, trashed=False)
-        yield from page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+    return every(partial(store.nodes.list, limit=PAGE, ascending=True, trashed=False))
 
 
 def _below(store: clew.Store, found: clew.Session | clew.Node) -> Iterable[clew.Node]:

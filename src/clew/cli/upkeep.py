@@ -11,7 +11,7 @@ from clew.cli.exits import DAMAGED
 from clew.cli.forms import Form, json_options, out_lines, out_value
 from clew.cli.place import existing, looking, store_option
 from clew.cli.progress import Progress
-from clew.cli.text import bold, dim, fitted, many, out, out_json, out_jsonl, plain, style, warn
+from clew.cli.text import bold, counted, dim, fitted, many, out, out_json, out_jsonl, plain, style, warn
 
 if TYPE_CHECKING:
     from clew.verify import Damage, Report
@@ -53,11 +53,7 @@ def _lines(report: Report) -> Iterator[str]:
             place = "" if one.position is None else f", message {one.position + 1}"
             yield dim(f"         in session {plain(str(one.session))}{place}")
     yield style("ok", "1;32") if report.ok else style("not ok", "1;31")
-    checked = ", ".join(
-        f"{count:,} {plain(what)}"
-        for what, count in report.counts.items()
-        if count and what not in ("damage", "unread")
-    )
+    checked = counted({what: count for what, count in report.counts.items() if what not in ("damage", "unread")})
     yield from (dim(line) for line in fitted(f"checked {checked or 'an empty store'}"))
 
 

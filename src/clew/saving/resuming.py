@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clew.convert.core import Options, convert_read, read_all, tool_names
 from clew.errors import NotFound
 from clew.model import ToolCall
 from clew.node import Node
+from clew.paging import every
 from clew.session import Session
 from clew.snapshots import ToolSnapshot, new_snapshot
 from clew.store import Store
@@ -64,18 +66,12 @@ def latest_answered(store: Store, cwd: str | None = None) -> Session:
     Never a subagent's, and never one that has only questions: there is nothing in it to go on from.
     """
     best: tuple[datetime, Session] | None = None
-    cursor = None
-    while True:
-        page = store.sessions.list(limit=20, cursor=cursor, cwd=cwd)
-        for session in page.items:
-            if best is not None and session.updated_at <= best[0]:
-                return best[1]  # the others were active earlier still
-            said = _last_answer(session)
-            if said is not None and (best is None or said > best[0]):
-                best = said, session
-        cursor = page.next_cursor
-        if cursor is None:
-            break
+    for session in every(partial(store.sessions.list, limit=20, cwd=cwd)):
+        if best is not None and session.updated_at <= best[0]:
+            break  # the others were active earlier still
+        said = _last_answer(session)
+        if said is not None and (best is None or said > best[0]):
+            best = said, session
     if best is None:
         raise NotFound("session", "latest" if cwd is None else f"latest in {cwd}", hint="Begin one.")
     return best[1]

@@ -235,8 +235,8 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -
         else:
             said = codec.decode(payload, "")
             message = codec.neutral(said)
-            _, role, kind, *_ = facts(row[FACTS])
-            if kind != payload[0] or role != ROLES.index(message.role):
+            told = facts(row[FACTS])
+            if told.kind != payload[0] or told.role != ROLES.index(message.role):
                 problems.append("its row does not say what its body is")
             if above is not None:
                 counted = _totals(row[FACTS])

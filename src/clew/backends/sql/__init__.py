@@ -22,11 +22,13 @@ def queries(dialect: str | None = None) -> dict[str, str]:
     """The named statements, column lists filled in; those of a dialect's own in place of the common ones."""
     files = ["queries.sql"] if dialect is None else ["queries.sql", f"queries.{dialect}.sql"]
     named = {}
-    for block in (block for file in files for block in _read(file).split("-- name: ")[1:]):
-        name, _, statement = block.partition("\n")
+    for file in files:
+        text = _read(file)
         for mark, columns in COLUMNS.items():
-            statement = statement.replace(mark, columns)
-        named[name.strip()] = statement.strip()
+            text = text.replace(mark, columns)
+        for block in text.split("-- name: ")[1:]:
+            name, _, statement = block.partition("\n")
+            named[name.strip()] = statement.strip()
     return named
 
 

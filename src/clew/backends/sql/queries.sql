@@ -43,6 +43,13 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ?
 
+-- name: nodes_at
+WITH wanted (pos) AS (VALUES (?))
+SELECT u.tree, u.depth, u.carried, u.wrapped_key,
+       (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
+       {node}
+FROM wanted w CROSS JOIN nodes n ON n.pos = w.pos JOIN runs u ON u.run = n.pos >> 24
+
 -- name: places_after
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),

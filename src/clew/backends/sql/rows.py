@@ -91,7 +91,10 @@ class SqlTx(ABC):
         return bool(self._one("empty")[0])
 
     def growth(self, ord: int) -> Growth:
-        return Growth._make(self._one("growth", ord))
+        found = Growth._make(self._one("growth", ord))
+        if not isinstance(found.last, int):
+            raise Tampered("a node", "its number in the order of storing is not a number")
+        return found
 
     def ord_id(self, ord: int) -> bytes | None:
         row = self._one("ord_id", ord)

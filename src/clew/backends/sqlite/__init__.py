@@ -27,11 +27,9 @@ from clew.backends.sqlite.connection import (
     on_network,
     translate,
 )
-from clew.backends.sqlite.migrate import migrate
 from clew.backends.sqlite.readers import Readers
 from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
-from clew.backends.sqlite.watching import FileEar, MemoryEar
 from clew.backends.sqlite.writer import Writer
 from clew.backends.watching import Ear, Watching
 from clew.errors import Closed, Invalid, NotFound, Tampered, Unavailable
@@ -137,7 +135,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
             job = Job(work, settle)
             self._local.jobs.append(job)
             try:
-                self._writer.savepoint(tx, job)
+                self._batches.inside(tx, job)
             except sqlite3.Error as error:
                 raise translate(error, self.path) from error
             return job.outcome()  # type: ignore[no-any-return]
@@ -193,7 +191,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         try:
             with self._told():
                 tx = self._writer.begin()
-            self._local.tx, self._local.jobs, self._local.frame = tx, [], None
+            self._local.tx, self._local.jobs, self._local.apart, self._local.frame = tx, [], True, None
             try:
                 yield
                 self._writer.still(tx)
@@ -290,7 +288,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
     def _open(self, create: bool, network: bool) -> None:
         if self.memory:
             self._writer.tx = SQLiteTx(self._connect("rw"))
-            migrate(self._writer.tx.conn, 0)
+            self._migrate(self._writer.tx.conn, 0)
             return
         if os.path.isdir(self.path):
             raise Invalid(f"{self.path} is a folder", hint="Name a file in it.")
@@ -335,15 +333,22 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 # Owner-only from the first byte on: -wal and -shm take their mode from it.
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             tx = self._writer.tx = SQLiteTx(self._connect("rw"))
-            migrate(tx.conn, check(tx.conn, self.path))
+            self._migrate(tx.conn, check(tx.conn, self.path))
             self._writer.reserve.keep()
         finally:
             self._writer.turnstile.release()
+
+    def _migrate(self, conn: sqlite3.Connection, found: int) -> None:
+        from clew.backends.sqlite.migrate import migrate  # most stores are of the newest format
+
+        migrate(conn, found)
 
     def _connect(self, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
         return connect(self.path, mode, durability=self._durability, timeout=self._timeout)
 
     def _ear(self) -> Ear:
+        from clew.backends.sqlite.watching import FileEar, MemoryEar
+
         if self.memory:
             return MemoryEar(lambda refs: self.read(lambda tx: cast(SQLiteTx, tx).versions(refs)))
         return FileEar(lambda: self._connect("ro"), self.path)

@@ -8,14 +8,23 @@ from typing import Any
 
 from clew.backends import Call, Job, Renewed
 from clew.backends.sqlite.connection import ANY, translate
+from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.errors import ClewError, Unavailable
+
+
+class Apart(BaseException):
+    """Control flow: a call has failed in the middle, and its neighbours are to be kept apart from it."""
 
 
 class Batches:
     """Runs several pieces of work as one transaction. The caller leads: nobody else in the process writes meanwhile.
 
-    `local` is the thread's: `tx` the transaction that it is in, `jobs` what a call has written in it.
+    What fails must leave nothing behind. But a savepoint for each piece costs as much as some pieces, so at first they
+    are not kept apart: if one fails, everything is undone and done again, `apart`.
+
+    `local` is the thread's: `tx` the transaction that it is in, `jobs` what a call has written in it, `apart` whether
+    what it writes has a savepoint of its own.
     """
 
     def __init__(self, writer: Writer, local: Any, look_anew: Callable[[], object]) -> None:
@@ -23,17 +32,19 @@ class Batches:
         self._local = local
         self._look_anew = look_anew
 
-    def transact(self, jobs: Sequence[Job]) -> None:
+    def transact(self, jobs: Sequence[Job], *, apart: bool = False) -> None:
         """One transaction for all `jobs`; each gets its outcome. What a job raises concerns that job alone."""
+        failed = False
         try:
             tx = self._writer.begin()
             try:
-                if len(jobs) == 1:
-                    jobs[0].finish(jobs[0].work(tx))
-                else:
-                    for job in jobs:
+                for job in jobs:
+                    if apart:
                         self._writer.savepoint(tx, job)
+                    else:
+                        job.finish(job.work(tx))
             except BaseException as error:
+                failed = True
                 self._writer.give_up(tx, error)
                 raise
             self._writer.commit(tx)
@@ -41,10 +52,15 @@ class Batches:
             for job in jobs:
                 job.undone()
             if self._renewed(jobs):
-                self.transact(jobs)
+                self.transact(jobs, apart=apart)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
             if self._writer.suspect and isinstance(error, sqlite3.Error):
                 self._writer.settle(jobs, error)
+                return
+            if failed and not apart and len(jobs) > 1:
+                for job in jobs:
+                    job.undone()
+                self.transact(jobs, apart=True)
                 return
             told = translate(error, self._writer.path) if isinstance(error, ANY) else error
             for job in jobs:
@@ -55,12 +71,12 @@ class Batches:
                 self._writer.settle(jobs, Unavailable("the write was interrupted", hint="Make the same call again."))
             raise
 
-    def run(self, calls: Sequence[Call]) -> None:
-        """One transaction for all `calls`; each gets its outcome. A write inside a call has a savepoint of its own."""
+    def run(self, calls: Sequence[Call], *, apart: bool = False) -> None:
+        """One transaction for all `calls`; each gets its outcome."""
         try:
             tx = self._writer.begin()
             try:
-                self._local.tx = tx
+                self._local.tx, self._local.apart = tx, apart
                 for call in calls:
                     self._local.jobs = call.jobs
                     call.run()
@@ -72,6 +88,8 @@ class Batches:
             finally:
                 self._local.tx = None
             self._writer.commit(tx)
+        except Apart:
+            self.run(calls, apart=True)
         except Renewed:
             if self._renewed(calls):
                 self.run(calls)
@@ -84,6 +102,16 @@ class Batches:
             told = translate(error, self._writer.path) if isinstance(error, ANY) else error
             for call in calls:
                 call.error = call.error or told
+
+    def inside(self, tx: SQLiteTx, job: Job) -> None:
+        """Does what a call writes. Apart if it fails and everything is to be done again."""
+        if self._local.apart:
+            self._writer.savepoint(tx, job)
+            return
+        try:
+            job.finish(job.work(tx))
+        except Exception:  # noqa: BLE001 - whatever it is, it is told when it comes again
+            raise Apart from None
 
     def _renewed(self, waiting: Sequence[Job | Call]) -> bool:
         """Looks at the store anew for several callers. False if that fails: then each of them has the error."""

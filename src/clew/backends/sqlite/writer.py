@@ -7,14 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from clew.backends import Job, Renewed
 from clew.backends.sqlite.connection import ANY, ODD, is_full, translate
 from clew.backends.sqlite.reserve import Reserve
 from clew.backends.sqlite.rows import SQLiteTx
-from clew.backends.sqlite.scrubbing import clean as scrub
-from clew.backends.sqlite.turnstile import Turnstile
 from clew.errors import ClewError, Closed, Unavailable
+
+if TYPE_CHECKING:
+    from clew.backends.sqlite.turnstile import Turnstile
 
 FEW = 200
 """Pages that are given back at a time, where space is short."""
@@ -28,7 +31,6 @@ class Writer:
         self.tx: SQLiteTx | None = None
         """The connection, once something was written; in memory it is the only one, and reads use it too."""
         self.alone = threading.RLock() if path == ":memory:" else None
-        self.turnstile = Turnstile(f"{path}-lock")
         self.reserve = Reserve(path)
         self.epoch = 0
         """The number of the epoch that the store was opened in."""
@@ -53,7 +55,15 @@ class Writer:
             if self.tx is not None:
                 self.tx.conn.close()
                 self.tx = None
-        self.turnstile.close()
+        if "turnstile" in self.__dict__:
+            self.turnstile.close()
+
+    @cached_property
+    def turnstile(self) -> Turnstile:
+        """Where it waits for its turn among processes; made when something is first written."""
+        from clew.backends.sqlite.turnstile import Turnstile
+
+        return Turnstile(f"{self.path}-lock")
 
     def begin(self) -> SQLiteTx:
         """Waits for its turn, and opens the write transaction. `commit` or `undo` must follow."""
@@ -150,6 +160,8 @@ class Writer:
             self.turnstile.release()
 
     def _clean(self) -> tuple[str, ...]:
+        from clew.backends.sqlite.scrubbing import clean as scrub
+
         tx = self._renew() if self.tx is None or self.suspect else self.tx
         if not self._empty_log(tx):
             return ("wal",)

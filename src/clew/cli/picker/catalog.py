@@ -7,9 +7,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Literal, NamedTuple
 
 import clew
+from clew.paging import pages
 
 Scope = Literal["directory", "repository", "everything"]
 SCOPES: tuple[Scope, ...] = ("directory", "repository", "everything")
@@ -56,20 +58,15 @@ class Catalog:
 
     def load(self) -> Iterator[int]:
         """Reads all sessions; yields how many there are so far, after each page."""
-        cursor = None
-        while True:
-            page = self.store.sessions.list(limit=PAGE, cursor=cursor)
+        for page in pages(partial(self.store.sessions.list, limit=PAGE)):
             rows = [row for session in page.items if (row := _row(session)) is not None]
             with self._lock:
                 for row in rows:
                     if row.id not in self._places:  # brought back from the trash meanwhile
                         self._places[row.id] = len(self._rows)
                         self._rows.append(row)
-            cursor = page.next_cursor
-            self.loaded = cursor is None
+            self.loaded = page.next_cursor is None
             yield len(self._rows)
-            if cursor is None:
-                return
 
     def find(self, typed: str, scope: Scope) -> Found:
         """The sessions whose title, labels or directory have every word that was typed, last active first."""
