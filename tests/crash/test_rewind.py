@@ -162,7 +162,7 @@ def crashes(folder: Path, key: bytes | None, mode: str, *, every: int, torn: flo
 @pytest.mark.parametrize(("name", "mode"), [("plain", "both"), ("sealed", "files")])
 def test_a_crash_anywhere(tmp_path: Path, name: str, mode: str) -> None:
     """Killed, or without power, at some moments of a rewind: each file is old or new, and the next call finishes it."""
-    crashes(tmp_path, sample.KEYS[name], mode, every=7, torn=0.3)
+    crashes(tmp_path, sample.KEYS[name], mode, every=6, torn=0.3)
 
 
 @pytest.mark.soak
