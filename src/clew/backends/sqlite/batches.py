@@ -41,13 +41,16 @@ class Batches:
                 for job in jobs:
                     if apart:
                         self._writer.savepoint(tx, job)
+                        job.done = False  # not before the commit: whoever waits would take it for stored
                     else:
-                        job.finish(job.work(tx))
+                        job.result = job.work(tx)
             except BaseException as error:
                 failed = True
                 self._writer.give_up(tx, error)
                 raise
             self._writer.commit(tx)
+            for job in jobs:
+                job.done = job.error is None
         except Renewed:
             for job in jobs:
                 job.undone()

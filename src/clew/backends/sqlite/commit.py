@@ -9,16 +9,21 @@ interpreter: eight threads gained 1.5x of one, now 1.7x.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from types import FrameType
 
 from clew.backends import Job
 
 LARGEST = 256
 """Pieces of work in one transaction at most. More would only make the first wait for the last."""
+
+PATROL = 1.0
+"""Seconds after which one who waits sees whether there still is a leader."""
 
 PATIENCE = 200e-6
 """Seconds a leader waits at most for those it shared the last commit with; about as long as a disk takes to sync."""
@@ -27,10 +32,12 @@ PATIENCE = 200e-6
 class _Party:
     """Jobs that came together, and the caller who waits for them."""
 
-    __slots__ = ("after", "gate", "gone", "jobs", "leads", "thread", "told")
+    __slots__ = ("after", "frame", "gate", "gone", "jobs", "leads", "thread", "told")
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[Job], frame: FrameType | None) -> None:
         self.jobs = jobs
+        self.frame = frame
+        """What it leads in, once it does: see `Committer._frame`."""
         self.thread = threading.get_ident()
         self.leads = False
         self.told = False
@@ -54,6 +61,10 @@ class Committer:
         """How many shared the last commit with its leader."""
         self._leader = 0
         """The thread that leads. One that leads and asks again was interrupted before it left, and leads on."""
+        self._frame: FrameType | None = None
+        """What it leads in; None if it keeps the lead whatever it does meanwhile."""
+        self._taken: list[_Party] = []
+        """Whose jobs it does."""
 
     def take_lead(self) -> bool:
         """True if nobody else is at work: the caller then leads until it calls `leave`."""
@@ -61,28 +72,32 @@ class Committer:
         with self._mutex:
             if self._leader and self._leader != me:
                 return False
-            self._leader = me
+            self._leader, self._frame = me, sys._getframe(1)
             return True
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Returns when every job has its outcome."""
-        party = _Party(jobs)
+        party = _Party(jobs, sys._getframe())
         if self._wait(party):
             self._lead(jobs, gather=party.told)
 
     def enter(self) -> None:
         """Waits for the lead and keeps it: until `leave`, nobody else writes."""
-        self._wait(_Party(()))
+        self._wait(_Party((), None))
 
     def leave(self) -> None:
         """Hands the lead to the next in the queue."""
         with self._mutex:
-            after = self._queue.popleft() if self._queue else None
-            if after is None:
-                self._leader = 0
+            self._taken = []
+            while self._queue and self._queue[0].told:  # it was taken by one who was interrupted in the middle of that
+                self._queue.popleft()
+            if not self._queue:
+                self._leader, self._frame = 0, None
                 return
+            after = self._queue[0]
+            self._leader, self._frame = after.thread, after.frame
             after.leads = after.told = True
-            self._leader = after.thread
+            self._queue.popleft()  # last: one who is not told yet is in the queue
         after.gate.release()
 
     def _wait(self, party: _Party) -> bool:
@@ -91,10 +106,11 @@ class Committer:
             with self._mutex:
                 party.leads = self._leader in (0, party.thread)
                 if party.leads:
-                    self._leader = party.thread
+                    self._leader, self._frame = party.thread, party.frame
                     return True
                 self._queue.append(party)
-            party.gate.acquire()
+            while not party.gate.acquire(timeout=PATROL) and not party.told:  # told: but who told it was interrupted
+                self._patrol()
             if party.after is not None:
                 self._wake(party.after)
         except BaseException:  # interrupted: neither the lead nor a word for others must come to one who has gone
@@ -118,6 +134,17 @@ class Committer:
                 party.told = True
                 party.gate.release()
 
+    def _patrol(self) -> None:
+        """Hands the lead on if whoever had it was interrupted where no code of ours could do so, and has gone."""
+        with self._mutex:
+            above = sys._current_frames().get(self._leader)
+            while above is not None and above is not self._frame:
+                above = above.f_back
+            if above is None and self._frame is not None:
+                for party in self._taken:
+                    self._wake(party)
+                self.leave()
+
     def _gather(self) -> None:
         """Gives those who shared the last commit a moment to come back: they have just been told of it.
 
@@ -135,15 +162,17 @@ class Committer:
             if self._queue:
                 jobs = list(jobs)
                 with self._mutex:
+                    self._taken = followers
                     # One who waits to keep the lead has no jobs; the batch ends before it.
                     while self._queue and self._queue[0].jobs and len(jobs) + len(self._queue[0].jobs) <= LARGEST:
-                        followers.append(self._queue.popleft())
+                        followers.append(self._queue[0])  # before it leaves the queue: it must be in one of them
+                        self._queue.popleft()
                         jobs.extend(followers[-1].jobs)
             self._transact(jobs)
         finally:
             self._company = len(followers)
-            self.leave()
             for party, after in pairwise(followers):
                 party.after = after
             if followers:
                 self._wake(followers[0])
+            self.leave()

@@ -52,7 +52,8 @@ class Turnstile:
             raise
 
     def release(self) -> None:
-        _flock(self._fd, _UNLOCK)
+        if self._fd >= 0:  # else it was closed by whoever came in between, and the lock went with that
+            _flock(self._fd, _UNLOCK)
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -7,17 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 from clew.backends import Job, Renewed
 from clew.backends.sqlite.connection import ANY, ODD, is_full, translate
 from clew.backends.sqlite.reserve import Reserve
 from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.turnstile import Turnstile
 from clew.errors import ClewError, Closed, Unavailable
-
-if TYPE_CHECKING:
-    from clew.backends.sqlite.turnstile import Turnstile
 
 FEW = 200
 """Pages that are given back at a time, where space is short."""
@@ -31,6 +27,7 @@ class Writer:
         self.tx: SQLiteTx | None = None
         """The connection, once something was written; in memory it is the only one, and reads use it too."""
         self.alone = threading.RLock() if path == ":memory:" else None
+        self.turnstile = Turnstile(f"{path}-lock")
         self.reserve = Reserve(path)
         self.epoch = 0
         """The number of the epoch that the store was opened in."""
@@ -55,15 +52,7 @@ class Writer:
             if self.tx is not None:
                 self.tx.conn.close()
                 self.tx = None
-        if "turnstile" in self.__dict__:
-            self.turnstile.close()
-
-    @cached_property
-    def turnstile(self) -> Turnstile:
-        """Where it waits for its turn among processes; made when something is first written."""
-        from clew.backends.sqlite.turnstile import Turnstile
-
-        return Turnstile(f"{self.path}-lock")
+        self.turnstile.close()
 
     def begin(self) -> SQLiteTx:
         """Waits for its turn, and opens the write transaction. `commit` or `undo` must follow."""
@@ -260,18 +249,19 @@ class Writer:
 
     def _drop(self) -> None:
         """Closes the connection, if there is one."""
-        if self.tx is not None:
-            self.tx.conn.close()
-            self.tx = None
+        tx, self.tx = self.tx, None  # first: after an interrupt nobody must find it closed
+        if tx is not None:
+            tx.conn.close()
 
     def settle(self, jobs: Sequence[Job], error: Exception) -> None:
         """After a commit that failed: looks again, and answers each caller truthfully."""
         told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
-        for job in jobs:
-            if job.error is None:
-                job.error = told
-                if job.settle is not None:
-                    self._look_again(job)
+        unknown = [job for job in jobs if job.error is None]
+        for job in unknown:  # all of them before the first look: that takes long, and may be interrupted
+            job.error = told
+        for job in unknown:
+            if job.settle is not None:
+                self._look_again(job)
 
     def _look_again(self, job: Job) -> None:
         try:
@@ -280,7 +270,7 @@ class Writer:
                 kept = job.settle(tx) if job.settle is not None else None
             finally:
                 self.undo(tx)
-        except (ClewError, sqlite3.Error):
+        except (ClewError, *ANY):
             return  # the first error stands
         if kept is not None:
             job.finish(kept)
