@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 
 import clew
+import clew.aio
 from clew import partitions, rekey
 from clew.backends import Call
 from clew.backends.postgres.arrays import Numbers, Strings
@@ -163,6 +165,28 @@ def test_two_sessions_at_the_same_message(store: clew.Store, monkeypatch: pytest
     assert done[0] == [True, False, True, False]
     assert texts(beside) == ["first", "other"]
     assert store.verify().ok
+
+
+@pytest.mark.parametrize("expects_first", [False, True])
+def test_heads_in_two_runs(url: str, expects_first: bool) -> None:
+    """After a compaction one task goes on from what the process remembers, and another from what it was told: whoever
+    is told that its message is stored finds it.
+    """
+
+    async def main() -> None:
+        async with clew.aio.open(url) as store:
+            session = await store.sessions.create()
+            await session.append(clew.user("first"))
+            (head,) = await session.compact(clew.user("summary"))
+            tasks = [session.append(clew.user("plain")), session.append(clew.user("expects"), expect_head=head.id)]
+            done = await asyncio.gather(*tasks[:: -1 if expects_first else 1], return_exceptions=True)
+            stored = [node.text for node in done if not isinstance(node, BaseException)]
+            assert [node.text for node in await session.path()] == ["summary", *stored]
+            assert "plain" in stored
+            assert all(isinstance(error, Conflict) for error in done if isinstance(error, BaseException))
+            assert (await store.verify()).ok
+
+    asyncio.run(main())
 
 
 def test_an_id_that_is_taken(store: clew.Store) -> None:

@@ -44,12 +44,15 @@ class Appends:
         Appends to the same ref that follow each other move it once, to where the last one ends.
         """
         chains: dict[int, list[Append]] = {}
+        runs: dict[int, int] = {}  # of each ref: the answer tells which were moved, not from where
         fit = []
         for append in appends:
-            chain = chains.setdefault(append.run, [])
-            fit.append(not chain or append.follows(chain[-1]))
+            chain = chains.get(append.run)
+            fit.append(
+                runs.setdefault(append.ref, append.run) == append.run and (not chain or append.follows(chain[-1]))
+            )
             if fit[-1]:
-                chain.append(append)
+                chains.setdefault(append.run, []).append(append)
         moved = self._moved([joined(chain) if len(chain) > 1 else chain[0] for chain in chains.values()])
         return [yes and append.ref in moved for yes, append in zip(fit, appends, strict=True)]
 
