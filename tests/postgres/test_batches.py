@@ -279,6 +279,35 @@ def test_a_plan_that_was_made_when_there_was_little(server: Server, count: int) 
         assert talk() < 2 * little
 
 
+def test_a_plan_that_was_made_when_there_was_much(server: Server) -> None:
+    """In a large store that the server has counted, each append of a batch looks for its own run alone."""
+    url = server.url()
+    with clew.open(url) as store, server.connect(options=f"-csearch_path={url.partition('schema=')[2]}") as conn:
+        conn.autocommit = True
+        made = sessions(store, 40)
+        conn.execute(
+            "INSERT INTO refs (ref, workspace, kind, key, version, created_at, active_at, rank, hold, mac, data, head)"
+            " SELECT 1000 + n, r.workspace, r.kind, int8send(n), 1, 0, 0, n, 0, '', '', n << 24"
+            " FROM generate_series(1, 100000) AS n, (SELECT workspace, kind FROM refs LIMIT 1) AS r"
+        )
+        conn.execute(
+            "INSERT INTO nodes (pos, facts, id, body)"
+            " SELECT (1::bigint << 60) + n, '', int8send(n), '' FROM generate_series(1, 5000) AS n"
+        )
+        conn.execute("ANALYZE refs, runs, nodes, epoch")
+        backend: Any = store._engine.backend
+
+        def counted_now() -> int:
+            with backend._connections.take() as mine:
+                mine.execute("SELECT pg_stat_force_next_flush()")
+            return read(conn)
+
+        together(store, *(say(session, "x") for session in made))
+        before = counted_now()
+        together(store, *(say(session, "y") for session in made))
+        assert counted_now() - before < 10 * len(made)
+
+
 def test_two_processes_on_the_same_sessions(url: str) -> None:
     """They move them in the same order, so that neither waits for the other to let go; all is stored, once."""
     with clew.open(url, durability="relaxed") as store, clew.open(url, durability="relaxed") as other:

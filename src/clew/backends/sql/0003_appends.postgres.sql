@@ -53,7 +53,8 @@ END $$;
 -- ref whose head is in its run; each may have any number of nodes, or none. Returns the refs that were moved.
 --
 -- One plan for all calls, for to make it takes as long as to use it for eight appends. It reads by indexes alone, so that
--- it stays good while the tables grow; and it is never compiled, which would be done for each call anew.
+-- it stays good while the tables grow; and it is never compiled, which would be done for each call anew. What is looked up
+-- depends on `r`, never on `m` alone: that may be done for every pair of a row and an append, before they are compared.
 CREATE FUNCTION extend_all(
     store bigint, epochs bigint[], the_refs bigint[], seen_versions bigint[], seen_heads bigint[], seen_head_ids bytea[],
     seen_macs bytea[], ref_keys bytea[], run_keys bytea[],
@@ -83,8 +84,8 @@ BEGIN
                         AND o.trashed_at IS NULL AND o.ref <> r.ref ORDER BY o.rank DESC LIMIT 1) < m.new_rank, true)
           AND (SELECT number FROM epoch WHERE one = 1) = m.epoch
           AND (SELECT u.closed = 0 AND u.wrapped_key IS NOT DISTINCT FROM m.run_key
-               FROM runs u WHERE u.run = m.head >> 24)
-          AND (SELECT n.pos FROM nodes n WHERE n.pos = m.head + 1) IS NULL
+               FROM runs u WHERE u.run = r.head >> 24)
+          AND (SELECT n.pos FROM nodes n WHERE n.pos = r.head + 1) IS NULL
         RETURNING r.ref, r.version, r.head >> 24 AS run
     ), added AS (
         INSERT INTO nodes (pos, facts, id, body)
