@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from clew.backends import State, Tx
-from clew.errors import Closed, Invalid, SchemaTooNew
+from clew.errors import Closed, Invalid, SchemaTooNew, Unavailable
 
 TxT = TypeVar("TxT")
 
@@ -25,7 +26,7 @@ class Opened(Generic[TxT]):
     def __init__(self) -> None:
         self.on_epoch: Callable[[Tx], object] = lambda tx: None
         self._local: Any = threading.local()
-        """Of each thread; `tx` is the transaction it is in."""
+        """Of each thread; `tx` is the transaction it is in, `frame` the call that writes."""
         self._closed = False
         self._opened_after = Opened._forks
 
@@ -48,6 +49,24 @@ class Opened(Generic[TxT]):
         """Invalid if this thread is in a transaction of the store's."""
         if getattr(self._local, "tx", None) is not None:
             raise Invalid("a store cannot be closed inside its own transaction")
+
+    def _not_again(self) -> None:
+        """Unavailable if this thread is in the middle of a write already: a signal handler must not write inside it.
+
+        Whoever calls this is in the middle of one from now on, until it returns or sets `frame` to None.
+        """
+        here = sys._getframe(1)
+        outer = getattr(self._local, "frame", None)
+        if outer is not None:
+            above = here.f_back
+            while above is not None:
+                if above is outer:
+                    raise Unavailable(
+                        "this thread is in the middle of another write",
+                        hint="A signal handler or __del__ must not write; let it set a flag.",
+                    )
+                above = above.f_back
+        self._local.frame = here  # if an interrupt keeps it from being cleared, it is no longer on the stack
 
     def _epoch(self, tx: Tx) -> State:
         """Looks at how the store is kept now. SchemaTooNew."""

@@ -8,8 +8,8 @@ that appends to many sessions go on side by side. See `Ahead`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Literal, TypeVar, cast
+from contextlib import contextmanager, suppress
+from typing import Literal, TypeVar, cast
 
 import psycopg
 
@@ -29,7 +29,7 @@ from clew.backends.postgres.watching import ServerEar
 from clew.backends.sql import FORMAT
 from clew.backends.sql.rows import TABLES
 from clew.backends.watching import Watching
-from clew.errors import Invalid, Unavailable
+from clew.errors import Invalid
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class PostgresBackend(Opened[PostgresTx]):
         target = parse(url)
         self.path, self._schema = target.name, target.schema
         super().__init__()
-        self._once, self._told = _Once(self._local), Told(self.path)
+        self._told = Told(self.path)
         self._connections = Connections(target, size=pool_size, timeout=timeout, relaxed=durability == "relaxed")
         self._watching = Watching(lambda: ServerEar(self._connections.connect, self.path), patience=timeout)
         self._turns = Turns(self._connections, self.path, self.look_anew)
@@ -119,27 +119,37 @@ class PostgresBackend(Opened[PostgresTx]):
             return self._batches.inside(tx, work, settle)
         if self._batches.going_ahead():
             return self._batches.later(work, settle)
-        with self._once:
-            stale: set[int] = set()
-            for _ in range(TRIES):
-                try:
-                    result, append = self._appends.prepared(work, stale)
-                    if append is None or self._appends.send(append):
-                        return result
-                    stale.add(append.ref)
-                except Turn:
-                    break
-                except Lost as error:
-                    job: Job = Job(work, settle)
-                    if self._turns.settled(job, error) or settle is None:
-                        return job.outcome()  # type: ignore[no-any-return]
-                    break  # its id tells if it was done after all
-            return self._turns.run(work, settle)
+        self._not_again()
+        try:
+            return self._alone(work, settle)
+        finally:
+            self._local.frame = None
+
+    def _alone(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
+        """`write` outside of everything else."""
+        stale: set[int] = set()
+        for _ in range(TRIES):
+            try:
+                result, append = self._appends.prepared(work, stale)
+                if append is None or self._appends.send(append):
+                    return result
+                stale.add(append.ref)
+            except Turn:
+                break
+            except Lost as error:
+                job: Job = Job(work, settle)
+                if self._turns.settled(job, error) or settle is None:
+                    return job.outcome()  # type: ignore[no-any-return]
+                break  # its id tells if it was done after all
+        return self._turns.run(work, settle)
 
     def batch(self, calls: Sequence[Call]) -> None:
-        self._here()
-        with self._once:
+        self._outside()
+        self._not_again()
+        try:
             self._batches.run(calls)
+        finally:
+            self._local.frame = None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -149,12 +159,22 @@ class PostgresBackend(Opened[PostgresTx]):
             with self._turns.savepoint(open_one):
                 yield
             return
-        with self._once, ExitStack() as stack:
-            tx = stack.enter_context(self._turns.take())
-            self._local.tx, self._local.jobs = tx, []
-            stack.callback(setattr, self._local, "tx", None)
-            yield
-            still(tx)
+        self._not_again()
+        try:
+            with self._turns.take() as tx:
+                try:
+                    self._local.tx, self._local.jobs = tx, []
+                    yield
+                    still(tx)
+                finally:
+                    self._local.tx = None
+        finally:
+            self._local.frame = None
+
+    def _outside(self) -> None:
+        """Invalid if this thread is in a transaction: what it is about to do would wait for it."""
+        if self._here() is not None:
+            raise Invalid("this cannot be done inside a transaction")
 
     def look_anew(self) -> None:
         self._turns.epoch = self.read(self._epoch).number
@@ -215,9 +235,13 @@ class PostgresBackend(Opened[PostgresTx]):
 
     def divide(self, parts: int) -> None:
         """See `clew.partitions`."""
-        self._here()
-        with self._once, self._turns.take() as tx, self._told:
-            partitions.divide(tx, parts, self.path)
+        self._outside()
+        self._not_again()
+        try:
+            with self._turns.take() as tx, self._told:
+                partitions.divide(tx, parts, self.path)
+        finally:
+            self._local.frame = None
 
     def isolate(self) -> None:
         """See `clew.tenants`."""
@@ -246,24 +270,6 @@ class PostgresBackend(Opened[PostgresTx]):
                 yield Reader(conn, PostgresTx(conn, self._turns.store), self.path)
             finally:
                 _end(conn)
-
-
-class _Once:
-    """Around a write. Unavailable if its thread is in the middle of another already: it would wait for itself."""
-
-    def __init__(self, local: Any) -> None:
-        self._local = local
-
-    def __enter__(self) -> None:
-        if getattr(self._local, "writing", False):
-            raise Unavailable(
-                "this thread is in the middle of another write",
-                hint="A signal handler or __del__ must not write; let it set a flag.",
-            )
-        self._local.writing = True
-
-    def __exit__(self, *raised: object) -> None:
-        self._local.writing = False
 
 
 def _end(conn: Connection) -> None:

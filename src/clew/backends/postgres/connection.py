@@ -154,28 +154,32 @@ class Connections:
         """A connection for the thread that asks, until it gives it back; see `take`."""
         held: list[Connection] = self._local.__dict__.setdefault("held", [])
         first = not held
-        if first:
-            try:
-                self._slots.get(timeout=self._timeout)
-            except Empty:
-                raise Unavailable(
-                    f"all {self._size} connections to {self._target.name} are in use,"
-                    f" and none came free within {self._timeout:g} seconds",
-                    hint="Open the store with a larger pool_size, or keep transactions shorter.",
-                ) from None
+        had = len(held)
+        slot: list[None] = []
         try:
-            conn, made = self._kept() or (self._patiently(), time.monotonic())
-        except BaseException:
             if first:
+                # Noted by the same call that gets it: an interrupt in between would lose it for ever.
+                slot.extend(map(self._slots.get, (True,), (self._timeout,)))
+            conn, made = self._kept() or (self._patiently(), time.monotonic())
+            lent = Lent(conn, made, first)
+            held.append(conn)
+        except Empty:
+            raise Unavailable(
+                f"all {self._size} connections to {self._target.name} are in use,"
+                f" and none came free within {self._timeout:g} seconds",
+                hint="Open the store with a larger pool_size, or keep transactions shorter.",
+            ) from None
+        except BaseException:
+            del held[had:]
+            if slot:
                 self._slots.put(None)
             raise
-        held.append(conn)
-        return Lent(conn, made, first)
+        return lent
 
     def give_back(self, lent: Lent) -> None:
         """The end of `lend`."""
-        self._local.held.remove(lent.conn)
         try:
+            self._local.held.remove(lent.conn)
             self._keep(lent.conn, lent.made)
         finally:
             if lent.first:

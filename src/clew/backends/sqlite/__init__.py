@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal, TypeVar, cast
@@ -356,21 +355,6 @@ class SQLiteBackend(Opened[SQLiteTx]):
     def look_anew(self) -> None:
         state = self.read(self._epoch)
         self._writer.epoch = state.number
-
-    def _not_again(self) -> None:
-        """Unavailable if this thread is in the middle of a write already: a signal handler must not write inside it."""
-        here = sys._getframe(1)
-        outer = getattr(self._local, "frame", None)
-        if outer is not None:
-            above = here.f_back
-            while above is not None:
-                if above is outer:
-                    raise Unavailable(
-                        "this thread is in the middle of another write",
-                        hint="A signal handler or __del__ must not write; let it set a flag.",
-                    )
-                above = above.f_back
-        self._local.frame = here  # if an interrupt keeps it from being cleared, it is no longer on the stack
 
     @contextmanager
     def _told(self, errors: tuple[type[Exception], ...] = DRIVER) -> Iterator[None]:
