@@ -221,7 +221,7 @@ class Refs:
             return Appended(nodes, move)
 
         def settle(tx: Tx) -> Appended | None:
-            stored = engine.known(tx, drafts, None)
+            stored = engine.known(tx, drafts, row.tree)
             return None if stored is None else Appended(stored, None)
 
         try:

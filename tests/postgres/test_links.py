@@ -11,7 +11,8 @@ import pytest
 
 import clew
 import clew.aio
-from clew.errors import Invalid, NotFound, ReadOnly, Unavailable
+from clew.backends import Call
+from clew.errors import Conflict, Invalid, NotFound, ReadOnly, Unavailable
 from tests.postgres.proxy import Cut, Proxy
 from tests.postgres.server import Server
 
@@ -91,6 +92,57 @@ def test_tasks_whose_commit_is_lost(proxy: Proxy, when: Cut) -> None:
                 assert [node.text for node in await session.path()] == ["first", "CANARY"]
 
     anyio.run(main)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_id_again_among_tasks_whose_commit_is_lost(proxy: Proxy, when: Cut) -> None:
+    """Who repeats an id gets what was stored under it, where it was stored; or Conflict, if that is another session."""
+    with clew.open(proxy.url(), timeout=10) as store:
+        one, two = store.sessions.create(), store.sessions.create()
+        for session in (one, two):
+            session.append(clew.user("first"))
+        stored = one.append(clew.user("CANARY"), id=ID)
+        one.append(clew.user("after"))
+        for session in (one, two):
+            calls = [
+                Call(lambda session=session: session.append(clew.user("CANARY"), id=ID)),  # type: ignore[misc]
+                Call(lambda: two.append(clew.user("beside"))),
+            ]
+            proxy.cut_at(b"CANARY", when)
+            store._engine.backend.batch(calls)
+            if session is one:
+                assert calls[0].result == stored
+                assert calls[0].result.parent_id == stored.parent_id
+            else:
+                assert isinstance(calls[0].error, Conflict)
+            assert calls[1].result.text == "beside"
+        assert proxy.cuts >= 2
+        assert texts(one) == ["first", "CANARY", "after"]
+        assert texts(two) == ["first", "beside", "beside"]
+        assert store.verify().ok
+
+
+def test_tasks_whose_server_goes_away(proxy: Proxy) -> None:
+    """All of them are told after the timeout, not one after the other; and what they say again is stored once."""
+    with clew.open(proxy.url(), timeout=1) as store:
+        sessions = [store.sessions.create() for _ in range(6)]
+        for session in sessions:
+            session.append(clew.user("first"))
+
+        def say() -> list[Call]:
+            calls = [Call(lambda session=session: session.append(clew.user("x"))) for session in sessions]  # type: ignore[misc]
+            store._engine.backend.batch(calls)
+            return calls
+
+        say()
+        proxy.drop()
+        proxy.refuses = True
+        began = time.monotonic()
+        assert {type(call.error) for call in say()} == {Unavailable}
+        assert time.monotonic() - began < 3
+        proxy.refuses = False
+        assert {call.error for call in say()} == {None}
+        assert [texts(session) for session in sessions] == [["first", "x", "x"]] * 6
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -11,7 +11,7 @@ from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.connection import in_transaction
 from clew.backends.postgres.rows import Append, PostgresTx
 from clew.backends.postgres.turns import TRIES, Lost, Turns
-from clew.errors import ClewError, Conflict, Unavailable
+from clew.errors import ClewError, Unavailable
 
 T = TypeVar("T")
 _Begun = tuple[Call, Append, Job]
@@ -84,9 +84,9 @@ class Batches:
         """Sends all appends, with one commit. Those that were not done because something is not as it was seen."""
         try:
             done = self._appends.send_all([append for _, append, _ in begun])
-        except Lost as error:
+        except Lost:
             # A call that is made again makes a new message: the one that may be stored has to be asked for by its id.
-            left += [(call, [job]) for call, _, job in begun if not self._turns.settled(job, error)]
+            left += [(call, [job]) for call, _, job in begun]
             return []
         except (Turn, ClewError):  # nothing was done: each is tried again, and told
             left += [(call, []) for call, _, _ in begun]
@@ -123,24 +123,21 @@ class Batches:
         """Those calls of a batch whose commit was lost that are to be made again; the others have their outcome."""
         again = []
         for call in (call for call, _ in left if call.error is None):
-            jobs = list(call.jobs)
-            kept = [self._turns.settled(job, error) for job in jobs]
-            if None in kept:
-                call.error = error
-            elif not jobs or not all(kept):
-                again.append((call, jobs))
+            if any(job.settle is None for job in call.jobs):
+                call.error = error  # nobody can say
+            else:
+                again.append((call, list(call.jobs)))
         return again
 
     def inside(self, tx: PostgresTx, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
-        """`write` inside a transaction: a savepoint, so that its failure leaves nothing behind."""
-        job: Job = self._local.lost.pop(0) if getattr(self._local, "lost", None) else Job(work, settle)
+        """`write` inside a transaction: a savepoint, so that its failure leaves nothing behind.
+
+        One that may have been done before is not done again if it was: whoever has the turn sees all that ever will be.
+        """
+        lost_jobs = getattr(self._local, "lost", None)
+        job: Job = lost_jobs.pop(0) if lost_jobs else Job(work, settle)
         self._local.jobs.append(job)
         with self._turns.savepoint(tx):
-            try:
-                job.finish(job.work(tx))
-            except Conflict:
-                kept = None if job.work is work or job.settle is None else job.settle(tx)
-                if kept is None:
-                    raise
-                job.finish(kept)  # it was stored late
+            kept = job.settle(tx) if job.work is not work and job.settle is not None else None
+            job.finish(job.work(tx) if kept is None else kept)
         return job.outcome()  # type: ignore[no-any-return]
