@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ from clew.backends import Call
 from clew.backends.postgres.arrays import Numbers, Strings
 from clew.backends.postgres.turns import Turns
 from clew.errors import Conflict, Sealed
+from clew.ids import parse
 from tests.postgres.formats import take_back
 from tests.postgres.server import Server
 from tests.postgres.test_tenants import Place
@@ -330,6 +332,26 @@ def test_two_processes_on_the_same_sessions(url: str) -> None:
             for name in "ab":
                 assert [text for text in said if text[0] == name] == [f"{name}{step}" for step in range(10)]
         assert store.verify().ok
+
+
+def test_two_who_store_the_same_ids(server: Server) -> None:
+    """If each waits for what the other has, the append gives way, waits for its turn, and nobody hears of it."""
+    url = server.url()
+    taken = [ID, f"{ID[:-1]}2"]
+    add = "INSERT INTO nodes (pos, facts, id, body) VALUES (%s, '', %s, '')"
+    with clew.open(url) as store, server.connect(options=f"-csearch_path={url.partition('schema=')[2]}") as conn:
+        (session,) = sessions(store, 1)
+        conn.execute("SET deadlock_timeout = '30s'")
+        conn.execute("BEGIN")
+        conn.execute(add, (1 << 60, parse(taken[1])))
+        thread = threading.Thread(target=say(session, "a", "b", id=taken))
+        thread.start()
+        while thread.is_alive() and not conn.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
+            time.sleep(0.01)
+        conn.execute(add, (2 << 60, parse(taken[0])))  # goes on when the other has given way
+        conn.execute("ROLLBACK")
+        thread.join(30)
+        assert texts(session) == ["first", "a", "b"]
 
 
 def functions(conn: psycopg.Connection[Any]) -> list[Any]:

@@ -35,7 +35,10 @@ class Appends:
         return result, ahead.append()
 
     def send(self, append: Append) -> bool:
-        """True if it was done, durably; False if something is not as it was seen. Turn if an id is taken; Lost."""
+        """True if it was done, durably; False if something is not as it was seen.
+
+        Turn if an id is taken, or if another is storing the same ids and they wait for each other; Lost.
+        """
         return bool(self._moved([append]))
 
     def send_all(self, appends: Sequence[Append]) -> list[bool]:
@@ -64,7 +67,7 @@ class Appends:
         with turns.told, turns.connections.take() as conn:
             try:
                 answer = conn.kept.execute(_EXTEND if one else _EXTEND_ALL, (turns.store, *values)).fetchone()
-            except psycopg.errors.UniqueViolation:
+            except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
                 raise Turn from None
             except psycopg.Error as error:
                 if lost(conn, error):
