@@ -181,6 +181,30 @@ def test_a_commit_that_is_lost_twice(proxy: Proxy) -> None:
         assert [node.id for node in store.nodes.children(root.id)] == [saved.id]
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_error_whose_undoing_is_cut(proxy: Proxy, when: Cut) -> None:
+    """Whoever has made an error hears of that, though the link breaks while what was begun is undone."""
+    with clew.open(proxy.url(), timeout=10) as store:
+        session = store.sessions.create()
+        session.append(clew.user("first"))
+        proxy.cut_at(b"ROLLBACK", when)
+        with pytest.raises(Conflict):
+            session.append(clew.user("x"), expect_head=ID)
+        proxy.cut_at(b"ROLLBACK", when)
+        with pytest.raises(ValueError, match="mine"), store.transaction():
+            raise ValueError("mine")
+        proxy.cut_at(b"ROLLBACK TO", when)
+        calls = [
+            Call(lambda: session.append(clew.user("x"), expect_head=ID)),
+            Call(lambda: session.append(clew.user("y"))),
+        ]
+        store._engine.backend.batch(calls)
+        assert proxy.cuts == 3
+        assert isinstance(calls[0].error, Conflict)
+        assert calls[1].error is None
+        assert texts(session) == ["first", "y"]
+
+
 def test_a_read_whose_link_has_broken(proxy: Proxy, server: Server) -> None:
     """Reading goes on over a new link."""
     with clew.open(proxy.url(), timeout=10) as store:

@@ -19,7 +19,7 @@ from clew.backends.postgres import partitions, tenants
 from clew.backends.postgres.ahead import Turn
 from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.batches import Batches
-from clew.backends.postgres.connection import Connection, Connections, Told, lost, parse
+from clew.backends.postgres.connection import Connection, Connections, Told, lost, parse, undo
 from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
@@ -204,7 +204,7 @@ class PostgresBackend(Opened[PostgresTx]):
                 (number,) = cursor.fetchone() or (0,)
             finally:
                 if not lost(conn):
-                    conn.execute("ROLLBACK")
+                    undo(conn)
             return int(number)
 
     def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
@@ -220,7 +220,7 @@ class PostgresBackend(Opened[PostgresTx]):
                 conn.execute("COMMIT", prepare=False)
             except BaseException:
                 if not lost(conn):
-                    conn.execute("ROLLBACK")
+                    undo(conn)
                 raise
             return result
 
@@ -275,4 +275,4 @@ class PostgresBackend(Opened[PostgresTx]):
 def _end(conn: Connection) -> None:
     """Ends a transaction that has written nothing. Not by ROLLBACK: the driver would forget its prepared statements."""
     if not lost(conn):
-        conn.execute("COMMIT", prepare=False)
+        undo(conn, "COMMIT")

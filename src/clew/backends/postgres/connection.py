@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 try:
@@ -270,6 +270,14 @@ def lost(conn: Connection, error: BaseException | None = None) -> bool:
 def in_transaction(conn: Connection) -> bool:
     """True if a transaction is open, and sound."""
     return not conn.closed and conn.info.transaction_status == pq.TransactionStatus.INTRANS
+
+
+def undo(conn: Connection, sql: LiteralString = "ROLLBACK") -> None:
+    """Undoes a transaction, or a part of it, after an error. If that fails the link is given up: the error stands."""
+    try:
+        conn.execute(sql, prepare=False)
+    except psycopg.Error:
+        conn.close()
 
 
 class Told:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import psycopg
 
 from clew.backends import Job, Tx
-from clew.backends.postgres.connection import Connection, Connections, Told, in_transaction, lost, translate
+from clew.backends.postgres.connection import Connection, Connections, Told, in_transaction, lost, translate, undo
 from clew.backends.postgres.rows import PostgresTx
 from clew.errors import ClewError, Unavailable
 
@@ -65,7 +65,7 @@ class Turns:
             except BaseException as error:
                 if lost(conn, error):
                     raise self.lost(error) from error
-                conn.execute("ROLLBACK")
+                undo(conn)
                 raise
             try:
                 conn.execute("COMMIT", prepare=False)
@@ -111,8 +111,7 @@ class Turns:
                 still(tx)
             except BaseException:
                 if not lost(tx.conn):
-                    tx.conn.execute("ROLLBACK TO inner_one")
-                    tx.conn.execute("RELEASE inner_one")
+                    undo(tx.conn, "ROLLBACK TO inner_one; RELEASE inner_one")
                 raise
             tx.conn.execute("RELEASE inner_one")
 
@@ -127,7 +126,7 @@ class Turns:
             except psycopg.Error as error:
                 if lost(conn, error):
                     raise self.lost(error) from error
-                conn.execute("ROLLBACK")
+                undo(conn)
                 raise translate(error, self.path) from error
             self._look_anew()
 
