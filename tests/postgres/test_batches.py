@@ -112,6 +112,26 @@ def test_one_round_trip(store: clew.Store) -> None:
     assert store.verify().ok
 
 
+def test_large_messages_are_not_sent_together(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A statement has no more than some bytes, or a single append; one that fails does not undo those before it."""
+    monkeypatch.setattr("clew.backends.postgres.batches.LARGEST", 1000)
+    with clew.open(url) as store:
+        made = sessions(store, 4)
+        done = sent(store, monkeypatch)
+        large = "x" * 600
+        together(store, *(say(session, large) for session in made[:2]), say(made[0], "after"), say(made[2], 3 * large))
+        assert done == [[True], [True, True], [True]]
+        assert [len(texts(session)) for session in made] == [3, 2, 2, 1]
+        monkeypatch.undo()
+        monkeypatch.setattr("clew.backends.postgres.batches.LARGEST", 1000)
+        calls = together(
+            store, say(made[0], large, id=ID), say(made[1], large, id=ID), say(made[0], large), say(made[3], large)
+        )
+        assert [type(call.error) for call in calls] == [type(None), Conflict, type(None), type(None)]
+        assert [len(texts(session)) for session in made] == [5, 2, 2, 2]
+        assert store.verify().ok
+
+
 def test_order_of_commit(store: clew.Store) -> None:
     """What follows in a session follows in the order of commit, however many are stored at once."""
     made = sessions(store, 20)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from clew.backends import Call, Job, Tx
@@ -14,6 +14,9 @@ from clew.backends.postgres.turns import TRIES, Lost, Turns
 from clew.errors import ClewError, Unavailable
 
 T = TypeVar("T")
+LARGEST = 1 << 24
+"""Bytes of messages that are sent with one statement, unless a single append has more: it is in memory several times,
+here and on the server."""
 _Begun = tuple[Call, Append, Job]
 """A call of a batch, and what it is going to do."""
 _Left = tuple[Call, list[Job]]
@@ -76,12 +79,12 @@ class Batches:
                 left.append((call, []))
             elif mine:
                 begun.append((call, *mine[0]))
-        undone = self._together(begun, left) if begun else []
+        undone = [one for part in _parts(begun) for one in self._together(part, left)]
         stale.update(append.ref for _, append in undone)
         return [call for call, _ in undone]
 
     def _together(self, begun: Sequence[_Begun], left: list[_Left]) -> list[tuple[Call, Append]]:
-        """Sends all appends, with one commit. Those that were not done because something is not as it was seen."""
+        """Sends appends with one commit. Those that were not done because something is not as it was seen."""
         try:
             done = self._appends.send_all([append for _, append, _ in begun])
         except Lost:
@@ -141,3 +144,18 @@ class Batches:
             kept = job.settle(tx) if job.work is not work and job.settle is not None else None
             job.finish(job.work(tx) if kept is None else kept)
         return job.outcome()  # type: ignore[no-any-return]
+
+
+def _parts(begun: Sequence[_Begun]) -> Iterator[list[_Begun]]:
+    """Those that are sent with one statement each, in order; see `LARGEST`."""
+    part: list[_Begun] = []
+    size = 0
+    for one in begun:
+        added = one[1].size
+        if part and size + added > LARGEST:
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += added
+    if part:
+        yield part

@@ -36,6 +36,11 @@ class Append(NamedTuple):
         """The run that grows by it."""
         return (self.seen.pos or 0) >> SEQ_BITS
 
+    @property
+    def size(self) -> int:
+        """Bytes of what it stores."""
+        return sum([len(body) for _, _, _, body in self.rows])
+
     def follows(self, other: Append) -> bool:
         """True if it begins where the other ends."""
         seen, move, first = self.seen, other.move, other.seen
