@@ -234,6 +234,25 @@ def test_what_is_read_at_once_becomes_one_segment(store):
     assert len(store.search("word", limit=5 * BATCH)) == 4 * BATCH
 
 
+def test_an_index_that_another_process_empties_is_filled_again(store, monkeypatch):
+    """A purge elsewhere empties the index between its being filled and its being asked: nothing is missed."""
+    session = store.sessions.create()
+    session.append([clew.user(f"word {n}") for n in range(50)])
+    fill = Index._catch_up
+    emptied: list[bool] = []
+    with clew.open(store.path) as other:
+
+        def interrupted(self, *given):
+            done = fill(self, *given)
+            if not emptied:
+                emptied.append(other._search.forget())
+            return done
+
+        monkeypatch.setattr(Index, "_catch_up", interrupted)
+        assert len(store.search("word", limit=100)) == 50
+        assert emptied == [True]
+
+
 def test_an_index_that_finds_no_space_to_be_merged_in_is_as_good(store, monkeypatch):
     """What was indexed is found, also if the disk has no space left to make one piece of it."""
     merge = Index._merge

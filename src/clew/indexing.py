@@ -33,6 +33,8 @@ Progress = Callable[[int, int], None]
 APPLICATION_ID = 0x636C6578  # "clex"
 VERSION = 1
 BATCH = 500
+MERGED = 500
+"""Pages of the index that are merged at a time."""
 MARKS = 16
 
 _SCHEMA = """
@@ -90,11 +92,15 @@ class Index:
         growth = self._engine.read(lambda tx: tx.growth(done), single=True)
         if growth.id != id or growth.last != done or growth.last_forgotten != _number(followed):
             conn.execute("COMMIT")
-            self._catch_up(conn, mode, growth, progress)
+            done = self._catch_up(conn, mode, growth, progress)
             conn.execute("BEGIN")
+            while self._edge(conn, mode) < done:  # another process has emptied it meanwhile
+                conn.execute("COMMIT")
+                done = self._catch_up(conn, mode, growth, progress)
+                conn.execute("BEGIN")
 
-    def _catch_up(self, conn: sqlite3.Connection, mode: Mode, growth: Growth, progress: Progress | None) -> None:
-        """Adds what has come since the last search, and drops what has gone."""
+    def _catch_up(self, conn: sqlite3.Connection, mode: Mode, growth: Growth, progress: Progress | None) -> int:
+        """Adds what has come since the last search, and drops what has gone. Up to which number all is there then."""
         if not self._belongs(conn, mode):
             self._empty(conn, mode)
         self._forget(conn, mode, growth.first_forgotten, growth.last_forgotten)
@@ -123,6 +129,7 @@ class Index:
                 progress(min(done, total), total)
         if done - known > max(BATCH, done // 4):
             self._merge(conn, mode)
+        return done
 
     def shred(self) -> bool:
         """Leaves nothing behind of what the store no longer has; the rest is read again by the next search.
@@ -298,10 +305,17 @@ class Index:
     def _merge(self, conn: sqlite3.Connection, mode: Mode) -> None:
         """Makes one segment of all: each batch has left its own, and a search looks into every one of them.
 
-        That takes a tenth of the time that reading the messages took, if they are a good part of what there is.
+        A step at a time, so that it can be interrupted, and others come in between. It takes a tenth of the time that
+        reading the messages took, if they are a good part of what there is, and a fifth for substrings.
         """
         with suppress(sqlite3.OperationalError):  # without space for it, a search is only slower
-            conn.execute(f"INSERT INTO {mode} ({mode}) VALUES ('optimize')")
+            pages = -MERGED  # minus: of all segments, not only where there are many of a size
+            while True:
+                before = conn.total_changes
+                conn.execute(f"INSERT INTO {mode} ({mode}, rank) VALUES ('merge', ?)", (pages,))
+                if conn.total_changes - before < 2:  # FTS5's way to say that nothing is left to do
+                    return
+                pages = MERGED
 
     def _forgot(self, conn: sqlite3.Connection, mode: Mode) -> int | None:
         """The last deletion that the index has followed."""

@@ -86,7 +86,7 @@ class Search:
         self._sessions = sessions
         self._beside = Index(engine)
         self._server = ServerIndex(engine)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may close the store in the middle of a search
 
     @property
     def index(self) -> Index | ServerIndex:

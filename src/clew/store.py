@@ -12,7 +12,7 @@ from clew.backends import Backend
 from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import Durability
 from clew.engine import MAX_BODY, Clock, Engine, wall_clock, whole_number
-from clew.errors import ClewError, Invalid, Tampered
+from clew.errors import ClewError, Closed, Invalid, Tampered
 from clew.ids import IdSource, new_id
 from clew.refs import Refs
 from clew.sessions import Sessions
@@ -319,9 +319,11 @@ class Store:
 
     def _owes_objects(self) -> bool:
         """True if objects wait to be removed, and can be."""
+        if not self._tidy or self._engine.bucket is None:
+            return False
         from clew import outside
 
-        return self._tidy and self._engine.bucket is not None and outside.owed(self._engine)
+        return outside.owed(self._engine)
 
     @cached_property
     def _purger(self) -> Purger:
@@ -335,11 +337,13 @@ class Store:
 
     def close(self) -> None:
         """Finishes, and lets go of the files. Idempotent; the store raises Closed afterwards."""
-        with suppress(ClewError):  # what is left to be cleared stays noted
-            if self._engine.owes or self._owes_objects():
-                self._finish()
-        if "_search" in self.__dict__:
-            self._search.close()
+        with suppress(Closed):
+            self._engine.backend.in_transaction()  # Closed in a forked process: all there is belongs to its parent
+            with suppress(ClewError):  # what is left to be cleared stays noted
+                if self._engine.owes or self._owes_objects():
+                    self._finish()
+            if "_search" in self.__dict__:
+                self._search.close()
         self._engine.close()
 
     def __enter__(self) -> Self:

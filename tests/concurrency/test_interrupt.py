@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import random
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 import uuid
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -14,6 +20,11 @@ from typing import Any, Self
 import pytest
 
 import clew
+from clew.backends import Job
+from clew.backends.sqlite import SQLiteBackend, commit
+from clew.backends.sqlite.commit import Committer
+from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.writer import Writer
 from clew.errors import Unavailable
 
 SOURCE = os.path.dirname(clew.__file__)
@@ -160,3 +171,102 @@ def test_a_waiting_append_is_interrupted(tmp_path: Path, place: str) -> None:
     assert "after" in texts
     assert texts.count("interrupted") <= 1
     assert len(texts) == 4
+
+
+def test_a_storm_of_interrupts_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """The main thread is interrupted again and again as it writes beside others: they go on, and lose nothing."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    chance, struck = random.Random(5), 0
+    before = signal.signal(signal.SIGALRM, interrupted)
+    with clew.open(tmp_path / "s.db", timeout=20, durability="relaxed") as store:
+        sessions = [store.sessions.create() for _ in range(4)]
+        acked: list[list[str]] = [[] for _ in sessions]
+        over = threading.Event()
+
+        def talk(number: int) -> None:
+            while not over.is_set():
+                with suppress(Unavailable):  # whoever wrote for it was interrupted
+                    acked[number].append(sessions[number].append(clew.user("word")).id)
+
+        crew = [threading.Thread(target=talk, args=(number,), daemon=True) for number in (1, 2, 3)]
+        for thread in crew:
+            thread.start()
+        until = time.monotonic() + 2
+        try:
+            while time.monotonic() < until:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(5e-5, 4e-3))
+                    while True:
+                        with suppress(Unavailable):
+                            acked[0].append(sessions[0].append(clew.user("word")).id)
+                except KeyboardInterrupt:
+                    struck += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            over.set()
+        for thread in crew:
+            thread.join(20)
+        assert not any(thread.is_alive() for thread in crew)
+        assert struck > 50
+        for session, ids in zip(sessions, acked, strict=True):
+            stored = [node.id for node in session.path()]
+            assert len(stored) == len(set(stored))
+            assert set(ids) <= set(stored)
+
+
+def test_nobody_believes_what_an_interrupted_leader_undid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shared commit fails, and its leader is interrupted while it looks what is there: each is told."""
+
+    def fails(self: Writer, tx: SQLiteTx) -> None:
+        self.suspect = True
+        self.undo(tx)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with clew.open(tmp_path / "s.db") as store:
+        backend = store._engine.backend
+        assert isinstance(backend, SQLiteBackend)
+        jobs = [Job(lambda tx: "stored", lambda tx: None) for _ in range(3)]
+        with monkeypatch.context() as patched:
+            patched.setattr(Writer, "commit", fails)
+            patched.setattr(Writer, "_look_again", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                backend._committer.run(jobs)
+        for job in jobs:
+            with pytest.raises(Unavailable):
+                job.outcome()
+
+
+def test_a_lead_that_nobody_hands_on_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that was interrupted with the lead, and does other things since, keeps nobody waiting for ever."""
+    monkeypatch.setattr(commit, "PATROL", 0.05)
+    committer = Committer(_finish)
+
+    def interrupted() -> None:
+        assert committer.take_lead()  # and is gone, without a word
+
+    interrupted()
+    job = Job(lambda tx: None)
+    waiting = threading.Thread(target=committer.run, args=((job,),), daemon=True)
+    waiting.start()
+    waiting.join(10)
+    assert job.done
+    committer.enter()  # but who means to keep it does, wherever it is
+    late = threading.Thread(target=committer.run, args=((job,),), daemon=True)
+    late.start()
+    late.join(0.3)
+    assert late.is_alive()
+    committer.leave()
+    late.join(10)
+    assert not late.is_alive()
+
+
+def _finish(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        job.finish(None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
 from itertools import islice
@@ -14,6 +14,7 @@ from anyio import to_thread
 
 from clew.aio.threads import Worker, each
 from clew.engine import Engine
+from clew.errors import Closed
 
 T = TypeVar("T")
 
@@ -54,23 +55,25 @@ class Threads:
         """What the task does inside is one transaction, on a thread of its own."""
         open_one = self._transaction()
         worker = open_one or Worker(each, "clew-transaction")
-        scope = self._engine.transaction()
+        scope = _Scope(self._engine.transaction())
         token = None
         try:
             with anyio.CancelScope(shield=True):  # a lock that was waited for must not be left behind
-                await worker.call(scope.__enter__)
+                await worker.call(scope.enter)
             token = self._pinned.set(worker)
             try:
                 yield
             except BaseException as error:
                 with anyio.CancelScope(shield=True):
-                    await worker.call(partial(_leave, scope, error))
+                    await worker.call(partial(scope.leave, error))
                 raise
             with anyio.CancelScope(shield=True):
-                await worker.call(partial(scope.__exit__, None, None, None))
+                await worker.call(scope.leave)
         finally:
             if token is not None:
                 self._pinned.reset(token)
+            # A task that asyncio itself cancels does not wait for any of the calls above, whatever shields them.
+            worker.post(scope.abandon)
             if open_one is None:
                 with anyio.CancelScope(shield=True):
                     await to_thread.run_sync(worker.stop)
@@ -86,10 +89,29 @@ class Threads:
             await to_thread.run_sync(self._committer.stop)
 
 
-def _leave(scope: Any, error: BaseException) -> None:
-    """Ends a transaction by an error, which is raised again where it came from."""
-    try:
-        scope.__exit__(type(error), error, error.__traceback__)
-    except BaseException as raised:
-        if raised is not error:
-            raise
+class _Scope:
+    """A transaction, entered and left on the thread of its worker."""
+
+    def __init__(self, transaction: AbstractContextManager[None]) -> None:
+        self._transaction = transaction
+        self._open = False
+
+    def enter(self) -> None:
+        """Begins it."""
+        self._transaction.__enter__()
+        self._open = True
+
+    def leave(self, error: BaseException | None = None) -> None:
+        """Ends it: keeps what was done, or with an error, which is raised again where it came from, undoes it."""
+        self._open = False
+        raised_in = (None, None, None) if error is None else (type(error), error, error.__traceback__)
+        try:
+            self._transaction.__exit__(*raised_in)
+        except BaseException as raised:
+            if raised is not error:
+                raise
+
+    def abandon(self) -> None:
+        """Undoes it, if nobody has ended it."""
+        if self._open:
+            self.leave(Closed("the task was cancelled"))

@@ -29,16 +29,19 @@ class Request(Call):
 
     __slots__ = ("_done", "dropped", "loop", "taken")
 
-    def __init__(self, function: Callable[[], Any]) -> None:
+    def __init__(self, function: Callable[[], Any], *, awaited: bool = True) -> None:
         super().__init__(function)
-        self.loop, self._done = _here()
+        self.loop: Any = None
+        self._done: Any = None
+        if awaited:
+            self.loop, self._done = _here()
         self.taken = False
         self.dropped = False
 
     async def outcome(self) -> Any:
         """Waits. A task that is cancelled before its call was taken up takes the call with it."""
         try:
-            await (self._done if isinstance(self._done, asyncio.Future) else self._done.wait())
+            await (self._done.wait() if isinstance(self._done, anyio.Event) else self._done)
         except BaseException:
             self.dropped = not self.taken
             raise
@@ -48,13 +51,13 @@ class Request(Call):
 
     def wake(self) -> None:
         """To be called on the task's event loop."""
-        if not isinstance(self._done, asyncio.Future):
+        if isinstance(self._done, anyio.Event):
             self._done.set()
         elif not self._done.done():  # else the task was cancelled
             self._done.set_result(None)
 
 
-def _here() -> tuple[Any, asyncio.Future[None] | anyio.Event]:
+def _here() -> tuple[Any, Any]:
     """The event loop of the task that asks, and what the task waits for. An event of anyio's takes longer."""
     try:
         task = asyncio.current_task()
@@ -88,6 +91,12 @@ class Worker:
                 self._thread.start()
             self._waiting.put(request)
         return await request.outcome()
+
+    def post(self, function: Callable[[], Any]) -> None:
+        """Has `function` run after all that waits now; nobody waits for it."""
+        with self._mutex:
+            if self._thread is not None and not self._stopping:
+                self._waiting.put(Request(function, awaited=False))
 
     @property
     def stopped(self) -> bool:
@@ -146,7 +155,8 @@ def _wake(batch: Iterable[Request]) -> None:
     """Tells the tasks, with one message to each event loop."""
     loops: dict[Any, list[Request]] = {}
     for request in batch:
-        loops.setdefault(request.loop, []).append(request)
+        if request.loop is not None:
+            loops.setdefault(request.loop, []).append(request)
     for loop, requests in loops.items():
         post(loop, partial(_wake_all, requests))
 

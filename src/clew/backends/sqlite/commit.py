@@ -72,6 +72,7 @@ class Committer:
         with self._mutex:
             if self._leader and self._leader != me:
                 return False
+            self._release()
             self._leader, self._frame = me, sys._getframe(1)
             return True
 
@@ -106,6 +107,7 @@ class Committer:
             with self._mutex:
                 party.leads = self._leader in (0, party.thread)
                 if party.leads:
+                    self._release()
                     self._leader, self._frame = party.thread, party.frame
                     return True
                 self._queue.append(party)
@@ -141,9 +143,13 @@ class Committer:
             while above is not None and above is not self._frame:
                 above = above.f_back
             if above is None and self._frame is not None:
-                for party in self._taken:
-                    self._wake(party)
+                self._release()
                 self.leave()
+
+    def _release(self) -> None:
+        """Wakes those whom a leader has taken and, interrupted, has not told. Each job has its outcome, or none."""
+        for party in self._taken:
+            self._wake(party)
 
     def _gather(self) -> None:
         """Gives those who shared the last commit a moment to come back: they have just been told of it.
