@@ -82,7 +82,7 @@ def test_reading_waits_for_nothing_but_what_it_needs(tmp_path: Path) -> None:
     read = f"assert [node.text for node in {store}.sessions.latest().path()] == ['x']"
     loaded = set(run(f"import sys, clew; {read}; print(*sys.modules)").split())
     parts = "audit beside blobs deletion log nodes outside search trash watching"
-    inner = "migrate scrubbing turnstile watching"
+    inner = "migrate scrubbing watching"
     idle = {f"clew.{name}" for name in parts.split()} | {f"clew.backends.sqlite.{name}" for name in inner.split()}
     known = set(run("import sys, msgspec, sqlite3, threading; print(*sys.modules)").split())
     assert not (idle | {"queue", "weakref", "hashlib"}) & (loaded - known)
