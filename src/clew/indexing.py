@@ -91,13 +91,12 @@ class Index:
         done, id, followed = conn.execute(_STANDING, (mode, mode)).fetchone() or (0, None, None)
         growth = self._engine.read(lambda tx: tx.growth(done), single=True)
         if growth.id != id or growth.last != done or growth.last_forgotten != _number(followed):
-            conn.execute("COMMIT")
-            done = self._catch_up(conn, mode, growth, progress)
-            conn.execute("BEGIN")
-            while self._edge(conn, mode) < done:  # another process has emptied it meanwhile
+            while True:
                 conn.execute("COMMIT")
                 done = self._catch_up(conn, mode, growth, progress)
                 conn.execute("BEGIN")
+                if self._edge(conn, mode) >= done:  # else another process has emptied it meanwhile
+                    return
 
     def _catch_up(self, conn: sqlite3.Connection, mode: Mode, growth: Growth, progress: Progress | None) -> int:
         """Adds what has come since the last search, and drops what has gone. Up to which number all is there then."""

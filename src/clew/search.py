@@ -78,6 +78,15 @@ class _Term(NamedTuple):
     prefix: bool
 
 
+class _Asked(NamedTuple):
+    mode: Mode
+    terms: list[_Term]
+    where: str
+    bounds: list[Any]
+    limit: int
+    newest: bool
+
+
 class Search:
     """Finds messages. One search at a time; the index catches up with the store before it answers."""
 
@@ -146,7 +155,7 @@ class Search:
             try:
                 with self._beside.open() as conn:  # however it goes, the transaction ends
                     self._beside.begin(conn, mode, progress)
-                    return self._find(conn, mode, terms, where, bounds, limit, newest)
+                    return self._find(conn, _Asked(mode, terms, where, bounds, limit, newest))
             except sqlite3.Error as error:
                 self._beside.close()
                 raise translate(error, "the search index") from error
@@ -232,18 +241,10 @@ class Search:
 
         return self._engine.read(work)
 
-    def _find(
-        self,
-        conn: sqlite3.Connection,
-        mode: Mode,
-        terms: list[_Term],
-        where: str,
-        bounds: list[Any],
-        limit: int,
-        newest: bool,
-    ) -> list[Hit]:
+    def _find(self, conn: sqlite3.Connection, asked: _Asked) -> list[Hit]:
         """Hits whose messages are still there, in sight, and of this workspace, a page of rows at a time."""
-        sql, values = _statement(conn, mode, terms, where, bounds, limit, newest)
+        mode, terms, _, _, limit, _ = asked
+        sql, values = _statement(conn, asked)
         hits: list[Hit] = []
         offset, size = 0, limit
         while True:
@@ -308,20 +309,13 @@ def _terms(query: str, mode: Mode) -> Iterator[_Term]:
             yield _Term(text, prefix)
 
 
-def _statement(
-    conn: sqlite3.Connection,
-    mode: Mode,
-    terms: list[_Term],
-    where: str,
-    bounds: list[Any],
-    limit: int,
-    newest: bool,
-) -> tuple[str, list[Any]]:
+def _statement(conn: sqlite3.Connection, asked: _Asked) -> tuple[str, list[Any]]:
     """The query for rows that have every term, best first, or those first that stand last.
 
     Terms of one or two characters are in no index of substrings: they are looked for in what the others found, or if
     there are no others in everything, newest first.
     """
+    mode, terms, where, bounds, limit, newest = asked
     long = [term for term in terms if mode == "words" or len(term.text) >= _SHORTEST_GRAM]
     short = [term for term in terms if term not in long]
     like = " AND text LIKE ? ESCAPE '\\'" * len(short)

@@ -7,11 +7,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any, Self
 
 import pytest
 
@@ -22,36 +19,7 @@ from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.errors import Unavailable
-
-SOURCE = os.path.dirname(clew.__file__)
-
-
-class Interrupt:
-    """Raises KeyboardInterrupt at the nth moment at which Python may deliver a signal inside clew.
-
-    Those moments are the beginning of a function and the return from a call into C.
-    """
-
-    def __init__(self, nth: int) -> None:
-        self._left = nth
-        self.where = ""
-
-    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        code = frame.f_code
-        if event not in ("call", "c_return") or not code.co_filename.startswith(SOURCE):
-            return
-        self._left -= 1
-        if self._left == 0:
-            sys.setprofile(None)
-            self.where = f"{code.co_name} {event}"
-            raise KeyboardInterrupt
-
-    def __enter__(self) -> Self:
-        sys.setprofile(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
+from tests.concurrency.interrupts import Interrupt, appended_anyhow
 
 
 def test_an_append_may_be_interrupted_anywhere(tmp_path: Path) -> None:
@@ -61,23 +29,15 @@ def test_an_append_may_be_interrupted_anywhere(tmp_path: Path) -> None:
         session = store.sessions.create()
         beside = other.sessions.get(session.id)
         session.append(clew.user("warm"))
-        expected, held = [], set()
-        for nth in range(1, 10_000):
-            id, interrupt = str(uuid.uuid4()), Interrupt(nth)
+        held = set()
+
+        def meanwhile(where: str) -> None:
             try:
-                with interrupt:
-                    session.append(clew.user(f"{nth}"), id=id)
-            except KeyboardInterrupt:
-                pass
-            if not interrupt.where:
-                break
-            try:
-                beside.append(clew.user(f"beside {nth}"))
+                beside.append(clew.user(f"beside {where}"))
             except Unavailable:
-                held.add(interrupt.where)
-            session.append(clew.user(f"{nth}"), id=id)
-            expected.append(id)
-        assert len(expected) > 50, "the interrupt never struck"
+                held.add(where)
+
+        expected = appended_anyhow(session, meanwhile)
         # No Python code can close the gap at the door of the function that lets go; the next write does.
         assert held <= {"commit call", "undo call", "_end call", "release call"}
         stored = [node.id for node in session.path()]

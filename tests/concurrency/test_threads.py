@@ -19,7 +19,7 @@ from clew.backends import Job
 from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.commit import Committer
 from clew.errors import Closed, Conflict, NotFound
-from tests.concurrency.test_interrupt import Interrupt
+from tests.concurrency.interrupts import Interrupt
 
 
 def test_eight_threads_lose_nothing(tmp_path: Path) -> None:

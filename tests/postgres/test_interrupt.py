@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-import uuid
 from collections.abc import Iterator
 
 import pytest
 
 import clew
-from tests.concurrency.test_interrupt import Interrupt
+from tests.concurrency.interrupts import appended_anyhow
 
 # A connection that was interrupted may be left to the garbage collector, and the driver warns of that.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
@@ -31,22 +30,13 @@ def test_an_append_may_be_interrupted_anywhere(url: str) -> None:
         session.append(clew.user("warm"))
         connections = store._engine.backend._connections  # type: ignore[attr-defined]
         slots = connections._slots
-        expected = []
-        for nth in range(1, 10_000):
-            id, interrupt = str(uuid.uuid4()), Interrupt(nth)
-            try:
-                with interrupt:
-                    session.append(clew.user(f"{nth}"), id=id)
-            except KeyboardInterrupt:
-                pass
-            if not interrupt.where:
-                break
-            if interrupt.where in DOORS and slots.qsize() == 7:
+
+        def meanwhile(where: str) -> None:
+            if where in DOORS and slots.qsize() == 7:
                 connections._local.held.clear()
                 slots.put(None)
-            assert slots.qsize() == 8, interrupt.where
-            session.append(clew.user(f"{nth}"), id=id)
-            expected.append(id)
-        assert len(expected) > 50, "the interrupt never struck"
+            assert slots.qsize() == 8, where
+
+        expected = appended_anyhow(session, meanwhile)
         stored = [node.id for node in session.path()]
         assert [id for id in stored if id in set(expected)] == expected

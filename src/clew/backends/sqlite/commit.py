@@ -154,7 +154,7 @@ class Committer:
     def _gather(self) -> None:
         """Gives those who shared the last commit a moment to come back: they have just been told of it.
 
-        Without it a leader sets off with the one or two who are fastest, and 8 threads gained 1.4x on an idle disk.
+        Without it a leader sets off with those who are fastest, and the others have a commit of their own.
         """
         until = time.perf_counter() + PATIENCE
         while len(self._queue) < self._company and time.perf_counter() < until:
