@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -318,12 +319,17 @@ def test_control_characters_do_not_reach_the_terminal(clew_cli, server):
     assert clew_cli("chat", "Hello").out == "Red: \\x1b[31malert\\x07\n"
 
 
-def started(*args: str) -> subprocess.Popen[bytes]:
+@contextmanager
+def started(*args: str) -> Iterator[subprocess.Popen[bytes]]:
     """`clew chat`, which Ctrl+C reaches also where the tests themselves run in the background."""
-    return subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "clew", "chat", *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    ) as running:  # fmt: skip
+        try:
+            yield running
+        finally:
+            running.kill()
 
 
 def test_ctrl_c_keeps_what_arrived(db, server):

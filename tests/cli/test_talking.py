@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import signal
+import socket
+import threading
 import time
 from collections.abc import Iterator
 
@@ -366,3 +368,19 @@ def test_the_first_interrupt_waits_for_a_save():
     with interrupts.answering(), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_no_wait_for_a_server_outlasts_an_interrupt():
+    """One that arrives just before the wait does not end it by itself; nor one that another thread is given."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(20)
+
+        def elsewhere() -> None:
+            time.sleep(0.05)
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+        with Interrupts().answering(), pytest.raises(KeyboardInterrupt):
+            threading.Thread(target=elsewhere).start()
+            ours.recv(1)
+    assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL

@@ -15,6 +15,8 @@ from types import FrameType
 ENOUGH = 4
 """So many Ctrl-C for one answer mean that somebody wants out, whatever is going on."""
 _ENDING = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGTERM") if hasattr(signal, name))
+_BEAT = 0.1
+"""Seconds that a signal which arrived may stay unseen."""
 
 
 class Interrupts:
@@ -36,7 +38,8 @@ class Interrupts:
         heeded = [one for one in _ENDING if signal.getsignal(one) is signal.SIG_DFL]  # as nohup has it, it stays
         before = {one: signal.signal(one, self._arrived) for one in (signal.SIGINT, *heeded)}
         try:
-            yield
+            with _awake():
+                yield
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
@@ -71,3 +74,31 @@ class Interrupts:
             self._waiting = True
         else:
             raise KeyboardInterrupt
+
+
+@contextmanager
+def _awake() -> Iterator[None]:
+    """While inside, no wait of the main thread keeps a signal from being handled.
+
+    Python handles a signal between two steps of the program. One that arrives between the last step and the wait for a
+    server's next word does not end that wait, so it would be handled with that word, or never. A thread therefore wakes
+    the main thread again and again, by a signal that means nothing; what waits goes on waiting.
+    """
+    if not hasattr(signal, "pthread_kill"):  # Windows
+        yield
+        return
+    over, main = threading.Event(), threading.get_ident()
+
+    def beat() -> None:
+        while not over.wait(_BEAT):
+            signal.pthread_kill(main, signal.SIGURG)
+
+    before = signal.signal(signal.SIGURG, lambda *_: None)
+    beating = threading.Thread(target=beat, daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        over.set()
+        beating.join()
+        signal.signal(signal.SIGURG, before)
