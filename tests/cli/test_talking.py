@@ -373,14 +373,21 @@ def test_the_first_interrupt_waits_for_a_save():
 def test_no_wait_for_a_server_outlasts_an_interrupt():
     """One that arrives just before the wait does not end it by itself; nor one that another thread is given."""
     ours, theirs = socket.socketpair()
+    back = threading.Event()
+    in_time = []
+
+    def elsewhere() -> None:
+        time.sleep(0.05)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        in_time.append(back.wait(10))
+        theirs.send(b"a word")
+
     with ours, theirs:
-        ours.settimeout(20)
-
-        def elsewhere() -> None:
-            time.sleep(0.05)
-            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
-
-        with Interrupts().answering(), pytest.raises(KeyboardInterrupt):
-            threading.Thread(target=elsewhere).start()
+        other = threading.Thread(target=elsewhere)
+        with pytest.raises(KeyboardInterrupt), Interrupts().answering():
+            other.start()
             ours.recv(1)
+        back.set()
+        other.join()
+    assert in_time == [True]
     assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
