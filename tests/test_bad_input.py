@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import clew
 from clew.backends.sql import FORMAT
-from clew.store import Store
+from clew.store import LONGEST_WAIT, Store
 
 ID = "00000000-0000-4000-8000-000000000001"
 ITSELF: dict[str, Any] = {}
@@ -418,6 +418,16 @@ def test_places_where_no_store_can_be(tmp_path: Path) -> None:
     with pytest.raises(clew.Invalid):
         clew.open(tmp_path / "chats.db", durability="none")  # type: ignore[arg-type]
     assert sorted(print_of(tmp_path)) == ["file"]
+
+
+def test_how_long_a_write_may_wait(tmp_path: Path) -> None:
+    """Days, but not for ever: more is refused before anything is made, and the longest wait still counts right."""
+    for odd in (float("inf"), float("nan"), -1, 1e10, LONGEST_WAIT + 1, "60", None):
+        with pytest.raises(clew.Invalid, match="timeout"):
+            clew.open(tmp_path / "chats.db", timeout=odd)  # type: ignore[arg-type]
+    assert not print_of(tmp_path)
+    with clew.open(tmp_path / "chats.db", timeout=LONGEST_WAIT) as store:
+        store.sessions.create().append(clew.user("Hello"))
 
 
 def test_odd_but_good_places(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from clew.verify import Report
 
 _POSTGRES = ("postgresql://", "postgres://")
+LONGEST_WAIT = 1_000_000
+"""Seconds that a timeout may have: eleven days. SQLite counts milliseconds in 31 bits."""
 
 
 def open(
@@ -74,8 +76,8 @@ def open(
     """
     name = _name(path)
     _check(key, workspace, actor, redact)
-    if not isinstance(timeout, int | float) or not timeout >= 0:
-        raise Invalid("a timeout is a number of seconds")
+    if not isinstance(timeout, int | float) or not 0 <= timeout <= LONGEST_WAIT:
+        raise Invalid(f"a timeout is a number of seconds, at most {LONGEST_WAIT:,}")
     whole_number("max_body", max_body, 1)
     whole_number("pool_size", pool_size, 2)
     bucket = None
