@@ -33,6 +33,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(SOAK))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def few_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing here goes further than this machine: a client need not read all of the world's certificates."""
+    from clew.testing.providers import self_signed  # not before its asserts are rewritten
+
+    certificate, _ = self_signed(tmp_path_factory.mktemp("certificates"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(certificate))
+        yield
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where a store may be made."""

@@ -42,8 +42,11 @@ def guises(word: str) -> Iterator[tuple[str, bytes]]:
 def found(words: dict[str, str], data: bytes) -> list[str]:
     """What of the words, by name, is in the data: as it is, in capitals, encoded, or in a compressed stream."""
     patterns = {(name, guise, form) for name, word in words.items() for guise, form in guises(word)}
-    folded = data.lower()
-    seen = {f"{name} as {guise}" for name, guise, form in patterns if form in (data if guise == "base64" else folded)}
+    written = data.replace(bytes(64), bytes(1))  # most of a file that was cleared is zeros
+    folded = written.lower()
+    seen = {
+        f"{name} as {guise}" for name, guise, form in patterns if form in (written if guise == "base64" else folded)
+    }
     for start in _STREAM.finditer(data):
         inside = _inflated(data[start.start() : start.start() + _LARGEST])
         seen |= {f"{name} compressed" for name, word in words.items() if word.encode() in inside}

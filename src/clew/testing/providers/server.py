@@ -115,6 +115,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # an answer goes out in pieces, and none waits for the one before to be confirmed
     server: _Server
 
     def do_POST(self) -> None:
