@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import anyio
 import pytest
@@ -301,3 +302,24 @@ def test_a_server_that_cannot_be_written(server: Server) -> None:
             session.append(clew.user("second"))
         with pytest.raises(ReadOnly):
             session.rename("new")
+
+
+def test_a_server_that_isolates_transactions_further(server: Server) -> None:
+    """Who waited for its turn sees what was done meanwhile, whatever the server's transactions see by themselves."""
+    url = f"{server.url()}&options=-cdefault_transaction_isolation%3Dserializable"
+    with clew.open(url) as store, clew.open(url) as other, ThreadPoolExecutor(2) as pool, server.connect() as look:
+        session = store.sessions.create()
+        session.append(clew.user("first"))
+        beside = other.sessions.get(session.id)
+        beside.append(clew.user("second"))
+        with store.transaction():
+            session.append(clew.user("third"))
+            late = pool.submit(beside.append, clew.user("fourth"))
+            made = pool.submit(other.sessions.create)
+            until = time.monotonic() + 10
+            while look.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() != (2,):
+                assert time.monotonic() < until
+                time.sleep(0.01)
+        late.result(20)
+        made.result(20)
+        assert texts(session) == ["first", "second", "third", "fourth"]

@@ -104,6 +104,8 @@ class Connections:
             "search_path": _identifier(target.schema),
             "lock_timeout": _milliseconds(timeout),
             "statement_timeout": _milliseconds(max(timeout, SLOWEST)),
+            # Whoever has waited for its turn must see what was done meanwhile, whatever the server is set to.
+            "default_transaction_isolation": "read committed",
         }
         self._relaxed = relaxed
         self._slots: SimpleQueue[None] = SimpleQueue()  # quicker than a semaphore
