@@ -208,14 +208,13 @@ class Nodes:
         for chain in _chains(items):
             new = []
             for item in chain:
-                place = tx.node(item.draft.id)
-                if place is None:
+                stored = self._stored(tx, item)
+                if stored is None:
                     new.append(item)
-                    continue
-                node = self._engine.node(place)
-                if new or place.parent != item.parent or node._payload() != item.draft.encoded.payload:
-                    raise Conflict(f"id {node.id} is taken by another message")
-                done[item.draft.id] = node
+                elif new:
+                    raise _taken(stored)
+                else:
+                    done[item.draft.id] = stored
             for node in self._grow(tx, new):
                 done[node._row[ID]] = node
         return [done[item.draft.id] for item in items]
@@ -244,8 +243,19 @@ class Nodes:
         return nodes
 
     def _saved(self, tx: Tx, items: Sequence[_Item]) -> NodeList | None:
-        places = [tx.node(item.draft.id) for item in items]
-        return [self._engine.node(place) for place in places if place is not None] if all(places) else None
+        """What a save has stored, if it was kept; None if anything is missing. Conflict."""
+        nodes = [self._stored(tx, item) for item in items]
+        return None if None in nodes else [node for node in nodes if node is not None]
+
+    def _stored(self, tx: Tx, item: _Item) -> Node | None:
+        """What is stored under an item's id already. Conflict if that is another message, or stands elsewhere."""
+        place = tx.node(item.draft.id)
+        if place is None:
+            return None
+        node = self._engine.node(place)
+        if place.parent != item.parent or node._payload() != item.draft.encoded.payload:
+            raise _taken(node)
+        return node
 
     # -- reading
 
@@ -312,6 +322,10 @@ def _chains(items: Sequence[_Item]) -> list[list[_Item]]:
         else:
             chains.append([item])
     return chains
+
+
+def _taken(node: Node) -> Conflict:
+    return Conflict(f"id {node.id} is taken by another message")
 
 
 def _several(ids: str | Iterable[str]) -> Iterable[str]:

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.errors import Unavailable
+from clew.nodes import Save
 from tests.concurrency.interrupts import Interrupt, appended_anyhow
 
 
@@ -160,6 +162,40 @@ def test_nobody_believes_what_an_interrupted_leader_undid(tmp_path: Path, monkey
         for job in jobs:
             with pytest.raises(Unavailable):
                 job.outcome()
+
+
+def test_an_interrupted_leader_tells_nobody_that_another_message_is_theirs(tmp_path: Path) -> None:
+    """Whose save was never made, under an id that other content has, is not told that it is stored."""
+    with clew.open(tmp_path / "s.db") as store:
+        (taken,) = store.nodes.save(clew.user("what was there"))
+        told: list[object] = []
+
+        def interrupted(tx: object) -> None:
+            raise KeyboardInterrupt
+
+        def leads() -> None:
+            try:
+                store._engine.write(interrupted)
+            except KeyboardInterrupt:
+                told.append("interrupted")
+
+        def follows() -> None:
+            try:
+                told.append(store.nodes.save(Save(clew.user("something else"), None, taken.id)))
+            except Unavailable:
+                told.append("not stored")
+
+        threads = [threading.Thread(target=leads), threading.Thread(target=follows)]
+        backend = store._engine.backend
+        assert isinstance(backend, SQLiteBackend)
+        with store.transaction():
+            for count, thread in enumerate(threads, start=1):
+                thread.start()
+                while len(backend._committer._queue) < count:
+                    time.sleep(0.001)
+        for thread in threads:
+            thread.join(10)
+        assert sorted(told, key=str) == ["interrupted", "not stored"]
 
 
 def test_a_lead_that_nobody_hands_on_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
