@@ -180,6 +180,36 @@ async def test_a_transaction_is_all_or_nothing(tmp_path):
         assert (await opened.sessions.get(talk.id)).title == "after"
 
 
+async def test_a_transaction_inside_another_is_undone_alone(tmp_path):
+    """Tasks share a transaction; one begins another inside it, which fails: what the others did meanwhile is kept."""
+    async with clew.aio.open(tmp_path / "s.db") as opened:
+        failing, nesting, plain = [await opened.sessions.create() for _ in range(3)]
+        inside = anyio.Event()
+
+        async def fails() -> None:
+            with pytest.raises(ZeroDivisionError):
+                async with opened.transaction():
+                    await failing.append(clew.user("undone"))
+                    inside.set()
+                    await anyio.sleep(0.05)
+                    raise ZeroDivisionError
+
+        async def nests() -> None:
+            await inside.wait()
+            async with opened.transaction():
+                await nesting.append(clew.user("kept"))
+
+        async def appends() -> None:
+            await inside.wait()
+            await plain.append(clew.user("kept"))
+
+        async with opened.transaction(), anyio.create_task_group() as tasks:
+            for one in (fails, nests, appends):
+                tasks.start_soon(one)
+        said = [[node.text for node in await talk.path()] for talk in (failing, nesting, plain)]
+        assert said == [[], ["kept"], ["kept"]]
+
+
 async def test_tasks_outside_a_transaction_wait_for_it(tmp_path):
     """Other tasks' appends come after an open transaction, and are not part of it."""
     async with clew.aio.open(tmp_path / "s.db") as opened:

@@ -28,19 +28,20 @@ class Threads:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._committer = Worker(engine.backend.batch, "clew-commit")
-        self._pinned: ContextVar[Worker | None] = ContextVar("clew-transaction", default=None)
+        self._pinned: ContextVar[_Scope | None] = ContextVar("clew-transaction", default=None)
 
     async def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Runs a call on a worker thread; inside a transaction, on the thread of the transaction."""
-        pinned = self._transaction()
         call = partial(function, *args, **kwargs)
+        pinned = self._pinned.get() and await self._transaction()
         if pinned is not None:
-            return await pinned.call(call)  # type: ignore[no-any-return]
+            return await pinned.worker.call(call)  # type: ignore[no-any-return]
         return await to_thread.run_sync(call)
 
     async def commit(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Runs a call that writes, in one transaction with whatever else is waiting to be written."""
-        worker = self._transaction() or self._committer
+        pinned = self._pinned.get() and await self._transaction()
+        worker = self._committer if pinned is None else pinned.worker
         return await worker.call(partial(function, *args, **kwargs))  # type: ignore[no-any-return]
 
     async def stream(self, function: Callable[..., Iterator[T]], *args: Any, **kwargs: Any) -> AsyncIterator[T]:
@@ -52,15 +53,14 @@ class Threads:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """What the task does inside is one transaction, on a thread of its own."""
-        open_one = self._transaction()
-        worker = open_one or Worker(each, "clew-transaction")
-        scope = _Scope(self._engine.transaction())
+        """What the task does inside is one transaction, on a thread of its own; one inside another is on the same."""
+        scope = _Scope(self._engine.transaction(), await self._transaction())
+        worker = scope.worker
         token = None
         try:
             with anyio.CancelScope(shield=True):  # a lock that was waited for must not be left behind
                 await worker.call(scope.enter)
-            token = self._pinned.set(worker)
+            token = self._pinned.set(scope)
             try:
                 yield
             except BaseException as error:
@@ -74,14 +74,26 @@ class Threads:
                 self._pinned.reset(token)
             # A task that asyncio itself cancels does not wait for any of the calls above, whatever shields them.
             worker.post(scope.abandon)
-            if open_one is None:
+            scope.over()
+            if scope.outer is None:
                 with anyio.CancelScope(shield=True):
                     await to_thread.run_sync(worker.stop)
 
-    def _transaction(self) -> Worker | None:
-        """The thread of the transaction that the task is in. A task that outlives the one it was made in is in none."""
+    async def _transaction(self) -> _Scope | None:
+        """The transaction that the task is in. A task that outlives the one it was made in is in the one around that.
+
+        While another task is in a transaction inside of it, this waits: what is done meanwhile would be part of that
+        one, and undone with it.
+        """
         pinned = self._pinned.get()
-        return None if pinned is None or pinned.stopped else pinned
+        while pinned is not None:
+            if pinned.ended.is_set():
+                pinned = pinned.outer
+            elif pinned.inner is not None:
+                await pinned.inner.ended.wait()
+            else:
+                break
+        return pinned
 
     async def close(self) -> None:
         """Finishes what is waiting, then closes the store."""
@@ -92,9 +104,22 @@ class Threads:
 class _Scope:
     """A transaction, entered and left on the thread of its worker."""
 
-    def __init__(self, transaction: AbstractContextManager[None]) -> None:
+    def __init__(self, transaction: AbstractContextManager[None], outer: _Scope | None) -> None:
         self._transaction = transaction
         self._open = False
+        self.outer = outer
+        self.inner: _Scope | None = None
+        """The one that is open inside of it."""
+        self.ended = anyio.Event()
+        self.worker: Worker = Worker(each, "clew-transaction") if outer is None else outer.worker
+        if outer is not None:
+            outer.inner = self
+
+    def over(self) -> None:
+        """Whatever comes now comes after it."""
+        self.ended.set()
+        if self.outer is not None:
+            self.outer.inner = None
 
     def enter(self) -> None:
         """Begins it."""
