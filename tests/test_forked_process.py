@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import traceback
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import clew
+import clew.aio
 from clew.store import Store
 
 pytestmark = [
@@ -104,3 +106,33 @@ def test_a_store_in_memory_is_the_parents_too() -> None:
         in_child(work)
         session.append(clew.user("parent"))
         assert len(session.path()) == 1
+
+
+def test_a_task_of_a_child_is_told_too(path: Path) -> None:
+    """In the child nobody serves the parent's tasks: a call there is Closed, and does not wait for ever."""
+
+    async def talk() -> tuple[clew.aio.Store, clew.aio.Session]:
+        store = await clew.aio.open(path)
+        session = await store.sessions.create()
+        await session.append(clew.user("before"))
+        return store, session
+
+    with asyncio.Runner() as runner:
+        store, session = runner.run(talk())
+
+        async def uses() -> None:
+            async with asyncio.timeout(10):
+                with pytest.raises(clew.Closed):
+                    await session.append(clew.user("child"))
+                with pytest.raises(clew.Closed):
+                    await session.path()
+                with pytest.raises(clew.Closed):
+                    async with store.transaction():
+                        pass
+                await store.close()
+
+        in_child(lambda: asyncio.new_event_loop().run_until_complete(uses()))
+        runner.run(session.append(clew.user("after")))
+        runner.run(store.close())
+    with clew.open(path) as again:
+        assert [node.text for node in again.sessions.latest().path()] == ["before", "after"]

@@ -86,6 +86,8 @@ class Worker:
         with self._mutex:
             if self._stopping:
                 raise Closed("the store is closed")
+            if self._thread is not None and not self._thread.is_alive():
+                raise Closed("the store was opened before this process was forked")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
                 self._thread.start()
