@@ -16,10 +16,12 @@ import pytest
 
 import clew
 from clew.backends import Job
-from clew.backends.sqlite import SQLiteBackend
+from clew.backends.sqlite import SQLiteBackend, commit
 from clew.backends.sqlite.commit import Committer
 from clew.errors import Closed, Conflict, NotFound
 from tests.concurrency.interrupts import Interrupt
+
+CREW = "crew"
 
 
 def test_eight_threads_lose_nothing(tmp_path: Path) -> None:
@@ -165,8 +167,9 @@ def test_a_leader_interrupted_at_once_leaves_nobody_without_an_answer() -> None:
     assert committer.take_lead()
 
 
-def test_a_caller_interrupted_in_the_queue_keeps_nobody_waiting() -> None:
+def test_a_caller_interrupted_in_the_queue_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three callers share a commit, each woken by the one before it; wherever the second is interrupted, all return."""
+    monkeypatch.setattr(commit, "PATROL", 60)
     struck = 0
     for nth in range(1, 100):
         interrupt = Interrupt(nth)
@@ -177,8 +180,9 @@ def test_a_caller_interrupted_in_the_queue_keeps_nobody_waiting() -> None:
     assert struck > 10, "the interrupt never struck"
 
 
-def test_a_caller_interrupted_while_it_waits_keeps_nobody_waiting() -> None:
+def test_a_caller_interrupted_while_it_waits_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of three that share a commit is interrupted by a signal while the commit is on its way."""
+    monkeypatch.setattr(commit, "PATROL", 60)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -189,6 +193,26 @@ def test_a_caller_interrupted_while_it_waits_keeps_nobody_waiting() -> None:
             _share_a_commit(lambda run: run(), signalled=True)
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_caller_in_a_signal_handler_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of three that share a commit is to wake the third, and is in a handler that waits for all threads."""
+    monkeypatch.setattr(commit, "PATROL", 0.1)
+    joined = []
+
+    def ending(*_: object) -> None:
+        for thread in threading.enumerate():
+            if thread.name == CREW:
+                thread.join(10)
+                joined.append(not thread.is_alive())
+
+    before = signal.signal(signal.SIGUSR1, ending)
+    try:
+        _share_a_commit(lambda run: run(), signalled=True)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert joined
+    assert all(joined)
 
 
 def _struck(run: Callable[[], None], interrupt: Interrupt) -> None:
@@ -226,7 +250,7 @@ def _share_a_commit(second: Callable[[Callable[[], None]], None], *, signalled: 
         call()
 
     over = threading.Event()
-    crew = [threading.Thread(target=target, daemon=True) for target in (call, call, late)]
+    crew = [threading.Thread(target=target, name=CREW, daemon=True) for target in (call, call, late)]
     crew[0].start()
     waiting.wait(20)
     crew[1].start()

@@ -4,7 +4,8 @@ The first caller to find nobody at work leads: it takes whatever waits, runs it 
 hands the lead to the next caller in the queue. A lone caller never waits for company.
 
 Those whose jobs are done are woken one by the other. Woken all at once, they would wake only to wait again, for the
-interpreter: eight threads gained 1.5x of one, now 1.7x.
+interpreter: eight threads gained 1.5x of one, now 1.7x. One who is not woken, because the one before it is busy with
+something else, sees for itself after a while.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from types import FrameType
 
 from clew.backends import Job
@@ -23,7 +23,7 @@ LARGEST = 256
 """Pieces of work in one transaction at most. More would only make the first wait for the last."""
 
 PATROL = 1.0
-"""Seconds after which one who waits sees whether there still is a leader."""
+"""Seconds after which one who waits sees whether there still is a leader, and whether its own jobs are done."""
 
 PATIENCE = 200e-6
 """Seconds a leader waits at most for those it shared the last commit with; about as long as a disk takes to sync."""
@@ -32,7 +32,7 @@ PATIENCE = 200e-6
 class _Party:
     """Jobs that came together, and the caller who waits for them."""
 
-    __slots__ = ("after", "frame", "gate", "gone", "jobs", "leads", "thread", "told")
+    __slots__ = ("after", "frame", "gate", "gone", "jobs", "leads", "over", "thread", "told")
 
     def __init__(self, jobs: Sequence[Job], frame: FrameType | None) -> None:
         self.jobs = jobs
@@ -44,6 +44,8 @@ class _Party:
         """True once it was woken, or was about to be."""
         self.gone = False
         """True if it was interrupted, and waits no more."""
+        self.over = False
+        """True once there is nothing left to wait for, told or not."""
         self.after: _Party | None = None
         """Whom it wakes."""
         self.gate = threading.Lock()
@@ -111,7 +113,8 @@ class Committer:
                     self._leader, self._frame = party.thread, party.frame
                     return True
                 self._queue.append(party)
-            while not party.gate.acquire(timeout=PATROL) and not party.told:  # told: but who told it was interrupted
+            # Not told: the one who is to do so was interrupted, or is in a signal handler that waits for this one.
+            while not party.gate.acquire(timeout=PATROL) and not (party.told or party.over):
                 self._patrol()
             if party.after is not None:
                 self._wake(party.after)
@@ -177,8 +180,8 @@ class Committer:
             self._transact(jobs)
         finally:
             self._company = len(followers)
-            for party, after in pairwise(followers):
-                party.after = after
-            if followers:
-                self._wake(followers[0])
+            first = None
+            for party in reversed(followers):
+                party.after, party.over, first = first, True, party
+            self._wake(first)
             self.leave()
