@@ -19,6 +19,7 @@ import clew.aio
 from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio import faces
 from clew.backends.sqlite.batches import Batches
+from clew.backends.sqlite.writer import Writer
 from tests.reliability.tools import DEAR
 
 pytestmark = pytest.mark.anyio
@@ -162,6 +163,24 @@ async def test_one_bad_append_leaves_its_neighbours_alone(tmp_path):
         assert outcomes.count("stored") == len(await talk.path())
         assert outcomes.count("stored") + outcomes.count("Conflict") == 20
         assert (await opened.verify()).ok
+
+
+async def test_nobody_is_told_that_an_append_is_stored_that_was_never_made(tmp_path, monkeypatch):
+    """After a commit that failed, the next transaction cannot even begin: those who were to share it are told."""
+
+    def fails(self):
+        raise sqlite3.OperationalError("disk I/O error")
+
+    async with clew.aio.open(tmp_path / "s.db") as opened:
+        talk = await opened.sessions.create()
+        await talk.append(clew.user("first"))
+        opened._sync._engine.backend._writer.suspect = True
+        with monkeypatch.context() as patched:
+            patched.setattr(Writer, "_renew", fails)
+            with pytest.raises(clew.Unavailable):
+                await talk.append(clew.user("second"))
+        await talk.append(clew.user("third"))
+        assert [node.text for node in await talk.path()] == ["first", "third"]
 
 
 async def test_a_transaction_is_all_or_nothing(tmp_path):

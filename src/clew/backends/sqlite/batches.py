@@ -97,12 +97,13 @@ class Batches:
             if self._renewed(calls):
                 self.run(calls)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
+            told = translate(error, self._writer.path) if isinstance(error, ANY) else error
             if self._writer.suspect and isinstance(error, sqlite3.Error):
                 self._writer.settle([job for call in calls for job in call.jobs], error)
-                for call in calls:
-                    call.error = call.error or next((job.error for job in call.jobs if job.error is not None), None)
+                for call in calls:  # one without jobs may not even have been made
+                    failed = [job.error for job in call.jobs if job.error is not None] if call.jobs else [told]
+                    call.error = call.error or next(iter(failed), None)
                 return
-            told = translate(error, self._writer.path) if isinstance(error, ANY) else error
             for call in calls:
                 call.error = call.error or told
 
