@@ -18,6 +18,7 @@ import clew
 import clew.aio
 from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
 from clew.aio import faces
+from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.batches import Batches
 from clew.backends.sqlite.writer import Writer
 from tests.reliability.tools import DEAR
@@ -174,7 +175,9 @@ async def test_nobody_is_told_that_an_append_is_stored_that_was_never_made(tmp_p
     async with clew.aio.open(tmp_path / "s.db") as opened:
         talk = await opened.sessions.create()
         await talk.append(clew.user("first"))
-        opened._sync._engine.backend._writer.suspect = True
+        backend = opened._sync._engine.backend
+        assert isinstance(backend, SQLiteBackend)
+        backend._writer.suspect = True
         with monkeypatch.context() as patched:
             patched.setattr(Writer, "_renew", fails)
             with pytest.raises(clew.Unavailable):
