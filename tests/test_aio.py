@@ -232,6 +232,30 @@ async def test_a_transaction_inside_another_is_undone_alone(tmp_path):
         assert said == [[], ["kept"], ["kept"]]
 
 
+async def test_a_transaction_that_outlives_the_one_around_it_keeps_nothing(tmp_path):
+    """A task goes on in a transaction inside another that has ended: all of it is undone, it is told, others go on."""
+    async with clew.aio.open(tmp_path / "s.db", timeout=5) as opened:
+        talk = await opened.sessions.create()
+        inside, left = anyio.Event(), anyio.Event()
+
+        async def outlives() -> None:
+            with pytest.raises(clew.Unavailable):
+                async with opened.transaction():
+                    await talk.append(clew.user("one"))
+                    inside.set()
+                    await left.wait()
+                    await talk.append(clew.user("two"))
+
+        async with anyio.create_task_group() as tasks:
+            async with opened.transaction():
+                tasks.start_soon(outlives)
+                await inside.wait()
+            left.set()
+        with anyio.fail_after(10):
+            await talk.append(clew.user("after"))
+        assert [node.text for node in await talk.path()] == ["after"]
+
+
 async def test_tasks_outside_a_transaction_wait_for_it(tmp_path):
     """Other tasks' appends come after an open transaction, and are not part of it."""
     async with clew.aio.open(tmp_path / "s.db") as opened:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from itertools import islice
@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from clew.aio.threads import Worker, each
 from clew.engine import Engine
-from clew.errors import Closed
+from clew.errors import Closed, Unavailable
 
 T = TypeVar("T")
 
@@ -35,14 +35,16 @@ class Threads:
         call = partial(function, *args, **kwargs)
         pinned = self._pinned.get() and await self._transaction()
         if pinned is not None:
-            return await pinned.worker.call(call)  # type: ignore[no-any-return]
+            return await pinned.worker.call(partial(pinned.run, call))  # type: ignore[no-any-return]
         return await to_thread.run_sync(call)
 
     async def commit(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Runs a call that writes, in one transaction with whatever else is waiting to be written."""
         pinned = self._pinned.get() and await self._transaction()
-        worker = self._committer if pinned is None else pinned.worker
-        return await worker.call(partial(function, *args, **kwargs))  # type: ignore[no-any-return]
+        call = partial(function, *args, **kwargs)
+        if pinned is not None:
+            return await pinned.worker.call(partial(pinned.run, call))  # type: ignore[no-any-return]
+        return await self._committer.call(call)  # type: ignore[no-any-return]
 
     async def stream(self, function: Callable[..., Iterator[T]], *args: Any, **kwargs: Any) -> AsyncIterator[T]:
         """Runs a call that returns an iterator, and gives its items a few at a time."""
@@ -64,9 +66,10 @@ class Threads:
             try:
                 yield
             except BaseException as error:
-                with anyio.CancelScope(shield=True):
+                with anyio.CancelScope(shield=True), suppress(Closed):  # with the one around it, its thread is gone
                     await worker.call(partial(scope.leave, error))
                 raise
+            scope.still()
             with anyio.CancelScope(shield=True):
                 await worker.call(scope.leave)
         finally:
@@ -92,6 +95,7 @@ class Threads:
             elif pinned.inner is not None:
                 await pinned.inner.ended.wait()
             else:
+                pinned.still()
                 break
         return pinned
 
@@ -123,11 +127,33 @@ class _Scope:
 
     def enter(self) -> None:
         """Begins it."""
+        self.still()
         self._transaction.__enter__()
         self._open = True
 
+    def run(self, call: Callable[[], T]) -> T:
+        """Makes a call of a task that is in it."""
+        if not self._open:
+            self.still()
+        return call()
+
+    def still(self) -> None:
+        """Unavailable if the transaction around it has ended: that has undone it, and no part must be kept alone."""
+        if self.outer is not None and not self.outer._open:
+            hint = "Wait for the tasks inside a transaction before you leave it."
+            raise Unavailable("the transaction around this one has ended", hint=hint)
+
     def leave(self, error: BaseException | None = None) -> None:
-        """Ends it: keeps what was done, or with an error, which is raised again where it came from, undoes it."""
+        """Ends it: keeps what was done, or with an error, which is raised again where it came from, undoes it.
+
+        What is still open inside of it is undone.
+        """
+        if not self._open:
+            if error is None:
+                self.still()
+            return
+        if self.inner is not None:
+            self.inner.abandon()
         self._open = False
         raised_in = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         try:
