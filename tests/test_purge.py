@@ -174,6 +174,19 @@ def test_what_others_share_stays(store: Store, path: Path) -> None:
     assert traces(path) == []
 
 
+def test_what_goes_together_keeps_nothing_for_each_other(store: Store) -> None:
+    """The receipt names those alone that need something when all is done, also when it is read again."""
+    session = talk(store)
+    fork, other = session.fork(), session.fork()
+    receipt = store.sessions.purge([session.id, fork.id])
+    assert [one.needed_by for one in receipt.kept] == [(other.id,)] * 2
+    third = other.fork()
+    assert store.sessions.purge(everything=True, dry_run=True).kept == ()
+    last = store.sessions.purge(everything=True)
+    assert ({*last.sessions}, last.messages, last.kept) == ({other.id, third.id}, 5, ())
+    assert store.sessions.receipts() == [receipt, last]
+
+
 def test_a_fork_at_the_end_keeps_all(store: Store) -> None:
     """Nothing goes but the session itself; and none of it counts as gone."""
     session = talk(store)

@@ -340,8 +340,15 @@ class Purger:
             beyond = tuple(dict.fromkeys((*beyond, "versions", "replicas")))
         return Receipt(
             entry.id, entry.reason, moment(entry.started), finished, entry.sessions, entry.messages, entry.blobs,
-            entry.bytes, entry.failures, entry.kept, entry.pending, beyond, entry.outside,
+            entry.bytes, entry.failures, _still(entry), entry.pending, beyond, entry.outside,
         )  # fmt: skip
+
+
+def _still(entry: _Entry) -> tuple[Kept, ...]:
+    """What was kept of sessions for others that have not gone in the same purge, after them."""
+    gone = {*entry.sessions}
+    left = [(one, tuple(other for other in one.needed_by if other not in gone)) for one in entry.kept]
+    return tuple(one._replace(needed_by=others) for one, others in left if others or not one.needed_by)
 
 
 def unclean(tx: Tx) -> bytes | None:
