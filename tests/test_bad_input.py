@@ -568,3 +568,20 @@ def test_an_interrupt_leaves_nothing_half_written(store: Store, sound: Callable[
     assert [node.text for node in session.path()] == ["saved"]
     session.append(clew.user("on"))
     sound(store)
+
+
+WITHOUT_PSYCOPG = """
+import sys
+sys.modules["psycopg"] = None
+import clew
+try:
+    clew.open("postgresql://app@127.0.0.1:9/app")
+except clew.Unavailable as error:
+    print(error.hint)
+"""
+
+
+def test_a_machine_without_psycopg_says_what_to_install() -> None:
+    """A store on a server cannot be opened there, and that is no bug of clew's."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PSYCOPG], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "pip install 'clew[postgres]'\n", done.stderr

@@ -11,7 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal, TypeVar, cast
 
-import psycopg
+from clew.errors import Invalid, Unavailable
+
+try:
+    import psycopg
+except ImportError:  # the core does without it
+    raise Unavailable("a store on PostgreSQL needs psycopg", hint="pip install 'clew[postgres]'") from None
 
 from clew.backends import Call, Job, Tail, Tx
 from clew.backends.opened import Opened
@@ -29,7 +34,6 @@ from clew.backends.postgres.watching import ServerEar
 from clew.backends.sql import FORMAT
 from clew.backends.sql.rows import TABLES
 from clew.backends.watching import Watching
-from clew.errors import Invalid
 
 T = TypeVar("T")
 

@@ -11,12 +11,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, LiteralString, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-try:
-    import psycopg
-    from psycopg import pq
-    from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
-except ImportError as missing:  # the core does without it
-    raise ImportError("a store on PostgreSQL needs psycopg: pip install 'clew[postgres]'") from missing
+import psycopg
+from psycopg import pq
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from clew.backends.postgres import arrays
 from clew.errors import ClewError, Conflict, Invalid, NotFound, ReadOnly, StorageFull, Tampered, Unavailable
