@@ -842,3 +842,38 @@ def test_a_machine_without_cryptography_says_what_to_install(tmp_path: Path) -> 
     )
     assert "pip install 'clew[crypto]'" in done.stdout, done.stderr
     assert path.read_bytes() == before
+
+
+def test_without_cryptography_no_file_is_begun(tmp_path: Path) -> None:
+    """A store that was to be sealed is not left behind as a plain one."""
+    path = tmp_path / "chats.db"
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_CRYPTOGRAPHY, str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert "pip install 'clew[crypto]'" in done.stdout, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+PLAIN_WITHOUT_CRYPTOGRAPHY = """
+import sys
+sys.modules["cryptography"] = None
+import clew
+with clew.open(sys.argv[1]) as store:
+    store.sessions.create().append(clew.user("a word"))
+    print(store.key_status().state, store.verify().ok)
+    try:
+        store.seal(b"k" * 32)
+    except clew.errors.Unavailable as error:
+        print(error.hint, store.key_status().state)
+"""
+
+
+def test_a_plain_store_does_without_cryptography(tmp_path: Path) -> None:
+    """How it is kept can be asked, and sealing it says what to install and changes nothing."""
+    done = subprocess.run(
+        [sys.executable, "-c", PLAIN_WITHOUT_CRYPTOGRAPHY, str(tmp_path / "chats.db")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == ["plain True", "pip install 'clew[crypto]' plain"], done.stderr

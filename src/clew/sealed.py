@@ -31,9 +31,8 @@ from clew.keys import ID_SIZE, SIZE, Key, Passphrase, check, key_id
 try:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-except ImportError:
-    raise Unavailable("this store is sealed, and the cryptography package is missing",
-                      hint="pip install 'clew[crypto]'") from None  # fmt: skip
+except ImportError:  # plain stores do without it
+    AESGCM = InvalidTag = None  # type: ignore[assignment,misc]
 
 SECRETS = "secrets"
 """Name of the header that holds them."""
@@ -45,6 +44,12 @@ _WRAP = _WRAPPED.size
 _Secret = Annotated[bytes, Meta(min_length=SIZE, max_length=SIZE)]
 _REMEMBERED = 256
 """Data keys at hand, so that those in use are not unwrapped for each message."""
+
+
+def needed() -> None:
+    """Unavailable if the library is missing."""
+    if AESGCM is None:
+        raise Unavailable("a sealed store needs the cryptography package", hint="pip install 'clew[crypto]'")
 
 
 class Secrets(msgspec.Struct, frozen=True, array_like=True):
@@ -101,6 +106,7 @@ def _decoded(packed: bytes, path: str) -> dict[bytes, bytes]:
 
 def unlock(tx: Tx, store_id: bytes, key: Key, known: Sequence[bytes], path: str) -> Secrets:
     """The secrets of a store, opened with a key that is known already or with the one given. WrongKey, Tampered."""
+    needed()
     packed = tx.header(SECRETS)
     if packed is None:
         raise Tampered(path, "its header is incomplete")
@@ -119,6 +125,7 @@ class Made(NamedTuple):
 
 def made(key: Key) -> Made:
     """The store key that a key stands for in a store that does not know it yet. It may take a while. Invalid."""
+    needed()
     if not isinstance(key, Passphrase):
         return Made(check(key), None)
     parameters, derived = key.new()

@@ -123,9 +123,12 @@ def _name(path: str | os.PathLike[str]) -> str:
 
 
 def _check(key: Key | None, workspace: str, actor: str | None, redact: Rules | None) -> None:
-    """Invalid for what would be noticed only when the file is made already."""
+    """Invalid, Unavailable for what would be noticed only when the file is made already."""
     if key is not None:
+        from clew import sealed
         from clew.keys import Passphrase, check
+
+        sealed.needed()
 
         if not isinstance(key, Passphrase):
             check(key)

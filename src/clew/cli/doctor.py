@@ -24,6 +24,7 @@ LOG, SPACE = 64 << 20, 200 << 20
 """Bytes of a write-ahead log that somebody keeps from being emptied; bytes that should be free."""
 _SYNCED = ("Dropbox", "OneDrive", "Google Drive", "Mobile Documents", "Nextcloud", "Syncthing")
 _EXTRAS = {
+    "checkpoints": "pathspec",
     "crypto": "cryptography",
     "keyring": "keyring",
     "redaction": "re2",
