@@ -50,6 +50,18 @@ def test_marks_what_matched(store):
     assert hit.node.text == "a lint step, and another lint"
 
 
+@pytest.mark.parametrize("query", ["lint", "x*"])
+def test_a_snippet_stays_short_beside_a_long_word(store, query):
+    """A file in base64 is one word; what is shown has at most a few hundred characters, and the match among them."""
+    text = "x" * 20_000 + " lint " + "y" * 20_000
+    store.sessions.create().append(clew.user(text))
+    (hit,) = store.search(query)
+    assert len(hit.snippet) <= 402
+    assert hit.snippet.strip("…") in text
+    assert {word[0] for word in shown(hit)} == {query[0]}
+    assert query != "lint" or shown(hit) == ["lint"]
+
+
 def test_phrases_and_prefixes(store):
     """Quotes make a phrase, a star a beginning."""
     session = store.sessions.create()

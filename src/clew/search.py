@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 CONTEXT = 12
 """Words of a snippet; for substrings, five characters a word."""
 
+LONGEST_SNIPPET = 400
+"""Characters of a snippet: a word may be a whole file in base64."""
+
 MOST_TERMS = 64
 """Words of a query that are looked for; what comes after them is passed over."""
 
@@ -51,6 +54,8 @@ class Hit:
         """`marks` may be the snippet with its marks in it, as FTS5 has made it."""
         self._search = search
         self.node = node
+        if len(snippet) > LONGEST_SNIPPET:
+            snippet, marks = words.cut(snippet, _marks(marks) if isinstance(marks, str) else marks, LONGEST_SNIPPET)
         self.snippet = snippet
         """The part of its words where it matched."""
         self._marks = marks

@@ -79,6 +79,18 @@ def excerpt(text: str, terms: Sequence[tuple[str, bool]], context: int) -> tuple
     return before + text[low:high] + after, marks
 
 
+def cut(text: str, marks: Marks, most: int) -> tuple[str, Marks]:
+    """At most so many characters of an excerpt, with the first mark among them, and where the marks are then."""
+    low = max(0, min((marks[0][0] if marks else 0) - most // 4, len(text) - most))
+    high = low + most
+    before, after = "…" * (low > 0), "…" * (high < len(text))
+    shift = len(before) - low
+    left = tuple(
+        (max(start, low) + shift, min(end, high) + shift) for start, end in marks if start < high and low < end
+    )
+    return before + text[low:high] + after, left
+
+
 def _matches(said: Sequence[str], terms: Sequence[tuple[str, bool]]) -> Iterator[int]:
     """The places of the words that make up a match of some term."""
     for text, prefix in terms:
