@@ -130,10 +130,44 @@ def test_a_file_put_in_the_stores_place_is_not_written(tmp_path):
     clew.open(tmp_path / "other.db").close()
     with clew.open(path) as store:
         os.replace(tmp_path / "other.db", path)
-        with pytest.raises(clew.Unavailable, match="another store"):
+        with pytest.raises(clew.Unavailable, match="replaced"):
             store.sessions.create()
     with clew.open(path) as other:
         assert other.verify().ok
+
+
+def test_another_store_in_the_same_file_is_not_written(tmp_path):
+    """It may have been copied over the one that was opened; nothing was written yet, so nothing is mixed."""
+    path, other = tmp_path / "s.db", tmp_path / "other.db"
+    clew.open(path).close()
+    clew.open(other).close()
+    with clew.open(path) as store:
+        path.write_bytes(other.read_bytes())
+        with pytest.raises(clew.Unavailable, match="another store"):
+            store.sessions.create()
+
+
+@pytest.mark.parametrize("how", ["gone", "replaced"])
+def test_nothing_is_acknowledged_in_a_file_that_is_not_in_its_place(tmp_path, how):
+    """Who writes is told; once the file is back, the same store goes on with all that was said."""
+    path, away = tmp_path / "s.db", tmp_path / "away.db"
+    with clew.open(path) as store:
+        session = store.sessions.create()
+        session.append(clew.user("before"))
+        os.link(path, away)
+        path.unlink()
+        if how == "replaced":
+            path.write_bytes(away.read_bytes())
+        for _ in range(2):
+            with pytest.raises(clew.Unavailable, match="moved, deleted or replaced"):
+                session.append(clew.user("lost"))
+            with pytest.raises(clew.Unavailable, match="moved, deleted or replaced"), store.transaction():
+                session.rename("lost")
+        os.replace(away, path)
+        session.append(clew.user("after"))
+    with clew.open(path) as store:
+        assert [node.text for node in store.sessions.get(session.id).path()] == ["before", "after"]
+        assert store.verify().ok
 
 
 def test_a_signal_handler_that_writes_is_refused(tmp_path):

@@ -29,7 +29,7 @@ from clew.backends.sqlite.connection import (
 from clew.backends.sqlite.readers import Readers
 from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
-from clew.backends.sqlite.writer import Writer
+from clew.backends.sqlite.writer import Writer, identity
 from clew.backends.watching import Ear, Watching
 from clew.errors import Closed, Invalid, NotFound, Tampered, Unavailable
 
@@ -71,6 +71,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         try:
             with self._told():
                 self._open(create, network)
+                self._writer.file = None if self.memory else identity(path)
                 self.look_anew()
                 self._writer.store_id = self.read(lambda tx: tx.header("store_id"))
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -17,6 +18,18 @@ from clew.errors import ClewError, Closed, Unavailable
 
 FEW = 200
 """Pages that are given back at a time, where space is short."""
+_AWAY = (
+    "Put the file back, with its -wal; else nobody would find what is written. Or close the store, and open another."
+)
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Which file is at a path, whatever it holds; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class Writer:
@@ -32,7 +45,9 @@ class Writer:
         self.epoch = 0
         """The number of the epoch that the store was opened in."""
         self.store_id: bytes | None = None
-        """Which store was opened; a file put in its place is not written to."""
+        """Which store was opened; another is not written to, …"""
+        self.file: tuple[int, int] | None = None
+        """… and in which file: see `identity`."""
         self.committed: Callable[[], object] = lambda: None
         """Called after every commit."""
         self.suspect = False
@@ -63,6 +78,8 @@ class Writer:
         else:
             self.alone.acquire()
         try:
+            if self.file is not None and identity(self.path) != self.file:
+                raise Unavailable(f"{self.path} was moved, deleted or replaced while it was open", hint=_AWAY)
             tx = self.tx
             if tx is None or self.suspect:
                 tx = self._renew()
