@@ -334,6 +334,24 @@ def test_a_restored_backup_is_indexed_anew(tmp_path: Path):
         assert store.search("lost") == []
 
 
+def test_a_disk_that_fills_up_does_not_end_searching(store):
+    """What finds no room in the file is read into memory; a purge still clears the file of what it holds."""
+    session = store.sessions.create()
+    session.append(clew.user("zanzibar first"))
+    assert len(store.search("zanzibar")) == 1
+    conn = store._search.index.open()
+    conn.execute(f"PRAGMA max_page_count = {conn.execute('PRAGMA page_count').fetchone()[0]}")
+    session.append([clew.user(f"zanzibar {n} {'word ' * 500}") for n in range(40)])
+    assert len(store.search("zanzibar", limit=100)) == 41
+    assert len(store.search("zanzibar", limit=100)) == 41
+    file = Path(f"{store.path}-search")
+    assert b"zanzibar" in file.read_bytes()
+    assert store.sessions.purge(session.id).pending == ()
+    assert store.search("zanzibar") == []
+    store.close()
+    assert [one.name for one in file.parent.iterdir() if b"zanzibar" in one.read_bytes()] == []
+
+
 def test_progress_and_several_modes(store):
     """Indexing tells how far it is, in each mode on its own."""
     store.sessions.create().append([clew.user(f"word {n}") for n in range(1200)])

@@ -36,6 +36,7 @@ BATCH = 500
 MERGED = 500
 """Pages of the index that are merged at a time."""
 MARKS = 16
+_UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL)
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -78,6 +79,14 @@ class Index:
                 self._conn = self._recover(error)
             self._in = path
         return self._conn
+
+    def fall_back(self, error: sqlite3.Error) -> bool:
+        """After an error: goes on in memory, if nothing can be written to the file; False if it was something else."""
+        self.close()
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _UNWRITABLE:
+            return False
+        self._conn, self._in = self._connect(":memory:"), self._path
+        return True
 
     def close(self) -> None:
         """Idempotent."""
@@ -142,8 +151,10 @@ class Index:
             return True
         if not os.path.exists(self._path):
             return True
+        self.close()  # it may be in memory, for want of space
         try:
-            conn = self.open()
+            conn = self._conn = self._connect(self._path)
+            self._in = self._path
             conn.execute("PRAGMA busy_timeout = 100")
             conn.execute("PRAGMA secure_delete = OFF")  # VACUUM leaves no page of it; overwriting 70 MB takes 0.4 s
             conn.execute("PRAGMA synchronous = FULL")  # what is gone must not be back after a power cut
@@ -272,7 +283,7 @@ class Index:
                 if os.path.exists(self._path + end):
                     os.unlink(self._path + end)
             return self._connect(self._path)
-        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL):
+        if code in _UNWRITABLE:
             return self._connect(":memory:")
         raise translate(error, self._path) from error
 

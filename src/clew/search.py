@@ -156,11 +156,15 @@ class Search:
             with suppress(ReadOnly):  # a replica, or a user who may only read, has an index of its own, in memory
                 return self._find_there(mode, terms, bounds_there, limit, progress)
         where, bounds = self._filters(mode, session, role, since, until)
+        asked = _Asked(mode, terms, where, bounds, limit, newest)
         with self._lock:
             try:
-                with self._beside.open() as conn:  # however it goes, the transaction ends
-                    self._beside.begin(conn, mode, progress)
-                    return self._find(conn, _Asked(mode, terms, where, bounds, limit, newest))
+                try:
+                    return self._find_here(asked, progress)
+                except sqlite3.Error as error:
+                    if not self._beside.fall_back(error):
+                        raise
+                return self._find_here(asked, progress)
             except sqlite3.Error as error:
                 self._beside.close()
                 raise translate(error, "the search index") from error
@@ -245,6 +249,11 @@ class Search:
             return [(run.run << SEQ_BITS, run.run << SEQ_BITS | upto) for run, upto in shown]
 
         return self._engine.read(work)
+
+    def _find_here(self, asked: _Asked, progress: Progress | None) -> list[Hit]:
+        with self._beside.open() as conn:  # however it goes, the transaction ends
+            self._beside.begin(conn, asked.mode, progress)
+            return self._find(conn, asked)
 
     def _find(self, conn: sqlite3.Connection, asked: _Asked) -> list[Hit]:
         """Hits whose messages are still there, in sight, and of this workspace, a page of rows at a time."""
