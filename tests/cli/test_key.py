@@ -170,6 +170,7 @@ def test_a_reader_keeps_traces(clew_cli: Run, db: str, filled: str, keys: tuple[
         status = clew_cli("key", "status", "--key-file", keys[0])
         assert (status.code, "traces of before" in status.out) == (0, True)
         assert clew_cli("key", "status", "--key-file", keys[0], "--json").json["unclean"]
+        assert "traces of how things were kept before" in clew_cli("doctor", "--key-file", keys[0]).out
         assert traces(db) > 0
     assert clew_cli("append", filled, "--key-file", keys[0], input='{"text": "more"}').code == 0
     assert traces(db) == 0

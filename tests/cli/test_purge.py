@@ -7,7 +7,12 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 import clew
+from clew.cli import purge
+from clew.purge import Receipt
+from clew.sessions import Sessions
 from clew.testing import FakeClock
 from tests.cli.conftest import Run
 from tests.cli.terminal import at_a_terminal
@@ -163,3 +168,28 @@ def test_a_reader_makes_it_pending(clew_cli: Run, talk: Talk, db: str) -> None:
     assert (finished["pending"], finished["id"]) == ([], pending["id"])
     assert finished["finished_at"]
     assert traces(db) == 0
+
+
+def test_cut_short(clew_cli: Run, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever interrupts it is told where to look for what has gone already."""
+    first, second = talk("a"), talk("b")
+    whole = Sessions.purge
+
+    def interrupted(self: Sessions, *_: object, **__: object) -> Receipt:
+        whole(self, first)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sessions, "purge", interrupted)
+    done = clew_cli("purge", "--all", "--yes")
+    assert (done.code, "clew receipts" in done.err) == (130, True)
+    assert [one["sessions"] for one in clew_cli("receipts", "--json").json] == [[first]]
+    assert left(clew_cli) == [second]
+
+
+def test_what_a_server_may_keep() -> None:
+    """Of a store on a server it is not said that every trace is cleared."""
+    with clew.open(":memory:") as store:
+        receipt = store.sessions.purge(store.sessions.create().id)
+    assert "every trace in the files is cleared" in "".join(purge._ending(receipt))
+    told = " ".join(purge._ending(receipt._replace(beyond=("pages", "wal", "replicas"))))
+    assert ("replicas and backups" in told, "every trace" in told) == (True, False)

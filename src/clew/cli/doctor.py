@@ -180,9 +180,11 @@ def _work(store: clew.Store) -> Iterator[Check]:
         hint = "'clew key status' says how far it is; the same command again goes on."
         yield Check("key", "wrong", f"it was cut short while it was {status.state}", hint)
     pending = sum(bool(receipt.pending) for receipt in store.sessions.receipts())
+    hint = "The next command that writes clears them, once no other program has the store open."
     if pending:
-        hint = "The next command that writes clears them, once no other program has the store open."
         yield Check("purges", "note", f"{pending:,} left traces that are still to be cleared", hint)
+    elif status.unclean and status.state in ("plain", "sealed"):
+        yield Check("traces", "note", "its files may hold traces of how things were kept before", hint)
     aside = len(store.quarantine.list())
     if aside:
         about = f"{many(aside, 'damaged message')} put aside"

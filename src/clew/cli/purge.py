@@ -24,6 +24,8 @@ _LEFT = {
     "objects": "attachments in object storage, which cannot be reached: --blobs or CLEW_BLOBS says where they are",
     "rows": "every trace: it was cut short",
 }
+_SERVERS = "the server's free pages, its write-ahead log, replicas and backups may still have traces"
+_CUT_SHORT = "Cut short. 'clew receipts' says what has gone; the rest is as it was."
 
 
 @click.command(
@@ -86,7 +88,11 @@ def purge(
                 warn(f"This deletes {_counted(would)}, and nothing brings it back.")
                 if not agrees("Purge?"):
                     ctx.exit(say("nothing was purged", "", FAILED))
-        receipt = run(dry_run=dry_run)
+        try:
+            receipt = run(dry_run=dry_run)
+        except KeyboardInterrupt:
+            warn(_CUT_SHORT)
+            raise
         if form == "text":
             out_lines(_told(receipt, dry_run))
         else:
@@ -139,7 +145,7 @@ def _ending(receipt: Receipt) -> Iterator[str]:
     if receipt.outside:
         yield from fitted("a bucket that keeps versions, or is copied elsewhere, may still have the attachments")
     if not receipt.pending:
-        yield "every trace in the files is cleared"
+        yield from fitted(_SERVERS if "pages" in receipt.beyond else "every trace in the files is cleared")
         return
     for what in receipt.pending:
         yield from fitted(f"{style('pending', '1;33')}: {_LEFT.get(what, plain(what))}")

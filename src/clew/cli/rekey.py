@@ -27,6 +27,10 @@ STATES = {"seal": "sealing", "unseal": "unsealing", "rotate": "rotating"}
 UNCLEAN = (
     "Traces of before may be left in its files: somebody is reading. Whoever writes to it or opens it next clears them."
 )
+_NOT_CLEARED = (
+    "Cut short when all was done: only traces of before are left in its files."
+    " Whoever writes to it or opens it next clears them."
+)
 _REMIND = "A lost key is a lost store: 'clew key export-recovery' prints the key, to be put away."
 
 
@@ -153,8 +157,11 @@ def _resumable(command: str, store: clew.Store) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, clew.Unavailable):
-        if store.key_status().total:
+        now = store.key_status()
+        if now.total:
             warn(f"Cut short. Nothing is lost, and the same 'clew key {command}' again goes on.")
+        elif now.unclean and now[:2] != before[:2]:  # it has another state, or another key
+            warn(_NOT_CLEARED)
         raise
 
 
