@@ -49,10 +49,11 @@ class Rewinding:
 
     def undo(self, *, dry_run: bool, force: bool) -> Rewound:
         """The last rewind, taken back."""
-        points = [kept for kept in self._shelf.read(self._shelf.all) if kept.manifest.to is not None]
+        every = [kept.manifest for kept in self._shelf.read(self._shelf.all)]
+        points = [one for one in every if one.to is not None and (one.files or _moves(one.heads))]
         if not points:
             return Rewound(False, "there is no rewind to undo", dry_run=dry_run)
-        last = points[-1].manifest
+        last = points[-1]
         heads = None if last.heads is None else Heads(self._shelf.session.refresh().head_id, last.heads.before)
         # What a tree has shown since is in there too, and is not the rewind's.
         done = tuple(one for one in last.files if one.after is not None and not one.after.same(one.state))
@@ -190,7 +191,7 @@ class Rewinding:
         error = _refused(made, force=force)
         if error is not None:
             return msgspec.structs.replace(result, can_rewind=False, error=error)
-        if dry_run:
+        if dry_run or not (made.steps or _moves(heads)):  # asked once more, it must not hide the rewind before it
             return result
         try:
             journal = self._begin(message, made, heads)
@@ -290,6 +291,10 @@ def _refused(made: Plan, *, force: bool) -> str | None:
         some = _some([shown(path) for path in made.skipped])
         return f"too large to be kept, or no file, and so to be left as they are: {some}"
     return None
+
+
+def _moves(heads: Heads | None) -> bool:
+    return heads is not None and heads.before != heads.after
 
 
 def _some(names: Sequence[str]) -> str:

@@ -111,6 +111,8 @@ def _sentence(done: Rewound, session: clew.Session) -> str:
     counted = summary(len(done.files_changed), Count(done.insertions, done.deletions))
     if done.dry_run:
         return f"would change {counted}"
+    if done.undo is None:
+        return f"session {session.handle}: everything is as it was then"
     return f"session {session.handle}: {counted}; 'clew undo' takes it back"
 
 
