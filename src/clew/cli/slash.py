@@ -104,7 +104,7 @@ def _rewind(desk: Desk, rest: str) -> None:
         asked = talk.questions()
         back = int(rest or 1)
         if not asked:
-            raise clew.NotFound("question", "", hint="Nothing was asked yet.")
+            raise clew.Invalid("nothing was asked yet")
         if not 1 <= back <= len(asked):
             raise clew.Invalid(f"it goes back by {many(len(asked), 'question')} at most")
         talk.rewind(asked[-back].parent_id)
@@ -157,7 +157,7 @@ def _save(desk: Desk, rest: str) -> None:
 def _retry(desk: Desk, _: str) -> str | clew.Native:
     last = desk.talk.last_question()
     if last is None:
-        raise clew.NotFound("question", "", hint="Nothing was asked yet.")
+        raise clew.Invalid("nothing was asked yet")
     said = again(desk.talk.client, last)
     desk.talk.rewind(last.parent_id)
     return said
@@ -166,7 +166,7 @@ def _retry(desk: Desk, _: str) -> str | clew.Native:
 def _edit(desk: Desk, rest: str) -> str | clew.Native | None:
     last = desk.talk.last_question()
     if last is None:
-        raise clew.NotFound("question", "", hint="Nothing was asked yet.")
+        raise clew.Invalid("nothing was asked yet")
     text = rest or _edited(last.text)
     if not text or text == last.text:
         note("nothing was changed")
