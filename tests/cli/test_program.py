@@ -479,3 +479,14 @@ def test_one_is_not_many():
     assert [many(count, "message") for count in (0, 1, 2000)] == ["0 messages", "1 message", "2,000 messages"]
     assert counted({"trees": 1, "log entries": 1, "runs": 0, "nodes": 2000}) == "1 tree, 1 log entry, 2,000 nodes"
     assert counted({"trees": 2, "log entries": 2}) == "2 trees, 2 log entries"
+
+
+def test_a_working_directory_that_is_gone(clew_cli, talk, tmp_path, monkeypatch):
+    """It is that which is missing, and no file that somebody would look for."""
+    talk("a")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    done = clew_cli("ls")
+    assert (done.code, "the working directory is not there" in done.err) == (1, True)

@@ -71,6 +71,8 @@ def report(error: BaseException) -> int:
         return say(error.format_message().rstrip("."), f"Try '{where} --help'.", USAGE)
     if isinstance(error, click.ClickException):
         return say(error.format_message(), "", FAILED)
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # what os.getcwd() raises
+        return say("the working directory is not there any more", "Change to another one.", FAILED)
     if isinstance(error, OSError):
         about = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
         return say(f"{error.strerror or error}{about}", "", FAILED)
