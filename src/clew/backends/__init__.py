@@ -539,7 +539,8 @@ class Backend(Protocol):
 
         `work` may share its transaction with other callers' work, each in a savepoint of its own. If the commit fails
         and its outcome is unknown, `settle` says what a new look at the store makes of it: a result if the work was
-        kept, None if it was not. Without `settle` the caller is told that it failed.
+        kept, None if it was not. It is also asked about work that was never begun, so it must not take what others
+        have stored for its own. Without `settle` the caller is told that it failed.
         """
         ...
 
