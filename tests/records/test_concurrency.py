@@ -8,6 +8,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 import clew
 from clew.records import Policy, RecordService
 from clew.testing import FakeClock
@@ -18,10 +20,10 @@ import sys
 import clew
 from clew.records import RecordService
 from tests.records.talk import frame, stored
-name, path = sys.argv[1:]
+name, path, count = sys.argv[1:]
 with clew.open(path) as store, RecordService(store) as service:
     record = service.get("talk")
-    for n in range(500):
+    for n in range(int(count)):
         seen = record.storage.blob_version if n % 2 else None
         change = {"appendMessages": [frame(n + 2, content=f"{name} {n}")]}
         record = stored(service.update("talk", change, expected_version=seen))
@@ -29,15 +31,16 @@ with clew.open(path) as store, RecordService(store) as service:
 """
 
 
-def test_two_services_lose_no_message(path: Path) -> None:
-    """Two processes update one record 500 times each, by the version they last saw: a thousand messages are there."""
+@pytest.mark.parametrize("count", [150, pytest.param(500, marks=pytest.mark.soak)])
+def test_two_services_lose_no_message(path: Path, count: int) -> None:
+    """Two processes update one record many times each, by the version they last saw: all messages are there."""
     with clew.open(path) as store, RecordService(store) as service:
         made(service, "talk", frame(1, content="first"))
         root = Path(__file__).parents[2]
         env = {**os.environ, "PYTHONPATH": f"{root}:{root / 'src'}"}
         writers = [
             subprocess.Popen(
-                [sys.executable, "-c", TALKER, name, str(path)], env=env, stderr=subprocess.PIPE, text=True
+                [sys.executable, "-c", TALKER, name, str(path), str(count)], env=env, stderr=subprocess.PIPE, text=True
             )
             for name in ("one", "other")
         ]
@@ -47,10 +50,10 @@ def test_two_services_lose_no_message(path: Path) -> None:
         record = service.get("talk")
         assert record is not None
         said = texts(record)
-        assert len(said) == 1001
+        assert len(said) == 2 * count + 1
         for name in ("one", "other"):
-            assert [one for one in said if one.startswith(name)] == [f"{name} {n}" for n in range(500)]
-        assert record.metrics.user_utterance_count == 1001
+            assert [one for one in said if one.startswith(name)] == [f"{name} {n}" for n in range(count)]
+        assert record.metrics.user_utterance_count == 2 * count + 1
         sequences = [one.sequence for one in record.messages]
         assert sequences == sorted(set(sequences))
         assert store.verify().ok
