@@ -186,6 +186,25 @@ async def test_nobody_is_told_that_an_append_is_stored_that_was_never_made(tmp_p
         assert [node.text for node in await talk.path()] == ["first", "third"]
 
 
+async def test_a_session_shows_no_message_that_was_not_stored(tmp_path, monkeypatch):
+    """After a commit that failed it still names the last one that was, and the talk goes on from there."""
+
+    def fails(self, tx):
+        self.undo(tx)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async with clew.aio.open(tmp_path / "s.db") as opened:
+        talk = await opened.sessions.create()
+        first = await talk.append(clew.user("first"))
+        with monkeypatch.context() as patched:
+            patched.setattr(Writer, "commit", fails)
+            with pytest.raises(clew.ClewError):
+                await talk.append(clew.user("second"))
+        assert talk.head_id == first.id
+        third = await talk.append(clew.user("third"), expect_head=talk.head_id)
+        assert talk.head_id == third.id
+
+
 async def test_a_transaction_is_all_or_nothing(tmp_path):
     """Several steps of a task are one; an error undoes them, and others never see half."""
     async with clew.aio.open(tmp_path / "s.db") as opened:

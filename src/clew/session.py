@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, overload
 
 import msgspec
 
 from clew import ids, paths
-from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx
+from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx, running
 from clew.engine import Draft, Engine, whole_number
 from clew.errors import Invalid, NotFound, Tampered
 from clew.model import RECORD, Media, Message, Modality, Native, Said
@@ -241,7 +242,11 @@ class Session:
             expect = None if expect_head is None else self._engine.resolve_node(expect_head)
             done = self._refs.append(self._read, drafts, expect=expect, branch=on_conflict == "branch")
         if done.move is not None:
-            self._move = done.move
+            call = running()
+            if call is None:
+                self._move = done.move
+            else:  # it shares a commit that is still to come
+                call.steps.append(partial(setattr, self, "_move", done.move))
         return done.nodes[0] if one else done.nodes
 
     def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:

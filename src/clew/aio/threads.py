@@ -124,6 +124,10 @@ class Worker:
                 except BaseException as error:  # noqa: BLE001 - the tasks must be told, or they wait for ever
                     for request in batch:
                         request.error = request.error or error
+                for request in batch:
+                    if request.error is None:
+                        for step in request.steps:
+                            step()
                 _wake(batch)
 
     def _take(self) -> tuple[list[Request], bool]:

@@ -33,7 +33,7 @@ from clew.backends.rows import (
     Tip,
     born,
 )
-from clew.backends.work import Call, Job, Renewed
+from clew.backends.work import Call, Job, Renewed, running
 
 __all__ = [
     "BODY",
@@ -63,6 +63,7 @@ __all__ = [
     "Tip",
     "Tx",
     "born",
+    "running",
 ]
 
 T = TypeVar("T")

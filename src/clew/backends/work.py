@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -46,22 +47,36 @@ class Job:
         return self.result
 
 
+_here = threading.local()
+
+
+def running() -> Call | None:
+    """The call of a batch that this thread is making."""
+    return getattr(_here, "call", None)
+
+
 class Call:
     """A function to be run in a `batch` and, once it was, its outcome. What it writes inside is in `jobs`."""
 
-    __slots__ = ("error", "function", "jobs", "result")
+    __slots__ = ("error", "function", "jobs", "result", "steps")
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
         self.jobs: list[Job] = []
         self.result: Any = None
         self.error: BaseException | None = None
+        self.steps: list[Callable[[], object]] = []
+        """What is to be done once it is known that all this is kept."""
 
     def run(self) -> None:
         """Runs the function and keeps what comes of it, and nothing of an earlier try."""
         self.result = self.error = None
         self.jobs.clear()
+        self.steps.clear()
+        _here.call = self
         try:
             self.result = self.function()
         except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it
             self.error = error
+        finally:
+            _here.call = None
