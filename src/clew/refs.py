@@ -11,7 +11,7 @@ from clew import ids
 from clew.backends import ID, MAX_SEQ, POS, Ground, Move, RefRow, Tip, Tx
 from clew.engine import Draft, Engine, handle_beside, pick
 from clew.envelope import MISTYPED, NO_ID, Box, move_fields, ref_context, ref_fields, ref_owner
-from clew.errors import Conflict, NotFound, Tampered
+from clew.errors import Conflict, NotFound, Tampered, Unavailable
 from clew.node import Node, Stretch
 
 BRANCH = "branch"
@@ -180,6 +180,18 @@ class Refs:
         changed = changed._replace(mac=mac, data=self.box(row).close(payload, ref_context(changed)))
         tx.set_ref(changed)
         return changed
+
+    def stands(self, tx: Tx, left: RefRow) -> bool:
+        """After a commit that may have failed: True if the ref is as it was left, False if it never came to that.
+
+        Unavailable if it was changed since, by whomever: then nobody can say.
+        """
+        now = tx.ref(left.workspace, left.kind, left.key)
+        if now is None or now.version < left.version:
+            return False
+        if (now.version, now.mac, now.data) != (left.version, left.mac, left.data):
+            raise Unavailable(f"{left.kind} {ids.text(left.key)} was changed meanwhile", hint="Read it again.")
+        return True
 
     def branch(self, tx: Tx, owner: int, at: Ground) -> RefRow:
         """Keeps what a ref leaves behind within reach: an owned ref at the ground's node."""

@@ -52,17 +52,17 @@ class Marks:
             return False
         return True
 
-    def set(self, tx: Tx, session: RefRow, said: Marked) -> None:
-        """Marks a session at its head; one that is marked already, and soundly, stays marked where it is."""
+    def set(self, tx: Tx, session: RefRow, said: Marked) -> RefRow:
+        """Marks a session at its head; one that is marked already, and soundly, stays marked where it is. The mark."""
         payload = b"\x01" + self._engine.redacted(codec.to_json(said), own=True)
         mark = self.row(tx, session.key)
         if mark is not None and self.sound(mark):
-            self._refs.change(tx, mark, payload, look=None)
-            return
+            return self._refs.change(tx, mark, payload, look=None)
         if mark is not None:
             tx.delete_ref(mark.ref)
         ground = None if session.head_id is None else tx.ground(session.head_id)
-        self._refs.add(tx, RECOVERY, self._key(session.key), payload, tree=session.tree, at=ground, owner=session.ref)
+        key = self._key(session.key)
+        return self._refs.add(tx, RECOVERY, key, payload, tree=session.tree, at=ground, owner=session.ref)
 
     def take(self, tx: Tx, session: bytes) -> Marked | None:
         """Takes a mark away; returns what it carried, if that can be read."""

@@ -180,21 +180,17 @@ class Repository:
 
         return self._write(work)
 
-    def _write(self, work: Callable[[Tx], Found]) -> Found:
-        """Runs `work`. If the commit fails, it was kept if the session is as it left it."""
-        left: list[Found] = []
+    def _write(self, work: Callable[[Tx], Found], left: Callable[[Found], RefRow] = lambda found: found.row) -> Found:
+        """Runs `work`. If the commit fails, it was kept if a ref that it changes, the session's, is as it left it."""
+        done: list[Found] = []
 
         def step(tx: Tx) -> Found:
-            left.clear()
-            left.append(work(tx))
-            return left[0]
+            done.clear()
+            done.append(work(tx))
+            return done[0]
 
         def settle(tx: Tx) -> Found | None:
-            for found in left:
-                row = tx.ref(found.row.workspace, SESSION, found.row.key)
-                if row is not None and (row.mac, row.data) == (found.row.mac, found.row.data):
-                    return found
-            return None
+            return next((found for found in done if self._refs.stands(tx, left(found))), None)
 
         return self._engine.write(step, settle)
 
@@ -277,16 +273,18 @@ class Repository:
             updated_at=snapshot.updated_at, summary=snapshot.summary, metrics=snapshot.metrics,
         )  # fmt: skip
 
+        mark: list[RefRow] = []
+
         def work(tx: Tx) -> Found:
             row = self._row(tx, key)
             before = self._begin(tx, key, snapshot.conversation_id) if row is None else self.found(row)
             if said.summary is not None:
                 self._refuse_size(tx, before, len(codec.to_json(said)))
-            self._marks.set(tx, before.row, said)
+            mark[:] = [self._marks.set(tx, before.row, said)]
             after = self._append(tx, before, drafts, snapshot.pending_messages)
             return before if after is before else self._save(tx, after)
 
-        return self._write(work)
+        return self._write(work, lambda found: mark[0])  # the session may be as it was before
 
     def marked(self, key: bytes) -> RecoverySnapshot | None:
         """What was pending; None if nothing was marked. Tampered if the mark is not what was written."""

@@ -1,0 +1,98 @@
+"""P12: whatever is written when the answer of its commit is lost, nobody is told what is not so."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import clew
+from clew.errors import Unavailable
+from clew.records import RecordService
+from tests.postgres.proxy import Cut, Proxy
+from tests.postgres.server import Server
+from tests.records.talk import frame, given, made, snapshot, texts
+
+
+def cut_next(store: clew.Store, proxy: Proxy, when: Cut, *, meanwhile: Callable[[], object] | None = None) -> None:
+    """Cuts the link at the commit of the next write; until `meanwhile` is over there is no other."""
+    engine: Any = store._engine
+    write = engine.write
+
+    def other() -> None:
+        assert meanwhile is not None
+        while not proxy.cuts:
+            time.sleep(0.01)
+        time.sleep(0.1)  # until the server has done it
+        meanwhile()
+        proxy.refuses = False
+
+    def once(work: Any, settle: Any = None) -> Any:
+        engine.write = write
+        proxy.cut_at(b"COMMIT", when)
+        if meanwhile is None:
+            return write(work, settle)
+        proxy.refuses = True
+        thread = threading.Thread(target=other)
+        thread.start()
+        try:
+            return write(work, settle)
+        finally:
+            thread.join()
+
+    engine.write = once
+
+
+def beside(server: Server, url: str) -> clew.Store:
+    """The same store, by a link that nobody cuts."""
+    return clew.open(server.url(schema=url.partition("schema=")[2].partition("&")[0]))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_snapshot_of_a_record_that_adds_no_message(proxy: Proxy, when: Cut) -> None:
+    """Whoever is told that it is stored finds it, though the record itself is as it was."""
+    with clew.open(proxy.url(), timeout=10) as store:
+        service = RecordService(store)
+        service.initialize()
+        made(service, "talk")
+        two = frame(2, content="two")
+        service.commit_snapshot(snapshot("talk", two))
+        cut_next(store, proxy, when)
+        service.commit_snapshot(snapshot("talk", two, sessionId="session-2"))
+        assert proxy.cuts == 1
+        found = service.get_snapshot("talk")
+        assert found is not None
+        assert found.session_id == "session-2"
+        service.dispose()
+
+
+@pytest.mark.parametrize("operation", ["create", "update"])
+def test_a_record_that_another_changes_before_anybody_looks(proxy: Proxy, server: Server, operation: str) -> None:
+    """It is not done a second time, over what the other has said, nor called a conflict with itself: nobody can say."""
+    url = proxy.url()
+    with clew.open(url, timeout=10) as store, beside(server, url) as other:
+        service, theirs = RecordService(store), RecordService(other)
+        for one in (service, theirs):
+            one.initialize()
+        if operation == "update":
+            made(service, "talk")
+
+        def change() -> None:
+            theirs.update("talk", {"title": "theirs", "appendMessages": [frame(9, content="other")]})
+
+        cut_next(store, proxy, "after", meanwhile=change)
+        with pytest.raises(Unavailable):
+            if operation == "create":
+                service.create(given("talk"))
+            else:
+                service.update("talk", {"title": "mine"}, expected_version=1)
+        assert proxy.cuts == 1
+        found = service.get("talk")
+        assert found is not None
+        assert found.title == "theirs"
+        assert texts(found)[-1] == "other"
+        for one in (service, theirs):
+            one.dispose()
