@@ -96,3 +96,20 @@ def test_a_record_that_another_changes_before_anybody_looks(proxy: Proxy, server
         assert texts(found)[-1] == "other"
         for one in (service, theirs):
             one.dispose()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_purge(proxy: Proxy, when: Cut) -> None:
+    """What is gone is in the receipt, and its traces are cleared: it is no failure that nobody can try again."""
+    with clew.open(proxy.url(), timeout=10) as store:
+        sessions = [store.sessions.create() for _ in range(2)]
+        for session in sessions:
+            session.append([clew.user("x"), clew.assistant("y")])
+        cut_next(store, proxy, when)
+        receipt = store.sessions.purge([session.id for session in sessions])
+        assert proxy.cuts == 1
+        assert set(receipt.sessions) == {session.id for session in sessions}
+        assert (receipt.messages, receipt.failures, receipt.pending) == (4, (), ())
+        assert store.sessions.receipts() == [receipt]
+        assert not store.key_status().unclean
+        assert not store.nodes.list().items
