@@ -140,7 +140,7 @@ class Batches:
         lost_jobs = getattr(self._local, "lost", None)
         job: Job = lost_jobs.pop(0) if lost_jobs else Job(work, settle)
         self._local.jobs.append(job)
-        with self._turns.savepoint(tx):
+        with self._turns.told, self._turns.savepoint(tx):
             kept = job.settle(tx) if job.work is not work and job.settle is not None else None
             job.finish(job.work(tx) if kept is None else kept)
         return job.outcome()  # type: ignore[no-any-return]

@@ -62,10 +62,14 @@ class Turns:
             tx = self._begin(conn)
             try:
                 yield tx
-            except BaseException as error:
+            except (ClewError, psycopg.Error) as error:
                 if lost(conn, error):
                     raise self.lost(error) from error
                 undo(conn)
+                raise
+            except BaseException:  # the caller's own, an interrupt, a cancelled task: it stands, whatever the link does
+                if not lost(conn):
+                    undo(conn)
                 raise
             try:
                 conn.execute("COMMIT", prepare=False)
@@ -106,13 +110,14 @@ class Turns:
         still(tx)
         with self.told:
             tx.conn.execute("SAVEPOINT inner_one")
-            try:
-                yield
-                still(tx)
-            except BaseException:
-                if not lost(tx.conn):
-                    undo(tx.conn, "ROLLBACK TO inner_one; RELEASE inner_one")
-                raise
+        try:
+            yield
+            still(tx)
+        except BaseException:
+            if not lost(tx.conn):
+                undo(tx.conn, "ROLLBACK TO inner_one; RELEASE inner_one")
+            raise
+        with self.told:
             tx.conn.execute("RELEASE inner_one")
 
     def _begin(self, conn: Connection) -> PostgresTx:

@@ -1,0 +1,64 @@
+"""Transactions of the caller's: what happens inside of one is the caller's own, whatever becomes of the link."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+import pytest
+
+import clew
+import clew.aio
+from clew.errors import ClewError, Unavailable
+from tests.postgres.proxy import Proxy
+
+
+@pytest.mark.parametrize("error", [ValueError("mine\nalone", 2), KeyboardInterrupt("mine"), SystemExit(3)])
+def test_an_error_after_the_link_has_broken(proxy: Proxy, error: BaseException) -> None:
+    """Who raises it gets it as it was, and nothing of the transaction is kept."""
+    said = error.args
+    with clew.open(proxy.url(), timeout=10) as store:
+        session = store.sessions.create()
+        with pytest.raises(type(error)) as told, store.transaction():
+            session.append(clew.user("x"))
+            proxy.drop()
+            with pytest.raises(Unavailable):
+                session.append(clew.user("y"))
+            raise error
+        assert told.value is error
+        assert error.args == said
+        assert session.append(clew.user("z")).text == "z"
+        assert [node.text for node in session.path()] == ["z"]
+
+
+def test_a_task_that_is_cancelled_after_the_link_has_broken(proxy: Proxy) -> None:
+    """It is cancelled: a deadline is told as one, and a task that is to end ends."""
+
+    async def main() -> None:
+        async with clew.aio.open(proxy.url(), timeout=10) as store:
+            session = await store.sessions.create()
+            began = time.monotonic()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5), store.transaction():
+                    await session.append(clew.user("x"))
+                    proxy.drop()
+                    with suppress(ClewError):
+                        await session.append(clew.user("y"))
+                    await asyncio.sleep(60)
+            assert time.monotonic() - began < 10
+            assert await session.path() == []
+
+    asyncio.run(main())
+
+
+def test_an_error_in_a_transaction_inside_another(url: str) -> None:
+    """It is told as it is, not as one of the server's: it says nothing about the store."""
+    with clew.open(url) as store:
+        session = store.sessions.create()
+        with store.transaction():
+            session.append(clew.user("x"))
+            with pytest.raises(OverflowError, match="mine"), store.transaction():
+                session.append(clew.user("y"))
+                raise OverflowError("mine")
+        assert [node.text for node in session.path()] == ["x"]
