@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -822,6 +822,19 @@ def test_a_transaction_after_it_was_unsealed_and_sealed_again(path: Path) -> Non
             there.sessions.get("01890a5d-ac96-774b-bcce-b302099a8057")
         assert [node.text for node in here.sessions.latest().path()][-1] == "kept"
         assert here.verify().damage == []
+
+
+def test_keys_are_not_exchanged_inside_a_transaction(path: Path) -> None:
+    """Were it undone, and another began an epoch of that number, this process would write with keys that are gone."""
+    small(path, "rotate")
+    with opened(path, K1) as here, opened(path, K1) as there:
+        with pytest.raises(Invalid, match="inside a transaction"), here.transaction():
+            here.rotate(K2)
+        there.rotate(K3)
+        with suppress(WrongKey):
+            here.sessions.create(title="later").append(clew.user("later"))
+    with opened(path, K3) as store:
+        assert store.verify().damage == []
 
 
 def test_real_damage_is_still_told(path: Path) -> None:

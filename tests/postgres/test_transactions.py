@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 import clew
 import clew.aio
-from clew.errors import ClewError, Unavailable
+from clew import tenants
+from clew.errors import ClewError, Invalid, Unavailable
 from tests.postgres.proxy import Proxy
 
 
@@ -61,4 +63,23 @@ def test_an_error_in_a_transaction_inside_another(url: str) -> None:
             with pytest.raises(OverflowError, match="mine"), store.transaction():
                 session.append(clew.user("y"))
                 raise OverflowError("mine")
+        assert [node.text for node in session.path()] == ["x"]
+
+
+def test_what_cannot_be_part_of_a_transaction(url: str) -> None:
+    """It is refused at once, before it waits for the transaction that it is made in."""
+    with clew.open(url, key=bytes(32)) as store:
+        session = store.sessions.create()
+        session.append(clew.user("x"))
+        refused: list[Callable[[], object]] = [
+            lambda: store.rotate(bytes(range(32))),
+            store.unseal,
+            lambda: tenants.isolate(store),
+            lambda: tenants.admit(store, "nobody", ""),
+            lambda: tenants.dismiss(store, "nobody"),
+        ]
+        for call in refused:
+            with pytest.raises(Invalid, match="inside a transaction"), store.transaction():
+                session.append(clew.user("undone"))
+                call()
         assert [node.text for node in session.path()] == ["x"]

@@ -102,7 +102,12 @@ def recovery(engine: Engine) -> str:
 
 
 def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
-    """Begins a walk, or finds that this very one is under way. Conflict if another is; Invalid if there is no need."""
+    """Begins a walk, or finds that this very one is under way. Conflict if another is; Invalid if there is no need.
+
+    Invalid inside a transaction: if that were undone, this process would go on with keys that nobody has.
+    """
+    if engine.backend.in_transaction():
+        raise Invalid("keys cannot be exchanged inside a transaction", hint="Do it before, or after.")
     new = None if key is None else made(key)
     before = engine.key
     if kind == "seal":

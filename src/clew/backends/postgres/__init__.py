@@ -249,16 +249,19 @@ class PostgresBackend(Opened[PostgresTx]):
 
     def isolate(self) -> None:
         """See `clew.tenants`."""
+        self._outside()
         with self._told, self._connections.take() as conn:
             tenants.isolate(conn)
 
     def admit(self, role: str, workspace: str) -> None:
         """See `clew.tenants`."""
+        self._outside()
         with self._told, self._connections.take() as conn:
             tenants.admit(conn, self._schema, role, workspace)
 
     def dismiss(self, role: str, workspace: str | None) -> None:
         """See `clew.tenants`."""
+        self._outside()
         with self._told, self._connections.take() as conn:
             tenants.dismiss(conn, self._schema, role, workspace)
 
