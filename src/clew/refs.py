@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -181,6 +181,20 @@ class Refs:
         tx.set_ref(changed)
         return changed
 
+    def write_new(self, work: Callable[[Tx], RefRow]) -> RefRow:
+        """Runs `work`, which adds a ref and returns it. If the commit fails, it was kept if the ref is there."""
+        made: list[RefRow] = []
+
+        def step(tx: Tx) -> RefRow:
+            made.clear()
+            made.append(work(tx))
+            return made[0]
+
+        def settle(tx: Tx) -> RefRow | None:
+            return next((row for row in made if self.stands(tx, row)), None)
+
+        return self._engine.write(step, settle)
+
     def stands(self, tx: Tx, left: RefRow) -> bool:
         """After a commit that may have failed: True if the ref is as it was left, False if it never came to that.
 
@@ -232,18 +246,19 @@ class Refs:
             self._remember(row.kind, tip, move, nodes[-1])
             return Appended(nodes, move)
 
-        def settle(tx: Tx) -> Appended | None:
-            stored = engine.known(tx, drafts, row.tree)
-            return None if stored is None else Appended(stored, None)
-
         try:
-            return engine.write(work, settle)
+            return engine.write(work, lambda tx: self.appended(tx, row, drafts))
         except Conflict:
             # Only now, when what the attempt had begun is undone: it must not count as stored.
             stored = engine.read(lambda tx: engine.known(tx, drafts, row.tree))
             if stored is None:
                 raise
             return Appended(stored, None)
+
+    def appended(self, tx: Tx, row: RefRow, drafts: Sequence[Draft]) -> Appended | None:
+        """After a commit that may have failed: what became of `drafts`, None if they are not stored."""
+        stored = self._engine.known(tx, drafts, row.tree)
+        return None if stored is None else Appended(stored, None)
 
     def _remember(self, kind: str, tip: Tip, move: Move, last: Node) -> None:
         """Takes note that a ref was moved to a node that nothing follows yet: it is at the top of its kind."""

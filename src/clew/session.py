@@ -15,7 +15,7 @@ from clew.engine import Draft, Engine, whole_number
 from clew.errors import Invalid, NotFound, Tampered
 from clew.model import RECORD, Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
-from clew.refs import BRANCH, Refs, expiry
+from clew.refs import BRANCH, Appended, Refs, expiry
 from clew.session_data import SessionData, directory, label_set, retention_days, unpack
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ class Session:
             raise Invalid("a compaction needs at least one message to go on from")
         expect = _UNSET if expect_head is _UNSET else expect_head and self._engine.resolve_node(expect_head)
 
-        def work(tx: Tx) -> tuple[Move, list[Node]]:
+        def work(tx: Tx) -> Appended:
             tip = self._refs.tip(tx, self._row)
             if tip.pos is None:
                 raise Invalid("a session without messages has nothing to compact")
@@ -350,11 +350,12 @@ class Session:
             ground = tip.ground._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
             nodes = self._engine.grow(tx, ground, drafts, derived=tip.pos)
             last = nodes[-1]._row
-            return self._refs.move(tx, self._row.ref, tip, last[POS], last[ID]), nodes
+            return Appended(nodes, self._refs.move(tx, self._row.ref, tip, last[POS], last[ID]))
 
-        move, nodes = self._engine.write(work)
-        self._move = move
-        return nodes
+        done = self._engine.write(work, lambda tx: self._refs.appended(tx, self._row, drafts))
+        if done.move is not None:
+            self._move = done.move
+        return done.nodes
 
     # -- changing what it says of itself
 

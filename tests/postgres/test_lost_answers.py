@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import clew
+from clew.backends import Call
 from clew.errors import Unavailable
 from clew.records import RecordService
 from tests.postgres.proxy import Cut, Proxy
@@ -44,6 +45,14 @@ def cut_next(store: clew.Store, proxy: Proxy, when: Cut, *, meanwhile: Callable[
             thread.join()
 
     engine.write = once
+
+
+def together(store: clew.Store, call: Callable[[], object]) -> None:
+    """Makes a call as a task does, with whatever else is waiting."""
+    made = Call(call)
+    store._engine.backend.batch([made])
+    if made.error is not None:
+        raise made.error
 
 
 def beside(server: Server, url: str) -> clew.Store:
@@ -113,3 +122,50 @@ def test_a_purge(proxy: Proxy, when: Cut) -> None:
         assert store.sessions.receipts() == [receipt]
         assert not store.key_status().unclean
         assert not store.nodes.list().items
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_has_an_id(proxy: Proxy, when: Cut) -> None:
+    """A new session, a fork and a compaction are made once, and nobody hears of it."""
+    with clew.open(proxy.url(), timeout=10) as store:
+        cut_next(store, proxy, when)
+        session = store.sessions.create(title="new", labels=["one"])
+        session.append([clew.user("first"), clew.assistant("second")])
+        cut_next(store, proxy, when)
+        fork = session.fork(title="fork")
+        cut_next(store, proxy, when)
+        (summary,) = session.compact(clew.user("summary"))
+        assert proxy.cuts == 3
+        assert {one.id: one.title for one in store.sessions.list().items} == {session.id: "new", fork.id: "fork"}
+        assert [node.text for node in session.history()] == ["first", "second", "summary"]
+        assert [node.id for node in session.path()] == [summary.id]
+        assert session.append(clew.assistant("third")).parent_id == summary.id
+        assert [node.text for node in fork.path()] == ["first", "second"]
+        assert store.verify().ok
+
+
+def test_what_nobody_can_say(proxy: Proxy) -> None:
+    """Who has to be told that the end is unknown is not told to make the same call again."""
+    with clew.open(proxy.url(), timeout=1) as store:
+        session = store.sessions.create()
+        session.append(clew.user("first"))
+        calls: list[Callable[[], object]] = [
+            lambda: session.append(clew.user("COMMIT")),
+            lambda: together(store, lambda: session.append(clew.user("COMMIT, too"))),
+            lambda: together(store, lambda: store.nodes.save(clew.user("aside"))),
+            lambda: session.rename("new"),
+        ]
+        for call in calls:
+            session.refresh()  # over a link that is there
+            proxy.cut_at(b"COMMIT", "after")
+            proxy.refuses = True
+            with pytest.raises(Unavailable) as told:
+                call()
+            proxy.refuses = False
+            assert "may be stored" in told.value.hint
+        assert proxy.cuts == 4
+        with pytest.raises(Unavailable) as told, store.transaction():
+            session.append(clew.user("second"))
+            proxy.cut_at(b"COMMIT", "after")
+        assert "may be stored" in told.value.hint
+        assert [node.text for node in session.path()] == ["first", "COMMIT", "COMMIT, too", "second"]

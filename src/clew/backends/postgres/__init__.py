@@ -144,7 +144,10 @@ class PostgresBackend(Opened[PostgresTx]):
                 job: Job = Job(work, settle)
                 if self._turns.settled(job, error) or settle is None:
                     return job.outcome()  # type: ignore[no-any-return]
-                break  # its id tells if it was done after all
+                try:
+                    return self._turns.run(work, settle)  # its id tells if it was done after all
+                except Unavailable:
+                    raise error from None  # and if nobody can be asked, it may have been
         return self._turns.run(work, settle)
 
     def batch(self, calls: Sequence[Call]) -> None:

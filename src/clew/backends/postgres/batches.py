@@ -87,8 +87,10 @@ class Batches:
         """Sends appends with one commit. Those that were not done because something is not as it was seen."""
         try:
             done = self._appends.send_all([append for _, append, _ in begun])
-        except Lost:
+        except Lost as error:
             # A call that is made again makes a new message: the one that may be stored has to be asked for by its id.
+            for _, _, job in begun:
+                job.error = error
             left += [(call, [job]) for call, _, job in begun]
             return []
         except (Turn, ClewError):  # nothing was done: each is tried again, and told
@@ -116,11 +118,9 @@ class Batches:
             if again and tries > 1:
                 self._in_turn(again, tries - 1)
             else:
-                for call, _ in again:
-                    call.error = call.error or error
+                _tell(again, error)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
-            for call, _ in left:
-                call.error = call.error or error
+            _tell(left, error)
 
     def _undone(self, left: Sequence[_Left], error: Lost) -> list[_Left]:
         """Those calls of a batch whose commit was lost that are to be made again; the others have their outcome."""
@@ -129,6 +129,8 @@ class Batches:
             if any(job.settle is None for job in call.jobs):
                 call.error = error  # nobody can say
             else:
+                for job in call.jobs:
+                    job.error = error
                 again.append((call, list(call.jobs)))
         return again
 
@@ -144,6 +146,12 @@ class Batches:
             kept = job.settle(tx) if job.work is not work and job.settle is not None else None
             job.finish(job.work(tx) if kept is None else kept)
         return job.outcome()  # type: ignore[no-any-return]
+
+
+def _tell(left: Sequence[_Left], error: Exception) -> None:
+    """Tells those who have no error yet; one whose write may have been done hears that instead."""
+    for call, lost_jobs in left:
+        call.error = call.error or next((job.error for job in lost_jobs if job.error is not None), error)
 
 
 def _parts(begun: Sequence[_Begun]) -> Iterator[list[_Begun]]:

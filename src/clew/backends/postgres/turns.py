@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 TRIES = 3
 """Times that an append is tried without waiting for its turn, and that a connection may break before it is told."""
+_UNKNOWN = "It may be stored all the same: look, before you make a call again that has no id."
 
 
 class Lost(Unavailable):
@@ -25,7 +26,7 @@ class Lost(Unavailable):
     def __init__(self, told: ClewError, *, at_commit: bool) -> None:
         self.at_commit = at_commit
         """True if the transaction may have been committed."""
-        super().__init__(told.message, hint=told.hint)
+        super().__init__(told.message, hint=_UNKNOWN if at_commit else told.hint)
 
 
 class Turns:
