@@ -181,8 +181,8 @@ class Refs:
         tx.set_ref(changed)
         return changed
 
-    def write_new(self, work: Callable[[Tx], RefRow]) -> RefRow:
-        """Runs `work`, which adds a ref and returns it. If the commit fails, it was kept if the ref is there."""
+    def write_one(self, work: Callable[[Tx], RefRow]) -> RefRow:
+        """Runs `work`, which adds or changes a ref and returns it. If the commit fails, that tells if it was kept."""
         made: list[RefRow] = []
 
         def step(tx: Tx) -> RefRow:

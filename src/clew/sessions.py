@@ -88,7 +88,7 @@ class Sessions:
             self._note(tx, "create", key)
             return row
 
-        return Session(self, self._refs.write_new(work))
+        return Session(self, self._refs.write_one(work))
 
     def get(self, key: str) -> Session:
         """The session with this id or handle. NotFound, also if it is in the trash; Ambiguous."""
@@ -181,7 +181,7 @@ class Sessions:
             self._note(tx, "create", key)
             return made
 
-        return Session(self, self._refs.write_new(work))
+        return Session(self, self._refs.write_one(work))
 
     def rename(self, key: str, title: str | None) -> Session:
         """Gives a session another title."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import clew
+from clew.agents import Memory
 from clew.backends import Call
 from clew.errors import Unavailable
 from clew.records import RecordService
@@ -169,3 +170,15 @@ def test_what_nobody_can_say(proxy: Proxy) -> None:
             proxy.cut_at(b"COMMIT", "after")
         assert "may be stored" in told.value.hint
         assert [node.text for node in session.path()] == ["first", "COMMIT", "COMMIT, too", "second"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_memory_that_must_not_have_changed(proxy: Proxy, when: Cut) -> None:
+    """It is written once, and what was written is no conflict with itself."""
+    with clew.open(proxy.url(), timeout=10) as store:
+        memory = Memory(store._engine, store._refs, "project")
+        for version in range(2):
+            cut_next(store, proxy, when)
+            assert memory.write(f"text {version}", expect=version) == version + 1
+        assert proxy.cuts == 2
+        assert (memory.read(), memory.version()) == ("text 1", 2)

@@ -64,16 +64,16 @@ class Memory:
         if len(payload) > LIMIT:
             raise Invalid(f"the memory has {len(payload):,} bytes, the limit is {LIMIT:,}", hint="Make it a summary.")
 
-        def work(tx: Tx) -> int:
+        def work(tx: Tx) -> RefRow:
             row = self._row(tx)
             found = 0 if row is None else self._refs.checked(row).version
             if expect is not None and expect != found:
                 raise Conflict("the memory was changed since it was read", hint="Read it, then write it again.")
             if row is None:
-                return self._refs.add(tx, MEMORY, self._key, payload, tree=None, at=None).version
-            return self._refs.change(tx, row, payload, look=None).version
+                return self._refs.add(tx, MEMORY, self._key, payload, tree=None, at=None)
+            return self._refs.change(tx, row, payload, look=None)
 
-        version = self._engine.write(work)
+        version = self._refs.write_one(work).version
         self._wrote(self._project)
         return version
 
