@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
+import psycopg
 import pytest
 
 import clew
@@ -83,3 +85,18 @@ def test_what_cannot_be_part_of_a_transaction(url: str) -> None:
                 session.append(clew.user("undone"))
                 call()
         assert [node.text for node in session.path()] == ["x"]
+
+
+def test_a_transaction_that_an_error_has_undone_is_not_told_as_kept(url: str) -> None:
+    """The server answers its COMMIT without an error, whoever has passed over the one that undid it."""
+    with clew.open(url) as store:
+
+        def work(tx: Any) -> None:
+            tx.set_header("mine", b"x")
+            with suppress(psycopg.Error):
+                tx.conn.execute("SELECT 1 / 0")
+
+        with pytest.raises(Unavailable, match="undone"):
+            store._engine.write(work)
+        assert store._engine.read(lambda tx: tx.header("mine")) is None
+        store.sessions.create()

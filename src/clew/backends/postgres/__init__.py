@@ -29,7 +29,7 @@ from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
 from clew.backends.postgres.rows import SQL, PostgresTx
-from clew.backends.postgres.turns import TRIES, Lost, Turns, still
+from clew.backends.postgres.turns import TRIES, Lost, Turns
 from clew.backends.postgres.watching import ServerEar
 from clew.backends.sql import FORMAT
 from clew.backends.sql.rows import TABLES
@@ -172,7 +172,6 @@ class PostgresBackend(Opened[PostgresTx]):
                 try:
                     self._local.tx, self._local.jobs = tx, []
                     yield
-                    still(tx)
                 finally:
                     self._local.tx = None
         finally:

@@ -63,6 +63,7 @@ class Turns:
             tx = self._begin(conn)
             try:
                 yield tx
+                still(tx)  # else COMMIT would undo it, and say so without an error
             except (ClewError, psycopg.Error) as error:
                 if lost(conn, error):
                     raise self.lost(error) from error
