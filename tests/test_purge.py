@@ -629,6 +629,26 @@ def test_a_receipt_of_another_workspace(path: Path) -> None:
         assert there.sessions.purge(talk(there).id).pending == ()
 
 
+def test_a_receipt_whose_purge_was_cut_short_is_finished_by_the_next(path: Path) -> None:
+    """Whoever clears the files next takes the mark away, so no later open would finish the one before."""
+    with clew.open(path) as here, clew.open(path) as there:
+        session, other = talk(here), talk(here, "other")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(purge.Purger, "_clear", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                here.sessions.purge(session.id)
+        assert [one.pending for one in there.sessions.receipts()] == [("rows",)]
+        assert there.sessions.purge(other.id).pending == ()
+        first, second = there.sessions.receipts()
+        assert (first.sessions, first.messages, first.pending) == ((session.id,), 5, ())
+        assert first.finished_at is not None
+        assert second.sessions == (other.id,)
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_full_disk(path: Path, key: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no space to delete in, the search index makes room first; if that is not enough, it fails."""
     with clew.open(path, key=key) as store:

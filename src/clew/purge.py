@@ -274,7 +274,7 @@ class Purger:
             msgspec.structs.replace(_ending(entry), failures=failures if entry.id in mine else ()) for entry in cleared
         ]
         changed = any(entry.pending != pending for entry in entries)
-        others = [] if here else self._others(pending)
+        others = [] if here else self._others(pending, {entry.id for entry in entries})
 
         def work(tx: Tx) -> None:
             if changed:
@@ -324,15 +324,16 @@ class Purger:
         new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
         Log(self._engine, lambda: row)._append(tx, row, new)
 
-    def _others(self, pending: tuple[str, ...]) -> list[tuple[RefRow, list[_Entry]]]:
-        """What is pending in the receipts of other workspaces: who clears the files clears them for all, but for what
-        is pending here too.
+    def _others(self, pending: tuple[str, ...], known: set[str]) -> list[tuple[RefRow, list[_Entry]]]:
+        """What is pending in other receipts, of whatever workspace: who clears the files clears them for all, but for
+        what is pending here too.
         """
         found = []
         for row in self._engine.read(lambda tx: tx.refs_named(RECEIPTS, OWN)):
             with suppress(Tampered):  # those whose they are are told
-                left = [entry for entry in self._read(row) if entry.pending not in ((), pending)]
-                if left and row.workspace != self._engine.workspace:
+                waiting = [entry for entry in self._read(row) if entry.pending not in ((), pending)]
+                left = [entry for entry in waiting if entry.id not in known]
+                if left:
                     found.append((row, left))
         return found
 
