@@ -256,6 +256,52 @@ def one_row(path: Path, query: str) -> tuple[bytes]:
         return conn.execute(query).fetchone()  # type: ignore[no-any-return]
 
 
+def went_on(session: Session, nodes: list[clew.Node]) -> None:
+    session.append(clew.user("more"))
+
+
+def compacted(session: Session, nodes: list[clew.Node]) -> None:
+    session.compact(clew.user("in short"))
+
+
+def went_back(session: Session, nodes: list[clew.Node]) -> None:
+    session.rewind(to=nodes[0].id)
+
+
+def emptied(session: Session, nodes: list[clew.Node]) -> None:
+    session.rewind(to=None)
+
+
+def emptied_again(session: Session, nodes: list[clew.Node]) -> None:
+    session.compact(clew.user("in short"))
+    session.compact(clew.user("in shorter"))
+    session.rewind(to=None)
+
+
+@pytest.mark.parametrize("then", [went_on, compacted, went_back, emptied, emptied_again])
+def test_what_stays_is_told_wherever_the_session_has_gone(store: Store, then: Callable[..., None]) -> None:
+    """A fork has what the session has compacted, or gone back from: that is no longer on its path, and stays all the
+    same.
+    """
+    session = talk(store)
+    nodes = session.path()
+    fork = session.fork()
+    then(session, nodes)
+    receipt = store.sessions.purge(session.id)
+    assert receipt.kept == (Kept(session.id, 5, (fork.id,)),)
+    assert len(fork.path()) == 5
+    assert store.sessions.receipts()[0].kept == receipt.kept
+
+
+def test_what_stays_of_a_trace_is_told(store: Store) -> None:
+    """A fork of a subagent's trace keeps what went with the owner otherwise."""
+    session = talk(store)
+    trace = store.sessions.create(agent="searcher", owner=session)
+    trace.append([clew.user("look"), clew.assistant("found")])
+    fork = trace.fork()
+    assert store.sessions.purge(session.id).kept == (Kept(session.id, 2, (fork.id,)),)
+
+
 SHARED = {
     "a body": "UPDATE nodes SET body = x'00' WHERE pos & 16777215 = 1",
     "a row": "UPDATE nodes SET facts = CAST(x'00' || substr(facts, 2) AS BLOB) WHERE pos & 16777215 = 1",

@@ -91,6 +91,27 @@ def with_owned(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) ->
     return going
 
 
+def reached(tx: Tx, ref: RefRow) -> list[Cut]:
+    """What a ref and those that go with it have said: each run once, with the first seq that is not theirs.
+
+    So also branches, traces, and what lies behind compactions.
+    """
+    going = [ref]
+    for one in going:
+        going.extend(tx.refs_owned(one.ref))
+    upto: dict[int, int] = {}
+    runs: dict[int, RunRow] = {}
+    heads = [one.head for one in going if one.head is not None]
+    for head in heads:
+        if upto.get(head >> SEQ_BITS, -1) >= head & MAX_SEQ:
+            continue
+        for run, last in tx.lineage(head):
+            runs[run.run], upto[run.run] = run, max(last, upto.get(run.run, -1))
+            if run.derived is not None:
+                heads.append(run.derived)
+    return [Cut(run, upto[number] + 1) for number, run in runs.items()]
+
+
 def owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
     """The refs that a ref goes with, the nearest first."""
     above: RefRow | None = ref

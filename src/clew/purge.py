@@ -53,12 +53,14 @@ class Failure(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Messages of a purged session that stay, because others have them too."""
+    """Messages of a purged session that stay, because others have them too; those of its branches and traces, and what
+    it has compacted, among them.
+    """
 
     session: str
     messages: int
     needed_by: tuple[str, ...]
-    """Ids of the sessions and snapshots of the same tree that are left."""
+    """Ids of the sessions and snapshots of the same trees that are left."""
 
 
 class Receipt(NamedTuple):
@@ -241,14 +243,16 @@ class Purger:
         if check is not None:
             check(tx, row)
         outside = tx.bytes_left()
-        path = [] if row.head is None else tx.lineage(row.head)
+        said = deletion.reached(tx, row)
         gone = deletion.delete_ref(self._engine, tx, row, shred=True, damaged=damaged)
         name = ids.text(row.key)
-        stay = sum(min(upto, tx.last_seq(run.run)) + 1 for run, upto in path)
+        left = [(run.tree, min(end, tx.last_seq(run.run) + 1)) for run, end in said]
+        stay = sum(count for _, count in left)
         kept: tuple[Kept, ...] = ()
-        if stay and row.tree is not None:
-            left = tx.refs_in_tree(row.tree, 0, MAX_POS)
-            kept = (Kept(name, stay, tuple(ids.text(one.key) for one in left if one.kind in _STANDING)),)
+        if stay:
+            trees = dict.fromkeys(tree for tree, count in left if count)
+            standing = (one for tree in trees for one in tx.refs_in_tree(tree, 0, MAX_POS) if one.kind in _STANDING)
+            kept = (Kept(name, stay, tuple(ids.text(one.key) for one in standing)),)
         part = _Entry(
             entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,
             blobs=gone.blobs, bytes=gone.bytes, kept=kept, pending=entry.pending,
