@@ -10,6 +10,7 @@ import stat
 import subprocess
 import time
 import uuid
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,30 @@ def test_it_is_rebuilt_from_the_store(mirrored, root):
     beside.parent.rmdir()
     true_to(mirrored, root)
     assert b"".join(file.read_bytes() for file in root.rglob("*") if file.is_file()).count(b"one") == 1
+
+
+def words_in(root):
+    """Every file of the mirror that has the word."""
+    return [file for file in root.rglob("*") if file.is_file() and b"xylophone" in file.read_bytes()]
+
+
+@pytest.mark.parametrize("way", ["delete", "cleanup"])
+def test_what_goes_with_its_owner_goes_from_the_mirror(mirrored, root, way):
+    """A trace is not named by whoever takes its owner away: its words must not stay in the files; nor those of one that
+    is in the trash.
+    """
+    owner = mirrored.create(cwd="/src")
+    trace = mirrored.create(cwd="/src", agent_name="searcher", parent=owner)
+    thrown = mirrored.create(cwd="/src", agent_name="searcher", parent=trace)
+    for one in (owner, trace, thrown):
+        one.append_and_save(clew.user("xylophone"))
+    mirrored._store.sessions.trash(thrown.id)
+    assert len(words_in(root)) == 3
+    if way == "delete":
+        mirrored.delete(owner.id)
+    else:
+        mirrored.cleanup(older_than=timedelta(microseconds=1))
+    assert words_in(root) == []
 
 
 def test_a_store_without_a_mirror_has_none_to_rebuild(sessions):

@@ -289,3 +289,18 @@ def test_options_have_the_names_of_the_wire():
     assert set(json.loads(msgspec.json.encode(every))) == {
         "continue", "resume", "resumeSessionAt", "forkSession", "sessionId", "persistSession",
     }  # fmt: skip
+
+
+def test_a_message_that_is_stored_before_something_fails(sessions, monkeypatch):
+    """The error is the one that happened, and what is stored is not kept in mind for the next save."""
+    session = sessions.create(cwd="/src")
+    with monkeypatch.context() as patch:
+        patch.setattr("clew.agents.metadata.of", _gone)
+        with pytest.raises(clew.NotFound):
+            session.append_and_save(clew.user("hello"))
+    session.append_and_save(clew.assistant("hello"))
+    assert [node.text for node in sessions.load(session.id).messages] == ["hello", "hello"]
+
+
+def _gone(*_):
+    raise clew.NotFound("session", "gone")

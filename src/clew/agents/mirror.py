@@ -174,6 +174,11 @@ class Mirror:
         with self._locked():
             return sum(self._remove(session_id) for session_id in session_ids)
 
+    def clean(self) -> int:
+        """Takes away the files of sessions that the store has no more, in the trash or not, as `remove` does."""
+        with self._locked():
+            return sum(self._remove(session_id) for session_id in self._mirrored() if not self._stored(session_id))
+
     def remember(self, project: str) -> None:
         """Writes what a project remembers. A file that someone else has changed is put aside, not written over."""
         with self._locked():
@@ -307,6 +312,13 @@ class Mirror:
             with suppress(FileNotFoundError, NotADirectoryError):
                 found += [name for name in os.listdir(os.path.join(self.root, project, SESSIONS)) if _is_id(name)]
         return found
+
+    def _stored(self, session_id: str) -> bool:
+        try:
+            self._store.sessions._anywhere(session_id)
+        except NotFound:
+            return False
+        return True
 
     def _remove(self, session_id: str) -> int:
         freed = 0

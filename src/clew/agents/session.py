@@ -101,7 +101,7 @@ class Session:
         try:
             return self.save()[-1]
         except BaseException:
-            self._unsaved.pop()
+            del self._unsaved[-1:]  # nothing, if it was stored and what came after it has failed
             raise
 
     def append_event(self, event: object) -> Event:

@@ -19,6 +19,8 @@ from clew.agents.options import Options, parse
 from clew.agents.session import Session, changed_extra, fresh
 from clew.agents.transcript import Event, Transcript
 from clew.agents.wire import Given
+from clew.backends import RefRow, Tx
+from clew.deletion import TALKS
 from clew.errors import ClewError, Closed, Invalid, NotFound, Tampered
 from clew.model import Message, Said
 from clew.node import Node, moment
@@ -192,7 +194,7 @@ class SessionStore:
         Messages that a fork shares stay with the fork. Returns how many went. NotFound; Conflict if it is held.
         """
         talk = self._store.sessions.get(session_id)
-        gone = [one.id for one in _family(talk)]
+        gone = self._store._engine.read(lambda tx: _family(tx, talk._row))
         messages = talk.delete()
         for one in gone:
             self._wrote(one)
@@ -208,7 +210,7 @@ class SessionStore:
         receipt = purge(everything=True, before=before, reason="retention-expired", dry_run=dry_run)
         freed = receipt.bytes
         if self._mirror is not None and not dry_run and receipt.sessions:
-            freed += self._mirror.remove(receipt.sessions)
+            freed += self._mirror.clean()  # also of traces, which go with their owners and are not named
         return Cleaned(receipt.sessions, freed, tuple((one.session, one.error) for one in receipt.failures))
 
     # -- messages and events
@@ -342,6 +344,9 @@ class SessionStore:
         return below.load(made.id)
 
 
-def _family(talk: Conversation) -> list[Conversation]:
-    """A session and its subagents', and theirs."""
-    return [talk, *(one for below in talk.subagents() for one in _family(below))]
+def _family(tx: Tx, row: RefRow) -> list[str]:
+    """The ids of a session and its subagents', and theirs, in the trash or not."""
+    family = [row]
+    for one in family:
+        family += [below for below in tx.refs_owned(one.ref) if below.kind in TALKS]
+    return [ids.text(one.key) for one in family]
