@@ -201,6 +201,19 @@ def test_a_transaction_that_is_undone_leaves_no_line(mirrored, root):
     true_to(mirrored, root)
 
 
+def test_a_mirror_is_of_one_workspace(path, root):
+    """A workspace that rebuilt another's would take its files away, and write what it remembers over them."""
+    with agents.open(path, mirror=root, workspace="a") as sessions:
+        session = sessions.create(cwd="/src")
+        session.append_and_save(clew.user("xylophone"))
+        for workspace in ("b", ""):
+            with pytest.raises(clew.Conflict):
+                agents.open(path, mirror=root, workspace=workspace)
+        with agents.open(path, mirror=root, workspace="a") as again:
+            again.rebuild_mirror()
+    assert len(words_in(root)) == 1
+
+
 def test_whose_folder_it_is(path, root, tmp_path):
     """A folder that holds other things is refused, and so is another store's mirror; nothing in it is touched."""
     with agents.open(path, mirror=root) as sessions:

@@ -59,9 +59,11 @@ class Rebuilt(NamedTuple):
     """Sessions that are damaged, each with what is said of that; their files stay as they were found."""
 
 
-class _Marker(msgspec.Struct):
+class _Marker(msgspec.Struct, omit_defaults=True):
     format: int
     store: str
+    workspace: str = ""
+    """Keyed hash of its name, if it has one: what is rebuilt for one must not take away another's."""
 
 
 class _Cursor(msgspec.Struct):
@@ -227,7 +229,9 @@ class Mirror:
 
     def _claim(self) -> None:
         """Sees to it that the folder is this store's mirror."""
-        mine = _Marker(FORMAT, self._store._engine.store_id.hex())
+        engine = self._store._engine
+        name = engine.workspace
+        mine = _Marker(FORMAT, engine.store_id.hex(), engine.look("mirror", name.encode()).hex() if name else "")
         path = os.path.join(self.root, MARKER)
         if not os.path.lexists(path):
             if any(name != LOCK and not name.startswith(MARKER) for name in os.listdir(self.root)):
@@ -241,6 +245,8 @@ class Mirror:
             raise Invalid(f"{self.root} was written by a newer clew", hint="Upgrade clew, or name a new folder.")
         if found.store != mine.store:
             raise Conflict(f"{self.root} is the mirror of another store", hint="Name another folder.")
+        if found.workspace != mine.workspace:
+            raise Conflict(f"{self.root} is the mirror of another workspace", hint="Name another folder.")
 
     def _sync(self, session_id: str, *, anew: bool = False) -> None:
         try:
