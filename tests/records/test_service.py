@@ -768,3 +768,73 @@ def test_a_write_whose_commit_fails_is_settled(service: RecordService, sealed: S
     monkeypatch.setattr(Writer, "commit", commit)
     record = made(service, "talk")
     assert service.get("talk") == record
+
+
+def test_a_snapshot_whose_commit_fails_is_not_taken_for_stored(service: RecordService, monkeypatch) -> None:
+    """One that adds no message leaves the record's own row as it was, which so says nothing of whether it was kept."""
+    import sqlite3
+
+    from clew.backends.sqlite.writer import Writer
+
+    made(service, "talk")
+    fail = iter([True])
+    real = Writer.commit
+
+    def commit(self, tx):
+        if next(fail, False):
+            self.suspect = True
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        real(self, tx)
+
+    monkeypatch.setattr(Writer, "commit", commit)
+    with pytest.raises(clew.Unavailable):
+        service.commit_snapshot(snapshot("talk", summary=summary("first")))
+    assert service.recoverable() == ()
+    service.commit_snapshot(snapshot("talk", summary=summary("first")))
+    fail = iter([True])
+    with pytest.raises(clew.Unavailable):
+        service.commit_snapshot(snapshot("talk", summary=summary("second")))
+    kept = service.get_snapshot("talk")
+    assert kept is not None
+    assert kept.summary is not None
+    assert kept.summary.synopsis == "first"
+
+
+def test_a_snapshot_whose_commit_fails_late_is_settled(service: RecordService, monkeypatch) -> None:
+    """If it was kept after all, it is no error."""
+    import sqlite3
+
+    from clew.backends.sqlite.writer import Writer
+
+    made(service, "talk")
+    fail = iter([True])
+    real = Writer.commit
+
+    def commit(self, tx):
+        real(self, tx)
+        if next(fail, False):
+            self.suspect = True
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+
+    monkeypatch.setattr(Writer, "commit", commit)
+    assert service.commit_snapshot(snapshot("talk", summary=summary("first"))) is None
+    assert service.recoverable() == ("talk",)
+
+
+def test_a_message_that_was_compacted_is_not_added_again(service: RecordService, sealed: Store) -> None:
+    """A call that is repeated, because its answer was lost, does not fail if somebody has compacted meanwhile."""
+    said = [frame(1), frame(2, "assistant")]
+    made(service, "talk", *said)
+    session = sealed.sessions.list().items[0]
+    session.compact(clew.user("in short"))
+    session.compact(clew.user("in shorter"))
+    again = stored(service.update("talk", {"appendMessages": said}))
+    assert texts(again) == ["in shorter"]
+    assert service.commit_snapshot(snapshot("talk", said[1])) is None
+    session.refresh().rewind(to=None)
+    with pytest.raises(Conflict):
+        service.update("talk", {"appendMessages": said})
