@@ -51,6 +51,25 @@ def test_a_result_without_a_call_becomes_text(to: str) -> None:
     assert found.report.count("changed", "result without a call") == 3
 
 
+@pytest.mark.parametrize(
+    ("source", "words", "what"),
+    [
+        ({"type": "file", "file_id": "file_1"}, "[file left out]", "file handle"),
+        ({"type": "base64", "media_type": "image/bmp", "data": "AAAA"}, "[image left out]", "media"),
+    ],
+)
+def test_a_result_without_a_call_that_shows_what_the_target_cannot(source: Any, words: str, what: Any) -> None:
+    """One in the target's own tongue is converted like any other: what cannot be shown is left out, and told."""
+    shown = [{"type": "image", "source": source}]
+    stray = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "z", "content": shown}]}
+    own = clew.Native("anthropic", json.dumps(stray).encode())
+    found = convert_messages([own, clew.assistant("I see.")], to="anthropic")
+    said = [{"type": "text", "text": NO_CALL}, {"type": "text", "text": words}]
+    assert loads(found.messages)[0]["content"] == said
+    assert found.report.count("changed", "result without a call") == 1
+    assert found.report.count("dropped", what) == 1
+
+
 @pytest.mark.parametrize("to", PROVIDERS)
 def test_a_late_result_is_moved_to_its_call(to: str) -> None:
     """What was said between a call and its result follows them; the report says what moved."""

@@ -181,8 +181,9 @@ class _Laying:
 
 
 def _as_text(piece: Piece) -> list[Piece]:
-    """A result of no call, as the user's words."""
+    """A result of no call, as the user's words. One that is in the target's tongue has no such block: see `cut`."""
     result = piece.what
     assert isinstance(result, ToolResult)
     shown = [one for one in result.content if isinstance(one, Text | Media)]
-    return [piece._replace(what=what, role="user", own=False) for what in (Text(text=NO_CALL), *shown)]
+    block = None if piece.own else piece.block
+    return [piece._replace(what=what, role="user", block=block) for what in (Text(text=NO_CALL), *shown)]
