@@ -567,6 +567,11 @@ def test_an_empty_answer_leaves_nothing(server: ProviderServer, connect: Connect
     server.say("", stop="refusal")
     assert other.chat("Refused") == ""
     assert other.history == ()
+    spent = connect("openai")  # all of its tokens, on reasoning
+    for ask in (spent.chat, lambda prompt: list(spent.stream(prompt))):
+        server.say("", stop="length")
+        ask("Think")
+        assert spent.history == ()
     failed = connect("openai-responses")
     server.send(b'{"status":"failed","output":[]}')
     with pytest.raises(chat.ProviderError, match="failed"):

@@ -129,7 +129,8 @@ def answer(
         raise unreadable(provider) from None
     text = "".join(block.text for block in blocks if isinstance(block, Text))
     calls = [block for block in blocks if isinstance(block, ToolCall)]
-    return Answer(messages if blocks else [], text, calls, usage, stop, model, again)
+    empty = all(isinstance(block, Text) and not block.text for block in blocks)
+    return Answer([] if empty else messages, text, calls, usage, stop, model, again)
 
 
 def unreadable(provider: str) -> ProviderError:
