@@ -77,7 +77,7 @@ class Root:
 
     def _below(self, path: str | os.PathLike[str], said: str | os.PathLike[str]) -> str:
         text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-        if not isinstance(text, str) or not text or "\0" in text:
+        if not isinstance(text, str) or not text or "\0" in text or not _is_name(text):
             raise Invalid("a file is named by a path")
         folder, name = os.path.split(os.path.join(self._given, text).rstrip("/") or "/")
         if name in ("", ".", ".."):
@@ -396,3 +396,11 @@ def _still(fd: int, name: str, expect: Stamp | None) -> bool:
         return stamp(os.stat(name, dir_fd=fd, follow_symlinks=False)) == expect
     except FileNotFoundError:
         return expect is None
+
+
+def _is_name(text: str) -> bool:
+    """True if a file can be called so: a lone surrogate is no byte's, but for those that stand for one."""
+    try:
+        return bool(os.fsencode(text))
+    except UnicodeEncodeError:
+        return False
