@@ -321,3 +321,20 @@ def test_a_session_may_begin_at_any_stored_message(tmp_path):
         assert session.delete() == 1
         assert [node.text for node in store.nodes.path(reply.id)] == ["root", "reply"]
         assert store.verify().ok
+
+
+@pytest.mark.parametrize("way", ["iter", "history", "log", "snapshot"])
+def test_what_is_deleted_before_it_is_read_is_no_damage(way: str) -> None:
+    """Nor is a part of it all there was: whoever reads in pieces is told that it is gone."""
+    with clew.open(":memory:") as store:
+        session = store.sessions.create()
+        session.append([clew.user("one"), clew.assistant("two")])
+        session.log.append([b"entry"] * 300)
+        snapshot = store.snapshots.load(store.snapshots.take(session).id)
+        entries = session.log.read()
+        reads = {"iter": session.iter(), "history": session.history(), "log": entries, "snapshot": snapshot.parts}
+        next(entries)
+        store.snapshots.delete(snapshot.id)
+        session.delete()
+        with pytest.raises(clew.NotFound):
+            list(reads[way])

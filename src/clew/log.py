@@ -10,7 +10,7 @@ from typing import NamedTuple
 from clew import ids
 from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
 from clew.engine import Engine, whole_number
-from clew.envelope import MISTYPED, NO_BOX, Box, log_context, ref_owner
+from clew.envelope import MISTYPED, Box, log_context, ref_owner
 from clew.errors import Conflict, Invalid, NotFound, Tampered
 from clew.node import moment
 
@@ -57,7 +57,8 @@ class Log:
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
         """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
-        ref = self._ref().ref
+        given = self._ref()
+        ref = given.ref
         for name, number in (("start", start), ("stop", stop)):
             if number is not None:
                 whole_number(name, number, 0)
@@ -67,7 +68,9 @@ class Log:
         def stream(low: int) -> Iterator[Entry]:
             while low <= high:
                 now, rows = self._engine.read(partial(_page, ref=ref, low=low, high=high))
-                box = self._box(now) if now is not None else NO_BOX
+                if now is None:  # what was read so far must not pass for all there was
+                    raise NotFound(given.kind, ids.text(given.key), hint="It was deleted while its log was read.")
+                box = self._box(now)
                 for row in rows:
                     if row.pos != low:
                         raise Tampered(f"log entry {low & MAX_SEQ}", "it is missing")

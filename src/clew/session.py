@@ -269,13 +269,13 @@ class Session:
     def iter(self) -> Iterator[Node]:
         """Its messages, root first, a few at a time: the memory used does not grow with the session."""
         head = self._engine.read(self._here).head
-        return iter(()) if head is None else paths.walk(self._engine, head)
+        return iter(()) if head is None else self._walk(head)
 
     def history(self) -> Iterator[Node]:
         """`iter`, and before it everything that compactions left behind."""
         heads = self._engine.read(lambda tx: paths.origins(self._engine, tx, self._here(tx).head))
         for head in reversed(heads):
-            yield from paths.walk(self._engine, head)
+            yield from self._walk(head)
 
     def watch(self, *, after: str | None = _UNSET, timeout: float | None = None) -> Watch:
         """Its messages as they come, whoever appends them and on whatever machine: waits for each, and gives it once.
@@ -505,6 +505,14 @@ class Session:
     def _owned(self, kind: str) -> Iterator[RefRow]:
         rows = self._engine.read(lambda tx: tx.refs_owned(self._row.ref))
         return (self._refs.checked(row) for row in rows if row.kind == kind and row.trashed_at is None)
+
+    def _walk(self, head: int) -> Iterator[Node]:
+        """The messages down to `head`. NotFound if the session is deleted meanwhile, which must not pass for damage."""
+        try:
+            yield from paths.walk(self._engine, head)
+        except Tampered:
+            self._engine.read(self._here)
+            raise
 
     def _counters(self, tx: Tx) -> Counters:
         head = self._here(tx).head_id

@@ -17,7 +17,7 @@ import msgspec
 from clew import audit, codec, deletion, ids, paths
 from clew.backends import ID, POS, Ground, RefRow, Tx
 from clew.engine import Draft, Engine
-from clew.errors import Invalid, Tampered
+from clew.errors import Invalid, NotFound, Tampered
 from clew.model import Message, Native, Opaque
 from clew.node import Node
 from clew.purge import Purger, Reason, Receipt
@@ -133,7 +133,7 @@ class Snapshots:
         """The snapshot. Its messages are read when they are first asked for. NotFound; Tampered."""
         row = self._row(id)
         kept = self._unpack(row)
-        source = _Stored(self._engine, row.head, kept.size)
+        source = _Stored(self._engine, row, kept.size)
         parts = Parts(source, kept.size)
         if row.head_id is not None:
             around = count_tokens(*_around(kept.system_prompt, kept.tools))
@@ -317,20 +317,31 @@ class Snapshots:
 class _Stored(Sequence[bytes]):
     """The messages of a stored snapshot, read when one is first asked for."""
 
-    def __init__(self, engine: Engine, head: int | None, size: int) -> None:
+    def __init__(self, engine: Engine, row: RefRow, size: int) -> None:
         self._engine = engine
-        self._head = head
+        self._row = row
         self._size = size
         self._found: list[bytes] | None = None
 
     def _items(self) -> list[bytes]:
         if self._found is None:
-            head = self._head
-            found = [] if head is None else self._engine.read(lambda tx: paths.whole(self._engine, tx, head))
+            found = self._engine.read(self._read)
             if len(found) != self._size:
                 raise Tampered("a snapshot", f"it has {len(found)} messages instead of {self._size}")
             self._found = [_raw(node) for node in found]
         return self._found
+
+    def _read(self, tx: Tx) -> list[Node]:
+        """NotFound if the snapshot was deleted, or saved again, since it was loaded: that must not pass for damage."""
+        head = self._row.head
+        try:
+            return [] if head is None else paths.whole(self._engine, tx, head)
+        except Tampered:
+            now = tx.ref(self._row.workspace, SNAPSHOT, self._row.key)
+            if now is None or now.head != head:
+                hint = "It was deleted, or saved again, after it was loaded."
+                raise NotFound(SNAPSHOT, ids.text(self._row.key), hint=hint) from None
+            raise
 
     @overload
     def __getitem__(self, at: int) -> bytes: ...
