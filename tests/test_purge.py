@@ -691,6 +691,13 @@ def test_a_receipt_whose_purge_was_cut_short_is_finished_by_the_next(path: Path)
         assert second.sessions == (other.id,)
 
 
+def test_names_are_text(store: Store) -> None:
+    """Whatever else is given for an id is told as that."""
+    for odd in (5, [5], [None], b"x"):
+        with pytest.raises(Invalid):
+            store.sessions.purge(odd)  # type: ignore[arg-type]
+
+
 def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 

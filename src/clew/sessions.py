@@ -272,6 +272,8 @@ class Sessions:
         if keys is not None:
             if before is not None:
                 raise Invalid("sessions that are named are purged whenever they were active", hint="Leave out before.")
+            if not isinstance(keys, Iterable):
+                raise Invalid(f"sessions are named by ids, not {type(keys).__name__}")
             names = [keys] if isinstance(keys, str) else dict.fromkeys(keys)
             rows = list({row.ref: row for row in (self._anywhere(name)._row for name in names)}.values())
         else:
