@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.backends.sqlite.writer import LOOKED
 
 
 def test_log_of_a_session_deleted_meanwhile(path: Path) -> None:
@@ -158,6 +159,7 @@ def test_nothing_is_acknowledged_in_a_file_that_is_not_in_its_place(tmp_path, ho
         path.unlink()
         if how == "replaced":
             path.write_bytes(away.read_bytes())
+        time.sleep(2 * LOOKED)
         for _ in range(2):
             with pytest.raises(clew.Unavailable, match="moved, deleted or replaced"):
                 session.append(clew.user("lost"))

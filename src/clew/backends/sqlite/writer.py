@@ -18,6 +18,8 @@ from clew.errors import ClewError, Closed, Unavailable
 
 FEW = 200
 """Pages that are given back at a time, where space is short."""
+LOOKED = 0.001
+"""Seconds after which a write looks again whether the file is in its place. That takes about 4 µs."""
 _AWAY = (
     "Put the file back, with its -wal; else nobody would find what is written. Or close the store, and open another."
 )
@@ -48,6 +50,8 @@ class Writer:
         """Which store was opened; another is not written to, …"""
         self.file: tuple[int, int] | None = None
         """… and in which file: see `identity`."""
+        self._looked = 0.0
+        """When it was last seen to be in its place."""
         self.committed: Callable[[], object] = lambda: None
         """Called after every commit."""
         self.suspect = False
@@ -78,11 +82,12 @@ class Writer:
         else:
             self.alone.acquire()
         try:
-            if self.file is not None and identity(self.path) != self.file:
-                raise Unavailable(f"{self.path} was moved, deleted or replaced while it was open", hint=_AWAY)
             tx = self.tx
             if tx is None or self.suspect:
+                self._in_place()
                 tx = self._renew()
+            elif time.monotonic() - self._looked > LOOKED:
+                self._in_place()
             self._began = self.epoch
             if tx.conn.in_transaction:  # an interrupt came between its begin and its end
                 tx.conn.execute("ROLLBACK")
@@ -263,6 +268,12 @@ class Writer:
                 )
         self.suspect = False
         return self.tx
+
+    def _in_place(self) -> None:
+        """Unavailable if the file is not where it was opened: what is written to it now, nobody may find again."""
+        if self.file is not None and identity(self.path) != self.file:
+            raise Unavailable(f"{self.path} was moved, deleted or replaced while it was open", hint=_AWAY)
+        self._looked = time.monotonic()
 
     def _drop(self) -> None:
         """Closes the connection, if there is one."""
