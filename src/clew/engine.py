@@ -156,6 +156,17 @@ class Engine:
 
         self.write, self.owes = write, True
 
+    def write_settled(self, work: Callable[[Tx], T], kept: Callable[[Tx, T], bool]) -> T:
+        """`write`. If the commit fails, `kept` says of what `work` has returned whether the store has it."""
+        done: list[T] = []
+
+        def step(tx: Tx) -> T:
+            done.clear()
+            done.append(work(tx))
+            return done[0]
+
+        return self.write(step, lambda tx: next((result for result in done if kept(tx, result)), None))
+
     def reload(self) -> None:
         """Looks at how the store is kept: another process may have changed it. Sealed, WrongKey."""
         self.backend.read(self.renew)

@@ -212,24 +212,14 @@ class Purger:
 
     def _write(self, work: Callable[[Tx], _Entry]) -> _Entry:
         """Runs `work`, which notes what it does. If the commit fails, the note tells whether it was done."""
-        done: list[_Entry] = []
-
-        def step(tx: Tx) -> _Entry:
-            done.clear()
-            done.append(work(tx))
-            return done[0]
-
-        def settle(tx: Tx) -> _Entry | None:
-            return next((entry for entry in done if self._noted(entry)), None)
-
         try:
-            return self._engine.write(step, settle)
+            return self._engine.write_settled(work, self._noted)
         except StorageFull:
             self._index().remove()  # it can be made again, and what it held is space to delete with
             self._engine.backend.make_room()
-            return self._engine.write(step, settle)
+            return self._engine.write_settled(work, self._noted)
 
-    def _noted(self, entry: _Entry) -> bool:
+    def _noted(self, _: Tx, entry: _Entry) -> bool:
         """True if the receipts have it, with all of its sessions."""
         return any(one.id == entry.id and {*entry.sessions} <= {*one.sessions} for one in self._entries())
 

@@ -183,17 +183,7 @@ class Refs:
 
     def write_one(self, work: Callable[[Tx], RefRow]) -> RefRow:
         """Runs `work`, which adds or changes a ref and returns it. If the commit fails, that tells if it was kept."""
-        made: list[RefRow] = []
-
-        def step(tx: Tx) -> RefRow:
-            made.clear()
-            made.append(work(tx))
-            return made[0]
-
-        def settle(tx: Tx) -> RefRow | None:
-            return next((row for row in made if self.stands(tx, row)), None)
-
-        return self._engine.write(step, settle)
+        return self._engine.write_settled(work, self.stands)
 
     def stands(self, tx: Tx, left: RefRow) -> bool:
         """After a commit that may have failed: True if the ref is as it was left, False if it never came to that.

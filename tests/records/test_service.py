@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -14,6 +16,8 @@ import pytest
 
 import clew
 from clew import events, ids
+from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.writer import Writer
 from clew.errors import Closed, Conflict, Invalid, NotFound, Unfinished
 from clew.records import Pending, Policy, RecordService
 from clew.records.kept import Found
@@ -737,7 +741,6 @@ def test_calls_that_make_no_sense_are_invalid(service: RecordService, sealed: St
 
 def test_a_write_that_was_not_kept_is_not_settled(service: RecordService, sealed: Store) -> None:
     """If the work itself was broken off, there is nothing to find, and the caller is told that it failed."""
-    import sqlite3
 
     def work(tx: object) -> Found:
         sealed._engine.backend._writer.suspect = True  # type: ignore[attr-defined]
@@ -748,53 +751,42 @@ def test_a_write_that_was_not_kept_is_not_settled(service: RecordService, sealed
     made(service, "talk")
 
 
-def test_a_write_whose_commit_fails_is_settled(service: RecordService, sealed: Store, monkeypatch) -> None:
-    """If the outcome of a commit is unknown, a look at the store tells: what was kept is not an error."""
-    from clew.backends.sqlite.writer import Writer
-
+@contextmanager
+def a_commit_that_fails(*, kept: bool) -> Iterator[None]:
+    """The next commit ends with an error, after it was done or without that; those after it go well."""
     real = Writer.commit
     fail = iter([True])
 
-    def commit(self, tx):
-        real(self, tx)
-        if next(fail, False):
-            import sqlite3
-
+    def commit(self: Writer, tx: SQLiteTx) -> None:
+        failing = next(fail, False)
+        if kept or not failing:
+            real(self, tx)
+        if failing:
             self.suspect = True
             error = sqlite3.OperationalError("disk I/O error")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR
             raise error
 
-    monkeypatch.setattr(Writer, "commit", commit)
-    record = made(service, "talk")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Writer, "commit", commit)
+        yield
+
+
+def test_a_write_whose_commit_fails_is_settled(service: RecordService) -> None:
+    """If the outcome of a commit is unknown, a look at the store tells: what was kept is not an error."""
+    with a_commit_that_fails(kept=True):
+        record = made(service, "talk")
     assert service.get("talk") == record
 
 
-def test_a_snapshot_whose_commit_fails_is_not_taken_for_stored(service: RecordService, monkeypatch) -> None:
+def test_a_snapshot_whose_commit_fails_is_not_taken_for_stored(service: RecordService) -> None:
     """One that adds no message leaves the record's own row as it was, which so says nothing of whether it was kept."""
-    import sqlite3
-
-    from clew.backends.sqlite.writer import Writer
-
     made(service, "talk")
-    fail = iter([True])
-    real = Writer.commit
-
-    def commit(self, tx):
-        if next(fail, False):
-            self.suspect = True
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-            raise error
-        real(self, tx)
-
-    monkeypatch.setattr(Writer, "commit", commit)
-    with pytest.raises(clew.Unavailable):
+    with a_commit_that_fails(kept=False), pytest.raises(clew.Unavailable):
         service.commit_snapshot(snapshot("talk", summary=summary("first")))
     assert service.recoverable() == ()
     service.commit_snapshot(snapshot("talk", summary=summary("first")))
-    fail = iter([True])
-    with pytest.raises(clew.Unavailable):
+    with a_commit_that_fails(kept=False), pytest.raises(clew.Unavailable):
         service.commit_snapshot(snapshot("talk", summary=summary("second")))
     kept = service.get_snapshot("talk")
     assert kept is not None
@@ -802,26 +794,11 @@ def test_a_snapshot_whose_commit_fails_is_not_taken_for_stored(service: RecordSe
     assert kept.summary.synopsis == "first"
 
 
-def test_a_snapshot_whose_commit_fails_late_is_settled(service: RecordService, monkeypatch) -> None:
+def test_a_snapshot_whose_commit_fails_late_is_settled(service: RecordService) -> None:
     """If it was kept after all, it is no error."""
-    import sqlite3
-
-    from clew.backends.sqlite.writer import Writer
-
     made(service, "talk")
-    fail = iter([True])
-    real = Writer.commit
-
-    def commit(self, tx):
-        real(self, tx)
-        if next(fail, False):
-            self.suspect = True
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-            raise error
-
-    monkeypatch.setattr(Writer, "commit", commit)
-    assert service.commit_snapshot(snapshot("talk", summary=summary("first"))) is None
+    with a_commit_that_fails(kept=True):
+        assert service.commit_snapshot(snapshot("talk", summary=summary("first"))) is None
     assert service.recoverable() == ("talk",)
 
 

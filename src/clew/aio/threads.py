@@ -100,11 +100,6 @@ class Worker:
             if self._thread is not None and not self._stopping:
                 self._waiting.put(Request(function, awaited=False))
 
-    @property
-    def stopped(self) -> bool:
-        """True once `stop` was called."""
-        return self._stopping
-
     def stop(self) -> None:
         """Finishes what is waiting, then ends the thread. Blocks; idempotent."""
         with self._mutex:

@@ -182,17 +182,7 @@ class Repository:
 
     def _write(self, work: Callable[[Tx], Found], left: Callable[[Found], RefRow] = lambda found: found.row) -> Found:
         """Runs `work`. If the commit fails, it was kept if a ref that it changes, the session's, is as it left it."""
-        done: list[Found] = []
-
-        def step(tx: Tx) -> Found:
-            done.clear()
-            done.append(work(tx))
-            return done[0]
-
-        def settle(tx: Tx) -> Found | None:
-            return next((found for found in done if self._refs.stands(tx, left(found))), None)
-
-        return self._engine.write(step, settle)
+        return self._engine.write_settled(work, lambda tx, found: self._refs.stands(tx, left(found)))
 
     def _begin(self, tx: Tx, key: bytes, conversation_id: str) -> Found:
         """A new session, without anything in it."""
