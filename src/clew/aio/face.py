@@ -34,17 +34,13 @@ class Threads:
         """Runs a call on a worker thread; inside a transaction, on the thread of the transaction."""
         call = partial(function, *args, **kwargs)
         pinned = self._pinned.get() and await self._transaction()
-        if pinned is not None:
-            return await pinned.worker.call(partial(pinned.run, call))  # type: ignore[no-any-return]
-        return await to_thread.run_sync(call)
+        return await (to_thread.run_sync(call) if pinned is None else pinned.call(call))
 
     async def commit(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Runs a call that writes, in one transaction with whatever else is waiting to be written."""
-        pinned = self._pinned.get() and await self._transaction()
         call = partial(function, *args, **kwargs)
-        if pinned is not None:
-            return await pinned.worker.call(partial(pinned.run, call))  # type: ignore[no-any-return]
-        return await self._committer.call(call)  # type: ignore[no-any-return]
+        pinned = self._pinned.get() and await self._transaction()
+        return await (self._committer.call(call) if pinned is None else pinned.call(call))
 
     async def stream(self, function: Callable[..., Iterator[T]], *args: Any, **kwargs: Any) -> AsyncIterator[T]:
         """Runs a call that returns an iterator, and gives its items a few at a time."""
@@ -131,11 +127,14 @@ class _Scope:
         self._transaction.__enter__()
         self._open = True
 
-    def run(self, call: Callable[[], T]) -> T:
-        """Makes a call of a task that is in it."""
+    async def call(self, function: Callable[[], T]) -> T:
+        """What `function` returns, run for a task that is in it."""
+        return await self.worker.call(partial(self._run, function))  # type: ignore[no-any-return]
+
+    def _run(self, function: Callable[[], T]) -> T:
         if not self._open:
             self.still()
-        return call()
+        return function()
 
     def still(self) -> None:
         """Unavailable if the transaction around it has ended: that has undone it, and no part must be kept alone."""

@@ -4,8 +4,8 @@ The first caller to find nobody at work leads: it takes whatever waits, runs it 
 hands the lead to the next caller in the queue. A lone caller never waits for company.
 
 Those whose jobs are done are woken one by the other. Woken all at once, they would wake only to wait again, for the
-interpreter: eight threads gained 1.5x of one, now 1.7x. One who is not woken, because the one before it is busy with
-something else, sees for itself after a while.
+interpreter: one by one, eight threads store more in a second. One who is not woken, because the one before it is busy
+with something else, sees for itself after a while.
 """
 
 from __future__ import annotations

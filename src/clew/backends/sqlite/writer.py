@@ -19,7 +19,7 @@ from clew.errors import ClewError, Closed, Unavailable
 FEW = 200
 """Pages that are given back at a time, where space is short."""
 LOOKED = 0.001
-"""Seconds after which a write looks again whether the file is in its place. That takes about 4 µs."""
+"""Seconds after which a write looks again whether the file is in its place. That takes some 2 to 5 µs."""
 _AWAY = (
     "Put the file back, with its -wal; else nobody would find what is written. Or close the store, and open another."
 )
