@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
 import shutil
@@ -10,14 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import clew
 from tests.crash import lab
-from tests.crash.test_first_open import shim
+from tests.crash.simulator.volume import Event, Volume, read_log
 
-ROOT = lab.HERE.parents[1]
 CHANGES = "WtxzCRLUXMl"
 """Events that change what a process that looks at the folder sees."""
 SYNCS = "SY"
@@ -33,31 +30,21 @@ class Image(NamedTuple):
     survive: str
 
 
-def _volume() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("volume", lab.CRASHLAB.parent / "volume.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["volume"] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
 class Recording:
     """What a program does to the files of a folder, call by call."""
 
     def __init__(self, folder: Path, code: str, *args: str) -> None:
         """Runs `code` with clew and these tests at hand; it must end well."""
-        preload, self._module = shim(), _volume()
+        preload = lab.shim()
         self._folder = folder
         log = folder.with_name(f"{folder.name}-log")
-        path = os.pathsep.join([str(Path(clew.__file__).parents[1]), str(ROOT)])
+        path = os.pathsep.join([str(Path(clew.__file__).parents[1]), str(lab.ROOT)])
         env = {**os.environ, "PYTHONPATH": path, "LD_PRELOAD": str(preload)}
         env |= {"PC_ROOT": str(folder), "PC_LOG": str(log), "PYTHONDONTWRITEBYTECODE": "1"}
-        self._volume = self._module.Volume(folder)
+        self._volume = Volume(folder)
         done = subprocess.run([sys.executable, "-c", code, *args], env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        self.events: list[Any] = list(self._module.read_log(log))
+        self.events: list[Event] = list(read_log(log))
 
     def images(self, chance: random.Random, *, torn: float) -> Iterator[Image]:
         """One image after every event that makes a difference: killed there, and with the power gone there.

@@ -1,4 +1,4 @@
-"""Runs crashlab, which stands beside the project, on `target.py`."""
+"""Runs the crash simulator on `target.py`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
+from tests.crash.simulator.shim import build
+
 HERE = Path(__file__).resolve().parent
-_PLACES = [folder / "shared" / "crashlab" / "crashlab.py" for folder in HERE.parents[2:]]
-CRASHLAB = next((place for place in _PLACES if place.exists()), _PLACES[0])
+ROOT = HERE.parents[1]
 TARGET = HERE / "target.py"
 
 
@@ -27,16 +28,15 @@ def missing(why: str) -> NoReturn:
     pytest.skip(why)
 
 
-def require_crashlab() -> None:
-    """Skips, or fails, without the simulator and its compiler."""
-    if not CRASHLAB.exists():
-        missing(f"the crash simulator is not at {CRASHLAB}")
+def shim() -> Path:
+    """The recorder of the simulator; skips, or fails, without a compiler."""
     if shutil.which("gcc") is None:
-        missing("gcc is needed to build crashlab's shim")
+        missing("gcc is needed to build the simulator's shim")
+    return build()
 
 
 class Outcome(NamedTuple):
-    """What crashlab found: its exit code, its report, what the target noted in its errors file."""
+    """What the simulator found: its exit code, its report, what the target noted in its errors file."""
 
     code: int
     report: dict[str, Any]
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 
 
 def run(mode: str, *options: str, base: Path, durability: str = "full", timeout: float = 60.0) -> Outcome:
-    """One run of crashlab in a folder of its own below `base`."""
+    """One run of the simulator in a folder of its own below `base`."""
     notes = base / f"errors-{os.urandom(4).hex()}.jsonl"
     target = shlex.quote(str(TARGET))
     settings = f"--durability {durability} --timeout {timeout:g} --errors {shlex.quote(str(notes))}"
@@ -62,14 +62,14 @@ def run(mode: str, *options: str, base: Path, durability: str = "full", timeout:
 
 
 def drive(mode: str, append: str, read: str, *options: str, base: Path, notes: Path) -> Outcome:
-    """One run of crashlab with these two verbs; what the target noted is in `notes`."""
-    require_crashlab()
-    command = [sys.executable, str(CRASHLAB), mode, "--append", append, "--read", read]
+    """One run of the simulator with these two verbs; what the target noted is in `notes`."""
+    shim()
+    command = [sys.executable, "-m", "tests.crash.simulator", mode, "--append", append, "--read", read]
     env = {**os.environ, "TMPDIR": str(base)}
-    done = subprocess.run([*command, *options], capture_output=True, text=True, env=env)
+    done = subprocess.run([*command, *options], capture_output=True, text=True, env=env, cwd=ROOT)
     said = done.stdout + done.stderr
     found = re.search(r"^\{.*^\}", done.stdout, re.DOTALL | re.MULTILINE)
-    assert found, f"crashlab said nothing: {said}"
+    assert found, f"the simulator said nothing: {said}"
     lines = notes.read_text().splitlines() if notes.exists() else []
     return Outcome(done.returncode, json.loads(found[0]), [json.loads(line) for line in lines], said)
 

@@ -1,4 +1,4 @@
-"""The two verbs by which crashlab drives autosaved clients: ``snapshots.py append KIND DIR``, and ``read``.
+"""The two verbs by which the simulator drives autosaved clients: ``snapshots.py append KIND DIR``, and ``read``.
 
 A client that repeats what it hears is saved after each answer, to files, to encrypted files or to a store. Now and then
 it is told a picture, which has a file of its own until the conversation has another.

@@ -1,6 +1,6 @@
-"""The two verbs by which crashlab drives clew: ``target.py append DIR`` and ``target.py read DIR``.
+"""The two verbs by which the simulator drives clew: ``target.py append DIR`` and ``target.py read DIR``.
 
-One session per store. A message's id is derived from crashlab's, which is kept in the message's extra. A call that
+One session per store. A message's id is derived from the simulator's, which is kept in the message's extra. A call that
 fails is made again with the same id on the same handle, as a careful program does; ``--errors FILE`` notes what failed.
 """
 
@@ -26,7 +26,7 @@ TRIES = 3
 
 
 def node_id(key: str) -> str:
-    """The id of the message that crashlab calls `key`."""
+    """The id of the message that the simulator calls `key`."""
     return str(uuid.uuid5(NAMESPACE, key))
 
 
@@ -37,13 +37,13 @@ def session_of(store: clew.Store) -> clew.Session:
     except NotFound:
         pass
     try:
-        return store.sessions.create(id=SESSION, title="crashlab")
+        return store.sessions.create(id=SESSION, title="crash test")
     except Conflict:
         return store.sessions.get(SESSION)
 
 
 def say(session: clew.Session, key: str, text: str) -> clew.Node:
-    """Appends one of crashlab's messages."""
+    """Appends one of the simulator's messages."""
     return session.append(clew.user(text, extra={"id": key}), id=node_id(key))
 
 

@@ -20,19 +20,9 @@ os._exit(9)
 """
 
 
-def shim() -> Path:
-    """crashlab's recorder, built by it."""
-    lab.require_crashlab()
-    build = (
-        f"import sys; sys.path.insert(0, {str(lab.CRASHLAB.parent)!r}); import crashlab; print(crashlab.build_shim())"
-    )
-    done = subprocess.run([sys.executable, "-c", build], capture_output=True, text=True, check=True)
-    return Path(done.stdout.strip())
-
-
 def test_a_first_open_that_is_cut_off(tmp_path: Path) -> None:
     """Whichever write is the last before the process dies, the store can be opened and used afterwards."""
-    preload = str(shim())
+    preload = str(lab.shim())
     for nth in range(1, 31, 2):
         folder = tmp_path / str(nth)
         folder.mkdir()

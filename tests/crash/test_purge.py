@@ -17,9 +17,8 @@ import pytest
 import clew
 from clew.errors import NotFound
 from clew.store import Store
-from tests.crash import disk
+from tests.crash import disk, lab
 from tests.crash.images import Recording
-from tests.crash.test_first_open import shim
 from tests.reliability import sample
 from tests.reliability.canaries import content, found
 from tests.reliability.test_purged import WORDS, others
@@ -182,7 +181,12 @@ def test_a_full_disk(small: disk.Disk, key: bytes | None, indexed: bool) -> None
 def test_a_disk_that_fills_up_in_the_middle(tmp_path: Path, key: bytes | None, nth: int) -> None:
     """From some write on there is no space: the session is whole and that is said, or it is gone; it works later."""
     made = Prepared(tmp_path / "work" / "s.db", key)
-    env = {**os.environ, "LD_PRELOAD": str(shim()), "PC_ROOT": str(made.path.parent), "PC_LOG": str(tmp_path / "log")}
+    env = {
+        **os.environ,
+        "LD_PRELOAD": str(lab.shim()),
+        "PC_ROOT": str(made.path.parent),
+        "PC_LOG": str(tmp_path / "log"),
+    }
     env |= {"PC_FAULT": f"write,ENOSPC,{nth},sticky", "PYTHONPATH": str(Path(clew.__file__).parents[1])}
     command = [sys.executable, "-c", PURGE, str(made.path), (key or b"").hex(), made.id]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)

@@ -15,7 +15,6 @@ import pytest
 import clew
 from clew.errors import Conflict
 from tests.crash import lab
-from tests.crash.test_first_open import shim
 
 ID = "0198f000-0000-7000-8000-00000000000a"
 
@@ -117,7 +116,7 @@ def talk(path: Path, session: str, *, env: dict[str, str] | None = None, prefix:
 @pytest.mark.parametrize("nth", range(1, 9, 2))
 def test_a_sync_that_fails_at_commit(tmp_path: Path, session: clew.Session, nth: int) -> None:
     """A commit whose sync fails is not acknowledged unless it is found again; the retry stores it once."""
-    env = {"LD_PRELOAD": str(shim()), "PC_ROOT": str(tmp_path), "PC_LOG": str(tmp_path.parent / f"log{nth}")}
+    env = {"LD_PRELOAD": str(lab.shim()), "PC_ROOT": str(tmp_path), "PC_LOG": str(tmp_path.parent / f"log{nth}")}
     failed = talk(tmp_path / "s.db", session.id, env={**env, "PC_FAULT": f"sync,EIO,{nth}"})
     assert failed <= 1
     assert len(texts(tmp_path / "s.db", session.id)) == 7

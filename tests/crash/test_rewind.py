@@ -18,8 +18,8 @@ import clew
 from clew.checkpoints import Checkpoints
 from clew.session import Session
 from tests.checkpoints.conftest import picture
+from tests.crash import lab
 from tests.crash.images import Recording
-from tests.crash.test_first_open import shim
 from tests.reliability import sample
 from tests.reliability.tools import python
 
@@ -203,7 +203,7 @@ def test_a_process_that_is_killed(tmp_path: Path, rounds: int) -> None:
 def test_a_disk_that_fails(tmp_path: Path, fault: str, nth: int) -> None:
     """A call that fails in the middle is an error that says so; files are old or new, and later it is finished."""
     made = Prepared(tmp_path / "all", None)
-    env = {**os.environ, "LD_PRELOAD": str(shim()), "PC_ROOT": str(made.work), "PC_LOG": str(tmp_path / "log")}
+    env = {**os.environ, "LD_PRELOAD": str(lab.shim()), "PC_ROOT": str(made.work), "PC_LOG": str(tmp_path / "log")}
     env |= {"PC_FAULT": f"{fault},{nth},sticky", "PYTHONPATH": str(Path(clew.__file__).parents[1])}
     command = [sys.executable, "-c", REWIND, str(made.db), "", str(made.work), MESSAGE, "files"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
@@ -218,7 +218,7 @@ def test_a_disk_that_fails(tmp_path: Path, fault: str, nth: int) -> None:
 def test_a_file_changed_after_the_crash_is_left_alone(tmp_path: Path) -> None:
     """What someone has changed between a crash and the next call is not overwritten, and is named."""
     made = Prepared(tmp_path / "all", None)
-    env = {**os.environ, "LD_PRELOAD": str(shim()), "PC_ROOT": str(made.work), "PC_LOG": str(tmp_path / "log")}
+    env = {**os.environ, "LD_PRELOAD": str(lab.shim()), "PC_ROOT": str(made.work), "PC_LOG": str(tmp_path / "log")}
     env |= {"PC_FAULT": "rename,EIO,1,sticky", "PYTHONPATH": str(Path(clew.__file__).parents[1])}
     command = [sys.executable, "-c", REWIND, str(made.db), "", str(made.work), MESSAGE, "files"]
     assert subprocess.run(command, env=env, capture_output=True, timeout=60).returncode
