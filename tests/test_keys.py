@@ -716,18 +716,3 @@ def test_what_is_no_recovery_key_is_refused(bad: object, why: str) -> None:
     with pytest.raises(clew.Invalid, match=why) as caught:
         keys.from_recovery(bad)  # type: ignore[arg-type]
     assert "00000" not in told(caught.value)
-
-
-# -- another key
-
-
-def test_rotating_is_found_beside_the_keys(tmp_path: Path) -> None:
-    """`keys.rotate` exchanges the key of a store: the new one opens it, and the old one does not."""
-    path, old, new = tmp_path / "s.db", keys.generate(), keys.generate()
-    with clew.open(path, key=old) as store:
-        session = store.sessions.create(title="Kept")
-        keys.rotate(store, new)
-    with clew.open(path, key=new) as store:
-        assert store.sessions.get(session.id).title == "Kept"
-    with pytest.raises(clew.WrongKey):
-        clew.open(path, key=old)

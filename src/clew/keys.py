@@ -27,9 +27,6 @@ from clew.ids import ALPHABET
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
-    from clew.rekey import Progress
-    from clew.store import Store
-
 SIZE = 32
 """Bytes in a key."""
 ID_SIZE = 8
@@ -358,11 +355,3 @@ def from_recovery(text: str) -> bytes:
     if number % _CHECK:
         raise Invalid("the recovery key has a wrong letter in it", hint="Compare it with the paper, group by group.")
     return (number >> _CHECK_BITS).to_bytes(SIZE, "big")
-
-
-# -- another key
-
-
-def rotate(store: Store, key: Key, *, deep: bool = False, progress: Progress | None = None) -> None:
-    """Exchanges the key of a store for another: see `clew.Store.rotate`."""
-    store.rotate(key, deep=deep, progress=progress)

@@ -2,16 +2,13 @@
 
 # No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from clew import codec, ids
 from clew.backends import BODY, FACTS, ID, MAX_SEQ, POS, NodeRow
 from clew.envelope import FACTS_SIZE, MISTYPED, NO_ID, Box, Facts, facts, node_place
 from clew.errors import Invalid, Tampered
 from clew.model import ROLES, Message, Native, Role, Said
-
-if TYPE_CHECKING:
-    from clew.engine import Engine
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC) - EPOCH, datetime.max.replace(tzinfo=UTC) - EPOCH
@@ -67,13 +64,20 @@ class Counters(NamedTuple):
         return self.tokens_in + self.tokens_out
 
 
+class Handles(Protocol):
+    """Where a node's short name comes from: the engine."""
+
+    def node_handle(self, id: bytes) -> str:
+        """The shortest beginning of an id, at least six letters, that no other node shares."""
+
+
 class Node:
     """One stored message. It never changes; its content is read, and checked, when it is first asked for."""
 
-    __slots__ = ("_engine", "_parent", "_row", "_said", "_stretch")
+    __slots__ = ("_handles", "_parent", "_row", "_said", "_stretch")
 
-    def __init__(self, engine: "Engine", stretch: Stretch, parent: bytes | None, row: NodeRow) -> None:
-        self._engine = engine
+    def __init__(self, handles: Handles, stretch: Stretch, parent: bytes | None, row: NodeRow) -> None:
+        self._handles = handles
         self._stretch = stretch
         self._parent = parent
         self._row = row
@@ -87,7 +91,7 @@ class Node:
     @property
     def handle(self) -> str:
         """The short name people type for it: at least six letters, more if another node begins with the same."""
-        return self._engine.node_handle(self._row[ID])
+        return self._handles.node_handle(self._row[ID])
 
     @property
     def parent_id(self) -> str | None:
