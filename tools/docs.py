@@ -68,7 +68,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "What `store.key_status` and `store.sessions.purge` answer.",
         ["rekey/__init__:Status", "purge:Receipt", "purge:Kept", "purge:Failure"],
     ),
-    ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "verify/findings:Damage", "backup:Backup"]),
+    ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "damage:Damage", "backup:Backup"]),
     (
         "Quarantine",
         "Reached as `store.quarantine`.",
@@ -112,7 +112,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.redaction",
         "What must not be stored. Rules are given to `clew.open`, and work on everything that comes in.",
-        ["redaction/rules:Rule", "redaction/rules:Rules", "redaction/secrets:builtin"]
+        ["redaction/rule:Rule", "redaction/rules:Rules", "redaction/secrets:builtin"]
         + [f"redaction/__init__:{name}" for name in ("redact", "Redacted", "Finding", "annotation", "Annotation")],
     ),
     ("clew.scan", "", ["scan:scan", "scan:Scan", "scan:Spot"]),

@@ -11,20 +11,18 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
 from clew import ids
 from clew.backends import ID, POS, Growth, Place, Tx
 from clew.backends.sqlite.connection import translate, uri
+from clew.damage import Damage
 from clew.engine import Engine
 from clew.errors import ClewError, Invalid, Tampered
 from clew.files import sync, sync_folder
 from clew.model import Message, ToolCall, texts
-
-if TYPE_CHECKING:
-    from clew.verify import Damage
 
 Mode = Literal["words", "substring"]
 Progress = Callable[[int, int], None]
@@ -203,8 +201,6 @@ class Index:
 
     def check(self) -> Iterator[Damage]:
         """Compares the index with the store, writing nothing; what has not been caught up with is not damage."""
-        from clew.verify import Damage
-
         if self._path == ":memory:" or not os.path.exists(self._path):
             return
         remedy = "delete the file, it is made anew"

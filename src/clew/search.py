@@ -11,11 +11,12 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from clew import paths, words
 from clew.backends import ID, MAX_POS, MAX_SEQ, POS, SEQ_BITS, Place, RefRow, RunRow, Tx
 from clew.backends.sqlite.connection import translate
+from clew.damage import Damage
 from clew.engine import Engine, whole_number
 from clew.errors import Invalid, ReadOnly
 from clew.indexing import Index, Mode, Progress, searchable
@@ -26,9 +27,6 @@ from clew.session import Session
 from clew.sessions import SESSION, SUBAGENT, Sessions
 from clew.trash import Sight
 from clew.words import Marks
-
-if TYPE_CHECKING:
-    from clew.verify import Damage
 
 CONTEXT = 12
 """Words of a snippet; for substrings, five characters a word."""

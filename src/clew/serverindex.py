@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from clew.backends import ID, POS, Place
+from clew.damage import Damage
 from clew.engine import Engine
 from clew.errors import Tampered, Unavailable
 from clew.indexing import BATCH, Mode, Progress, searchable
@@ -18,7 +19,6 @@ from clew.words import grams, vector, words
 
 if TYPE_CHECKING:
     from clew.backends.postgres import PostgresBackend
-    from clew.verify import Damage
 
 _Words = tuple[int, bytes, int, int, str]
 """What the index has of a message: position, id, role, time and lexemes."""

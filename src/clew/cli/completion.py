@@ -44,11 +44,9 @@ Offers = Iterator[tuple[str, str]]
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Prints the script with which a shell completes commands, options, ids, labels and models."""
-    from clew.cli.root import cli
-
     kind = get_completion_class(shell)
     assert kind is not None
-    out(kind(cli, {}, "clew", "_CLEW_COMPLETE").source().rstrip("\n"))
+    out(kind(click.get_current_context().find_root().command, {}, "clew", "_CLEW_COMPLETE").source().rstrip("\n"))
 
 
 def teach(command: click.Command) -> None:

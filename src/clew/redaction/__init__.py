@@ -21,7 +21,8 @@ from clew import codec
 from clew.errors import Invalid
 from clew.model import Message, Native, Said, Text
 from clew.redaction.leaves import Leaf, Place, Where, is_json, leaves, quoted, spliced
-from clew.redaction.rules import Allowance, Rule, Rules
+from clew.redaction.rule import Rule
+from clew.redaction.rules import Allowance, Rules
 from clew.redaction.secrets import PERSONAL, builtin
 
 __all__ = ["NOTE", "PERSONAL", "Annotation", "Finding", "Redacted", "Rule", "Rules", "annotation", "builtin", "redact"]

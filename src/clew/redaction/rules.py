@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, NamedTuple
-
-import msgspec
+from typing import Any, NamedTuple
 
 from clew.errors import Invalid, Unavailable, clip
+from clew.redaction.rule import Rule
+from clew.redaction.secrets import named
 
 LARGEST = 1000
 """Steps a pattern may compile to. The worst pattern of this size takes half a second for one view."""
@@ -37,27 +37,6 @@ KEPT = 100
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _PROBES = (b"", b"a", b"0 a\n.", b"\n")
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """What to find, and what to put in its place.
-
-    `pattern` is a regular expression in RE2's syntax. If it has a group named ``value``, that part alone is replaced,
-    else all it finds. `flags` are letters: ``i`` ignores case, ``m`` lets ^ and $ match at lines, ``s`` lets a dot
-    match a newline; ``g`` and ``u`` are always on. `replacement` is put in as it is.
-    """
-
-    id: str
-    pattern: str
-    flags: str = ""
-    replacement: str = "***"
-    check: Literal["luhn"] | None = None
-    """``luhn``: only numbers whose check digit is right."""
-    personal: bool = False
-    """Personal data, not a secret."""
-    hints: tuple[str, ...] = ()
-    """Texts of which one is in every text where the rule finds something: others are not searched. Lower case if the
-    rule ignores case."""
 
 
 class Find(NamedTuple):
@@ -94,8 +73,6 @@ class Rules:
 
     def __init__(self, rules: Iterable[Rule | str]) -> None:
         """Takes rules, and the ids of built-in ones."""
-        from clew.redaction.secrets import named
-
         if isinstance(rules, str | Rule) or not isinstance(rules, Iterable):
             raise Invalid("rules are a list of redaction.Rule and of the ids of built-in rules")
         self._rules = tuple(named(rule) if isinstance(rule, str) else rule for rule in rules)

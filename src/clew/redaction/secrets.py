@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clew.errors import Invalid, clip
-from clew.redaction.rules import Rule
+from clew.redaction.rule import Rule
 
 _TO = r"""["'\\]*\s*(?:=>|[:=])\s*["'\\]*"""
 """Between a name and its value, in most notations."""

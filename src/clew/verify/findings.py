@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clew import ids
 from clew.backends import MAX_POS, MAX_SEQ, SEQ_BITS, Tx
 from clew.backends.sqlite.rows import SQLiteTx
+from clew.damage import Damage
 from clew.engine import Engine
 from clew.errors import Tampered
 
@@ -31,21 +32,6 @@ BROKEN = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
 _OWNERS = 8  # a branch, its session, the session above: more steps up are a circle
 _KEYS = 4096
-
-
-class Damage(NamedTuple):
-    """One thing that is not as it was written."""
-
-    what: str
-    """Its kind: node, run, tree, session, branch, label, log, blob, header, schema, file, search, …"""
-    where: str
-    """Which one."""
-    why: str
-    """What is wrong with it; never any content."""
-    session: str | None = None
-    """The id of a session that shows it, if one can be found."""
-    position: int | None = None
-    """Which message of that session, counted from 0 at the root."""
 
 
 class Report(NamedTuple):
