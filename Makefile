@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test check bench soak fix clean
+.PHONY: run test test-all check bench soak fix clean
 
 run: $(VENV)/.run
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew chat; else $(BIN)/clew tour; fi
 
 test: $(VENV)/.dev
+	$(BIN)/pytest -n 2 --dist worksteal --durations=20 -m "not soak and not full"
+
+test-all: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --dist worksteal --durations=20 -m "not soak"
 
 check: $(VENV)/.dev

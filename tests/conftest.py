@@ -11,6 +11,7 @@ from hypothesis import settings
 
 import clew
 from clew.store import Store
+from tests import lanes
 from tests.objects.server import Place, Server
 
 pytest.register_assert_rewrite("clew.testing", "tests.concurrency.workers")
@@ -26,9 +27,14 @@ SOAK = 3600
 """Seconds that a test of `make soak` may take; the others have those of pyproject.toml."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives long tests the time they need."""
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by the marks that are given here
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Gives tests their lane, and long ones the time they need."""
+    if not config.option.file_or_dir and (stale := lanes.unused([item.nodeid for item in items])):
+        raise pytest.UsageError(f"tests/lanes.py names tests that do not exist: {', '.join(stale)}")
     for item in items:
+        if lanes.is_full(item.nodeid):
+            item.add_marker(pytest.mark.full)
         if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SOAK))
 
