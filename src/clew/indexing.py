@@ -187,7 +187,7 @@ class Index:
         if file is None:
             return
         path = f"{file}-search"
-        for end in ("", "-wal", "-shm"):
+        for end in ("-wal", "-shm", ""):  # the file last: while it is there, whoever comes next removes the rest
             with suppress(FileNotFoundError):
                 os.unlink(path + end)
         sync_folder(os.path.dirname(path))
@@ -279,9 +279,7 @@ class Index:
         """A damaged index is made anew; where none can be written, it is kept in memory."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            for end in ("", "-wal", "-shm"):
-                if os.path.exists(self._path + end):
-                    os.unlink(self._path + end)
+            self.remove()
             return self._connect(self._path)
         if code in _UNWRITABLE:
             return self._connect(":memory:")

@@ -180,7 +180,7 @@ class Writer:
         if not self._empty_log(tx):
             return ("wal",)
         self._drop()  # it would write back what its pages in memory still hold
-        scrub(self.path, write=True)
+        scrub(self.path, write=True, keep=self.turnstile.descriptors)
         return ()
 
     def _shrink(self, tx: SQLiteTx) -> None:
