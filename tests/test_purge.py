@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -628,6 +629,33 @@ def test_a_file_that_cannot_be_cleared(store: Store, path: Path, monkeypatch: py
     monkeypatch.undo()
     assert store._finish()
     assert store.sessions.receipts()[0].pending == ()
+    assert traces(path) == []
+
+
+def test_an_index_whose_removal_was_cut_short(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If only one of the index's files could be removed, the next purge still finds the others."""
+    unlink, removed = os.unlink, list[str]()
+
+    def once(name: str) -> None:
+        if removed:
+            raise PermissionError(name)
+        removed.append(name)
+        unlink(name)
+
+    with clew.open(path) as store:
+        session = talk(store)
+        assert store.search(SECRET)
+        wal = Path(f"{path}-search-wal")
+        kept = wal.read_bytes()
+        assert SECRET.encode() in kept
+        store._search.close()
+        wal.write_bytes(kept)  # as a process that is killed leaves it
+        monkeypatch.setattr(os, "unlink", once)
+        with pytest.raises(PermissionError):
+            store._search.remove()
+        monkeypatch.undo()
+        assert removed
+        store.sessions.purge(session.id)
     assert traces(path) == []
 
 

@@ -44,6 +44,8 @@ CREATE VIRTUAL TABLE words USING fts5 (
 CREATE VIRTUAL TABLE substring USING fts5 (
     text, id UNINDEXED, role UNINDEXED, created_at UNINDEXED, tokenize = 'trigram');
 """
+_TABLES = "SELECT count(*), total(type IN ('view', 'trigger')) FROM sqlite_master"
+"""How much there is, and how much of it somebody else has put there."""
 _STANDING = """
 SELECT ord, id, (SELECT value FROM meta WHERE name = 'forgotten ' || ?)
 FROM marks WHERE mode = ? ORDER BY ord DESC LIMIT 1
@@ -185,7 +187,7 @@ class Index:
         if file is None:
             return
         path = f"{file}-search"
-        for end in ("", "-wal", "-shm"):
+        for end in ("-wal", "-shm", ""):  # the file last: while it is there, whoever comes next removes the rest
             with suppress(FileNotFoundError):
                 os.unlink(path + end)
         sync_folder(os.path.dirname(path))
@@ -207,6 +209,9 @@ class Index:
         try:
             conn = sqlite3.connect(uri(self._path, "ro"), uri=True, isolation_level=None)
             with closing(conn):
+                if conn.execute(_TABLES).fetchone()[1]:
+                    yield Damage("search", self._path, f"the index has a view or a trigger; {remedy}")
+                    return
                 for (found,) in conn.execute("PRAGMA integrity_check(5)"):
                     if found != "ok":
                         yield Damage("search", self._path, f"the index is malformed; {remedy}")
@@ -244,9 +249,13 @@ class Index:
         try:
             application = conn.execute("PRAGMA application_id").fetchone()[0]
             version = conn.execute("PRAGMA user_version").fetchone()[0]
-            tables = conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            tables, planted = conn.execute(_TABLES).fetchone()
             if application not in (0, APPLICATION_ID) or (tables and not application):
                 raise Invalid(f"{path} is in the way of the search index", hint="Move that file away.")
+            if planted:
+                conn.close()
+                self.remove()
+                return self._connect(path)
             conn.execute("PRAGMA secure_delete = ON")
             conn.execute("PRAGMA temp_store = MEMORY")
             conn.execute("PRAGMA synchronous = OFF")  # what a power cut takes from it is read again
@@ -275,9 +284,7 @@ class Index:
         """A damaged index is made anew; where none can be written, it is kept in memory."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            for end in ("", "-wal", "-shm"):
-                if os.path.exists(self._path + end):
-                    os.unlink(self._path + end)
+            self.remove()
             return self._connect(self._path)
         if code in _UNWRITABLE:
             return self._connect(":memory:")

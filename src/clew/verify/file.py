@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import sqlite3
-
 from clew.backends.sql import FORMAT
-from clew.backends.sqlite.migrate import migrate
+from clew.backends.sqlite.schema import differences, schema_of
 from clew.verify.findings import BROKEN, Findings, why
 
 MESSAGES = 100
@@ -37,29 +34,10 @@ def check_file(found: Findings) -> None:
 
 def check_schema(found: Findings) -> None:
     """Tables and indexes are those of the format, word for word; what their comments say may differ."""
-    select = "SELECT name, type, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite%'"
-    new = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        migrate(new, 0)
-        expected = {row[0]: _words(row) for row in new.execute(select)}
-    finally:
-        new.close()
-    actual = {row[0]: _words(row) for row in found.conn.execute(select)}
-    for name in sorted(expected.keys() | actual.keys()):
-        if name not in actual:
-            found.add("schema", name, "it is missing")
-        elif name not in expected:
-            found.add("schema", name, f"format {FORMAT} has no such thing")
-        elif actual[name] != expected[name]:
-            found.add("schema", name, f"it is not as format {FORMAT} has it")
+    for name, how in differences(schema_of(found.conn)):
+        found.add("schema", name, f"it {how}")
     if found.one("PRAGMA auto_vacuum")[0] != _INCREMENTAL:
         found.add("schema", "auto_vacuum", "it is not incremental")
-
-
-def _words(row: tuple[object, ...]) -> tuple[object, ...]:
-    """A row of the schema, its SQL without comments."""
-    *name, sql = row
-    return (*name, re.sub(r"--[^\n]*", "", str(sql)).split())
 
 
 def check_header(found: Findings) -> None:

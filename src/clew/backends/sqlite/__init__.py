@@ -29,6 +29,7 @@ from clew.backends.sqlite.connection import (
 from clew.backends.sqlite.readers import Readers
 from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.writer import Writer, identity
 from clew.backends.watching import Ear, Watching
 from clew.errors import Closed, Invalid, NotFound, Tampered, Unavailable
@@ -309,6 +310,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         conn = self._connect("ro")
         try:
             found = check(conn, self.path)
+            check_schema(conn, self.path)
         except BaseException as error:
             conn.close()
             # A first open that was cut off leaves one page, and a journal that only a connection that writes can undo.
@@ -333,7 +335,9 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 # Owner-only from the first byte on: -wal and -shm take their mode from it.
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             tx = self._writer.tx = SQLiteTx(self._connect("rw"))
-            self._migrate(tx.conn, check(tx.conn, self.path))
+            found = check(tx.conn, self.path)
+            check_schema(tx.conn, self.path)
+            self._migrate(tx.conn, found)
             self._writer.reserve.keep()
         finally:
             self._writer.turnstile.release()

@@ -45,6 +45,7 @@ def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, tim
     run = conn.execute
     run("PRAGMA foreign_keys = ON")
     run("PRAGMA temp_store = MEMORY")
+    run("PRAGMA trusted_schema = OFF")
     if mode == "rw":
         conn.text_factory = as_found
         run("PRAGMA secure_delete = ON")

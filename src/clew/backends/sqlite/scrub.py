@@ -1,15 +1,14 @@
 """Proof that a SQLite file holds nothing but live rows, and the removal of what else it holds.
 
 Even with `secure_delete`, moving rows between pages leaves old copies in the parts of pages that nothing uses. This
-walks the file by its format (https://www.sqlite.org/fileformat2.html), accounts for every byte of every page, and
-looks at those that no row and no structure uses: stale if they are not zero.
+accounts for every byte of every page, and looks at those that no row and no structure uses: stale if they are not zero.
 
 It is run as a program, `python -I -S scrub.py PATH [--write]`, and prints one line of JSON. It must not run inside a
 process that has the database open: closing any descriptor of the file drops SQLite's locks. So it imports nothing of
-clew. What is not exactly as the format says ends the walk: then nothing is written at all.
+clew. If the file is not exactly as the format says, nothing is written at all.
 
-With `--write` the stale bytes become zero, in place. No byte that a reader looks at changes, so readers may go on. The
-caller sees to it that nobody writes meanwhile, and that the write-ahead log is empty.
+With `--write` the stale bytes become zero, in place, under SQLite's own write lock: an orphan of a killed caller is
+harmless, because the lock is its own and ends with it. No byte that a reader looks at changes, so readers may go on.
 """
 
 from __future__ import annotations
@@ -18,388 +17,42 @@ import errno
 import json
 import mmap
 import os
+import sqlite3
 import stat
 import sys
-from struct import Struct
-from struct import error as struct_error
+from contextlib import ExitStack
+from urllib.parse import quote
 
-MAGIC = b"SQLite format 3\0"
-LOCK_BYTE = 0x40000000
-"""The page at this offset is for locks, and holds nothing."""
+if __package__:
+    from clew.backends.sqlite.walk import ZEROS, Refused, Walk
+else:  # as a program: nothing of clew can be imported
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+    from walk import ZEROS, Refused, Walk  # type: ignore[import-not-found,no-redef]
 
-TABLE, INDEX = 5, 2
-LEAF = 8
-"""Set in the type of a page that has no pages below it."""
-ROOT, FREE, OVERFLOW_HEAD, OVERFLOW, CHILD = 1, 2, 3, 4, 5
-"""What the pointer map says of a page."""
+PATIENCE = 5.0
+"""Seconds that it waits for SQLite's write lock."""
 
-ZEROS = bytes(65536)
-HEADER = Struct(">BHHHB")
-BLOCK = Struct(">HH")
-NUMBER = Struct(">I")
-TRUNK = Struct(">II")
-LINK = Struct(">BI")
+Report = dict[str, int | str | None]
 
 
-class Refused(Exception):
-    """The file is not exactly as expected. Nothing was written."""
+def scrub(path: str, opened: ExitStack, *, write: bool) -> Report:
+    """Looks at the file, and with `write` clears what is stale in it. Never raises: the report has the error.
 
-
-class Walk:
-    """Every page of a database, each taken once. Refused if anything is not exactly as the format says."""
-
-    def __init__(self, data: mmap.mmap, *, lock_byte: int = LOCK_BYTE) -> None:
-        self.data = data
-        self.freelist = 0
-        self.stale: dict[int, list[tuple[int, int]]] = {}
-        """By page, the ranges in it that nothing uses and that are not all zero."""
-        self._pointers: dict[int, Struct] = {}
-        self._read_header()
-        self._taken = bytearray(self.pages + 1)
-        self._links = bytearray(5 * (self.pages + 1) if self._largest_root else 0)
-        """What the pointer map must say, as found by walking."""
-        self._lock_page = lock_byte // self.size + 1
-
-    def run(self) -> None:
-        """Walks the whole file."""
-        maps = self._set_aside()
-        roots = self._schema(self._tree(1))
-        for root in roots:
-            self._tree(root)
-        self._free_pages()
-        if self._largest_root:
-            if self._largest_root != max(roots, default=1):
-                raise Refused("the header names another largest root page than the schema")
-            for number in maps:
-                self._pointer_map(number)
-        lost = self._taken.find(0, 1)
-        if lost > 0:
-            raise Refused(f"page {lost} belongs to nothing")
-        if self.usable < self.size:
-            self._reserved()
-
-    def _read_header(self) -> None:
-        head = self.data[:100]
-        if len(head) < 100 or head[:16] != MAGIC:
-            raise Refused("it is not a SQLite database")
-        self.size = int.from_bytes(head[16:18], "big")
-        self.size = 65536 if self.size == 1 else self.size
-        if self.size < 512 or self.size & (self.size - 1):
-            raise Refused(f"the page size is {self.size}")
-        self.usable = self.size - head[20]
-        if self.usable < 480 or head[21:24] != b"\x40\x20\x20" or any(head[72:92]):
-            raise Refused("the header is malformed")
-        numbers = Struct(">25I").unpack(head)
-        self.pages, self._trunk, self._free_count, self._largest_root = *numbers[7:10], numbers[13]
-        if numbers[6] != numbers[23] or self.pages * self.size != len(self.data):
-            raise Refused("the size of the file is not the one in the header")
-        # Rows up to these lengths are whole in their page; of longer ones at least `_least` bytes are.
-        self._most_table = self.usable - 35
-        self._most_index = (self.usable - 12) * 64 // 255 - 23
-        self._least = (self.usable - 12) * 32 // 255 - 23
-
-    def _set_aside(self) -> list[int]:
-        """Takes the pages whose place is fixed; returns those of the pointer map."""
-        if self._lock_page <= self.pages:
-            self._take(self._lock_page, 0, 0)
-            self._unused(self._lock_page, self._page(self._lock_page), 0, self.usable)
-        if not self._largest_root:
-            return []
-        maps = range(2, self.pages + 1, self.usable // 5 + 1)
-        numbers = [number + (number == self._lock_page) for number in maps]
-        for number in numbers:
-            self._take(number, 0, 0)
-        return numbers
-
-    def _take(self, number: int, link: int, owner: int) -> None:
-        """A page has one owner."""
-        if not 0 < number <= self.pages:
-            raise Refused(f"page {owner} names page {number}, which does not exist")
-        if self._taken[number]:
-            raise Refused(f"page {owner} names page {number}, which has another owner")
-        self._taken[number] = 1
-        if self._links:
-            LINK.pack_into(self._links, 5 * number, link, owner)
-
-    def _page(self, number: int) -> bytes:
-        return self.data[(number - 1) * self.size : number * self.size]
-
-    def _unused(self, number: int, page: bytes, start: int, end: int) -> None:
-        """Nothing uses these bytes of a page."""
-        if not ZEROS.startswith(page[start:end]):
-            self.stale.setdefault(number, []).append((start, end))
-
-    # -- b-trees
-
-    def _tree(self, root: int) -> list[int]:
-        """Walks a b-tree, level by level; returns its leaves."""
-        self._take(root, ROOT, 0)
-        level, family = [root], 0
-        while True:
-            below: list[int] = []
-            kinds = {self._tree_page(number, below) for number in level}
-            kind = kinds.pop()
-            if kinds or family not in (0, kind & ~LEAF):
-                raise Refused(f"the tree of page {root} has pages of different types on one level")
-            if kind & LEAF:
-                return level
-            level, family = below, kind
-
-    def _tree_page(self, number: int, below: list[int]) -> int:
-        """Accounts for every byte of a page; adds the pages under it to `below`. Returns its type."""
-        page = self._page(number)
-        start = 100 if number == 1 else 0
-        kind, block, count, top, loose = HEADER.unpack_from(page, start)
-        if kind & ~LEAF not in (TABLE, INDEX):
-            raise Refused(f"page {number} is not of a tree")
-        array = start + (8 if kind & LEAF else 12)
-        gap = array + 2 * count
-        top = top or 65536
-        if not gap <= top <= self.usable:
-            raise Refused(f"page {number} has its cells outside of it")
-        pointers = self._pointers.get(count) or self._pointers.setdefault(count, Struct(f">{count}H"))
-        starts = sorted(pointers.unpack_from(page, array))
-        try:
-            ends = self._ends(number, page, kind, starts)
-        except (IndexError, struct_error):
-            raise Refused(f"a cell runs out of page {number}") from None
-        self._unused(number, page, gap, top)
-        if block:
-            starts, ends = self._with_blocks(number, page, top, block, starts, ends)
-        # Cells and free blocks fill the rest of the page, but for as many loose bytes as the page says.
-        starts.append(self.usable)
-        ends.insert(0, top)
-        if starts != ends:
-            loose -= self._between(number, page, ends, starts)
-        if loose:
-            raise Refused(f"page {number} counts its loose bytes wrongly")
-        if not kind & LEAF:
-            for at in (*pointers.unpack_from(page, array), array - 4):
-                child = NUMBER.unpack_from(page, at)[0]
-                self._take(child, CHILD, number)
-                below.append(child)
-        return int(kind)
-
-    def _ends(self, number: int, page: bytes, kind: int, starts: list[int]) -> list[int]:
-        """Where each cell ends. Takes the overflow pages of those that have any."""
-        if kind == TABLE:
-            return [_after(page, start + 4) for start in starts]
-        if kind == TABLE | LEAF:
-            return self._row_ends(number, page, starts)
-        if kind == INDEX | LEAF:
-            lengths = [page[start] for start in starts]
-            if lengths and min(lengths) > 2 and max(lengths) <= min(self._most_index, 127):
-                return [start + length + 1 for start, length in zip(starts, lengths, strict=True)]
-        ends = []
-        for start in starts:
-            length, at = _varint(page, start if kind & LEAF else start + 4)
-            if length <= self._most_index:
-                at += length
-            else:
-                at = self._long(number, page, at, length, self._most_index)
-            if at < start + 4:  # no cell takes less
-                self._unused(number, page, at, start + 4)
-                at = start + 4
-            ends.append(at)
-        return ends
-
-    def _row_ends(self, number: int, page: bytes, starts: list[int]) -> list[int]:
-        """Where each row of a leaf of a table ends. Most pages are such leaves: this is where time goes."""
-        ends = []
-        most = self._most_table
-        for start in starts:
-            length = page[start]
-            if length < 128:
-                at = start + 1
-            elif page[start + 1] < 128:
-                length = (length & 127) << 7 | page[start + 1]
-                at = start + 2
-            else:
-                length, at = _varint(page, start)
-            last = at + 8
-            while page[at] > 127 and at < last:  # `_after`, without the call
-                at += 1
-            at += 1
-            if length <= most:
-                ends.append(at + length)
-            else:
-                ends.append(self._long(number, page, at, length, most))
-        return ends
-
-    def _long(self, number: int, page: bytes, at: int, length: int, most: int) -> int:
-        """The end of a cell whose row has overflow pages; takes them."""
-        local = self._local(length, most)
-        self._overflow(number, NUMBER.unpack_from(page, at + local)[0], length - local)
-        return at + local + 4
-
-    def _local(self, length: int, most: int) -> int:
-        """How much of a row that has overflow pages is in its own page."""
-        local = self._least + (length - self._least) % (self.usable - 4)
-        return local if local <= most else self._least
-
-    def _overflow(self, owner: int, number: int, length: int) -> None:
-        """The chain of pages that hold the rest of a row, `length` bytes."""
-        link, room = OVERFLOW_HEAD, self.usable - 4
-        while length > 0:
-            self._take(number, link, owner)
-            owner, link = number, OVERFLOW
-            if length < room:
-                self._unused(number, self._page(number), 4 + length, self.usable)
-            number = NUMBER.unpack_from(self.data, (number - 1) * self.size)[0]
-            length -= room
-        if number:
-            raise Refused(f"page {owner} goes on after the end of a row")
-
-    def _with_blocks(
-        self, number: int, page: bytes, top: int, block: int, starts: list[int], ends: list[int]
-    ) -> tuple[list[int], list[int]]:
-        """Cells and free blocks together, in order. The header of a free block is in use, the rest of it is not."""
-        spans = list(zip(starts, ends, strict=True))
-        least = top
-        while block:
-            if not least <= block <= self.usable - 4:
-                raise Refused(f"page {number} has a free block out of place")
-            after, length = BLOCK.unpack_from(page, block)
-            if length < 4:
-                raise Refused(f"page {number} has a free block of {length} bytes")
-            self._unused(number, page, block + 4, block + length)
-            spans.append((block, block + length))
-            least = block + length + 4  # nearer ones would have been joined
-            block = after
-        spans.sort()
-        return [start for start, _ in spans], [end for _, end in spans]
-
-    def _between(self, number: int, page: bytes, ends: list[int], starts: list[int]) -> int:
-        """Looks at the bytes between cells and free blocks; returns how many there are."""
-        loose = 0
-        for end, start in zip(ends, starts, strict=True):
-            if end > start:
-                raise Refused(f"page {number} has cells that overlap")
-            if end < start:
-                self._unused(number, page, end, start)
-                loose += start - end
-        return loose
-
-    # -- the schema
-
-    def _schema(self, leaves: list[int]) -> list[int]:
-        """The root pages that the schema, a table with these leaves, names."""
-        roots = []
-        for number in leaves:
-            page = self._page(number)
-            start = 100 if number == 1 else 0
-            count = HEADER.unpack_from(page, start)[2]
-            for cell in Struct(f">{count}H").unpack_from(page, start + 8):
-                length, at = _varint(page, cell)
-                root = _root(self._row(page, _after(page, at), length))
-                if root:
-                    roots.append(root)
-        return roots
-
-    def _row(self, page: bytes, at: int, length: int) -> bytes:
-        """A row of a table, whole. Its overflow pages were taken before."""
-        if length <= self._most_table:
-            return page[at : at + length]
-        local = self._local(length, self._most_table)
-        row = page[at : at + local]
-        number = NUMBER.unpack_from(page, at + local)[0]
-        while number:
-            more = self._page(number)
-            row += more[4 : self.usable]
-            number = NUMBER.unpack_from(more)[0]
-        return row[:length]
-
-    # -- other pages
-
-    def _free_pages(self) -> None:
-        """The free list: trunk pages that name leaf pages, which hold nothing."""
-        number = self._trunk
-        while number:
-            self._take(number, FREE, 0)
-            page = self._page(number)
-            after, count = TRUNK.unpack_from(page)
-            if count > self.usable // 4 - 2:
-                raise Refused(f"page {number} lists more free pages than it can hold")
-            self._unused(number, page, 8 + 4 * count, self.usable)
-            for leaf in Struct(f">{count}I").unpack_from(page, 8):
-                self._take(leaf, FREE, 0)
-                self._unused(leaf, self._page(leaf), 0, self.usable)
-            self.freelist += 1 + count
-            number = after
-        if self.freelist != self._free_count:
-            raise Refused("the header counts other free pages than there are")
-
-    def _pointer_map(self, number: int) -> None:
-        """The pointer map must say of each page what the walk has found."""
-        page = self._page(number)
-        first = number + 1
-        last = min(self.pages, number - (number - 2) % (self.usable // 5 + 1) + self.usable // 5)
-        expected = self._links[5 * first : 5 * (last + 1)]
-        if not page.startswith(expected):
-            raise Refused(f"page {number}, of the pointer map, is wrong")
-        self._unused(number, page, len(expected), self.usable)
-
-    def _reserved(self) -> None:
-        """The end of each page that SQLite leaves to extensions: if one uses it, for a checksum say, hands off."""
-        for end in range(self.size, len(self.data) + 1, self.size):
-            if not ZEROS.startswith(self.data[end - self.size + self.usable : end]):
-                raise Refused(f"an extension of SQLite uses the end of page {end // self.size}")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at `at`, and where it ends."""
-    value = 0
-    for place in range(at, at + 8):
-        byte = data[place]
-        value = value << 7 | byte & 127
-        if byte < 128:
-            return value, place + 1
-    return value << 8 | data[at + 8], at + 9
-
-
-def _after(data: bytes, at: int) -> int:
-    """Where the number at `at` ends."""
-    last = at + 8
-    while data[at] > 127 and at < last:
-        at += 1
-    return at + 1
-
-
-def _root(row: bytes) -> int:
-    """The root page in a row of the schema: type, name, table, root page, sql. 0 if it has none."""
-    try:
-        at, place = _varint(row, 0)
-        kinds: list[int] = []
-        while len(kinds) < 4:
-            kind, place = _varint(row, place)
-            kinds.append(kind)
-        for kind in kinds[:3]:
-            if kind < 13 or kind % 2 == 0:
-                raise Refused("the schema is malformed")
-            at += (kind - 13) // 2
-        if kinds[3] in (0, 8, 9):
-            return int(kinds[3] == 9)
-        width = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}[kinds[3]]
-    except (IndexError, KeyError):
-        raise Refused("the schema is malformed") from None
-    return int.from_bytes(row[at : at + width], "big", signed=True)
-
-
-def scrub(path: str, *, write: bool) -> dict[str, int | str | None]:
-    """Looks at the file, and with `write` clears what is stale in it. Never raises: the report has the error."""
-    report: dict[str, int | str | None] = dict.fromkeys(
-        ("pages", "dirty", "stale", "cleared", "freelist", "wal", "errno"), 0
-    )
+    The lock lasts until `opened` is closed. That drops the locks of every other connection of the process, too.
+    """
+    report: Report = dict.fromkeys(("pages", "dirty", "stale", "cleared", "freelist", "wal", "errno"), 0)
     report["error"] = None
     path = os.path.realpath(path)
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise Refused("it is not a file")
         fd = os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC)
-        try:
-            _look(fd, path, write, report)
-        finally:
-            os.close(fd)
+        opened.callback(os.close, fd)
+        if not os.fstat(fd).st_size:
+            raise Refused("it is empty")
+        if write:
+            _lock(path, fd, opened)
+        _look(fd, path, opened, write, report)
     except Refused as refused:
         report["error"] = str(refused)
     except OSError as failed:
@@ -407,41 +60,63 @@ def scrub(path: str, *, write: bool) -> dict[str, int | str | None]:
     return report
 
 
-def _look(fd: int, path: str, write: bool, report: dict[str, int | str | None]) -> None:
-    report["wal"] = _beside(path, write)
-    if not os.fstat(fd).st_size:
-        raise Refused("it is empty")
-    with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data:
-        walk = Walk(data)
-        walk.run()
-        report.update(pages=walk.pages, freelist=walk.freelist, dirty=len(walk.stale))
-        ranges = [
-            ((number - 1) * walk.size + start, end - start)
-            for number, unused in sorted(walk.stale.items())
-            for start, end in unused
-        ]
-        stale = [length - data[at : at + length].count(0) for at, length in ranges]
-    report["stale"] = sum(stale)
+def _lock(path: str, fd: int, opened: ExitStack) -> None:
+    """Takes SQLite's write lock on this very file."""
+    uri = f"file:{quote(os.fsencode(path))}?mode=rw"
+    try:
+        conn = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)
+        opened.callback(conn.close)
+        conn.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:
+        raise _meaning(error) from error
+    if not os.path.samestat(os.fstat(fd), os.stat(path)):
+        raise OSError(errno.EBUSY, "another file has taken its place")
+
+
+def _meaning(error: sqlite3.Error) -> Exception:
+    """What it means that SQLite does not give the lock."""
+    code = error.sqlite_errorcode & 0xFF
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return Refused(str(error))
+    numbers = {
+        sqlite3.SQLITE_BUSY: errno.EBUSY,
+        sqlite3.SQLITE_FULL: errno.ENOSPC,
+        sqlite3.SQLITE_READONLY: errno.EROFS,
+        sqlite3.SQLITE_PERM: errno.EACCES,
+    }
+    return OSError(numbers.get(code, errno.EIO), str(error))
+
+
+def _look(fd: int, path: str, opened: ExitStack, write: bool, report: Report) -> None:
+    report["wal"] = _log_size(path, write)
+    data = opened.enter_context(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+    walk = Walk(data)
+    walk.run()
+    report.update(pages=walk.pages, freelist=walk.freelist, dirty=len(walk.stale))
+    ranges = [
+        ((number - 1) * walk.size + start, end - start)
+        for number, unused in sorted(walk.stale.items())
+        for start, end in unused
+    ]
+    stale = sum(length - data[at : at + length].count(0) for at, length in ranges)
+    report["stale"] = stale
     if write and ranges:
-        _beside(path, write)
         for at, length in ranges:
             if os.pwrite(fd, ZEROS[:length], at) != length:
                 raise OSError(errno.EIO, "a write was cut short")
         _sync(fd)
-        report["cleared"] = sum(stale)
+        report["cleared"] = stale
 
 
-def _beside(path: str, write: bool) -> int:
-    """The size of the write-ahead log. If it, or a rollback journal, is not empty, the file is not to be written."""
-    sizes = []
-    for name in (f"{path}-wal", f"{path}-journal"):
-        try:
-            sizes.append(os.stat(name).st_size)
-        except FileNotFoundError:
-            sizes.append(0)
-    if write and any(sizes):
+def _log_size(path: str, write: bool) -> int:
+    """The size of the write-ahead log. While it is not empty the file is not to be written."""
+    try:
+        size = os.stat(f"{path}-wal").st_size
+    except FileNotFoundError:
+        return 0
+    if write and size:
         raise OSError(errno.EBUSY, "not everything that was written is in the file yet")
-    return sizes[0]
+    return size
 
 
 def _sync(fd: int) -> None:
@@ -456,6 +131,13 @@ def _sync(fd: int) -> None:
 if __name__ == "__main__":
     if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--write"]):
         sys.exit("usage: scrub.py PATH [--write]")
-    said = scrub(sys.argv[1], write=len(sys.argv) == 3)
-    sys.stdout.write(json.dumps(said) + "\n")
-    sys.exit(1 if said["error"] else 0)
+    code = 1
+    try:
+        said = scrub(sys.argv[1], ExitStack(), write=len(sys.argv) == 3)
+        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.flush()
+        code = 1 if said["error"] else 0
+    finally:
+        # Nothing is closed before: a connection that takes itself for the last one would remove the write-ahead log,
+        # also that of a process whose locks were dropped because it has copied the file.
+        os._exit(code)

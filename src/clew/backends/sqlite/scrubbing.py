@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -49,25 +50,26 @@ class _Said(msgspec.Struct):
     error: str | None
 
 
-def clean(path: str, *, write: bool, timeout: float = 60.0) -> Scrubbed:
+def clean(path: str, *, write: bool, keep: Sequence[int] = ()) -> Scrubbed:
     """Looks at every byte of the file that no live row uses, and with `write` makes it zero, durably.
 
-    For `write` the caller has emptied the write-ahead log, and keeps everybody from writing until this returns;
-    readers may go on. A connection with pages of the file in memory would write stale bytes back with its next
-    change: before it lets others write, the caller must drop its own (`PRAGMA shrink_memory`), and commit some
-    change, at which all others drop theirs.
+    For `write` the caller has truncated the write-ahead log and has no transaction open; the program takes SQLite's
+    write lock, and readers may go on. It also holds the descriptors `keep`: locks on them last as long as it runs,
+    even if this process is killed. A connection with pages of the file in memory would write stale bytes back with
+    its next change. Truncating the log makes all others drop theirs; the caller closes its own.
 
-    Tampered if the file is not exactly as SQLite's format says, Unavailable if the write-ahead log is not empty;
-    then nothing was changed. After any other error what was cleared so far stays so, and live rows are untouched.
+    Tampered if the file is not exactly as SQLite's format says, Unavailable if the write-ahead log is not empty or
+    another program keeps writing; then nothing was changed. After any other error what was cleared so far stays so,
+    and live rows are untouched. There is no time limit: it waits a few seconds for the lock, and takes each page once.
     """
     path = os.path.abspath(path)
-    said = _ask([path, "--write"] if write else [path], timeout)
+    said = _ask([path, "--write"] if write else [path], keep)
     if said.error is not None:
         raise _told(said, path)
     return Scrubbed(said.pages, said.dirty, said.stale, said.cleared, said.freelist, said.wal)
 
 
-def _ask(arguments: list[str], timeout: float) -> _Said:
+def _ask(arguments: list[str], keep: Sequence[int]) -> _Said:
     import subprocess
 
     path = arguments[0]
@@ -78,12 +80,10 @@ def _ask(arguments: list[str], timeout: float) -> _Said:
             [sys.executable, "-I", "-S", _PROGRAM, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=timeout,
             check=False,
+            pass_fds=keep,
         )
         return msgspec.json.decode(done.stdout, type=_Said)
-    except subprocess.TimeoutExpired:
-        raise Unavailable(f"looking at {path} took more than {timeout:g} seconds", hint="Allow it more time.") from None
     except OSError as error:
         raise Unavailable(
             f"{sys.executable} cannot be run ({error.strerror})", hint="Make the same call again."

@@ -55,6 +55,11 @@ class Turnstile:
         if self._fd >= 0:  # else it was closed by whoever came in between, and the lock went with that
             _flock(self._fd, _UNLOCK)
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What a process of our own inherits to hold the lock together with this one, and after it."""
+        return (self._fd,) if self._fd >= 0 and os.name == "posix" else ()
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)

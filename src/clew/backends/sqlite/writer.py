@@ -13,6 +13,7 @@ from clew.backends import Job, Renewed
 from clew.backends.sqlite.connection import ANY, ODD, is_full, translate
 from clew.backends.sqlite.reserve import Reserve
 from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.turnstile import Turnstile
 from clew.errors import ClewError, Closed, Unavailable
 
@@ -180,7 +181,7 @@ class Writer:
         if not self._empty_log(tx):
             return ("wal",)
         self._drop()  # it would write back what its pages in memory still hold
-        scrub(self.path, write=True)
+        scrub(self.path, write=True, keep=self.turnstile.descriptors)
         return ()
 
     def _shrink(self, tx: SQLiteTx) -> None:
@@ -260,6 +261,8 @@ class Writer:
             if self.store_id and self.tx.header("store_id") != self.store_id:
                 self._drop()
                 raise Unavailable(f"{self.path} is another store by now", hint="Open it again.")
+            if self.alone is None:
+                check_schema(self.tx.conn, self.path)
         if self.suspect and self.alone is None:
             busy, *_ = self.tx.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:

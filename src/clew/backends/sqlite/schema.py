@@ -1,0 +1,82 @@
+"""Whether the schema of a file is that of the newest format: what else it has could run inside our transactions."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from functools import cache
+
+from clew.backends.sql import FORMAT, migrations
+from clew.errors import Tampered, clip
+
+Row = tuple[str, str, str, str | None]
+
+MISSING = "is missing"
+_SELECT = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+_OWN = frozenset(
+    {
+        "CREATE TABLE sqlite_sequence(name,seq)",
+        "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+        "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+    }
+)
+"""Tables that SQLite makes for itself."""
+
+
+def check_schema(conn: sqlite3.Connection, path: str) -> None:
+    """Tampered if something was added to the schema or changed in it: a trigger, a view, another table or index.
+
+    Nothing is run to find out. That something is missing is for `verify` to say; the rest can still be read.
+    """
+    rows = schema_of(conn)
+    if all(_verbatim(row, _scripts()) for row in rows):
+        return
+    for name, why in differences(rows):
+        if why != MISSING:
+            raise Tampered(path, f"{clip(name)} in its schema {why}")
+
+
+def schema_of(conn: sqlite3.Connection) -> list[Row]:
+    """The rows of the schema."""
+    return conn.execute(_SELECT).fetchall()
+
+
+def differences(rows: list[Row]) -> Iterator[tuple[str, str]]:
+    """What a schema has, lacks or words otherwise than the newest format, but for comments: names, and how."""
+    from clew.backends.sqlite.migrate import migrate
+
+    new = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        migrate(new, 0)
+        expected = {row[1]: _words(row) for row in schema_of(new)}
+    finally:
+        new.close()
+    actual = [(row[1], _words(row)) for row in rows if row[3] not in _OWN or row[0] != "table"]
+    for name, words in actual:
+        if name not in expected:
+            yield name, f"is not part of format {FORMAT}"
+        elif words != expected[name]:
+            yield name, f"is not as format {FORMAT} has it"
+    for name in sorted(expected.keys() - {"sqlite_sequence"} - {name for name, _ in actual}):
+        yield name, MISSING
+
+
+@cache
+def _scripts() -> str:
+    return "".join(script for _, script in migrations("sqlite"))
+
+
+def _verbatim(row: Row, scripts: str) -> bool:
+    """True if a migration has made it, word for word."""
+    kind, name, _, sql = row
+    if sql is None or (kind == "table" and sql in _OWN):
+        return sql is not None
+    start = sql.removeprefix("CREATE ").removeprefix("UNIQUE ")
+    return f"{sql};" in scripts and start.startswith(f"{kind.upper()} {name} ")
+
+
+def _words(row: Row) -> tuple[object, ...]:
+    """A row of the schema, its SQL without comments."""
+    *named, sql = row
+    lines = (line.partition("--")[0] for line in str(sql).split("\n"))
+    return (*named, " ".join(lines).split())
