@@ -18,6 +18,7 @@ import msgspec
 from clew import ids
 from clew.backends import ID, POS, Growth, Place, Tx
 from clew.backends.sqlite.connection import translate, uri
+from clew.backends.sqlite.identity import OpenFiles
 from clew.damage import Damage
 from clew.engine import Engine
 from clew.errors import ClewError, Invalid, Tampered
@@ -59,7 +60,9 @@ class Index:
         self._engine = engine
         self._conn: sqlite3.Connection | None = None
         self._in = ""
-        """Where the database is that is open."""
+        """Where the database is that is open, …"""
+        self._files: OpenFiles | None = None
+        """… and in which files."""
 
     @property
     def _path(self) -> str:
@@ -70,8 +73,8 @@ class Index:
     def open(self) -> sqlite3.Connection:
         """The database, made or emptied if it has to be."""
         path = self._path
-        if self._conn is not None and self._in != path:
-            self.close()  # the store was sealed or unsealed since
+        if self._conn is not None and (self._in != path or not (self._files is None or self._files.in_place())):
+            self.close()  # the store was sealed or unsealed since, or somebody has taken the file away
         if self._conn is None:
             try:
                 self._conn = self._connect(path)
@@ -264,6 +267,7 @@ class Index:
         except BaseException:
             conn.close()
             raise
+        self._files = None if path == ":memory:" else OpenFiles(path, one_name=True)
         return conn
 
     def _create(self, conn: sqlite3.Connection, path: str) -> None:

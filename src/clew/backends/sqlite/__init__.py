@@ -23,14 +23,14 @@ from clew.backends.sqlite.connection import (
     check,
     connect,
     is_full,
-    on_network,
     translate,
 )
+from clew.backends.sqlite.identity import OpenFiles, check_mount, check_unshared, resolve
 from clew.backends.sqlite.readers import Readers
 from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.schema import check_schema
-from clew.backends.sqlite.writer import Writer, identity
+from clew.backends.sqlite.writer import Writer
 from clew.backends.watching import Ear, Watching
 from clew.errors import Closed, Invalid, NotFound, Tampered, Unavailable
 
@@ -58,8 +58,9 @@ class SQLiteBackend(Opened[SQLiteTx]):
         if "\0" in path:
             raise Invalid("a path cannot have a NUL character")
         self.memory = path == ":memory:"
-        # Made absolute once: connections are made later too, when the program may be in another folder.
-        self.path = path = path if self.memory else os.path.abspath(path)
+        # Once: connections are made later too, when the program may be in another folder, or a link lead elsewhere.
+        self.path = path = path if self.memory else resolve(path)
+        self._one_name = True
         self._durability = durability
         self._timeout = timeout
         super().__init__()
@@ -72,8 +73,8 @@ class SQLiteBackend(Opened[SQLiteTx]):
         try:
             with self._told():
                 self._open(create, network)
-                self._writer.file = None if self.memory else identity(path)
                 self.look_anew()
+                self._writer.files = None if self.memory else OpenFiles(path, one_name=self._one_name)
                 self._writer.store_id = self.read(lambda tx: tx.header("store_id"))
         except BaseException:
             self.close()
@@ -83,7 +84,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
 
     @property
     def file(self) -> str | None:
-        return None if self.memory else self.path
+        return self.path if self._one_name and not self.memory else None
 
     @property
     def keeps_words(self) -> bool:
@@ -293,12 +294,11 @@ class SQLiteBackend(Opened[SQLiteTx]):
             return
         if os.path.isdir(self.path):
             raise Invalid(f"{self.path} is a folder", hint="Name a file in it.")
-        if not network and (kind := on_network(self.path)):
-            raise Invalid(
-                f"{self.path} is on a network file system ({kind}), where SQLite's locks cannot be relied on",
-                hint="Use a local disk; or pass network=True if only one machine ever opens the store.",
-            )
-        found = self._look() if os.path.exists(self.path) and os.path.getsize(self.path) else 0
+        check_mount(self.path, network=network)
+        found = 0
+        if os.path.exists(self.path):
+            self._one_name = check_unshared(self.path, self._timeout)
+            found = self._look() if os.path.getsize(self.path) else 0
         if found == FORMAT:
             return
         if not create and not found:
@@ -328,6 +328,8 @@ class SQLiteBackend(Opened[SQLiteTx]):
         folder = os.path.dirname(os.path.abspath(self.path))
         if not os.path.isdir(folder):
             raise Invalid(f"there is no folder {folder}", hint="Create it first.")
+        if not self._one_name:
+            raise OpenFiles(self.path, one_name=False).error()
         self._readers.drop()
         self._writer.turnstile.acquire(self._timeout)
         try:

@@ -23,13 +23,6 @@ ODD = (TypeError, ValueError, OverflowError, struct.error)
 that is stored was right when it was: inside one, these tell of damage."""
 ANY = (sqlite3.Error, *ODD)
 
-_NETWORK = frozenset(
-    (
-        "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2",
-        "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
-    )
-)  # fmt: skip
-
 
 def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, timeout: float) -> sqlite3.Connection:
     """A connection in autocommit mode, settings made, nothing written. Pass ":memory:" for a store without a file."""
@@ -90,23 +83,6 @@ def check(conn: sqlite3.Connection, path: str) -> int:
     if found > FORMAT:
         raise SchemaTooNew(path, found, FORMAT)
     return found
-
-
-def on_network(path: str) -> str | None:
-    """The kind of network file system that `path` is on, or None. Only Linux can be asked."""
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            mounts = [line.split(" ") for line in file]
-    except OSError:
-        return None
-    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
-    best, kind = "", ""
-    for mount in mounts:
-        point = mount[4].replace("\\040", " ")
-        inside = folder == point or folder.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, mount[mount.index("-") + 1]
-    return kind if kind in _NETWORK else None
 
 
 def is_full(error: BaseException) -> bool:

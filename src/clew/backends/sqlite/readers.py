@@ -20,6 +20,8 @@ class Readers:
         self._connect = connect
         self._path = path
         self._idle: list[SQLiteTx] = []
+        self._first: SQLiteTx | None = None
+        """Stays open until the store is closed: while a connection is open, SQLite keeps the same -wal and -shm."""
         self._closed = False
 
     def take(self) -> SQLiteTx:
@@ -28,22 +30,28 @@ class Readers:
             return self._idle.pop()
         except IndexError:
             try:
-                return SQLiteTx(self._connect())
+                made = SQLiteTx(self._connect())
             except DRIVER as error:
                 raise translate(error, self._path) from error
+            self._first = self._first or made
+            return made
 
     def give(self, tx: SQLiteTx) -> None:
         """Keeps it for later, or closes it."""
-        # One that is still in a transaction was interrupted; it would keep the WAL from being emptied.
+        self._first = self._first or tx
         if tx.conn.in_transaction or len(self._idle) >= IDLE:
-            tx.conn.close()
-            return
+            # One that is still in a transaction was interrupted; it would keep the WAL from being emptied.
+            if tx is not self._first:
+                tx.conn.close()
+                return
+            tx.conn.rollback()
         self._idle.append(tx)
         if self._closed:
             self.drop()
 
     def drop(self) -> None:
         """Closes those that are idle."""
+        self._first = None
         with suppress(IndexError):  # another thread may take the last one
             while True:
                 self._idle.pop().conn.close()

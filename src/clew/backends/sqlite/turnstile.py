@@ -11,7 +11,8 @@ import errno
 import os
 import threading
 from collections import deque
-from typing import Any
+from contextlib import suppress
+from typing import Any, ClassVar
 
 from clew.errors import ReadOnly, StorageFull, Unavailable
 
@@ -27,18 +28,83 @@ except ImportError:  # Windows has no such lock: SQLite's own waiting has to do
         """Nothing to wait for."""
 
 
+class _Descriptors:
+    """Descriptors of lock files that this process has open.
+
+    Such a lock belongs to what was opened, not to a process: a forked child that does nothing would keep it when its
+    parent is killed. So a child closes them.
+    """
+
+    mutex: ClassVar[threading.RLock] = threading.RLock()
+    """Held while one is opened or closed, and during a fork: the child must know of all."""
+    found: ClassVar[set[int]] = set()
+
+    @classmethod
+    def open(cls, path: str) -> int:
+        with cls.mutex:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            cls.found.add(fd)
+            return fd
+
+    @classmethod
+    def close(cls, fd: int) -> None:
+        with cls.mutex:
+            if fd in cls.found:
+                cls.found.remove(fd)
+                _flock(fd, _UNLOCK)  # closing is not enough if a process has it by other ways
+                os.close(fd)
+
+    @classmethod
+    def forked(cls) -> None:
+        """Closes them, in the child."""
+        while cls.found:
+            with suppress(OSError):
+                os.close(cls.found.pop())
+        cls.mutex.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_Descriptors.mutex.acquire,
+        after_in_parent=_Descriptors.mutex.release,
+        after_in_child=_Descriptors.forked,
+    )
+
+
 class Turnstile:
     """One holder at a time among all that open the same path. Not for two threads of one instance at once."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = -1
+        self._file: os.stat_result | None = None
+        """What `_fd` was found to be."""
         self._waiter: _Waiter | None = None
 
     def acquire(self, timeout: float) -> None:
         """Unavailable after `timeout` seconds."""
+        try:
+            self._lock(timeout)
+            while not self._in_place():  # others would wait at the file that is there now
+                self._forget()
+                self._lock(timeout)
+        except BaseException:  # interrupted: nobody would give the lock back
+            self.release()
+            raise
+
+    def _in_place(self) -> bool:
+        """False if the lock file was deleted or replaced since it was opened."""
+        assert self._file is not None
+        try:
+            now = os.stat(self._path)
+        except OSError:
+            return False
+        return now.st_ino == self._file.st_ino and now.st_dev == self._file.st_dev
+
+    def _lock(self, timeout: float) -> None:
         if self._fd < 0:
             self._fd = self._open()
+            self._file = os.fstat(self._fd)
         try:
             _flock(self._fd, _TRY)
         except BlockingIOError:
@@ -47,9 +113,6 @@ class Turnstile:
             raise Unavailable(
                 f"{self._path} cannot be locked: {error.strerror}", hint="Keep the store on a file system with locks."
             ) from None
-        except BaseException:  # interrupted: nobody would give the lock back
-            self.release()
-            raise
 
     def release(self) -> None:
         if self._fd >= 0:  # else it was closed by whoever came in between, and the lock went with that
@@ -60,17 +123,20 @@ class Turnstile:
         """What a process of our own inherits to hold the lock together with this one, and after it."""
         return (self._fd,) if self._fd >= 0 and os.name == "posix" else ()
 
-    def close(self) -> None:
+    def _forget(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            _Descriptors.close(self._fd)
             self._fd = -1
+
+    def close(self) -> None:
+        self._forget()
         if self._waiter is not None:
             self._waiter.stop()
             self._waiter = None
 
     def _open(self) -> int:
         try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return _Descriptors.open(self._path)
         except PermissionError:
             raise ReadOnly(f"{self._path} cannot be written") from None
         except OSError as error:
@@ -125,7 +191,7 @@ class _Waiter:
                 return True
         except BaseException:  # interrupted: nobody would give back a lock that is granted now
             if not request.give_up():
-                os.close(fd)
+                _Descriptors.close(fd)
             raise
         return not request.give_up()
 
@@ -141,7 +207,7 @@ class _Waiter:
                 return
             _flock(request.fd, _WAIT)
             if not request.grant():
-                os.close(request.fd)
+                _Descriptors.close(request.fd)
 
 
 class _Request:

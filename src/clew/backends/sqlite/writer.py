@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
@@ -11,6 +10,7 @@ from contextlib import contextmanager, nullcontext, suppress
 
 from clew.backends import Job, Renewed
 from clew.backends.sqlite.connection import ANY, ODD, is_full, translate
+from clew.backends.sqlite.identity import OpenFiles
 from clew.backends.sqlite.reserve import Reserve
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.schema import check_schema
@@ -20,19 +20,7 @@ from clew.errors import ClewError, Closed, Unavailable
 FEW = 200
 """Pages that are given back at a time, where space is short."""
 LOOKED = 0.001
-"""Seconds after which a write looks again whether the file is in its place. That takes some 2 to 5 µs."""
-_AWAY = (
-    "Put the file back, with its -wal; else nobody would find what is written. Or close the store, and open another."
-)
-
-
-def identity(path: str) -> tuple[int, int] | None:
-    """Which file is at a path, whatever it holds; None if there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+"""Seconds after which a write looks before it begins, too, whether the files are in their place. See `commit`."""
 
 
 class Writer:
@@ -49,10 +37,10 @@ class Writer:
         """The number of the epoch that the store was opened in."""
         self.store_id: bytes | None = None
         """Which store was opened; another is not written to, …"""
-        self.file: tuple[int, int] | None = None
-        """… and in which file: see `identity`."""
+        self.files: OpenFiles | None = None
+        """… and in which files; None in memory, and until it is open."""
         self._looked = 0.0
-        """When it was last seen to be in its place."""
+        """When they were last seen to be in their place."""
         self.committed: Callable[[], object] = lambda: None
         """Called after every commit."""
         self.suspect = False
@@ -101,7 +89,8 @@ class Writer:
     def commit(self, tx: SQLiteTx) -> None:
         """Ends the transaction, durably. An error leaves the store suspect: only `settle` tells what became of it.
 
-        Renewed, and the transaction is undone, if a new epoch has begun since this process last looked.
+        Renewed, and the transaction is undone, if a new epoch has begun since this process last looked. Unavailable if
+        a file of the store is not in its place any more: then nobody may find what was committed.
         """
         try:
             if (tx.epoch or tx.current_epoch()) != self._began:
@@ -111,6 +100,7 @@ class Writer:
             except sqlite3.Error:
                 self.suspect = True
                 raise
+            self._in_place()
         except BaseException:
             self.undo(tx)
             raise
@@ -146,6 +136,7 @@ class Writer:
         """Leaves nothing in the file but live rows, and nothing in the write-ahead log. What could not be done now."""
         self.turnstile.acquire(self._timeout)
         try:
+            self._in_place()
             try:
                 left = self._clean()
             except sqlite3.Error as error:
@@ -273,9 +264,12 @@ class Writer:
         return self.tx
 
     def _in_place(self) -> None:
-        """Unavailable if the file is not where it was opened: what is written to it now, nobody may find again."""
-        if self.file is not None and identity(self.path) != self.file:
-            raise Unavailable(f"{self.path} was moved, deleted or replaced while it was open", hint=_AWAY)
+        """Unavailable if a file of the store is not where it was opened, ReadOnly if the store's has a second name."""
+        if self.files is not None and not self.files.in_place():
+            if self.tx is not None and self.files.lost_log:
+                with suppress(sqlite3.Error):  # this connection still has the log: what is in it can be saved
+                    self.tx.conn.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            raise self.files.error()
         self._looked = time.monotonic()
 
     def _drop(self) -> None:
