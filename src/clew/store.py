@@ -125,10 +125,10 @@ def _name(path: str | os.PathLike[str]) -> str:
 def _check(key: Key | None, workspace: str, actor: str | None, redact: Rules | None) -> None:
     """Invalid, Unavailable for what would be noticed only when the file is made already."""
     if key is not None:
-        from clew import sealed
+        from clew import header
         from clew.keys import Passphrase, check
 
-        sealed.needed()
+        header.needed()
 
         if not isinstance(key, Passphrase):
             check(key)

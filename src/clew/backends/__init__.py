@@ -96,6 +96,10 @@ class Tx(Protocol):
         """Begins a new epoch: every process looks at the store anew before its next write is kept."""
         ...
 
+    def owns_store(self) -> bool:
+        """True if whoever is connected may change the header and the epoch."""
+        ...
+
     def empty(self) -> bool:
         """True while nothing was ever put into the store, or everything is gone again."""
         ...

@@ -9,8 +9,9 @@ from clew.backends.sqlite import SQLiteBackend
 from clew.engine import Engine
 from clew.errors import ClewError
 from clew.verify.beside import check_blobs, check_log, check_objects, check_uses
-from clew.verify.file import check_epoch, check_file, check_header, check_numbers, check_schema
+from clew.verify.file import check_epoch, check_file, check_numbers, check_schema
 from clew.verify.findings import BROKEN, LIMIT, Damage, Findings, Progress, Report, why
+from clew.verify.header import check_header
 from clew.verify.refs import check_refs
 from clew.verify.server import check_sequences, check_server_epoch, check_tables
 from clew.verify.tree import check_forgotten, check_nodes, check_quarantine, check_runs, check_trees

@@ -191,6 +191,10 @@ class SQLiteBackend(Opened[SQLiteTx]):
         try:
             with self._told():
                 tx = self._writer.begin()
+                while tx.current_epoch() != self._writer.epoch:  # nothing was prepared for the old one yet
+                    self._writer.undo(tx)
+                    self.look_anew()
+                    tx = self._writer.begin()
             self._local.tx, self._local.jobs, self._local.apart, self._local.frame = tx, [], True, None
             try:
                 yield
