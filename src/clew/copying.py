@@ -329,5 +329,5 @@ def _finish(read: _Side, there: Any) -> None:
             tx.set_header(name, value)
         tx.set_counters(read.counters())
         tx.set_state(state, key_id)
-        if state != "plain":  # the secrets are bound to it: see `State.change`
-            tx.run_sql("UPDATE epoch SET number = ? + format", (change,))
+        # The secrets are bound to it: see `State.change`. A plain copy begins a new epoch.
+        tx.run_sql("UPDATE epoch SET number = ? + format", (change + (state == "plain"),))

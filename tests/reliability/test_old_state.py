@@ -161,8 +161,8 @@ def weakened(file: Path, now: Moment, *, forgery: bool = True) -> str | None:
                 attempt(lambda: store.nodes.delete([node.id for node in session.path()]))
                 attempt(session.trash)
                 attempt(session.delete)
-                for reason in ("user-request", "corruption-detected"):
-                    attempt(partial(store.sessions.purge, session.id, reason=reason))
+                attempt(partial(store.sessions.purge, session.id))
+                attempt(partial(store.sessions.purge, session.id, reason="corruption-detected"))
     if "held" in now.name and not messages(now.file) <= messages(file):
         return "what was held was deleted"
     return None
@@ -213,11 +213,12 @@ def now(life: list[Moment], tmp_path: Path) -> Moment:
     """The last moment, in a file of its own."""
     file = tmp_path / "now.db"
     shutil.copy(life[-1].file, file)
-    return life[-1]._replace(file=file)
+    return Moment(life[-1].name, life[-1].key, file, life[-1].rows)
 
 
 def moment(life: list[Moment], name: str) -> Moment:
-    return next(one for one in reversed(life) if one.name == name)
+    (*_, found) = [one for one in life if one.name == name]
+    return found
 
 
 @pytest.mark.parametrize("names", [("header secrets", "epoch"), ("header secrets", "epoch", "header rekey")])
