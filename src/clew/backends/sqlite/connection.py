@@ -93,6 +93,12 @@ def check(conn: sqlite3.Connection, path: str) -> int:
 
 def on_network(path: str) -> str | None:
     """The kind of network file system that `path` is on, or None. Only Linux can be asked."""
+    kind = filesystem(path)
+    return kind if kind in _NETWORK else None
+
+
+def filesystem(path: str) -> str | None:
+    """The kind of file system that `path` is on, or None. Only Linux can be asked."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             mounts = [line.split(" ") for line in file]
@@ -105,7 +111,7 @@ def on_network(path: str) -> str | None:
         inside = folder == point or folder.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best):
             best, kind = point, mount[mount.index("-") + 1]
-    return kind if kind in _NETWORK else None
+    return kind or None
 
 
 def is_full(error: BaseException) -> bool:
