@@ -115,16 +115,13 @@ class Engine:
 
     def renew(self, tx: Tx) -> str:
         """Learns how the store is kept at this moment, and returns that. Sealed, WrongKey."""
-        (_, _, state, key_id), lookup_key = tx.state(), tx.header("lookup_key")
+        state, lookup_key = tx.state().state, tx.header("lookup_key")
         if tx.header("copying") is not None:
             raise Invalid(f"{self.backend.path} is a copy that is not whole", hint="Copy it again.")
         if state != "plain":
-            if self.key is None:
-                wanted = [key_id] if isinstance(key_id, bytes) else []  # a damaged row may hold anything
-                raise Sealed(self.backend.path, wanted, passphrase=bool(tx.headers("kdf ")))
+            secrets = self.secrets(tx)
             from clew import sealed  # 20 ms at import, and most stores are plain
 
-            secrets = self.secrets(tx)
             lookup_key = secrets.lookup
             if self._sealed is None:
                 self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)
@@ -146,10 +143,13 @@ class Engine:
         self._change = change
 
     def secrets(self, tx: Tx) -> Secrets:
-        """The secrets of a sealed store, as they are in this transaction. WrongKey, Tampered."""
+        """The secrets of a sealed store, as they are in this transaction. Sealed, WrongKey, Tampered."""
+        if self.key is None:
+            key_id = tx.state().key_id
+            wanted = [key_id] if isinstance(key_id, bytes) else []  # a damaged row may hold anything
+            raise Sealed(self.backend.path, wanted, passphrase=bool(tx.headers("kdf ")))
         from clew import header
 
-        assert self.key is not None
         known = [] if self._sealed is None else self._sealed.secrets.keys
         try:
             return header.unlock(tx, self.store_id, self.key, known, self.backend.path)

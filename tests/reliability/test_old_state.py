@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import clew
-from clew import rekey
+from clew import holds, rekey
 from clew.backends import RefRow, RunRow
 from clew.envelope import Plain, node_place, pack_facts, ref_context, ref_fields, run_fields
 from clew.errors import ClewError, Conflict, Tampered
@@ -319,3 +319,53 @@ def test_verify_reports_a_false_epoch(path: Path, change: str) -> None:
         assert [one.what for one in store.verify().damage if one.what == "epoch"]
     with pytest.raises(Tampered):
         clew.open(path, key=K1)
+
+
+def test_a_key_change_needs_its_mark(life: list[Moment], now: Moment) -> None:
+    """Secrets and epoch row of a key change, put back without the mark of it: the store is not opened."""
+    for name in ("sealing again", "unsealing"):
+        put_back(now.file, now, moment(life, name), ("header secrets", "epoch"))
+        with pytest.raises(Tampered, match="does not fit to its state"):
+            clew.open(now.file, key=now.key)
+
+
+def test_a_forged_mark_is_not_followed(path: Path) -> None:
+    """A mark that says that all rows are sealed, while they are not: the key change is not finished on its word."""
+    with clew.open(path) as store:
+        store.sessions.create().append(clew.user("word"))
+        engine = store._engine
+        rekey.begin(engine, "seal", K1)
+        engine.write(lambda tx: rekey._step(engine, tx))
+        engine.write(lambda tx: tx.set_header("rekey", b'{"kind":"seal","stage":99,"after":-1,"rows":9,"mac":""}'))
+        with pytest.raises(Tampered, match="mark of a key change"):
+            store.seal(K1)
+
+
+def test_a_hold_of_before_the_seal_is_listed(path: Path) -> None:
+    """A session that was held while the store was plain: once it is sealed, its row is not needed to keep it."""
+    with clew.open(path) as store:
+        held, other = store.sessions.create(), store.sessions.create()
+        held.hold()
+        store.seal(K1)
+        refs = {row.key: row for row in store._engine.read(lambda tx: tx.refs_after(-1, 9))}
+        names = {session.id: refs[clew.ids.parse(session.id)] for session in (held, other)}
+        engine = store._engine
+        listed = engine.read(lambda tx: {id: holds.listed(engine, tx, row) for id, row in names.items()})
+        assert listed == {held.id: True, other.id: False}
+
+
+def test_a_head_of_before_a_rotation_is_not_believed(path: Path) -> None:
+    """Where a session ended before a key change, put back into its row after it: that is damage."""
+    select = "SELECT head, head_id, version, active_at, rank, mac FROM refs WHERE kind = 'session'"
+    with clew.open(path, key=K1) as store:
+        session = store.sessions.create()
+        session.append(clew.user("one"))
+        with closing(sqlite3.connect(path)) as conn:
+            before = conn.execute(select).fetchone()
+        session.append(clew.user("two"))
+        store.rotate(K2)
+        with closing(sqlite3.connect(path)) as conn, conn:
+            fields = "head = ?, head_id = ?, version = ?, active_at = ?, rank = ?, mac = ?"
+            conn.execute(f"UPDATE refs SET {fields} WHERE kind = 'session'", before)
+        with pytest.raises(Tampered):
+            store.sessions.get(session.id).path()

@@ -31,7 +31,7 @@ from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer, identity
 from clew.backends.watching import Ear, Watching
-from clew.errors import Closed, Invalid, NotFound, Tampered, Unavailable
+from clew.errors import Closed, Invalid, NotFound, Unavailable
 
 T = TypeVar("T")
 
@@ -199,9 +199,6 @@ class SQLiteBackend(Opened[SQLiteTx]):
             try:
                 yield
                 self._writer.still(tx)
-            except Tampered as error:
-                self._writer.give_up(tx, error)
-                raise
             except BaseException:
                 self._writer.undo(tx)
                 raise
@@ -209,9 +206,6 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 self._local.tx = None
             with self._told():
                 self._writer.commit(tx)
-        except Renewed:
-            self.look_anew()
-            raise
         finally:
             self._local.frame = None
             self._committer.leave()
