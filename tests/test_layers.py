@@ -12,7 +12,7 @@ SOURCE = Path(clew.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"ids", "files", "events", "paging", "damage"},
+    {"ids", "files", "events", "paging", "damage", "visible"},
     {"objects"},
     {"keys"},
     {"model"},
@@ -22,10 +22,11 @@ LAYERS: list[set[str]] = [
     {"backends"},
     {"backends.sql"},
     {"backends.sqlite", "backends.postgres"},
-    {"envelope"},
+    {"envelope", "header"},
     {"sealed"},
     {"node"},
     {"engine"},
+    {"holds"},
     {"refs", "paths"},
     {"watching"},
     {"deletion"},

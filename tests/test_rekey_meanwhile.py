@@ -67,7 +67,7 @@ def test_writes_between_the_batches(path: Path, kind: rekey.Kind, alone: bool, m
         write(1)
         rounds, stage = 2, -1
         while engine.write(lambda tx: rekey._step(engine, tx)) is not None:
-            mark = engine.read(rekey._mark)
+            mark = engine.read(lambda tx: rekey.read_mark(engine, tx))
             assert mark is not None
             if mark.stage != stage or rounds % 10 == 3:  # were it every time, it would never come to an end
                 stage = mark.stage

@@ -39,8 +39,9 @@ from clew.envelope import (
     run_owner,
 )
 from clew.errors import Invalid, Sealed, Tampered, WrongKey
+from clew.header import Secrets, pack, unpack
 from clew.objects import Bucket
-from clew.sealed import SealedBox, SealedSeal, Secrets, pack, unpack
+from clew.sealed import SealedBox, SealedSeal
 from tests.fixtures.make_format_3 import WORDS
 from tests.reliability import sample
 from tests.reliability.test_tampering import columns
@@ -84,8 +85,13 @@ def bad() -> dict[str, Any]:
 def known_seal(*held: bytes) -> SealedSeal:
     """The seal of the known answers, with these store keys, or both."""
     answers = good()
-    secrets = Secrets(answers["lookup"], answers["mac"], list(held or answers["keys"]), keyed=True, mixed=False)
-    return SealedSeal(answers["store"], secrets, nothing)
+    return SealedSeal(answers["store"], known_secrets("sealed", *held), nothing)
+
+
+def known_secrets(state: Any, *held: bytes) -> Secrets:
+    """The secrets of the known answers in a state, with these store keys, or both."""
+    answers = good()
+    return Secrets(answers["lookup"], [answers["mac"]], list(held or answers["keys"]), state, None, None)
 
 
 def test_key_ids_are_known() -> None:
@@ -94,15 +100,16 @@ def test_key_ids_are_known() -> None:
         assert keys.key_id(one["key"]) == one["id"]
 
 
-@pytest.mark.parametrize("state", ["sealed", "rotating", "sealing", "unsealing"])
+@pytest.mark.parametrize("state", ["sealed", "rotating", "sealing", "unsealing", "older sealed", "older rotating"])
 def test_secrets_are_known(state: str) -> None:
     """The secrets of a store open with each of its keys, and what clew packs is of the same length."""
     answers = good()
     (one,) = [one for one in answers["secrets"] if one["name"] == state]
     for key in one["keys"]:
         found = unpack(one["packed"], answers["store"], [key], "chats.db")
-        assert found == Secrets(answers["lookup"], answers["mac"], one["keys"], one["keyed"], one["mixed"])
-    assert len(pack(found, answers["store"])) == len(one["packed"])
+        word: Any = state.removeprefix("older ")
+        assert found == Secrets(answers["lookup"], one["macs"], one["keys"], word, one["change"], one["held"])
+    assert len(pack(found, answers["store"])) == len(one["packed"]) or state.startswith("older")
     assert unpack(pack(found, answers["store"]), answers["store"], one["keys"][-1:], "chats.db") == found
 
 
@@ -307,8 +314,7 @@ def test_rewrapping_keeps_the_data_keys() -> None:
 def test_a_plain_body_opens_only_while_both_may_be_met() -> None:
     """In a sealed store a plain body, or a row without a data key, is damage; while it is being sealed it is not."""
     answers = good()
-    secrets = Secrets(answers["lookup"], answers["mac"], answers["keys"], keyed=True, mixed=True)
-    mixed, sealed = SealedSeal(answers["store"], secrets, nothing), known_seal()
+    mixed, sealed = SealedSeal(answers["store"], known_secrets("sealing"), nothing), known_seal()
     plain = mixed.box(None, b"run").close(b"payload", b"context")
     for seal, expected in ((mixed, b"payload"), (sealed, None)):
         assert seal.box(None, b"run").open(plain, b"context") == expected
@@ -324,8 +330,8 @@ def test_a_plain_body_opens_only_while_both_may_be_met() -> None:
 def test_while_it_is_unsealed_what_is_closed_is_plain() -> None:
     """A box of a store that is being unsealed opens what is sealed, and closes plainly; new things get no key."""
     answers = good()
-    secrets = Secrets(answers["lookup"], answers["mac"], answers["keys"], keyed=False, mixed=True)
-    sealed, unsealing = known_seal(), SealedSeal(answers["store"], secrets, nothing)
+    sealed, unsealing = known_seal(), SealedSeal(answers["store"], known_secrets("unsealing"), nothing)
+    unsealing.write_clear()
     wrapped = sealed.new_key(b"run")
     envelope = sealed.box(wrapped, b"run").close(b"payload", b"context")
     box = unsealing.box(wrapped, b"run")

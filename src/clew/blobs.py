@@ -178,7 +178,7 @@ class Blobs:
 
     def _signed(self, row: BlobRow) -> bool:
         try:
-            return row.mac == self._engine.seal.sign(blob_fields(row), row.wrapped_key)
+            return self._engine.seal.signed(blob_fields(row), row.wrapped_key, row.mac)
         except MISTYPED:
             return False
 

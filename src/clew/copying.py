@@ -321,7 +321,7 @@ def _compare(read: _Side, again: _Side, done: _Count, path: str) -> None:
 
 def _finish(read: _Side, there: Any) -> None:
     """Makes the copy the store that it is a copy of."""
-    state, key_id = read.all("SELECT state, key_id FROM epoch")[0]
+    state, key_id, change = read.all("SELECT state, key_id, number - format FROM epoch")[0]
     with there.transaction():
         tx = there._here()
         tx.run_sql("DELETE FROM header")
@@ -329,3 +329,5 @@ def _finish(read: _Side, there: Any) -> None:
             tx.set_header(name, value)
         tx.set_counters(read.counters())
         tx.set_state(state, key_id)
+        # The secrets are bound to it: see `State.change`. A plain copy begins a new epoch.
+        tx.run_sql("UPDATE epoch SET number = ? + format", (change + (state == "plain"),))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from clew import ids
+from clew import holds, ids
 from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx, born
 from clew.engine import Engine
 from clew.envelope import MISTYPED, kept_context, ref_context, ref_owner, run_owner
@@ -87,7 +87,7 @@ def with_owned(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) ->
     for one in going:
         going.extend(tx.refs_owned(one.ref))
     for one in (*owners(tx, ref), *going):
-        _refuse_held(engine, one, damaged=damaged)
+        _refuse_held(engine, tx, one, damaged=damaged)
     return going
 
 
@@ -127,20 +127,22 @@ def held_by(engine: Engine, tx: Tx, pos: int) -> RefRow | None:
     run = tx.run(pos >> SEQ_BITS)
     for ref in () if run is None else _reaching(tx, [Cut(run, pos & MAX_SEQ)]):
         for one in (ref, *owners(tx, ref)):
-            if one.hold or not _opens(engine, one):
+            if one.hold or not _opens(engine, one) or holds.listed(engine, tx, one):
                 return one
     return None
 
 
-def _refuse_held(engine: Engine, ref: RefRow, *, damaged: bool = False) -> None:
-    """Conflict if a ref is held. Tampered if its row says that it is not, and was not written so.
+def _refuse_held(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) -> None:
+    """Conflict if a ref is held. Tampered if its row says that it is not, and was not written so or is an earlier one.
 
-    With `damaged` only if it was written as one that is held.
+    With `damaged` only if it was written as one that is held, or is listed as held.
     """
     if ref.hold:
         raise Conflict(f"{ref.kind} {ids.text(ref.key)} is held", hint="Release it first.")
     if _opens(engine, ref._replace(hold=1)) if damaged else not _opens(engine, ref):
         raise Tampered(f"{ref.kind} {ids.text(ref.key)}", "its row does not tell whether it is held")
+    if holds.listed(engine, tx, ref):
+        raise Tampered(f"{ref.kind} {ids.text(ref.key)}", "its row says that it is not held, and it is")
 
 
 def _opens(engine: Engine, ref: RefRow) -> bool:
@@ -193,7 +195,7 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
     cuts = _cuts(tx, wanted, recursive=recursive)
     for ref in _reaching(tx, cuts):
         for one in (ref, *owners(tx, ref)):
-            _refuse_held(engine, one)
+            _refuse_held(engine, tx, one)
     gone, trees = Gone(), set()
     for cut in cuts:
         trees.add(cut.run.tree)

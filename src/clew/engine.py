@@ -21,6 +21,7 @@ from clew.model import ROLES, Said
 from clew.node import Node, Stretch
 
 if TYPE_CHECKING:
+    from clew.header import Secrets
     from clew.keys import Key
     from clew.objects import Bucket
     from clew.redaction import Rules
@@ -98,12 +99,13 @@ class Engine:
         """True if traces of something deleted may be left: see `clew.purge`."""
         self.owes = False
         """True while something is left to do: see `owe`."""
-        backend.on_epoch = self.renew
-        if backend.read(self.renew) == "plain" and key is not None:
-            from clew import sealed
+        backend.on_epoch = self._follow
+        state, self._change = backend.read(lambda tx: (self.renew(tx), tx.state().change))
+        if state == "plain" and key is not None:
+            from clew import header
 
-            made = sealed.made(key)
-            self.write(lambda tx: sealed.take(tx, self.store_id, made, backend.path))
+            made = header.made(key)
+            self.write(lambda tx: header.take(tx, self.store_id, made, backend.path))
             backend.look_anew()
 
     @property
@@ -113,32 +115,52 @@ class Engine:
 
     def renew(self, tx: Tx) -> str:
         """Learns how the store is kept at this moment, and returns that. Sealed, WrongKey."""
-        (_, _, state, key_id), lookup_key = tx.state(), tx.header("lookup_key")
+        state, lookup_key = tx.state().state, tx.header("lookup_key")
         if tx.header("copying") is not None:
             raise Invalid(f"{self.backend.path} is a copy that is not whole", hint="Copy it again.")
         if state != "plain":
-            if self.key is None:
-                wanted = [key_id] if isinstance(key_id, bytes) else []  # a damaged row may hold anything
-                raise Sealed(self.backend.path, wanted, passphrase=bool(tx.headers("kdf ")))
+            secrets = self.secrets(tx)
             from clew import sealed  # 20 ms at import, and most stores are plain
 
-            known = [] if self._sealed is None else self._sealed.secrets.keys
-            try:
-                secrets = sealed.unlock(tx, self.store_id, self.key, known, self.backend.path)
-            except WrongKey as wrong:
-                hint = "" if self._sealed is None else _EXCHANGED
-                raise WrongKey(wrong.path, wrong.expected, wrong.given, hint=hint) from None
             lookup_key = secrets.lookup
             if self._sealed is None:
                 self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)
             self._sealed.load(secrets)
         elif self._sealed is not None:
-            self._sealed.unsealed()
+            self._sealed.unsealed(tx, self.backend.path)
         if not self.store_id or lookup_key is None:
             raise Tampered(self.backend.path, "its header is incomplete")
         self._lookup_key = lookup_key
         self.unclean = tx.header("unclean") is not None
         return state
+
+    def _follow(self, tx: Tx) -> None:
+        """`renew` before a write, which sees the newest state. Tampered if that is older than one seen before."""
+        change = tx.state().change
+        if change < self._change:
+            raise Tampered(self.backend.path, "an earlier state of its epoch was put back")
+        self.renew(tx)
+        self._change = change
+
+    def secrets(self, tx: Tx) -> Secrets:
+        """The secrets of a sealed store, as they are in this transaction. Sealed, WrongKey, Tampered."""
+        if self.key is None:
+            key_id = tx.state().key_id
+            wanted = [key_id] if isinstance(key_id, bytes) else []  # a damaged row may hold anything
+            raise Sealed(self.backend.path, wanted, passphrase=bool(tx.headers("kdf ")))
+        from clew import header
+
+        known = [] if self._sealed is None else self._sealed.secrets.keys
+        try:
+            return header.unlock(tx, self.store_id, self.key, known, self.backend.path)
+        except WrongKey as wrong:
+            hint = "" if self._sealed is None else _EXCHANGED
+            raise WrongKey(wrong.path, wrong.expected, wrong.given, hint=hint) from None
+
+    @property
+    def held(self) -> frozenset[bytes] | None:
+        """What the secrets list as held: see `clew.holds`. None if there is no list."""
+        return None if self._sealed is None else self._sealed.held
 
     def owe(self, finish: Callable[[], bool]) -> None:
         """Something is left to do: `finish` is tried after a write, now and then, until it returns True."""
@@ -342,7 +364,7 @@ class Engine:
     def signed(self, tx: Tx, run: RunRow) -> bool:
         """True if a run's signature is right."""
         try:
-            return run.mac == self.sign_run(tx, run).mac
+            return self.seal.signed(self._run_fields(tx, run), run.wrapped_key, run.mac)
         except MISTYPED:
             return False
 
@@ -358,8 +380,11 @@ class Engine:
 
     def sign_run(self, tx: Tx, run: RunRow) -> RunRow:
         """`run` with its signature renewed."""
+        return run._replace(mac=self.seal.sign(self._run_fields(tx, run), run.wrapped_key))
+
+    def _run_fields(self, tx: Tx, run: RunRow) -> bytes:
         tip = tx.node_at(run.run << SEQ_BITS | run.tip) if run.tip >= 0 else None
-        return run._replace(mac=self.seal.sign(run_fields(run, tip.row[ID] if tip else None), run.wrapped_key))
+        return run_fields(run, tip.row[ID] if tip else None)
 
     def _new_run(self, tx: Tx, ground: Ground, derived: int | None) -> tuple[int, Stretch]:
         """Begins a run after the ground's node: the position of its first node, and what its nodes share."""

@@ -89,6 +89,10 @@ class Seal(Protocol):
         """A short signature of a row's fields; `wrapped` is the row's data key as it is stored."""
         ...
 
+    def signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
+        """True if `mac` is a signature of a row's fields."""
+        ...
+
 
 class _NoBox:
     """Stands for a box whose data key is damaged: nothing opens."""
@@ -141,6 +145,9 @@ class Plain:
             self._reload()
             return b""  # nothing matches it
         return crc32(fields, self._seed).to_bytes(4, "big")
+
+    def signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
+        return mac == self.sign(fields, wrapped)
 
 
 def facts(stored: bytes) -> Facts:

@@ -239,6 +239,11 @@ def _parse(parameters: bytes) -> _Parameters | None:
         return None
 
 
+def check_parameters(parameters: bytes) -> bool:
+    """True if these say, within bounds, how a key is derived from a passphrase."""
+    return _parse(parameters) is not None
+
+
 class Passphrase:
     """Words from which a store's key is derived, slowly, with Argon2id. Its repr shows nothing."""
 

@@ -32,6 +32,8 @@ Json = dict[str, Any]
 UNKNOWN = "application/octet-stream"
 """The type of what does not say its type."""
 _PDF = "application/pdf"
+_DIGITS = 4000
+"""Python converts no text of more than 4,300 digits to a number, to keep hostile input from taking minutes."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -72,10 +74,15 @@ def _lenient(raw: bytes) -> Any:
         raise msgspec.DecodeError(f"JSON has no {word}")
 
     try:
-        data = json.loads(raw.decode(), parse_float=_finite, parse_constant=refuse)
+        data = json.loads(raw.decode(), parse_int=integer, parse_float=_finite, parse_constant=refuse)
     except ValueError as error:
         raise msgspec.DecodeError(str(error)) from None
     return json.loads(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
+
+
+def integer(number: str) -> int | str:
+    """A whole number in JSON; its text if it has more digits than Python converts."""
+    return int(number) if len(number) <= _DIGITS else number
 
 
 def _finite(number: str) -> float | str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from clew import ids
+from clew import holds, ids
 from clew.backends import ID, MAX_SEQ, POS, Ground, Move, RefRow, Tip, Tx
 from clew.engine import Draft, Engine, handle_beside, pick
 from clew.envelope import MISTYPED, NO_ID, Box, move_fields, ref_context, ref_fields, ref_owner
@@ -60,7 +60,7 @@ class Refs:
             fields = move_fields(row.key, tip.tree, head, tip.id or NO_ID, tip.version, tip.active_at, tip.rank)
         except MISTYPED:
             fields = b""
-        if tip.id != tip.head_id or tip.mac != self._engine.seal.sign(fields, tip.ref_key):
+        if tip.id != tip.head_id or not self._engine.seal.signed(fields, tip.ref_key, tip.mac):
             raise Tampered(f"{row.kind} {ids.text(row.key)}", "its head is not where it should be")
         return tip
 
@@ -83,7 +83,7 @@ class Refs:
 
     def _signed(self, row: RefRow) -> bool:
         try:
-            return row.mac == self._engine.seal.sign(ref_fields(row), row.wrapped_key)
+            return self._engine.seal.signed(ref_fields(row), row.wrapped_key, row.mac)
         except MISTYPED:
             return False
 
@@ -179,6 +179,8 @@ class Refs:
         mac = self._engine.seal.sign(ref_fields(changed), row.wrapped_key)
         changed = changed._replace(mac=mac, data=self.box(row).close(payload, ref_context(changed)))
         tx.set_ref(changed)
+        if changed.hold != row.hold:
+            holds.note(self._engine, tx, changed)
         return changed
 
     def write_one(self, work: Callable[[Tx], RefRow]) -> RefRow:

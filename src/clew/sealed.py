@@ -14,19 +14,17 @@ Both are bound to the store, and to whose they are: nothing opens in another pla
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from hashlib import blake2b
 from struct import Struct
-from typing import Annotated, NamedTuple
 
 import msgspec
-from msgspec import Meta
 
 from clew.backends import Tx
 from clew.envelope import MISTYPED, NO_BOX, Box, Plain
-from clew.errors import Invalid, Tampered, Unavailable, WrongKey
-from clew.keys import ID_SIZE, SIZE, Key, Passphrase, check, key_id
+from clew.errors import Conflict, Tampered
+from clew.header import UNSEALED, Secrets, sign_unsealed
+from clew.keys import ID_SIZE, SIZE, key_id
 
 try:
     from cryptography.exceptions import InvalidTag
@@ -34,141 +32,12 @@ try:
 except ImportError:  # plain stores do without it
     AESGCM = InvalidTag = None  # type: ignore[assignment,misc]
 
-SECRETS = "secrets"
-"""Name of the header that holds them."""
-_KDF = "kdf "
 _ID, _NONCE, _TAG = ID_SIZE, 12, 16
 _WRAPPED = Struct(f"<B{_ID}s{_ID}s{_NONCE}s{SIZE + _TAG}s")
 """A wrapped data key: 1, the id of the store key that it is under, its own id, nonce, ciphertext and tag."""
 _WRAP = _WRAPPED.size
-_Secret = Annotated[bytes, Meta(min_length=SIZE, max_length=SIZE)]
 _REMEMBERED = 256
 """Data keys at hand, so that those in use are not unwrapped for each message."""
-
-
-def needed() -> None:
-    """Unavailable if the library is missing."""
-    if AESGCM is None:
-        raise Unavailable("a sealed store needs the cryptography package", hint="pip install 'clew[crypto]'")
-
-
-class Secrets(msgspec.Struct, frozen=True, array_like=True):
-    """What the store key opens: the secrets of the whole store, and in what state it is."""
-
-    lookup: _Secret
-    """Key of the hashes that equality look-ups need. It stays when the store key is exchanged."""
-    mac: _Secret
-    """Key of the rows' signatures. It stays, too."""
-    keys: Annotated[list[_Secret], Meta(min_length=1)]
-    """The store keys in use: the one that wraps new data keys first; two while they are being exchanged."""
-    keyed: bool
-    """What is written gets a data key. False only while a store is being unsealed."""
-    mixed: bool
-    """Things without a data key may be met. True only while a store is being sealed or unsealed."""
-
-
-def pack(secrets: Secrets, store_id: bytes) -> bytes:
-    """The secrets as they are stored: under each of the store keys."""
-    payload = msgspec.msgpack.encode(secrets)
-    sealed = []
-    for key in secrets.keys:
-        id, nonce = key_id(key), os.urandom(_NONCE)
-        sealed.append((id, nonce + AESGCM(key).encrypt(nonce, payload, b"clew secrets" + store_id + id)))
-    return msgspec.msgpack.encode(sealed)
-
-
-def unpack(packed: bytes, store_id: bytes, keys: Sequence[bytes], path: str) -> Secrets:
-    """The secrets, opened with whichever of the keys fits. WrongKey if none does; Tampered if they are damaged."""
-    sealed = _decoded(packed, path)
-    for key in keys:
-        id = key_id(key)
-        if id in sealed:
-            body = sealed[id]
-            try:
-                payload = AESGCM(key).decrypt(body[:_NONCE], body[_NONCE:], b"clew secrets" + store_id + id)
-                return msgspec.msgpack.decode(payload, type=Secrets)
-            except (InvalidTag, ValueError, msgspec.MsgspecError):
-                raise Tampered(f"the header of {path}") from None
-    raise WrongKey(path, list(sealed), key_id(keys[0]))
-
-
-def key_ids(packed: bytes, path: str) -> list[bytes]:
-    """Ids of the store keys that open the secrets, the one for new things first. Tampered if they are damaged."""
-    return list(_decoded(packed, path))
-
-
-def _decoded(packed: bytes, path: str) -> dict[bytes, bytes]:
-    try:
-        return dict(msgspec.msgpack.decode(packed, type=list[tuple[bytes, bytes]]))
-    except (msgspec.MsgspecError, TypeError):
-        raise Tampered(f"the header of {path}") from None
-
-
-def unlock(tx: Tx, store_id: bytes, key: Key, known: Sequence[bytes], path: str) -> Secrets:
-    """The secrets of a store, opened with a key that is known already or with the one given. WrongKey, Tampered."""
-    needed()
-    packed = tx.header(SECRETS)
-    if packed is None:
-        raise Tampered(path, "its header is incomplete")
-    if known:
-        with suppress(WrongKey):
-            return unpack(packed, store_id, known, path)
-    return unpack(packed, store_id, candidates(tx, key), path)
-
-
-class Made(NamedTuple):
-    """A store key, and for one that is derived, what it was derived with."""
-
-    key: bytes
-    parameters: bytes | None
-
-
-def made(key: Key) -> Made:
-    """The store key that a key stands for in a store that does not know it yet. It may take a while. Invalid."""
-    needed()
-    if not isinstance(key, Passphrase):
-        return Made(check(key), None)
-    parameters, derived = key.new()
-    return Made(derived, parameters)
-
-
-def take(tx: Tx, store_id: bytes, key: Made, path: str) -> None:
-    """Seals a store in which nothing is yet. Invalid if something is; nothing happens if it is sealed by now."""
-    if tx.state().state != "plain":
-        return
-    if not tx.empty():
-        raise Invalid(f"{path} is not sealed", hint="Open it without a key; `clew key seal` seals it.")
-    keep(tx, key)
-    put(tx, store_id, Secrets(os.urandom(SIZE), os.urandom(SIZE), [key.key], keyed=True, mixed=False), "sealed")
-    tx.set_header("lookup_key", None)
-
-
-def put(tx: Tx, store_id: bytes, secrets: Secrets, state: str) -> None:
-    """Stores the secrets, and begins a new epoch."""
-    tx.set_header(SECRETS, pack(secrets, store_id))
-    tx.set_state(state, key_id(secrets.keys[0]))
-
-
-def keep(tx: Tx, key: Made) -> None:
-    """Keeps what a key was derived with, in the header."""
-    if key.parameters is not None:
-        tx.set_header(_KDF + key_id(key.key).hex(), key.parameters)
-
-
-def drop_parameters(tx: Tx, *, keep: Sequence[bytes]) -> None:
-    """Forgets how keys were derived, but for those that stay in use."""
-    stay = {_KDF + key_id(key).hex() for key in keep}
-    for name in tx.headers(_KDF):
-        if name not in stay:
-            tx.set_header(name, None)
-
-
-def candidates(tx: Tx, key: Key) -> list[bytes]:
-    """The store keys that a key may stand for: itself, or those derived with the parameters that are kept."""
-    if not isinstance(key, Passphrase):
-        return [check(key)]
-    derived = [key.key(parameters) for parameters in tx.headers(_KDF).values()]
-    return derived or [key.new()[1]]
 
 
 class SealedBox:
@@ -200,13 +69,34 @@ class SealedBox:
             return None
 
 
+class _Refusing:
+    """The box of a process that may not write in clear: see `SealedSeal.write_clear`."""
+
+    head = b"\x01"
+
+    def close(self, payload: bytes, context: bytes) -> bytes:
+        raise Conflict("the store is being unsealed", hint="Finish that first: unseal it again, or 'clew key unseal'.")
+
+    def open(self, envelope: bytes, context: bytes) -> bytes | None:
+        return None
+
+
+_REFUSING = _Refusing()
+
+
 class Unsealing:
     """A box while its store is being unsealed: what is closed from now on is plain."""
 
-    def __init__(self, sealed: Box, plain: Plain) -> None:
+    def __init__(self, sealed: Box, plain: Box) -> None:
         self.open = sealed.open
         self.close = plain.close
         self.head = plain.head
+
+
+def _digest(keyed: blake2b, fields: bytes) -> bytes:
+    mac = keyed.copy()
+    mac.update(fields)
+    return mac.digest()
 
 
 class SealedSeal:
@@ -217,6 +107,7 @@ class SealedSeal:
         self._reload = reload
         self._plain = Plain(store_id, reload)
         self._wrappers: dict[bytes, AESGCM] = {}
+        self._clear = False
         self.load(secrets)
 
     def load(self, secrets: Secrets) -> None:
@@ -224,43 +115,65 @@ class SealedSeal:
         # In this order: other threads may be at work, and what they find is of use with the old secrets too. A key that
         # was retired since still opens what was read before.
         self._wrappers = self._wrappers | {key_id(key): AESGCM(key) for key in secrets.keys}
-        self._mac = blake2b(key=secrets.mac, digest_size=16, person=b"clew sign")
+        self._macs = [blake2b(key=mac, digest_size=16, person=b"clew sign") for mac in secrets.macs]
         self.secrets = secrets
+        self.held = None if secrets.held is None else frozenset(secrets.held)
         self.keyed = secrets.keyed
+        self._clear = self._clear or secrets.keyed
         current = key_id(secrets.keys[0])
         self._current = current, self._wrappers[current]  # in one: another thread may be wrapping at this moment
         self._boxes: dict[tuple[bytes, bytes], Box] = {}
 
-    def unsealed(self) -> None:
-        """Another process has unsealed the store: goes on without keys."""
-        self.load(msgspec.structs.replace(self.secrets, keyed=False, mixed=True))
+    def unsealed(self, tx: Tx, path: str) -> None:
+        """Another process has unsealed the store: goes on without keys. Tampered if nobody with the keys says so."""
+        change = tx.state().change
+        if tx.header(UNSEALED) not in [sign_unsealed(key, change) for key in self.secrets.keys]:
+            raise Tampered(path, "its epoch says that it is plain, and no holder of its key has signed that")
+        self._clear = True
+        self.load(msgspec.structs.replace(self.secrets, state="unsealing"))
+
+    def write_clear(self) -> None:
+        """Lets new text be written in clear while the store is unsealed.
+
+        Until then a process that was opened in that state refuses to write: else whoever puts a store back into it
+        would have new text written in clear. One that was open before has seen the unsealing begin.
+        """
+        self._clear = True
+        self._boxes = {}
 
     def box(self, wrapped: bytes | None, owner: bytes) -> Box:
         if wrapped is None:
-            return self._plain if self._may_be_plain() else NO_BOX
+            return self._open_plain() if self._may_be_plain() else NO_BOX
         box = self._boxes.get((wrapped, owner))
         if box is None:
             keys = self._unwrap(wrapped, owner)
             box = NO_BOX if not keys else SealedBox(self._store_id, keys, self._plain if self.secrets.mixed else None)
             if keys and not self.keyed:
-                box = Unsealing(box, self._plain)
+                box = Unsealing(box, self._open_plain())
             if len(self._boxes) >= _REMEMBERED:
                 self._boxes.clear()
             self._boxes[wrapped, owner] = box
         return box
 
+    def _open_plain(self) -> Box:
+        """The box of what is not sealed; it closes nothing unless that is meant."""
+        return self._plain if self._clear else Unsealing(self._plain, _REFUSING)
+
     def new_box(self, owner: bytes) -> tuple[Box, bytes | None]:
         if not self.keyed:
-            return self._plain, None
+            return self._open_plain(), None
         wrapped = self.new_key(owner)
         return self.box(wrapped, owner), wrapped
 
     def sign(self, fields: bytes, wrapped: bytes | None) -> bytes:
         if wrapped is None:
             return self._plain.sign(fields, None) if self._may_be_plain() else b""
-        mac = self._mac.copy()
-        mac.update(fields)
-        return mac.digest()
+        return _digest(self._macs[0], fields)
+
+    def signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
+        if wrapped is None:
+            return mac == self.sign(fields, None)
+        return any(mac == _digest(key, fields) for key in self._macs)
 
     def _may_be_plain(self) -> bool:
         """True if things without a data key may be met."""

@@ -125,10 +125,10 @@ def _name(path: str | os.PathLike[str]) -> str:
 def _check(key: Key | None, workspace: str, actor: str | None, redact: Rules | None) -> None:
     """Invalid, Unavailable for what would be noticed only when the file is made already."""
     if key is not None:
-        from clew import sealed
+        from clew import header
         from clew.keys import Passphrase, check
 
-        sealed.needed()
+        header.needed()
 
         if not isinstance(key, Passphrase):
             check(key)
@@ -241,14 +241,21 @@ class Store:
             query, limit=limit, session=session, role=role, since=since, until=until, mode=mode, progress=progress
         )
 
-    def verify(self, *, progress: Progress | None = None) -> Report:
+    def verify(self, *, since: str | None = None, progress: Progress | None = None) -> Report:
         """Reads everything and checks it: bodies, tree, refs, blobs, log, search index. Names what is damaged.
 
-        It writes nothing, and others may go on writing.
+        It writes nothing, and others may go on writing. With `since`, a `head` that was kept elsewhere, it also reports
+        that the store was rolled back to an earlier copy. Invalid if that is not a head.
         """
         from clew.verify import verify
 
-        return verify(self._engine, progress=progress, checks=[self._search.check])
+        return verify(self._engine, since=since, progress=progress, checks=[self._search.check])
+
+    def head(self) -> str:
+        """A short text that says how far the store has come, without content: keep it elsewhere, for `verify`."""
+        from clew.verify import head
+
+        return head(self._engine)
 
     def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
         """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""

@@ -1,6 +1,7 @@
 """`clew show`: a conversation to read."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -122,6 +123,19 @@ def test_a_page_loads_and_runs_nothing(clew_cli, talk):
     assert "default-src 'none'" in out
     assert "<details open><summary>thinking" in out
     assert "<details><summary>thinking" in clew_cli("show", documents(clew_cli, talk), "--as", "html", "--fold").out
+
+
+def test_a_page_links_to_the_web_and_to_mail_alone(clew_cli, talk):
+    """Only http, https and mailto become links: other schemes start programs, and some addresses name no scheme."""
+    good = ["https://a.test/x", "HTTP://b.test", "mailto:me@c.test"]
+    bad = ["ms-msdt:/id", "intent://x#Intent", "//evil.test/x", "/etc/passwd", "file:///etc", "data:text/html,x"]
+    bad += ["vscode://x", "java\tscript:alert(1)", "&#106;avascript:alert(1)", "x.html", "#top"]
+    words = [f"[link]({url})" for url in (*good, *bad)] + [f"<{url}>" for url in (*good, *bad)]
+    words += ["[ref]", "", "[ref]: ms-msdt:/id"]
+    out = clew_cli("show", talk("\n\n".join(words)), "--as", "html").out
+    links = re.findall('href="([^"]*)"', out)
+    assert {link.partition(":")[0].lower() for link in links} == {"http", "https", "mailto"}
+    assert "ms-msdt:/id" in out
 
 
 def test_folding(clew_cli, talk):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 import clew
+from clew.backends.sqlite.connection import filesystem
 from clew.chat.events import Event, Reply
 from clew.cli import models
 from clew.cli.answering import Screen
@@ -93,6 +94,39 @@ def test_asking_again(desk, monkeypatch):
         with pytest.raises(clew.Invalid, match="Editing failed"):
             desk.command("/edit")
     assert len(desk.talk.session.branches()) == 3
+
+
+@pytest.fixture
+def sealed_desk(tmp_path) -> Iterator[Desk]:
+    with clew.open(tmp_path / "sealed.db", key=bytes(32)) as store:
+        yield Desk(Talk(store, models.parse("offline"), Interrupts(), cwd="/src"))
+
+
+def test_editing_writes_to_no_disk(sealed_desk, tmp_path, monkeypatch):
+    """The text of a sealed store is given to the editor in a file that is in memory, and that is gone afterwards."""
+    say(sealed_desk, "canary")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv(
+        "EDITOR", f"sh -c 'ls {tmp_path}/tmp > {tmp_path}/seen; echo $0 >> {tmp_path}/seen; echo more > $0'"
+    )
+    assert sealed_desk.command("/edit") == "more"
+    (name,) = (tmp_path / "seen").read_text().split()
+    assert filesystem(name) == "tmpfs"
+    assert not os.path.exists(os.path.dirname(name))
+
+
+def test_editing_is_refused_without_memory(sealed_desk, desk, monkeypatch):
+    """Where no folder is in memory, a sealed store's text is not given to an editor; that of a plain one is."""
+    say(sealed_desk, "canary")
+    say(desk, "canary")
+    monkeypatch.setattr("clew.cli.editing.memory_folder", lambda: None)
+    monkeypatch.setenv("EDITOR", "sed -i s/canary/more/")
+    with pytest.raises(clew.Invalid, match="sealed store"):
+        sealed_desk.command("/edit")
+    assert sealed_desk.command("/edit other words") == "other words"
+    assert desk.command("/edit") == "more"
 
 
 def test_saying_something_of_the_session(desk, capsys, tmp_path):

@@ -60,3 +60,30 @@ def test_a_backup_is_a_store(clew_cli, talk, tmp_path):
     assert again.err.startswith("clew: ")
     made = clew_cli("backup", path + "2", "--json").json
     assert (made["path"], made["size"]) == (path + "2", os.path.getsize(path + "2"))
+
+
+def test_a_head_shows_a_rollback(clew_cli, talk, db, tmp_path):
+    """A head is one line; a store that has gone on is sound, and an earlier copy is exit code 7."""
+    talk("a", "b")
+    assert clew_cli("backup", str(tmp_path / "old.db")).code == 0
+    talk("c")
+    printed = clew_cli("verify", "--print-head")
+    assert (printed.code, len(printed.out.splitlines())) == (0, 1)
+    head = printed.out.strip()
+    assert clew_cli("verify", "--print-head", "--json").json == {"head": head}
+    talk("d")
+    assert clew_cli("verify", "--since", head).code == 0
+    rolled = clew_cli("verify", "--since", head, "--db", str(tmp_path / "old.db"))
+    assert rolled.code == 7
+    assert "rolled back" in rolled.out
+    report = clew_cli("verify", "--since", head, "--json", "--db", str(tmp_path / "old.db"))
+    assert (report.code, report.json["damage"][0]["what"]) == (7, "head")
+
+
+def test_what_is_no_head(clew_cli, talk):
+    """It is told what to give instead; the two options do not go together."""
+    talk("a")
+    refused = clew_cli("verify", "--since", "x")
+    assert refused.code == 1
+    assert "--print-head" in refused.err
+    assert clew_cli("verify", "--since", "x", "--print-head").code == 2

@@ -173,3 +173,22 @@ def test_who_is_dismissed_is_out(place: Place) -> None:
             tenants.admit(store, "nobody-of-that-name", "a")
     with clew.open(":memory:") as store, pytest.raises(Invalid):
         tenants.isolate(store)
+
+
+def test_a_tenant_holds_by_the_row(place: Place) -> None:
+    """A role that may not change the header holds and releases its sessions, but not what the store's owner holds."""
+    key = bytes(32)
+    with clew.open(place.url) as store:
+        store.seal(key)
+    url = place.url.replace("clew@", f"{place.roles[0]}@")
+    with clew.open(url, key=key, workspace="a") as tenant, clew.open(place.url, key=key, workspace="a") as owner:
+        session = tenant.sessions.create()
+        session.hold()
+        with pytest.raises(Conflict, match="is held"):
+            session.delete()
+        session.release()
+        owner.sessions.get(session.id).hold()
+        with pytest.raises(Conflict, match="owner of the store"):
+            session.release()
+        owner.sessions.get(session.id).release()
+        session.delete()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 import clew
-from clew import ids, rekey, retention
+from clew import copying, ids, rekey, retention
 from clew.errors import Conflict, Invalid, Sealed, WrongKey
 from clew.testing import FakeClock
 from tests.postgres.server import Server
@@ -233,3 +234,57 @@ def test_a_backup_is_the_servers_own(url: str, tmp_path: Any) -> None:
         store.backup(tmp_path / "copy.db")
     with clew.open(url) as store, pytest.raises(Conflict):
         store.sessions.create(id=store.sessions.create().id)
+
+
+def test_old_secrets_are_not_believed(place: str, base: psycopg.Connection[Any]) -> None:
+    """Header and epoch rows of an earlier state, put back singly: the store is not opened, and not written."""
+    clew.open(place).close()
+    before: dict[str, Any] = {}
+
+    def note(_: int, __: int) -> None:
+        before["epoch"] = base.execute("SELECT * FROM epoch").fetchone()
+        before["secrets"] = base.execute("SELECT value FROM header WHERE name = 'secrets'").fetchone()
+
+    with clew.open(place) as store:
+        store.sessions.create(title=CANARY).append(clew.user(CANARY))
+        store.seal(K1, progress=note)
+        session = store.sessions.latest().hold()
+        now = base.execute("SELECT value FROM header WHERE name = 'secrets'").fetchone()
+        base.execute("UPDATE header SET value = %s WHERE name = 'secrets'", before["secrets"])
+        with pytest.raises(clew.Tampered):
+            clew.open(place, key=K1)
+        base.execute("UPDATE header SET value = %s WHERE name = 'secrets'", now)
+        epoch = base.execute("SELECT number, state FROM epoch").fetchone()
+        base.execute("UPDATE epoch SET number = %s, state = %s", (before["epoch"][1], before["epoch"][3]))
+        with pytest.raises(clew.Tampered):
+            session.append(clew.user("more"))
+        base.execute("UPDATE epoch SET number = %s, state = %s", epoch)
+        session.append(clew.user("more"))
+        assert store.verify().ok
+
+
+def test_a_head_of_a_store_on_a_server(place: str, base: psycopg.Connection[Any], tmp_path: Path) -> None:
+    """A head shows that rows were rolled back; a purge, a hold, a new key and a copy to a file do not look like it."""
+
+    def rollbacks(store: clew.Store, head: str) -> list[str]:
+        return [one.why for one in store.verify(since=head).damage if one.what == "head"]
+
+    with clew.open(place, key=K1) as store:
+        sessions = [store.sessions.create() for _ in range(3)]
+        for session in sessions:
+            session.append([clew.user("one"), clew.assistant("two")])
+        heads = [store.head()]
+        sessions[0].hold()
+        heads.append(store.head())
+        store.sessions.purge(sessions[2].id)
+        heads.append(store.head())
+        store.rotate(K2)
+        sessions[1].append(clew.user("three"))
+        heads.append(store.head())
+        assert [rollbacks(store, head) for head in heads] == [[], [], [], []]
+        copying.copy(place, tmp_path / "copy.db")
+        with clew.open(tmp_path / "copy.db", key=K2) as copy:
+            assert [rollbacks(copy, head) for head in heads] == [[], [], [], []]
+            assert copy.verify().ok
+        base.execute("DELETE FROM nodes WHERE ord = (SELECT max(ord) FROM nodes)")
+        assert rollbacks(store, heads[-1])

@@ -12,6 +12,7 @@ import msgspec
 
 from clew import codec
 from clew.errors import ClewError, Invalid, NotFound, Unavailable
+from clew.providers import integer
 
 LINE_LIMIT = 10 * 1024 * 1024
 """Bytes of one line at most, its newline included."""
@@ -59,11 +60,13 @@ def encode(value: Mapping[str, Any]) -> bytes:
 
 
 def decode(raw: bytes) -> Any:
-    """What a JSON text says; half a character, which strict readers refuse, is kept."""
+    """What a JSON text says. Half a character, which strict readers refuse, is kept; a number too long for Python is
+    its text.
+    """
     try:
         return _any(raw)
     except msgspec.DecodeError:
-        return json.loads(raw)
+        return json.loads(raw, parse_int=integer)
 
 
 def fields(raw: bytes) -> dict[str, bytes]:
@@ -73,7 +76,7 @@ def fields(raw: bytes) -> dict[str, bytes]:
     except msgspec.ValidationError:
         raise Invalid("this is JSON, and not an object") from None
     except msgspec.DecodeError:
-        parts = json.loads(_lenient(raw))
+        parts = json.loads(_lenient(raw), parse_int=integer)
         return {name: json.dumps(value, separators=(",", ":")).encode() for name, value in parts.items()}
 
 
@@ -84,7 +87,7 @@ def _lenient(raw: bytes) -> bytes:
         raise ValueError(word)
 
     try:
-        value = json.loads(raw, parse_constant=refuse)
+        value = json.loads(raw, parse_int=integer, parse_constant=refuse)
     except RecursionError:
         raise Invalid("the data is nested too deeply") from None
     except ValueError:

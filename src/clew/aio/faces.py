@@ -929,12 +929,17 @@ class Store(_Face):
             ),
         )
 
-    async def verify(self, *, progress: Progress | None = None) -> Report:
+    async def verify(self, *, since: str | None = None, progress: Progress | None = None) -> Report:
         """Reads everything and checks it: bodies, tree, refs, blobs, log, search index. Names what is damaged.
 
-        It writes nothing, and others may go on writing.
+        It writes nothing, and others may go on writing. With `since`, a `head` that was kept elsewhere, it also reports
+        that the store was rolled back to an earlier copy. Invalid if that is not a head.
         """
-        return await self._threads.run(self._sync.verify, progress=progress)
+        return await self._threads.run(self._sync.verify, since=since, progress=progress)
+
+    async def head(self) -> str:
+        """A short text that says how far the store has come, without content: keep it elsewhere, for `verify`."""
+        return await self._threads.run(self._sync.head)
 
     async def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
         """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""

@@ -96,6 +96,10 @@ class Tx(Protocol):
         """Begins a new epoch: every process looks at the store anew before its next write is kept."""
         ...
 
+    def owns_store(self) -> bool:
+        """True if whoever is connected may change the header and the epoch."""
+        ...
+
     def empty(self) -> bool:
         """True while nothing was ever put into the store, or everything is gone again."""
         ...
@@ -518,7 +522,7 @@ class Backend(Protocol):
 
     on_epoch: Callable[[Tx], object]
     """Told when a write finds that a new epoch has begun since this process last looked. That transaction is undone;
-    `write` and `batch` then do their work again, and the end of `transaction` raises Renewed."""
+    `write` and `batch` then do their work again; `transaction` looks before it begins."""
 
     def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
         """What `work` returns, from one moment of the store. It must not write.

@@ -199,3 +199,8 @@ class State(NamedTuple):
     format: int
     state: str
     key_id: bytes | None
+
+    @property
+    def change(self) -> int:
+        """Counts the changes of state, key and holds. A migration, which has no key, adds one to both numbers."""
+        return self.number - self.format

@@ -19,6 +19,7 @@ from clew.chat.events import Event, Reply, UsageTotal
 from clew.chat.protocols import Prompt, Tools
 from clew.errors import Invalid, ProviderError
 from clew.model import Message, Text, Thinking, Usage, assistant, user
+from clew.providers import integer
 
 T = TypeVar("T")
 PROVIDER = "claude-local"
@@ -191,7 +192,7 @@ def _pieces(event: Json) -> Iterator[Text | Thinking]:
 
 def _json(line: bytes) -> Any:
     try:
-        found = json.loads(line)
+        found = json.loads(line, parse_int=integer)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

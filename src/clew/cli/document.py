@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
@@ -14,6 +15,8 @@ from clew.cli.text import many, paragraphs, plain
 from clew.model import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResult
 
 HIDDEN = "(reasoning that its provider keeps to itself)"
+_LINK = re.compile("(https?|mailto):", re.IGNORECASE)
+"""How an address begins that becomes a link. Others may start programs, or lead elsewhere than they seem to."""
 _STYLE = """
 :root { color-scheme: light dark } body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5
 system-ui, sans-serif } section { margin: 1.5rem 0 } h2 { font-size: .9rem; margin: 0 0 .3rem } h2 small { font-weight:
@@ -157,4 +160,5 @@ def _rendered(text: str) -> str:
     from markdown_it import MarkdownIt
 
     reader = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").disable("image")
+    reader.validateLink = lambda url: _LINK.match(url) is not None  # type: ignore[method-assign]
     return str(reader.render("\n".join(paragraphs(text))))

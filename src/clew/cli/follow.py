@@ -18,6 +18,7 @@ import clew
 from clew.agents.lines import open_regular
 from clew.cli.said import Talk, is_prompt
 from clew.errors import Conflict, Invalid, NotFound
+from clew.providers import integer
 
 _TAG = b"\x01"
 PIECE = 8 * 1024 * 1024
@@ -131,7 +132,7 @@ def _left_out(session: clew.Session, size: int, id: str) -> None:
 
 def _event(line: bytes) -> dict[str, Any] | None:
     try:
-        event = json.loads(line)
+        event = json.loads(line, parse_int=integer)
     except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) else None

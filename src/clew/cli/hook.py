@@ -24,6 +24,7 @@ from clew.cli.hook_settings import install
 from clew.cli.place import store_option, writing
 from clew.cli.text import plain, warn
 from clew.errors import ClewError, Conflict, Invalid, NotFound
+from clew.providers import integer
 
 LONGEST = 64 * 1024 * 1024
 PATIENCE = 10.0
@@ -62,7 +63,7 @@ hook.add_command(install)
 def _read() -> dict[str, Any]:
     raw = sys.stdin.buffer.read(LONGEST)
     try:
-        event = json.loads(raw)
+        event = json.loads(raw, parse_int=integer)
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):

@@ -7,11 +7,10 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-import click
-
 import clew
 from clew.cli import models
 from clew.cli.attaching import again, read
+from clew.cli.editing import edited
 from clew.cli.text import bold, broken, columns, dim, many, note, out, plain
 
 if TYPE_CHECKING:
@@ -167,24 +166,13 @@ def _edit(desk: Desk, rest: str) -> str | clew.Native | None:
     last = desk.talk.last_question()
     if last is None:
         raise clew.Invalid("nothing was asked yet")
-    text = rest or _edited(last.text)
+    text = rest or edited(last.text, private=desk.talk.store.key_status().state != "plain")
     if not text or text == last.text:
         note("nothing was changed")
         return None
     said = again(desk.talk.client, last, text)
     desk.talk.rewind(last.parent_id)
     return said
-
-
-def _edited(text: str) -> str:
-    """The text as it comes out of the person's editor. Invalid if that does not run."""
-    try:
-        return (click.edit(text, extension=".md") or "").strip()
-    except click.ClickException as error:
-        hint = "EDITOR names the editor; /edit TEXT needs none."
-        raise clew.Invalid(error.format_message(), hint=hint) from error
-    except (OSError, UnicodeError) as error:
-        raise clew.Invalid(f"what was edited cannot be read: {error}") from error
 
 
 def _attach(desk: Desk, rest: str) -> None:

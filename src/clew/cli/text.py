@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
-# Controls of the terminal (C0, DEL, C1), and those of Unicode that turn the writing direction or hide text.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+from clew.visible import escape
+
 _BREAK = re.compile("\r\n|[\n\r\t\v\f\x85\u2028\u2029]")
-_INVISIBLE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _START = re.compile("(?:\x1b\\[[0-9;]*m)*(?P<indent> *)")
 _NOT_ASCII = re.compile("[^\x00-\x7e]")
@@ -19,14 +18,13 @@ _WITHOUT_WIDTH = frozenset({"Mn", "Me", "Cf"})  # categories of Unicode: marks, 
 
 
 def plain(text: str) -> str:
-    """`text` on one line, its control characters shown and not obeyed."""
-    return text if text.isprintable() else _CONTROL.sub(_shown, _BREAK.sub(" ", text))
+    """`text` on one line, its hidden characters (see `clew.visible`) shown and not obeyed."""
+    return escape(_BREAK.sub(" ", text), _shown)
 
 
 def paragraphs(text: str) -> list[str]:
-    """The lines of `text`, their control characters shown and not obeyed; tabs stay."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    return [line if line.isprintable() else "\t".join(map(_escaped, line.split("\t"))) for line in lines]
+    """The lines of `text`, their hidden characters (see `clew.visible`) shown and not obeyed; tabs stay."""
+    return escape(text.replace("\r\n", "\n"), lambda char: char if char in "\t\n" else _shown(char)).split("\n")
 
 
 def readable(text: str) -> str:
@@ -38,13 +36,9 @@ def readable(text: str) -> str:
     return raw.decode(errors="replace").replace("\0", "\ufffd")
 
 
-def _escaped(text: str) -> str:
-    return _CONTROL.sub(_shown, text)
-
-
-def _shown(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+def _shown(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
 
 
 def clip(text: str, limit: int, end: str = "…") -> str:
@@ -210,12 +204,14 @@ def _out_json(value: Any, indent: int) -> None:
 
 
 def out_document(encoded: str) -> None:
-    """A JSON document as it is, but for characters that a terminal would obey."""
-    # JSON escapes C0 itself; these it would let through to the terminal, and inside strings they mean the same escaped.
-    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    out((_INVISIBLE_IN_JSON if unicode else _NOT_ASCII).sub(_json_escape, encoded))
+    """A JSON document as it is, but for characters that a terminal would obey or hide."""
+    # JSON escapes C0 in strings itself, and has newlines between its parts. Escaped, the others mean the same.
+    if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8":
+        out(escape(encoded, lambda char: char if char in "\t\n\r" else _json_escape(char)))
+    else:
+        out(_NOT_ASCII.sub(lambda found: _json_escape(found[0]), encoded))
 
 
-def _json_escape(match: re.Match[str]) -> str:
-    units = match[0].encode("utf-16-be")
+def _json_escape(char: str) -> str:
+    units = char.encode("utf-16-be", errors="surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

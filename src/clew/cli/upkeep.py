@@ -19,15 +19,33 @@ if TYPE_CHECKING:
 
 @click.command(
     short_help="Read everything and name what is damaged.",
-    epilog="\b\nExamples:\n  clew verify\n  clew verify --json | jq .damage",
+    epilog="\b\nExamples:\n  clew verify\n  clew verify --json | jq .damage\n"
+    "  clew verify --print-head > /mnt/usb/clew-head\n"
+    '  clew verify --since "$(cat /mnt/usb/clew-head)"',
 )
+@click.option("--print-head", is_flag=True, help="Print a short text to keep elsewhere, for --since; check nothing.")
+@click.option("--since", metavar="HEAD", help="Report also if the store is an earlier copy than the one HEAD is of.")
 @json_options
 @store_option
 @click.pass_context
-def verify(ctx: click.Context, form: Form) -> None:
-    """Reads everything in the store, checks it, and names what is damaged. Writes nothing. Exit code 7 on damage."""
+def verify(ctx: click.Context, form: Form, print_head: bool, since: str | None) -> None:
+    """Reads everything in the store, checks it, and names what is damaged. Writes nothing.
+
+    A head says how far the store has come, without content. Kept where nobody who can write the store can write, it
+    shows later that the whole store was replaced by an earlier copy. Exit code 7 on damage, or on such a rollback.
+    """
+    if print_head:
+        if since is not None:
+            raise click.UsageError("--print-head and --since cannot be used together.")
+        with looking() as store:
+            head = store.head()
+        if form == "text":
+            out(head)
+        else:
+            out_value({"head": head}, form)
+        return
     with looking() as store, Progress("verifying") as progress:
-        report = store.verify(progress=progress)
+        report = store.verify(since=since, progress=progress)
         path = store.path
     if unread := report.counts.get("unread"):
         left = many(unread, "attachment")

@@ -13,14 +13,27 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from clew import keys, outside
+from clew import holds, keys, outside
 from clew.backends import BlobRow, ObjectRow, Tx
 from clew.engine import Engine
 from clew.envelope import MISTYPED
 from clew.errors import Conflict, Invalid, Sealed, Tampered
+from clew.header import (
+    MARK,
+    UNSEALED,
+    Made,
+    Secrets,
+    candidates,
+    drop_parameters,
+    keep,
+    made,
+    put,
+    put_unsealed,
+    sign_mark,
+)
 from clew.keys import SIZE, Key, key_id
 from clew.rekey.tables import WALKS
-from clew.sealed import SECRETS, Made, SealedSeal, Secrets, candidates, drop_parameters, keep, made, pack
+from clew.sealed import SealedSeal
 
 Kind = Literal["seal", "unseal", "rotate", "deep"]
 Progress = Callable[[int, int], None]
@@ -31,7 +44,8 @@ BATCH = 500
 BYTES = 4 << 20
 """… and bytes of bodies, about: neither memory nor the wait of other writers grows with what people store."""
 _BODIES = ("nodes", "quarantine", "refs", "log", "chunks")
-_MARK = "rekey"
+_FITS = {"sealing": ("seal",), "rotating": ("rotate", "deep"), "unsealing": ("unseal",)}
+"""The kinds of key change that a state may be part of."""
 
 # Owners first where keys are given, what they own first where keys are taken away.
 _STAGES: dict[str, tuple[str, ...]] = {
@@ -68,6 +82,8 @@ class _Mark(msgspec.Struct, frozen=True):
     stage: int = 0
     after: int = -1
     rows: int = 0
+    mac: str = ""
+    """Signature of the others."""
 
 
 class Status(NamedTuple):
@@ -118,6 +134,8 @@ def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
         engine.key = before
         raise
     engine.backend.look_anew()
+    if kind == "unseal":
+        _seal(engine).write_clear()
 
 
 def go_on(engine: Engine, progress: Progress | None = None) -> None:
@@ -125,7 +143,7 @@ def go_on(engine: Engine, progress: Progress | None = None) -> None:
     now = status(engine)
     seen, total = now.done, max(1, now.total)
     while True:
-        next_one = engine.read(_next_object)
+        next_one = engine.read(lambda tx: _next_object(engine, tx))
         rows = engine.write(lambda tx: _step(engine, tx)) if next_one is None else _object(engine, *next_one)
         if rows is None:
             return
@@ -148,7 +166,7 @@ def finish(engine: Engine) -> None:
 
 
 def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: Made | None) -> None:
-    mark, state = _mark(tx), tx.state().state
+    mark, state = read_mark(engine, tx), tx.state().state
     if kind != "rotate" and tx.objects_after(-1, 1):
         outside.bucket(engine)
     if mark is not None:
@@ -164,55 +182,52 @@ def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: Made | None
         if new is None or lookup is None:
             raise Invalid("sealing needs a key", hint="Make one with clew.keys.generate().")
         keep(tx, new)
-        secrets = Secrets(lookup, os.urandom(SIZE), [new.key], keyed=True, mixed=True)
         tx.set_header("lookup_key", None)
-        _put(engine, tx, secrets, "sealing")
+        tx.set_header(UNSEALED, None)
+        secrets = put(tx, engine.store_id, Secrets(lookup, [os.urandom(SIZE)], [new.key], "sealing", None, []))
     else:
-        now = _secrets(engine)
+        now = engine.secrets(tx)
         if kind == "unseal":
-            _put(engine, tx, msgspec.structs.replace(now, keyed=False, mixed=True), "unsealing")
+            changed = msgspec.structs.replace(now, state="unsealing")
         else:
             if new is None:
                 raise Invalid("an exchange needs a new key", hint="Make one with clew.keys.generate().")
             if new.key in now.keys:
                 raise Invalid("this is the store's key already")
             keep(tx, new)
-            _put(engine, tx, msgspec.structs.replace(now, keys=[new.key, *now.keys]), "rotating")
-    _set_mark(tx, _Mark(kind))
+            macs = [os.urandom(SIZE), *now.macs]  # rows signed before are not believed once the change is finished
+            changed = msgspec.structs.replace(now, keys=[new.key, *now.keys], macs=macs, state="rotating")
+        secrets = put(tx, engine.store_id, changed)
+    _set_mark(secrets, tx, _Mark(kind))
 
 
 def _finish(engine: Engine, tx: Tx) -> None:
-    mark = _mark(tx)
+    mark = read_mark(engine, tx)
     if mark is None:
         return
     if mark.stage < len(_STAGES[mark.kind]):
         raise Conflict("the store is still in the middle of it")
-    now = _secrets(engine)
-    _set_mark(tx, None)
+    now = engine.secrets(tx)
+    tx.set_header(MARK, None)
     if mark.kind == "unseal":
         tx.set_header("lookup_key", now.lookup)
-        tx.set_header(SECRETS, None)
         drop_parameters(tx, keep=())
-        tx.set_state("plain", None)
+        put_unsealed(tx, now)
         return
-    left = msgspec.structs.replace(now, keys=now.keys[:1], mixed=False)
+    held = holds.found(engine, tx) if mark.kind == "seal" or now.held is None else now.held
+    left = msgspec.structs.replace(now, keys=now.keys[:1], macs=now.macs[:1], state="sealed", held=held)
     drop_parameters(tx, keep=left.keys)
-    _put(engine, tx, left, "sealed")
+    put(tx, engine.store_id, left)
 
 
 def _check(engine: Engine, tx: Tx) -> None:
     """Looks at every data key before the old store key goes: one put back behind the walk would be lost with it."""
-    mark = _mark(tx)
+    mark = read_mark(engine, tx)
     if mark is None or mark.stage < len(_STAGES[mark.kind]):
         return
     head, size = _seal(engine).current_head()
     if tx.keys_otherwise(None if mark.kind == "unseal" else head, size):
         raise Tampered(engine.backend.path, "a data key in it is not kept the new way")
-
-
-def _put(engine: Engine, tx: Tx, secrets: Secrets, state: str) -> None:
-    tx.set_header(SECRETS, pack(secrets, engine.store_id))
-    tx.set_state(state, key_id(secrets.keys[0]))
 
 
 def _secrets(engine: Engine) -> Secrets:
@@ -225,20 +240,34 @@ def _seal(engine: Engine) -> SealedSeal:
     return engine.seal
 
 
-def _mark(tx: Tx) -> _Mark | None:
-    stored = tx.header(_MARK)
+def read_mark(engine: Engine, tx: Tx) -> _Mark | None:
+    """How far a key change has come; None if none is under way. Tampered if it was not written so."""
+    stored, state = tx.header(MARK), tx.state().state
+    if stored is None:
+        return None
     try:
-        return None if stored is None else msgspec.json.decode(stored, type=_Mark)
+        mark = msgspec.json.decode(stored, type=_Mark)
     except msgspec.MsgspecError:
-        raise Tampered("the mark of an exchange of keys") from None
+        raise Tampered("the mark of a key change") from None
+    if mark.kind not in _FITS.get(state, ()):
+        raise Tampered("the mark of a key change", f"the store is {state}")
+    secrets = engine.secrets(tx)
+    if secrets.change is not None and mark.mac != _signature(secrets, mark):
+        raise Tampered("the mark of a key change")
+    return mark
 
 
-def _set_mark(tx: Tx, mark: _Mark | None) -> None:
-    tx.set_header(_MARK, None if mark is None else msgspec.json.encode(mark))
+def _set_mark(secrets: Secrets, tx: Tx, mark: _Mark) -> None:
+    signed = msgspec.structs.replace(mark, mac=_signature(secrets, mark))
+    tx.set_header(MARK, msgspec.json.encode(signed))
+
+
+def _signature(secrets: Secrets, mark: _Mark) -> str:
+    return sign_mark(secrets, msgspec.json.encode(msgspec.structs.replace(mark, mac=""))).hex()
 
 
 def _status(engine: Engine, tx: Tx) -> Status:
-    state, mark = engine.renew(tx), _mark(tx)
+    state, mark = engine.renew(tx), read_mark(engine, tx)
     sizes = {} if mark is None else tx.sizes()
     names = () if state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
     total = 0 if mark is None else sum(sizes[stage.split()[0]] for stage in _STAGES[mark.kind])
@@ -252,7 +281,7 @@ def _status(engine: Engine, tx: Tx) -> Status:
 
 def _step(engine: Engine, tx: Tx) -> int | None:
     """One batch. How many rows it was; None if there is nothing left to do."""
-    mark = _mark(tx)
+    mark = read_mark(engine, tx)
     if mark is None or mark.stage >= len(_STAGES[mark.kind]):
         return None
     table, _, how = _STAGES[mark.kind][mark.stage].partition(" ")
@@ -263,7 +292,8 @@ def _step(engine: Engine, tx: Tx) -> int | None:
         raise Tampered(f"table {table}", "a column has a value of the wrong kind") from None
     # What is written from now on is written the new way: waiting for a batch without rows could take for ever.
     more, done = rows >= limit, mark.rows + rows
-    _set_mark(tx, _Mark(mark.kind, mark.stage, last, done) if more else _Mark(mark.kind, mark.stage + 1, rows=done))
+    next_mark = _Mark(mark.kind, mark.stage, last, done) if more else _Mark(mark.kind, mark.stage + 1, rows=done)
+    _set_mark(engine.secrets(tx), tx, next_mark)
     return rows
 
 
@@ -277,9 +307,9 @@ def _fitting(tx: Tx, table: str, after: int) -> int:
     return BATCH
 
 
-def _next_object(tx: Tx) -> tuple[_Mark, BlobRow, ObjectRow] | None:
+def _next_object(engine: Engine, tx: Tx) -> tuple[_Mark, BlobRow, ObjectRow] | None:
     """The object that comes next in a walk, if one does, with its blob and the mark of how far the walk has come."""
-    mark = _mark(tx)
+    mark = read_mark(engine, tx)
     if mark is None or _STAGES[mark.kind][mark.stage : mark.stage + 1] != ("objects",):
         return None
     for kept in tx.objects_after(mark.after, 1):
@@ -299,8 +329,8 @@ def _object(engine: Engine, mark: _Mark, row: BlobRow, kept: ObjectRow) -> int:
         raise Tampered(f"blob {row.blob}", lost.why) from None
 
     def go_on(tx: Tx) -> None:
-        if _mark(tx) == mark:  # else another process walks, too
-            _set_mark(tx, _Mark(mark.kind, mark.stage, row.blob, mark.rows + 1))
+        if read_mark(engine, tx) == mark:  # else another process walks, too
+            _set_mark(engine.secrets(tx), tx, _Mark(mark.kind, mark.stage, row.blob, mark.rows + 1))
 
     engine.write(go_on)
     return 1

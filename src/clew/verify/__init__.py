@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from clew.backends.sqlite import SQLiteBackend
@@ -10,13 +11,15 @@ from clew.damage import Damage
 from clew.engine import Engine
 from clew.errors import ClewError
 from clew.verify.beside import check_blobs, check_log, check_objects, check_uses
-from clew.verify.file import check_epoch, check_file, check_header, check_numbers, check_schema
+from clew.verify.file import check_epoch, check_file, check_numbers, check_schema
 from clew.verify.findings import BROKEN, LIMIT, Findings, Progress, Report, why
+from clew.verify.head import check_since, parse, read_head, text
+from clew.verify.header import check_header
 from clew.verify.refs import check_refs
 from clew.verify.server import check_sequences, check_server_epoch, check_tables
 from clew.verify.tree import check_forgotten, check_nodes, check_quarantine, check_runs, check_trees
 
-__all__ = ["LIMIT", "Check", "Damage", "Progress", "Report", "verify"]
+__all__ = ["LIMIT", "Check", "Damage", "Progress", "Report", "head", "verify"]
 
 Check = Callable[[], Iterable[Damage]]
 """Looks at something beside the store's own file, and returns what is wrong with it."""
@@ -30,21 +33,33 @@ _CHECKS = (
 )  # fmt: skip
 
 
-def verify(engine: Engine, *, progress: Progress | None = None, checks: Iterable[Check] = ()) -> Report:
+def head(engine: Engine) -> str:
+    """What to keep elsewhere, so that `verify` tells later that a store was rolled back: see `clew.verify.head`."""
+    backend: Any = engine.backend
+    with backend.reader() as reader:
+        return text(read_head(Findings(engine, reader)))
+
+
+def verify(
+    engine: Engine, *, since: str | None = None, progress: Progress | None = None, checks: Iterable[Check] = ()
+) -> Report:
     """Reads the whole store as it is at one moment, and reports everything that is not as it was written.
 
     Damage is reported, never raised; whatever can still be read is checked. `progress` is called with the rows read and
-    the rows there are. `checks` look at what lies beside the file.
+    the rows there are. `checks` look at what lies beside the file. Invalid if `since` is not a head.
     """
+    kept = None if since is None else parse(since)
     backend: Any = engine.backend
     with backend.reader() as reader:
         found = Findings(engine, reader, progress)
         found.expect(_rows(found))
-        for check in (*(_FILE if isinstance(backend, SQLiteBackend) else _SERVER), *_CHECKS):
+        compare = () if kept is None else (partial(check_since, head=kept),)
+        for check in (*(_FILE if isinstance(backend, SQLiteBackend) else _SERVER), *compare, *_CHECKS):
             try:
                 check(found)
             except BROKEN as error:
-                found.add("file", check.__name__.replace("check_", ""), why(error))
+                name = "head" if isinstance(check, partial) else check.__name__.replace("check_", "")
+                found.add("file", name, why(error))
         for look in checks:
             try:
                 for damage in look():

@@ -117,7 +117,7 @@ def _blob_problems(found: Findings, blob: BlobRow) -> Iterator[str]:
         if blob.mac:
             yield "it is unfinished and signed"
         return
-    if blob.mac != found.engine.seal.sign(blob_fields(blob), blob.wrapped_key):
+    if not found.engine.seal.signed(blob_fields(blob), blob.wrapped_key, blob.mac):
         yield CHECKSUM
     digest, size = sha256(), 0
     kept = found.tx.object(blob.blob)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from clew import ids
+from clew import holds, ids
 from clew.backends import RefRow
 from clew.envelope import ref_context, ref_fields, ref_owner
 from clew.session_data import SessionData
@@ -42,9 +42,11 @@ def check_refs(found: Findings) -> None:
 
 def _problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, int | None]]:
     """What is wrong, each with the position it concerns if there is one."""
-    if ref.mac != found.engine.seal.sign(ref_fields(ref), ref.wrapped_key):
+    if not found.engine.seal.signed(ref_fields(ref), ref.wrapped_key, ref.mac):
         yield CHECKSUM, None
     yield from _data_problems(found, ref)
+    if not ref.hold and holds.listed(found.engine, found.tx, ref):
+        yield "its row says that it is not held, and it is", None
     if ref.owner is not None and found.one("SELECT 1 FROM refs WHERE ref = ? AND ref != ?", ref.owner, ref.ref) is None:
         yield f"its owner, ref {ref.owner}, is missing", None
     workspace = None if ref.tree is None else found.tx.tree_workspace(ref.tree)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from clew.backends.rows import MAX_COUNTER
 from clew.backends.sql import FORMAT
-from clew.verify.file import check_kept
 from clew.verify.findings import (
     BLOBS,
     CHUNKS,
@@ -17,6 +16,7 @@ from clew.verify.findings import (
     TREES,
     Findings,
 )
+from clew.verify.header import check_kept
 
 _KINDS = {int: "bigint", bytes: "bytea", str: "text"}
 _COUNTED = {

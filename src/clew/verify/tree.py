@@ -113,7 +113,7 @@ def _run_problems(found: Findings, run: RunRow) -> Iterator[str]:
     tip = found.one("SELECT id FROM nodes WHERE pos = ?", run.run << SEQ_BITS | run.tip) if run.tip >= 0 else None
     if run.tip >= 0 and tip is None:
         yield f"its message {run.tip} is missing"
-    if run.mac != found.engine.seal.sign(run_fields(run, tip[0] if tip else None), run.wrapped_key):
+    if not found.engine.seal.signed(run_fields(run, tip[0] if tip else None), run.wrapped_key, run.mac):
         yield CHECKSUM
     if found.one("SELECT 1 FROM trees WHERE tree = ?", run.tree) is None:
         yield f"its tree {run.tree} is missing"

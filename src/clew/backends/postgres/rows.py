@@ -102,6 +102,9 @@ class PostgresTx(SqlTx):
         (self.epoch,) = cursor.fetchone() or (0,)
         return self.epoch
 
+    def owns_store(self) -> bool:
+        return bool(self._run("SELECT has_table_privilege('epoch', 'UPDATE')").fetchone()[0])
+
     def _many(self, name: str, rows: Sequence[Sequence[Any]]) -> int:
         """Runs a statement for each row, sent together; how many rows it changed."""
         if len(rows) == 1:

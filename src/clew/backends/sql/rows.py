@@ -87,6 +87,9 @@ class SqlTx(ABC):
     def set_state(self, state: str, key_id: bytes | None) -> None:
         self._run(self._sql["set_state"], (state, key_id))
 
+    def owns_store(self) -> bool:
+        return True
+
     def empty(self) -> bool:
         return bool(self._one("empty")[0])
 

@@ -32,7 +32,7 @@ from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.writer import Writer
 from clew.backends.watching import Ear, Watching
-from clew.errors import Closed, Invalid, NotFound, Tampered, Unavailable
+from clew.errors import Closed, Invalid, NotFound, Unavailable
 
 T = TypeVar("T")
 
@@ -193,13 +193,14 @@ class SQLiteBackend(Opened[SQLiteTx]):
         try:
             with self._told():
                 tx = self._writer.begin()
+                while tx.current_epoch() != self._writer.epoch:  # nothing was prepared for the old one yet
+                    self._writer.undo(tx)
+                    self.look_anew()
+                    tx = self._writer.begin()
             self._local.tx, self._local.jobs, self._local.apart, self._local.frame = tx, [], True, None
             try:
                 yield
                 self._writer.still(tx)
-            except Tampered as error:
-                self._writer.give_up(tx, error)
-                raise
             except BaseException:
                 self._writer.undo(tx)
                 raise
@@ -207,9 +208,6 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 self._local.tx = None
             with self._told():
                 self._writer.commit(tx)
-        except Renewed:
-            self.look_anew()
-            raise
         finally:
             self._local.frame = None
             self._committer.leave()

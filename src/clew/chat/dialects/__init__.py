@@ -15,7 +15,7 @@ import msgspec
 from clew.chat.tools import Schema, Tool
 from clew.errors import Invalid, ProviderError
 from clew.model import Native, Text, Thinking, ToolCall, ToolResult, Usage
-from clew.providers import view
+from clew.providers import integer, view
 
 Json = dict[str, Any]
 
@@ -95,11 +95,14 @@ class Dialect(Protocol):
 
 
 def load(raw: bytes | str) -> Any:
-    """JSON with every integer exact. An escaped lone surrogate, which no request can carry, becomes a question mark."""
+    """JSON with every integer exact, or as text if it is too long for Python.
+
+    An escaped lone surrogate, which no request can carry, becomes a question mark.
+    """
     text = raw if isinstance(raw, str) else raw.decode()
-    value = json.loads(text)
+    value = json.loads(text, parse_int=integer)
     if "\\ud" in text.lower():
-        value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"), parse_int=integer)
     return value
 
 
