@@ -15,9 +15,9 @@ Cut = Literal["before", "after"]
 class Proxy:
     """Listens on a port of this machine, and passes on what is said."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, port: int = 0) -> None:
         self._server = server
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.port = self._listener.getsockname()[1]
         self._word = b""
         self._cut: Cut | None = None

@@ -24,7 +24,8 @@ from clew.backends.postgres import partitions, tenants
 from clew.backends.postgres.ahead import Turn
 from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.batches import Batches
-from clew.backends.postgres.connection import Connection, Connections, Told, lost, parse, undo
+from clew.backends.postgres.connection import Connection, Connections, lost, parse, undo
+from clew.backends.postgres.errors import Told
 from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
@@ -65,14 +66,24 @@ class PostgresBackend(Opened[PostgresTx]):
         self._batches = Batches(self._turns, self._appends, self._local)
         try:
             with self._told:
-                with self._connections.connect() as conn:
-                    migrate(conn, target.schema, self.path, create=create)
+                self._migrate(create=create)
                 store_id = self.read(lambda tx: tx.header("store_id")) or b""
             self._turns.store = int.from_bytes(store_id[:8], "big", signed=True)
             self.look_anew()
         except BaseException:
             self.close()
             raise
+
+    def _migrate(self, *, create: bool) -> None:
+        """Makes the store, or brings it to the newest format; again if the connection breaks."""
+        for left in reversed(range(TRIES)):
+            with self._connections.patiently() as conn:
+                try:
+                    return migrate(conn, self._schema, self.path, create=create)
+                except psycopg.Error as error:
+                    if not lost(conn, error) or not left:
+                        raise
+        raise AssertionError
 
     @property
     def file(self) -> None:

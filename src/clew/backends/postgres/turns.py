@@ -9,7 +9,8 @@ from typing import TypeVar
 import psycopg
 
 from clew.backends import Job, Tx
-from clew.backends.postgres.connection import Connection, Connections, Told, in_transaction, lost, translate, undo
+from clew.backends.postgres.connection import Connection, Connections, in_transaction, lost, undo
+from clew.backends.postgres.errors import Told, translate
 from clew.backends.postgres.rows import PostgresTx
 from clew.errors import ClewError, Unavailable
 
