@@ -32,7 +32,9 @@ class Proxy:
 
     def url(self, **query: str) -> str:
         """The server's, by way of here."""
-        return self._server.url(**query).replace(f"host={self._server.folder}", f"host=127.0.0.1&port={self.port}")
+        return self._server.url(**query).replace(
+            f"host={self._server.folder}&port={self._server.port}", f"host=127.0.0.1&port={self.port}"
+        )
 
     def cut_at(self, word: bytes, when: Cut, *, times: int = 1) -> None:
         """Cuts the link of whoever sends `word`: before the server hears of it, or after it has answered."""

@@ -30,7 +30,7 @@ def test_a_server_that_does_not_listen_yet(server: Server) -> None:
     port = free_port()
     late = threading.Timer(1.0, lambda: links.append(Proxy(server, port)))
     links: list[Proxy] = []
-    url = server.url().replace(f"host={server.folder}", f"host=127.0.0.1&port={port}")
+    url = server.url(schema="late").replace(f"{server.folder}&port={server.port}", f"127.0.0.1&port={port}")
     late.start()
     began = time.monotonic()
     try:
@@ -44,15 +44,15 @@ def test_a_server_that_does_not_listen_yet(server: Server) -> None:
 
 def test_a_server_that_is_killed_and_comes_back() -> None:
     """`open` waits while a killed server is away, starts and recovers, and connects again if its link breaks."""
-    own = started(fsync=True)
+    own = started()
     try:
-        urls = [own.url() for _ in range(6)]
+        urls = [own.url() for _ in range(4)]
         with clew.open(urls[0]) as store:
             store.sessions.create().append(clew.user("first"))
-        with ThreadPoolExecutor(6) as pool:
-            opening = [pool.submit(clew.open, url, timeout=60) for url in urls[:3]]
+        with ThreadPoolExecutor(4) as pool:
+            opening = [pool.submit(clew.open, url, timeout=60) for url in urls[:2]]
             own.kill()
-            opening += [pool.submit(clew.open, url, timeout=60) for url in urls[3:]]
+            opening += [pool.submit(clew.open, url, timeout=60) for url in urls[2:]]
             own.start()
             for one in opening:
                 one.result(60).close()

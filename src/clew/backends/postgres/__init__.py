@@ -91,6 +91,11 @@ class PostgresBackend(Opened[PostgresTx]):
         return
 
     @property
+    def unencrypted(self) -> bool:
+        """True if the server is on another host, and is reached without TLS."""
+        return self._connections.unencrypted
+
+    @property
     def keeps_words(self) -> bool:
         return True
 

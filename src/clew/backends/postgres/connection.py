@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +26,7 @@ LIFETIME = 3600.0
 """Seconds that a connection is kept: after a failover, or a change of addresses, none stays with the old server."""
 SLOWEST = 10.0
 """Seconds that a statement may take at least, however short others are to be waited for."""
+TLS = "others on the network can read what is sent. Add sslmode=verify-full to the URL."
 SCHEMA = "clew"
 """The schema that a store is in, unless its URL names another: ``postgresql://…/app?schema=chats``."""
 
@@ -40,6 +43,10 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection with a cursor that is there already: to make one takes as long as to run a statement."""
 
     kept: Cursor
+
+
+class UnencryptedConnection(UserWarning):
+    """Messages and passwords can be read on the way to the server: it is on another host, and there is no TLS."""
 
 
 class Lent(NamedTuple):
@@ -109,6 +116,8 @@ class Connections:
         self._idle: deque[tuple[Connection, float]] = deque()
         """Those that nobody uses, each with when it was made; the one used last is taken first."""
         self._closed = False
+        self.unencrypted = False
+        """True once a connection went to another host without TLS."""
         self._local = threading.local()
         """Of each thread; `held` are those it has."""
 
@@ -116,6 +125,9 @@ class Connections:
         """A new connection, which the caller closes; each host has up to `seconds` to answer, if not the timeout."""
         conn = Connection.connect(self._target.conninfo, **self._options(self._timeout if seconds is None else seconds))
         try:
+            if unencrypted(conn) and not self.unencrypted:
+                self.unencrypted = True
+                warnings.warn(f"{self._target.name} is reached without TLS: {TLS}", UnencryptedConnection, stacklevel=2)
             self._configure(conn)
         except BaseException:
             conn.close()
@@ -253,6 +265,14 @@ class Taken:
 
     def __exit__(self, *raised: object) -> None:
         self._of.give_back(self._lent)
+
+
+def unencrypted(conn: Connection) -> bool:
+    """True if the server is on another host, and the connection has no TLS."""
+    if conn.pgconn.ssl_in_use or not conn.info.hostaddr:  # a socket in a folder has no address
+        return False
+    address = ipaddress.ip_address(conn.info.hostaddr.partition("%")[0])
+    return not (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def lost(conn: Connection, error: BaseException | None = None) -> bool:
