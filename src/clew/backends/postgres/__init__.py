@@ -269,7 +269,7 @@ class PostgresBackend(Opened[PostgresTx]):
         """See `clew.tenants`."""
         self._outside()
         with self._told, self._connections.take() as conn:
-            tenants.isolate(conn)
+            tenants.isolate(conn, self._schema)
 
     def admit(self, role: str, workspace: str) -> None:
         """See `clew.tenants`."""

@@ -45,6 +45,11 @@ RETURNING blob
 -- name: forget
 INSERT INTO forgotten (low, high) VALUES (?, ?) RETURNING number
 
+-- name: forget_old
+DELETE FROM forgotten USING (SELECT ?::bigint AS below) AS v
+WHERE v.below > 0 AND mod(v.below, 1000) = 0 -- now and then: to count takes a while
+  AND number <= (SELECT number FROM forgotten ORDER BY number DESC OFFSET 100000 LIMIT 1)
+
 -- name: forgotten
 SELECT number, low, high FROM forgotten WHERE number > ? ORDER BY number LIMIT nullif(?, -1)
 
