@@ -204,9 +204,9 @@ def test_the_oldest_notes_go(place: Place) -> None:
         with place.sql(1) as conn:
             (low,) = conn.execute("SELECT min(pos) FROM nodes").fetchone() or (0,)
             conn.execute(f"INSERT INTO forgotten (low, high) SELECT {low}, {low} FROM generate_series(1, 102500)")
-            first, last, count = (
-                conn.execute("SELECT min(number), max(number), count(*) FROM forgotten").fetchone() or ()
-            )
+            first, last, count = conn.execute(
+                "SELECT min(number), max(number), count(*) FROM forgotten"
+            ).fetchone() or (0, 0, 0)
             assert (last, count) == (102500, last - first + 1)
             assert 100_000 <= count < 101_000
 

@@ -26,6 +26,7 @@ from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.batches import Batches
 from clew.backends.postgres.connection import Connection, Connections, lost, parse, undo
 from clew.backends.postgres.errors import Told
+from clew.backends.postgres.exclusive import exclusively, lock_number
 from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
@@ -67,8 +68,7 @@ class PostgresBackend(Opened[PostgresTx]):
         try:
             with self._told:
                 self._migrate(create=create)
-                store_id = self.read(lambda tx: tx.header("store_id")) or b""
-            self._turns.store = int.from_bytes(store_id[:8], "big", signed=True)
+                self._turns.store = lock_number(self.read(lambda tx: tx.header("store_id")) or b"")
             self.look_anew()
         except BaseException:
             self.close()
@@ -269,7 +269,7 @@ class PostgresBackend(Opened[PostgresTx]):
         """See `clew.tenants`."""
         self._outside()
         with self._told, self._connections.take() as conn:
-            tenants.isolate(conn, self._schema)
+            exclusively(conn, self._schema, self.path, lambda: tenants.isolate(conn, self._schema))
 
     def admit(self, role: str, workspace: str) -> None:
         """See `clew.tenants`."""

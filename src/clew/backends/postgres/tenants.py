@@ -23,10 +23,9 @@ _COUNTERS = ("trees_tree_seq", "forgotten_number_seq")
 
 def isolate(conn: Connection, schema: str) -> None:
     """Switches the policies on, and gives the roles that were admitted the rights that they need now."""
-    with conn.transaction():
-        conn.execute(script("tenants.postgres.sql").encode(), prepare=False)
-        for (role,) in conn.execute("SELECT DISTINCT role FROM tenants JOIN pg_roles ON rolname = role").fetchall():
-            _grant(conn, schema, role)
+    conn.execute(script("tenants.postgres.sql").encode(), prepare=False)
+    for (role,) in conn.execute("SELECT DISTINCT role FROM tenants JOIN pg_roles ON rolname = role").fetchall():
+        _grant(conn, schema, role)
 
 
 def admit(conn: Connection, schema: str, role: str, workspace: str) -> None:
