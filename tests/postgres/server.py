@@ -87,7 +87,7 @@ class Server:
             raise
 
     def _make(self) -> None:
-        """The folder with its data."""
+        """Makes the folder with its data."""
         self._run("initdb", "-D", str(self.data), "-U", "clew", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         with (self.data / "pg_hba.conf").open("a") as rules:
             rules.write("host all all all trust\n")
@@ -169,6 +169,26 @@ class Server:
         except OSError as error:
             raise CannotStart(str(error)) from None
         return found
+
+
+class Standby(Server):
+    """A server that follows another, from whatever that has now, until it is promoted."""
+
+    def __init__(self, primary: Server, *, programs: Callable[[], Path] = programs) -> None:
+        self._primary = primary
+        super().__init__(programs=programs)
+
+    def _make(self) -> None:
+        primary = self._primary
+        self._run(
+            "pg_basebackup", "-h", str(primary.folder), "-p", primary.port, "-U", "clew", "-D", str(self.data),
+            "-c", "fast", "-X", "stream", "--write-recovery-conf", "--no-sync",
+        )  # fmt: skip
+
+    def promote(self) -> None:
+        """From now on it is the primary."""
+        with self.connect() as conn:
+            conn.execute("SELECT pg_promote()")
 
 
 def _children(pid: int) -> list[int]:

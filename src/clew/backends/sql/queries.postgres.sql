@@ -9,6 +9,10 @@ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
 -- name: begin_write
 BEGIN; SELECT pg_advisory_xact_lock(%d); SELECT number FROM epoch
 
+-- name: commit_write
+SELECT pg_logical_emit_message(true, 'clew', '')
+WHERE pg_current_xact_id_if_assigned() IS NULL AND NOT pg_is_in_recovery(); COMMIT
+
 -- name: add_tree
 INSERT INTO trees (workspace, created_at) VALUES (?, ?) RETURNING tree
 
