@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -117,3 +118,16 @@ def test_a_server_that_does_not_let_one_in(server: Server, database: str) -> Non
 def test_which_failures_pass(said: str, passes: bool) -> None:
     """A connection is tried again if the server may come back, and not if it would say the same again."""
     assert temporary(psycopg.OperationalError(said)) is passes
+
+
+def test_a_host_that_dies_without_a_word(proxy: Proxy) -> None:
+    """While an answer is waited for the other host is probed, so that a dead one is noticed within the timeout."""
+    with clew.open(proxy.url(), timeout=40) as store, store._engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
+        with socket.socket(fileno=os.dup(conn.fileno())) as link:
+            assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            idle, every, limit = (
+                link.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_USER_TIMEOUT)
+            )
+        assert idle + every < 40
+        assert limit == 40_000

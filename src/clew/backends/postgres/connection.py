@@ -232,7 +232,11 @@ class Connections:
         usual: dict[str, Any] = {
             "application_name": "clew",
             "connect_timeout": max(2, min(int(seconds), 10)),
-            "tcp_user_timeout": max(2, int(self._timeout)) * 1000,  # a link that has gone dead is noticed
+            # A host that dies without a word is noticed: what is sent is not acknowledged, nor are the probes that are
+            # sent while an answer is waited for.
+            "tcp_user_timeout": max(2, int(self._timeout)) * 1000,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
         }
         return {name: value for name, value in usual.items() if name not in given} | {"autocommit": True}
 

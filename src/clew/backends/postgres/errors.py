@@ -98,7 +98,7 @@ def temporary(error: psycopg.Error) -> bool:
 
 def _unreached(said: str, path: str) -> ClewError:
     """The error for a connection that could not be made, or was lost."""
-    why = re.split("failed: |FATAL: ", said)[-1].strip() if "failed: " in said else ""
+    why = re.split("failed: |FATAL: ", said)[-1].strip()
     if why.startswith("database ") and why.endswith("does not exist"):
         return NotFound("store", path, hint="There is no such database: create it first.")
     if any(word in why for word in _REFUSED):
