@@ -67,7 +67,8 @@ def open(
     With `blobs`, the URL of a bucket like ``s3://bucket/prefix`` or a `clew.objects.Bucket`, attachments from 1 MiB on
     go to object storage, and those that are there are found again.
     `durability="relaxed"` is faster and may lose the last seconds in a power cut, never in a crash of the program.
-    `timeout` is how long a write may wait for other writers. `network=True` allows a network file system. `workspace`
+    `timeout` is how long a write may wait for other writers, and any call for a server that is away.
+    `network=True` allows a network file system. `workspace`
     keeps the sessions of several tenants apart. With `audit` the audit has all that is done to sessions, and not only
     what takes away, holds or touches keys; `actor` is who it says it was. `max_body` limits one message. `redact` are
     the rules of `clew.redaction` by which everything is redacted before it is stored. What a purge had to leave,

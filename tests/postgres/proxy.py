@@ -15,9 +15,9 @@ Cut = Literal["before", "after"]
 class Proxy:
     """Listens on a port of this machine, and passes on what is said."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, port: int = 0) -> None:
         self._server = server
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.port = self._listener.getsockname()[1]
         self._word = b""
         self._cut: Cut | None = None
@@ -32,7 +32,9 @@ class Proxy:
 
     def url(self, **query: str) -> str:
         """The server's, by way of here."""
-        return self._server.url(**query).replace(f"host={self._server.folder}", f"host=127.0.0.1&port={self.port}")
+        return self._server.url(**query).replace(
+            f"host={self._server.folder}&port={self._server.port}", f"host=127.0.0.1&port={self.port}"
+        )
 
     def cut_at(self, word: bytes, when: Cut, *, times: int = 1) -> None:
         """Cuts the link of whoever sends `word`: before the server hears of it, or after it has answered."""

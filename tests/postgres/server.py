@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,10 +50,24 @@ def programs() -> Path:
     return max((path for path in package.glob("pginstall*")), key=lambda path: (len(path.name), path.name)) / "bin"
 
 
-class Server:
-    """One server, from `start` to `stop`."""
+def distribution() -> Path:
+    """Where Debian's package `postgresql` has its newest programs: unlike the other, they have TLS."""
+    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/postgres")]
+    if not found:
+        raise CannotStart("the package postgresql is not installed")
+    return max(found, key=lambda path: int(path.parent.name))
 
-    def __init__(self, *, fsync: bool = False, settings: dict[str, str] | None = None) -> None:
+
+class Server:
+    """One server, from `start` to `stop`; `settings` are its own, `programs` says where it is from."""
+
+    def __init__(
+        self,
+        *,
+        fsync: bool = False,
+        settings: dict[str, str] | None = None,
+        programs: Callable[[], Path] = programs,
+    ) -> None:
         # A folder of its own, right under the temporary one: a socket's path may have 107 bytes, and nobody else can
         # look into pytest's folders.
         found = programs()
@@ -65,13 +80,21 @@ class Server:
             os.chown(self.folder, 65534, 65534)
         try:
             self._bin = self._within_reach(found)
-            self._run(
-                "initdb", "-D", str(self.data), "-U", "clew", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
-            )
+            self._make()
             self.start()
         except BaseException:
             self.stop()
             raise
+
+    def _make(self) -> None:
+        """Makes the folder with its data."""
+        self._run("initdb", "-D", str(self.data), "-U", "clew", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        with (self.data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all all trust\n")
+
+    @property
+    def port(self) -> str:
+        return self._settings.get("port", "5432")
 
     @property
     def data(self) -> Path:
@@ -80,7 +103,7 @@ class Server:
     @property
     def address(self) -> str:
         """The URL of its database."""
-        return f"postgresql://clew@/postgres?host={self.folder}"
+        return f"postgresql://clew@/postgres?host={self.folder}&port={self.port}"
 
     def url(self, **query: str) -> str:
         """Where a store may be made that nobody else uses."""
@@ -90,7 +113,8 @@ class Server:
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
         """A connection of the driver's own."""
-        return psycopg.connect(host=str(self.folder), user="clew", dbname="postgres", autocommit=True, **options)
+        where = {"host": str(self.folder), "port": self.port, "user": "clew", "dbname": "postgres"}
+        return psycopg.connect(**(where | options), autocommit=True)
 
     def start(self) -> None:
         options = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
@@ -145,6 +169,26 @@ class Server:
         except OSError as error:
             raise CannotStart(str(error)) from None
         return found
+
+
+class Standby(Server):
+    """A server that follows another, from whatever that has now, until it is promoted."""
+
+    def __init__(self, primary: Server, *, programs: Callable[[], Path] = programs) -> None:
+        self._primary = primary
+        super().__init__(programs=programs)
+
+    def _make(self) -> None:
+        primary = self._primary
+        self._run(
+            "pg_basebackup", "-h", str(primary.folder), "-p", primary.port, "-U", "clew", "-D", str(self.data),
+            "-c", "fast", "-X", "stream", "--write-recovery-conf", "--no-sync",
+        )  # fmt: skip
+
+    def promote(self) -> None:
+        """From now on it is the primary."""
+        with self.connect() as conn:
+            conn.execute("SELECT pg_promote()")
 
 
 def _children(pid: int) -> list[int]:

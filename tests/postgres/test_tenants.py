@@ -156,7 +156,71 @@ def test_what_was_deleted_is_told_by_who_deletes_it(place: Place) -> None:
         with place.sql(0) as conn:
             assert conn.execute("SELECT count(*) > 0 FROM forgotten").fetchone() == (True,)
             assert conn.execute("DELETE FROM forgotten").rowcount == 0
-            assert conn.execute("UPDATE forgotten SET low = 0").rowcount == 0
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                conn.execute("UPDATE forgotten SET low = 0")
+
+
+def test_no_tenant_drops_what_others_were_told(place: Place) -> None:
+    """A tenant cannot make the notes of others' deletions seem old: it draws, chooses and uses up no number."""
+    with place.open(0) as mine, place.open(1) as theirs:
+        kept = mine.sessions.create()
+        kept.append(clew.user("alpha"))
+        gone = theirs.sessions.create()
+        gone.append(clew.user("omega"))
+        gone.delete()
+        with place.sql(0) as conn, place.server.connect(options=f"-csearch_path={place.schema}") as owner:
+            (low,) = conn.execute("SELECT min(pos) FROM nodes").fetchone() or (0,)
+            notes = owner.execute("SELECT * FROM forgotten").fetchall()
+            assert notes
+            for attempt in (
+                "SELECT nextval('forgotten_number_seq')",
+                "SELECT setval('forgotten_number_seq', 900000)",
+                f"INSERT INTO forgotten OVERRIDING SYSTEM VALUE VALUES (900000, {low}, {low})",
+                "SELECT nextval('trees_tree_seq')",
+                "INSERT INTO trees OVERRIDING SYSTEM VALUE VALUES (900000, 'a', 0)",
+                f"INSERT INTO nodes (pos, ord, facts, id, body) VALUES ({low + 9}, 900000, '', '', '')",
+                "UPDATE nodes SET ord = 900000",
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    conn.execute(attempt)
+            with pytest.raises(ZeroDivisionError), conn.transaction():
+                conn.execute(f"INSERT INTO forgotten (low, high) SELECT {low}, {low} FROM generate_series(1, 101000)")
+                raise ZeroDivisionError
+            conn.execute("CREATE TEMP TABLE forgotten (number bigint, low bigint, high bigint)")
+            conn.execute(
+                f"INSERT INTO {place.schema}.forgotten (low, high) SELECT {low}, {low} FROM generate_series(1, 1001)"
+            )
+            assert conn.execute(f"DELETE FROM {place.schema}.forgotten").rowcount == 0
+            with clew.open(place.url, workspace="a") as store:  # as the owner, who may
+                store.sessions.purge(kept.id)
+            assert owner.execute("SELECT * FROM forgotten ORDER BY number").fetchall()[: len(notes)] == notes
+
+
+def test_the_oldest_notes_go(place: Place) -> None:
+    """In a store with tenants the last 100,000 notes of deletions are kept; the oldest go first, whoever deletes."""
+    with place.open(1) as store:
+        session = store.sessions.create()
+        session.append(clew.user("omega"))
+        with place.sql(1) as conn:
+            (low,) = conn.execute("SELECT min(pos) FROM nodes").fetchone() or (0,)
+            conn.execute(f"INSERT INTO forgotten (low, high) SELECT {low}, {low} FROM generate_series(1, 102500)")
+            first, last, count = conn.execute(
+                "SELECT min(number), max(number), count(*) FROM forgotten"
+            ).fetchone() or (0, 0, 0)
+            assert (last, count) == (102500, last - first + 1)
+            assert 100_000 <= count < 101_000
+
+
+def test_an_older_clew_gave_tenants_more(place: Place) -> None:
+    """Switching the rules on again takes away rights that tenants no longer have."""
+    with place.server.connect(options=f"-csearch_path={place.schema}") as owner:
+        owner.execute(f"GRANT ALL ON forgotten, nodes, trees TO {place.roles[0]}")
+        owner.execute(f"GRANT ALL ON SEQUENCE forgotten_number_seq, trees_tree_seq TO {place.roles[0]}")
+    with clew.open(place.url) as store:
+        tenants.isolate(store)
+    with place.sql(0) as conn, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        conn.execute("SELECT nextval('forgotten_number_seq')")
+    test_no_tenant_drops_what_others_were_told(place)
 
 
 def test_who_is_dismissed_is_out(place: Place) -> None:

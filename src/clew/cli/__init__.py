@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import sys
+import warnings
 
 
 def main() -> int:
@@ -15,6 +16,7 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot write a letter still shows the rest
+    warnings.showwarning = _warn
     try:
         from clew.cli.root import cli
     except KeyboardInterrupt:
@@ -25,3 +27,8 @@ def main() -> int:
         sys.stderr.write("clew: the command line needs click\n  hint: pip install 'clew[cli]'\n")
         return 1
     return cli.run()
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning of the library's in one line, without the place in the source that Python names."""
+    sys.stderr.write(f"clew: warning: {message}\n")

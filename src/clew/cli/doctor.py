@@ -116,6 +116,9 @@ def _store() -> Iterator[Check]:
     with looking() as store:
         if "://" in path:
             yield Check("store", "ok", f"{store.path}, on a server")
+            if store._engine.backend.unencrypted:  # type: ignore[attr-defined]
+                hint = "Add sslmode=verify-full to the URL."
+                yield Check("tls", "note", "the server is on another host, and the connection has no TLS", hint)
         yield from _work(store)
         yield from _objects(store)
 

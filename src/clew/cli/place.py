@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -116,6 +117,7 @@ def at_once() -> clew.Store | None:
     path, source = location()[0], given()
     if "://" not in path and not os.path.isfile(path):
         return None
+    warnings.simplefilter("ignore")
     return clew.open(path, key=None if source is None else source.key(), timeout=0.2, create=False, tidy=False)
 
 

@@ -24,7 +24,9 @@ from clew.backends.postgres import partitions, tenants
 from clew.backends.postgres.ahead import Turn
 from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.batches import Batches
-from clew.backends.postgres.connection import Connection, Connections, Told, lost, parse, undo
+from clew.backends.postgres.connection import Connection, Connections, lost, parse, undo
+from clew.backends.postgres.errors import Told
+from clew.backends.postgres.exclusive import exclusively, lock_number
 from clew.backends.postgres.glance import Glance
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.reader import Reader
@@ -65,19 +67,33 @@ class PostgresBackend(Opened[PostgresTx]):
         self._batches = Batches(self._turns, self._appends, self._local)
         try:
             with self._told:
-                with self._connections.connect() as conn:
-                    migrate(conn, target.schema, self.path, create=create)
-                store_id = self.read(lambda tx: tx.header("store_id")) or b""
-            self._turns.store = int.from_bytes(store_id[:8], "big", signed=True)
+                self._migrate(create=create)
+                self._turns.store = lock_number(self.read(lambda tx: tx.header("store_id")) or b"")
             self.look_anew()
         except BaseException:
             self.close()
             raise
 
+    def _migrate(self, *, create: bool) -> None:
+        """Makes the store, or brings it to the newest format; again if the connection breaks."""
+        for left in reversed(range(TRIES)):
+            with self._connections.patiently() as conn:
+                try:
+                    return migrate(conn, self._schema, self.path, create=create)
+                except psycopg.Error as error:
+                    if not lost(conn, error) or not left:
+                        raise
+        raise AssertionError
+
     @property
     def file(self) -> None:
         """None: it is in no file of this machine's."""
         return
+
+    @property
+    def unencrypted(self) -> bool:
+        """True if the server is on another host, and is reached without TLS."""
+        return self._connections.unencrypted
 
     @property
     def keeps_words(self) -> bool:
@@ -253,7 +269,7 @@ class PostgresBackend(Opened[PostgresTx]):
         """See `clew.tenants`."""
         self._outside()
         with self._told, self._connections.take() as conn:
-            tenants.isolate(conn)
+            exclusively(conn, self._schema, self.path, lambda: tenants.isolate(conn, self._schema))
 
     def admit(self, role: str, workspace: str) -> None:
         """See `clew.tenants`."""

@@ -1,9 +1,11 @@
-"""Connections to a server: how they are named, made and shared, and how the driver's errors are told."""
+"""Connections to a server: how they are named, made and shared."""
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,18 +18,17 @@ from psycopg import pq
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from clew.backends.postgres import arrays
-from clew.errors import ClewError, Conflict, Invalid, NotFound, ReadOnly, StorageFull, Tampered, Unavailable
+from clew.backends.postgres.errors import temporary, translate
+from clew.errors import Invalid, Unavailable
 
 OLDEST_SERVER = 140000
 LIFETIME = 3600.0
 """Seconds that a connection is kept: after a failover, or a change of addresses, none stays with the old server."""
 SLOWEST = 10.0
 """Seconds that a statement may take at least, however short others are to be waited for."""
+TLS = "others on the network can read what is sent. Add sslmode=verify-full to the URL."
 SCHEMA = "clew"
 """The schema that a store is in, unless its URL names another: ``postgresql://…/app?schema=chats``."""
-
-_AGAIN = "Make the same call again."
-_CHECK = "Check the server, then make the same call again."
 
 
 class Cursor(psycopg.Cursor[tuple[Any, ...]]):
@@ -42,6 +43,10 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection with a cursor that is there already: to make one takes as long as to run a statement."""
 
     kept: Cursor
+
+
+class UnencryptedConnection(UserWarning):
+    """Messages and passwords can be read on the way to the server: it is on another host, and there is no TLS."""
 
 
 class Lent(NamedTuple):
@@ -111,18 +116,35 @@ class Connections:
         self._idle: deque[tuple[Connection, float]] = deque()
         """Those that nobody uses, each with when it was made; the one used last is taken first."""
         self._closed = False
+        self.unencrypted = False
+        """True once a connection went to another host without TLS."""
         self._local = threading.local()
         """Of each thread; `held` are those it has."""
 
-    def connect(self) -> Connection:
-        """A new connection, which the caller closes."""
-        conn = Connection.connect(self._target.conninfo, **self._options())
+    def connect(self, seconds: float | None = None) -> Connection:
+        """A new connection, which the caller closes; each host has up to `seconds` to answer, if not the timeout."""
+        conn = Connection.connect(self._target.conninfo, **self._options(self._timeout if seconds is None else seconds))
         try:
+            if unencrypted(conn) and not self.unencrypted:
+                self.unencrypted = True
+                warnings.warn(f"{self._target.name} is reached without TLS: {TLS}", UnencryptedConnection, stacklevel=2)
             self._configure(conn)
         except BaseException:
             conn.close()
             raise
         return conn
+
+    def patiently(self) -> Connection:
+        """`connect`, again and again up to the timeout while the server may be coming back."""
+        until, pause = time.monotonic() + self._timeout, 0.02
+        while True:
+            try:
+                return self.connect(until - time.monotonic())
+            except psycopg.OperationalError as error:
+                if not temporary(error) or time.monotonic() + pause > until:
+                    raise translate(error, self._target.name) from error
+            time.sleep(pause)
+            pause = min(2 * pause, 0.5)
 
     def take(self) -> Taken:
         """A connection for one piece of work. Unavailable if there is none for as long as the timeout."""
@@ -159,7 +181,7 @@ class Connections:
             if first:
                 # Noted by the same call that gets it: an interrupt in between would lose it for ever.
                 slot.extend(map(self._slots.get, (True,), (self._timeout,)))
-            conn, made = self._kept() or (self._patiently(), time.monotonic())
+            conn, made = self._kept() or (self.patiently(), time.monotonic())
             lent = Lent(conn, made, first)
             held.append(conn)
         except Empty:
@@ -205,25 +227,16 @@ class Connections:
         if self._closed:
             self.check()
 
-    def _patiently(self) -> Connection:
-        """A new connection; if the server is not there, it may be coming back."""
-        until, pause = time.monotonic() + self._timeout, 0.02
-        while True:
-            try:
-                return self.connect()
-            except psycopg.OperationalError as error:
-                if time.monotonic() + pause > until:
-                    raise translate(error, self._target.name) from error
-            time.sleep(pause)
-            pause = min(2 * pause, 0.5)
-
-    def _options(self) -> dict[str, Any]:
-        wait = max(2, int(self._timeout))
+    def _options(self, seconds: float) -> dict[str, Any]:
         given = psycopg.conninfo.conninfo_to_dict(self._target.conninfo)
         usual: dict[str, Any] = {
             "application_name": "clew",
-            "connect_timeout": min(wait, 10),
-            "tcp_user_timeout": wait * 1000,  # a link that has gone dead is noticed
+            "connect_timeout": max(2, min(int(seconds), 10)),
+            # A host that dies without a word is noticed: what is sent is not acknowledged, nor are the probes that are
+            # sent while an answer is waited for.
+            "tcp_user_timeout": max(2, int(self._timeout)) * 1000,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
         }
         return {name: value for name, value in usual.items() if name not in given} | {"autocommit": True}
 
@@ -258,6 +271,14 @@ class Taken:
         self._of.give_back(self._lent)
 
 
+def unencrypted(conn: Connection) -> bool:
+    """True if the server is on another host, and the connection has no TLS."""
+    if conn.pgconn.ssl_in_use or not conn.info.hostaddr:  # a socket in a folder has no address
+        return False
+    address = ipaddress.ip_address(conn.info.hostaddr.partition("%")[0])
+    return not (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 def lost(conn: Connection, error: BaseException | None = None) -> bool:
     """True if a connection has broken, so that nobody can say what became of its last statement."""
     state = getattr(error, "sqlstate", None) or ""
@@ -277,77 +298,6 @@ def undo(conn: Connection, sql: LiteralString = "ROLLBACK") -> None:
         conn.execute(sql, prepare=False)
     except psycopg.Error:
         conn.close()
-
-
-class Told:
-    """Driver errors become clew's. One can be used again and again, by many threads."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *where: object) -> None:
-        if isinstance(error, (psycopg.Error, OverflowError)):
-            raise translate(error, self._path) from error
-
-
-def translate(error: BaseException, path: str) -> ClewError:
-    """The error of clew's that tells what a driver's error means."""
-    if isinstance(error, ClewError):
-        return error
-    if isinstance(error, OverflowError):
-        return Tampered(path, "a number in it is beyond reason")
-    state = (getattr(error, "sqlstate", None) or "") if isinstance(error, psycopg.Error) else ""
-    # What comes after the first line may have values of rows in it.
-    error.args = tuple(str(arg).partition("\n")[0] for arg in error.args[:1])
-    if isinstance(error, psycopg.DataError) and not state:
-        return Invalid("a text cannot have a NUL character")
-    match state:
-        case "XX001" | "XX002":
-            return Tampered(path, "the server says that a page or an index of it is damaged")
-        case "53100":
-            return StorageFull(f"no space is left for {path}", hint="Free some, then make the same call again.")
-        case "53300":
-            return Unavailable(f"{path} has no connection left to give", hint="Raise max_connections, or use fewer.")
-        case "55P03":
-            return Unavailable(f"{path} is kept busy by another program", hint=_AGAIN)
-        case "57014":
-            return Unavailable(f"{path} took longer than the timeout", hint=_CHECK)
-        case "25006":
-            return ReadOnly(f"{path} cannot be written", hint="It may be a replica: name the primary server.")
-        case "42501":
-            return ReadOnly(f"{path} does not allow this user to do that", hint="Grant the user rights on its schema.")
-        case "3D000":
-            return NotFound("store", path, hint="There is no such database: create it first.")
-        case "42939":
-            return Invalid("a schema whose name begins with pg_ is the server's own", hint="Name another.")
-        case "42704":
-            return NotFound("role", path, hint="Create the role in the database first.")
-        case "23505":
-            return Conflict("someone else has stored the same")
-        case "42P01" | "42703" | "42883" | "3F000":
-            return Unavailable(f"{path} has no store, or not a whole one", hint="Open it anew.")
-    if state[:2] == "28":
-        return Unavailable(f"{path} refuses this user", hint="Check user and password; a password may be in ~/.pgpass.")
-    if state[:2] == "40":
-        return Unavailable(f"{path} could not run this beside what others do", hint=_AGAIN)
-    if state[:2] in ("XX", "58"):
-        return Unavailable(f"{path} has failed inside ({state})", hint="Look at its log, then verify the store.")
-    if isinstance(error, psycopg.OperationalError):
-        return _unreached(str(error), path)
-    return Unavailable(f"{path} answered with error {state or type(error).__name__}", hint=_AGAIN)
-
-
-def _unreached(said: str, path: str) -> ClewError:
-    """What is meant by words alone: the driver has no code for what goes wrong before a connection is made."""
-    why = said.rpartition("FATAL:")[2].strip() if "FATAL:" in said else ""
-    if why.startswith("database ") and why.endswith("does not exist"):
-        return NotFound("store", path, hint="There is no such database: create it first.")
-    return Unavailable(f"{path} cannot be reached{f' ({why})' if why else ''}", hint=_CHECK)
 
 
 def _identifier(name: str) -> str:

@@ -7,10 +7,9 @@ import time
 
 from clew.backends.postgres import tenants
 from clew.backends.postgres.connection import OLDEST_SERVER, Connection
+from clew.backends.postgres.exclusive import exclusively
 from clew.backends.sql import FORMAT, migrations
 from clew.errors import NotFound, SchemaTooNew, Unavailable
-
-_LOCK = 0x636C6577 << 32  # "clew"
 
 
 def found(conn: Connection, schema: str, path: str) -> int:
@@ -28,22 +27,23 @@ def found(conn: Connection, schema: str, path: str) -> int:
 
 def migrate(conn: Connection, schema: str, path: str, *, create: bool) -> None:
     """Makes the store, or brings it to the newest format; one process does, the others find it done."""
-    if found(conn, schema, path) == FORMAT:
-        return
-    with conn.transaction():
-        # Whoever comes second waits here, and then sees what the first has done.
-        conn.execute("SELECT pg_advisory_xact_lock(%s + hashtext(%s))", (_LOCK, schema))
-        number = found(conn, schema, path)
-        if number == 0:
-            if not create:
-                raise NotFound("store", path, hint="Check the URL, and the schema that it names.")
-            conn.execute('CREATE SCHEMA IF NOT EXISTS "{}"'.format(schema.replace('"', '""')).encode())
-        for leads_to, script in migrations("postgres"):
-            if leads_to > number:
-                conn.execute(script.encode(), prepare=False)
-                if leads_to == 1:
-                    _first(conn)
-                conn.execute("UPDATE epoch SET number = number + 1, format = %s", (leads_to,))
+    if found(conn, schema, path) != FORMAT:
+        exclusively(conn, schema, path, lambda: _migrate(conn, schema, path, create=create))
+
+
+def _migrate(conn: Connection, schema: str, path: str, *, create: bool) -> None:
+    number = found(conn, schema, path)
+    if number == 0:
+        if not create:
+            raise NotFound("store", path, hint="Check the URL, and the schema that it names.")
+        conn.execute('CREATE SCHEMA IF NOT EXISTS "{}"'.format(schema.replace('"', '""')).encode())
+    for leads_to, script in migrations("postgres"):
+        if leads_to > number:
+            conn.execute(script.encode(), prepare=False)
+            if leads_to == 1:
+                _first(conn)
+            conn.execute("UPDATE epoch SET number = number + 1, format = %s", (leads_to,))
+    if number:
         tenants.renew(conn, schema)
 
 

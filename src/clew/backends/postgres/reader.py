@@ -7,7 +7,8 @@ from typing import Any
 
 import psycopg
 
-from clew.backends.postgres.connection import Connection, translate
+from clew.backends.postgres.connection import Connection
+from clew.backends.postgres.errors import translate
 from clew.backends.postgres.rows import PostgresTx
 
 

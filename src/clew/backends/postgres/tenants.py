@@ -8,15 +8,24 @@ from clew.backends.postgres.connection import Connection
 from clew.backends.sql import script
 
 _WRITTEN = (
-    "trees", "refs", "runs", "nodes", "quarantine", "labels", "log", "blobs", "chunks", "uses", "objects",
-    "search", "search_edge", "forgotten", "header", "watched",
+    "refs", "runs", "quarantine", "labels", "log", "blobs", "chunks", "uses", "objects", "search", "search_edge",
+    "header", "watched",
 )  # fmt: skip
+_NUMBERED = {
+    "trees": "DELETE, INSERT (workspace, created_at)",
+    "nodes": "DELETE, INSERT (pos, facts, id, body), UPDATE (body)",
+    "forgotten": "DELETE, INSERT (low, high)",
+}
+"""Tables whose rows the server numbers for all tenants, and what a tenant may do there: it chooses no number."""
+_COUNTERS = ("trees_tree_seq", "forgotten_number_seq")
+"""Their sequences. Nobody needs a right to draw from them: the columns do it themselves."""
 
 
-def isolate(conn: Connection) -> None:
-    """Switches the policies on."""
-    with conn.transaction():
-        conn.execute(script("tenants.postgres.sql").encode(), prepare=False)
+def isolate(conn: Connection, schema: str) -> None:
+    """Switches the policies on, and gives the roles that were admitted the rights that they need now."""
+    conn.execute(script("tenants.postgres.sql").encode(), prepare=False)
+    for (role,) in conn.execute("SELECT DISTINCT role FROM tenants JOIN pg_roles ON rolname = role").fetchall():
+        _grant(conn, schema, role)
 
 
 def admit(conn: Connection, schema: str, role: str, workspace: str) -> None:
@@ -29,9 +38,7 @@ def admit(conn: Connection, schema: str, role: str, workspace: str) -> None:
 def renew(conn: Connection, schema: str) -> None:
     """Where there are tenants, the policies and their rights are what the newest format needs."""
     if conn.execute("SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'tenants'", (schema,)).fetchone():
-        isolate(conn)
-        for (role,) in conn.execute("SELECT DISTINCT role FROM tenants JOIN pg_roles ON rolname = role").fetchall():
-            _grant(conn, schema, role)
+        isolate(conn, schema)
 
 
 def _grant(conn: Connection, schema: str, role: str) -> None:
@@ -40,7 +47,13 @@ def _grant(conn: Connection, schema: str, role: str) -> None:
     conn.execute(sql.SQL("GRANT SELECT ON epoch, tenants TO {}").format(who))
     tables = sql.SQL(", ").join(map(sql.Identifier, _WRITTEN))
     conn.execute(sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}").format(tables, who))
+    for table, rights in _NUMBERED.items():  # an older clew gave more
+        name = sql.Identifier(table)
+        conn.execute(sql.SQL("REVOKE ALL ON {} FROM {}").format(name, who))
+        conn.execute(sql.SQL("GRANT SELECT, {} ON {} TO {}").format(sql.SQL(rights), name, who))
     conn.execute(sql.SQL("GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {} TO {}").format(where, who))
+    counters = sql.SQL(", ").join(map(sql.Identifier, _COUNTERS))
+    conn.execute(sql.SQL("REVOKE USAGE, UPDATE ON SEQUENCE {} FROM {}").format(counters, who))
 
 
 def dismiss(conn: Connection, schema: str, role: str, workspace: str | None) -> None:

@@ -9,8 +9,9 @@ from typing import TypeVar
 import psycopg
 
 from clew.backends import Job, Tx
-from clew.backends.postgres.connection import Connection, Connections, Told, in_transaction, lost, translate, undo
-from clew.backends.postgres.rows import PostgresTx
+from clew.backends.postgres.connection import Connection, Connections, in_transaction, lost, undo
+from clew.backends.postgres.errors import Told, translate
+from clew.backends.postgres.rows import SQL, PostgresTx
 from clew.errors import ClewError, Unavailable
 
 T = TypeVar("T")
@@ -74,7 +75,9 @@ class Turns:
                     undo(conn)
                 raise
             try:
-                conn.execute("COMMIT", prepare=False)
+                # One that has found what it was to write may have found what no standby has yet, after a restart of the
+                # server. A commit waits for standbys if there is something in it: then it has all that came before.
+                conn.execute(SQL["commit_write"], prepare=False)
             except psycopg.Error as error:
                 if lost(conn, error):
                     raise self.lost(error, at_commit=True) from error

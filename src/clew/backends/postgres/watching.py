@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 
 import psycopg
 
-from clew.backends.postgres.connection import LIFETIME, Connection, translate
+from clew.backends.postgres.connection import LIFETIME, Connection
+from clew.backends.postgres.errors import translate
 from clew.backends.postgres.rows import SQL
 
 ASKED = 90.0

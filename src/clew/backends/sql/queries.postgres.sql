@@ -9,6 +9,10 @@ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
 -- name: begin_write
 BEGIN; SELECT pg_advisory_xact_lock(%d); SELECT number FROM epoch
 
+-- name: commit_write
+SELECT pg_logical_emit_message(true, 'clew', '')
+WHERE pg_current_xact_id_if_assigned() IS NULL AND NOT pg_is_in_recovery(); COMMIT
+
 -- name: add_tree
 INSERT INTO trees (workspace, created_at) VALUES (?, ?) RETURNING tree
 
@@ -44,6 +48,11 @@ RETURNING blob
 
 -- name: forget
 INSERT INTO forgotten (low, high) VALUES (?, ?) RETURNING number
+
+-- name: forget_old
+DELETE FROM forgotten USING (SELECT ?::bigint AS below) AS v
+WHERE v.below > 0 AND mod(v.below, 1000) = 0 -- now and then: to count takes a while
+  AND number <= (SELECT number FROM forgotten ORDER BY number DESC OFFSET 100000 LIMIT 1)
 
 -- name: forgotten
 SELECT number, low, high FROM forgotten WHERE number > ? ORDER BY number LIMIT nullif(?, -1)
