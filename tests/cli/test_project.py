@@ -40,6 +40,7 @@ HOSTILE: dict[str, list[str]] = {
     "keyring": ['"chats"'],
     "blobs": ['"file://{outside}/objects"', '"s3://127.0.0.1:{port}/x"'],
     "timeout": [],
+    "hook_timeout": ["1000"],
     "provider": ['"claude-local"'],
     "model": ['"claude-local"', '"claude-local/x"', '"mine"'],
     "aliases": ['{{ sonnet = "claude-local" }}', '{{ sonnet = "claude-local/x" }}'],
@@ -59,6 +60,7 @@ PERMITTED = {
 """And values that it may."""
 COMMANDS: dict[str, list[list[str]]] = {
     "redact": [["append"]],
+    "hook_timeout": [["hook"]],
     "base_url": [["chat", "-m", "claude"], ["chat", "-m", "sonnet"]],
     "provider": [["chat"]],
     "model": [["chat"]],
@@ -139,7 +141,8 @@ class Surroundings:
             "AWS_ACCESS_KEY_ID": "canary", "AWS_SECRET_ACCESS_KEY": "canary", "AWS_REGION": "x",
         }.items():  # fmt: skip
             monkeypatch.setenv(name, value)
-        monkeypatch.delenv("CLEW_DB", raising=False)
+        for name in ("CLEW_DB", "CLEW_HOOK_TIMEOUT"):
+            monkeypatch.delenv(name, raising=False)
         monkeypatch.chdir(self.project)
 
     def filled(self, value: str) -> str:

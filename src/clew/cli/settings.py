@@ -62,6 +62,13 @@ SETTINGS = {
             why_never="its author would get your attachments",
         ),
         Setting("timeout", "seconds", "Seconds to wait for other writers.", 60.0, project="any"),
+        Setting(
+            "hook_timeout",
+            "seconds",
+            "Seconds that 'clew hook' may take; 0 for no limit.",
+            5.0,
+            why_never="it could keep your agent waiting",
+        ),
         Setting("provider", "text", "Who answers in a chat.", project="any"),
         Setting("model", "text", "The model that answers, or an alias.", project="any"),
         Setting("aliases", "names", "Short names of models: aliases.NAME.", {}, project="any"),
