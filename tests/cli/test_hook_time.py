@@ -117,13 +117,14 @@ def test_what_was_left_is_caught_up(
     for path, size in sizes.items():
         path.write_text("".join(f'{{"type":"x","uuid":"{number}"}}\n' for number in range(size)))
     more = {"agent_id": "a1", "agent_type": "Explore", "agent_transcript_path": str(other)}
-    told = []
-    for number, name in enumerate(["SubagentStop", *["Stop"] * 60]):
-        given = json.dumps({**event, "hook_event_name": name, **(more if name == "SubagentStop" else {})})
-        told.append(clew_cli("hook", input=given, env={"CLEW_HOOK_TIMEOUT": str(0.1 + number / 20)}).err)
+    told = [""]
+    for number in range(60):
+        begun = any("agent.jsonl" in one for one in told)  # before that a busy machine had no time for it at all
+        given = {**event, "hook_event_name": "Stop"} if begun else {**event, "hook_event_name": "SubagentStop", **more}
+        told.append(clew_cli("hook", input=json.dumps(given), env={"CLEW_HOOK_TIMEOUT": str(0.1 + number / 20)}).err)
         if told[-1] == "":
             break
-    assert ("stopped after" in told[0], told[-1]) == (True, "")
+    assert ("stopped after" in told[1], told[-1]) == (True, "")
     with clew.open(db) as store:
         session = store.sessions.get(SESSION)
         for one, size in zip((session, *session.subagents()), sizes.values(), strict=True):
