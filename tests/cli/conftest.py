@@ -61,6 +61,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("CLEW_HOOK_TIMEOUT", "0")  # however slow the machine is; where the limit is tested it is set
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 

@@ -58,14 +58,13 @@ def test_settings_are_what_commands_use(unnamed: Run, user: Path, project: Path,
     """The store, its key and the patience come from files; a path in one is taken from where the file is."""
     (tmp_path / "store.key").write_text("ab" * 32)
     (tmp_path / "store.key").chmod(0o600)
-    project.write_text('db = "sealed.db"\nkey_file = "store.key"\n')
+    project.write_text('db = "sealed.db"\n')
+    user.write_text(f'db = "other.db"\nkey_file = "{os.path.relpath(tmp_path / "store.key", user.parent)}"\n')
     assert unnamed("append", input=LINE).code == 0
     assert b"hello" not in (tmp_path / "sealed.db").read_bytes()
     assert "hello" in unnamed("ls").out
-    user.write_text('key_file = "/nowhere"\n')  # the project is nearer
-    assert "hello" in unnamed("ls").out
-    assert "CLEW_KEY" in unnamed("ls", env={"CLEW_KEY": "no key"}).err  # and a variable nearer still
-    project.write_text(f'db = "{tmp_path}/sealed.db"\n')
+    assert "CLEW_KEY" in unnamed("ls", env={"CLEW_KEY": "no key"}).err  # a variable is nearer
+    user.write_text('key_file = "/nowhere"\n')
     assert "key_file in" in unnamed("ls").err
     user.write_text("timeout = true\n")
     done = unnamed("ls")
@@ -90,6 +89,9 @@ def test_two_keys_in_one_file_are_one_too_many(unnamed: Run, user: Path) -> None
         (f'[aliases]\nfast = "{TOKEN}"', "ANTHROPIC_API_KEY"),
         ('base_url = "https://me:pass@api.test/"', "API_KEY"),
         ('key = "ab"', "CLEW_KEY"),
+        ('db = "postgresql://me:word@db.test/x"', "set PGPASSWORD in"),
+        ('db = "postgresql://db.test/x?user=me&password=word"', "set PGPASSWORD in"),
+        ('blobs = "s3://me:word@bucket/x"', "AWS_SECRET_ACCESS_KEY"),
         ('passphrase = "x"', "CLEW_PASSPHRASE"),
         (f'x = [{{ y = [["{TOKEN}"]] }}]', "ANTHROPIC_API_KEY"),
     ],
@@ -209,16 +211,23 @@ def test_secrets_in_the_environment_are_not_shown(clew_cli: Run) -> None:
     assert "correct horse" not in done.out + done.err
 
 
-def test_an_alias_stands_for_its_model() -> None:
+def test_the_name_of_a_user_is_no_secret(clew_cli: Run, user: Path) -> None:
+    """A server is named with the user who connects to it; the password is elsewhere."""
+    url = "postgresql://me@db.test/x"
+    assert clew_cli("config", "set", "db", url).code == 0
+    assert clew_cli("config", "show", "--json", env={"CLEW_DB": ""}).json["db"] == url
+
+
+def test_an_alias_stands_for_its_model(user: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In what is typed and in the settings; each alias as the nearest file has it."""
-    files = [
-        File("/p", "project", {"aliases": {"fast": "p"}, "model": "fast"}, ()),
-        File("/u", "user", {"aliases": {"fast": "u", "deep": "d"}, "model": "deep"}, ()),
-    ]
-    settings = Settings(lambda: files, {}, {})
-    assert (settings.model(), settings.model("deep"), settings.model("other")) == ("p", "d", "other")
-    assert Settings(lambda: files, {"CLEW_MODEL": "deep"}).model() == "d"
-    assert Settings(list, {}).model() is None
+    from clew.cli.models import choose
+
+    assert choose().provider == "offline"
+    user.write_text('model = "deep"\n[aliases]\nfast = "gpt-u"\ndeep = "gpt-d"\n')
+    project.write_text('model = "fast"\n[aliases]\nfast = "gpt-p"\n')
+    assert [choose(typed).model for typed in (None, "deep", "gpt-x")] == ["gpt-p", "gpt-d", "gpt-x"]
+    monkeypatch.setenv("CLEW_MODEL", "deep")
+    assert choose().model == "gpt-d"
 
 
 def test_a_bad_value_names_its_place() -> None:

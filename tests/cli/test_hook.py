@@ -451,7 +451,7 @@ def test_an_endless_line_is_passed_over(agent, db, monkeypatch):
 
 def test_a_folder_that_someone_keeps_is_not_waited_for_long(agent, monkeypatch):
     """Another program has locked the project: the agent goes on after a while, and is told."""
-    monkeypatch.setattr("clew.cli.hook.PATIENCE", 0.3)
+    monkeypatch.setenv("CLEW_HOOK_TIMEOUT", "2")
     agent.say("x")
     fd = os.open(agent.work, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)

@@ -120,8 +120,9 @@ def tracked(root: str, known: Tracked) -> Tracked:
     stamp = _index_stamp(os.path.join(top, ".git"))
     if stamp == known.stamp:
         return known
-    # No variable of whoever runs this may lead git elsewhere, and no setting of the repository may run a program.
-    env = {"PATH": os.defpath, "LC_ALL": "C"}
+    # No variable of whoever runs this may lead git elsewhere, and no setting of the repository may run a program. Git
+    # fetches objects that it misses, by a program if the repository's settings say so: no protocol is allowed.
+    env = {"PATH": os.defpath, "LC_ALL": "C", "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
     try:
         done = subprocess.run(_LS, cwd=root, env=env, capture_output=True, timeout=_PATIENCE, check=True)
     except (OSError, subprocess.SubprocessError):

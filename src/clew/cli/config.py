@@ -156,12 +156,13 @@ def _checked(name: str, value: str, project: bool) -> tuple[Setting, str | None]
     setting = SETTINGS.get(top)
     if setting is None or bool(entry) != (setting.kind == "names"):
         raise click.UsageError(f"there is no setting {name!r}{settings.nearest(top)}")
-    if project and setting.why_not_project:
-        raise settings.foreign(top, PROJECT_FILE)
+    given = {entry: value} if entry else value
     try:
-        settings.parsed(setting, {entry: value} if entry else value)
+        settings.parsed(setting, given)
     except ValueError as error:
         raise click.UsageError(f"{name} {error}, not {value!r}") from None
+    if project:
+        settings.File(_path(project), "project", {top: given}, ()).value(top)
     return setting, entry or None
 
 

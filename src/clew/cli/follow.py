@@ -2,7 +2,8 @@
 messages among them into the session.
 
 An entry is the byte 0x01 and the line, a JSON object. How far the file was read is in the session's free data, and
-changes with the log in one transaction: a line is neither lost nor kept twice, whoever is cut short.
+changes with the log in one transaction: a line is neither lost nor kept twice, whoever is cut short. No transaction is
+open while the file is read.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
 import clew
@@ -21,10 +23,14 @@ from clew.errors import Conflict, Invalid, NotFound
 from clew.providers import integer
 
 _TAG = b"\x01"
-PIECE = 8 * 1024 * 1024
-"""Bytes that are taken over in one transaction."""
+PIECE = 1024 * 1024
+"""Bytes that are read, and then stored in one transaction."""
+LINES = 500
+"""Lines that are stored in one transaction at most: one takes a fraction of a second."""
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line at most; of a longer one it is noted that it was there."""
+STRETCH = 32 * 1024 * 1024
+"""Bytes of such a line that are read before it is noted how far that was."""
 BACK = 16 * 1024 * 1024
 """How far back from the end the last prompt is looked for."""
 _BLOCK = 1 << 16
@@ -37,6 +43,17 @@ class _Mark(NamedTuple):
     first: str
     offset: int
     answer: str | None
+    scanned: int
+    """How far a line was read that is too long to be stored, and begins at `offset`."""
+
+
+class _Piece(NamedTuple):
+    """What was read after a mark: whole lines, or a part of a line that is too long."""
+
+    lines: list[bytes]
+    scanned: int = 0
+    """Where the part of a long line ends that was read; the line itself ends there if `ended`."""
+    ended: bool = False
 
 
 class Prompt(NamedTuple):
@@ -46,43 +63,85 @@ class Prompt(NamedTuple):
     prompt: str | None
 
 
-def follow(store: clew.Store, session: clew.Session, path: str) -> int:
-    """Takes over the lines that are whole and new. Returns how many. OSError if the file cannot be read."""
-    total = 0
-    while True:
-        with store.transaction():
-            taken = _some(store, session.refresh(), path)
-        total += taken
-        if not taken:
-            return total
+class Follower:
+    """Takes over a transcript into a session: a piece is read while no transaction is open, and then stored in one."""
+
+    def __init__(self, store: clew.Store, session: clew.Session, path: str) -> None:
+        self._store = store
+        self._session = session
+        self._path = path
+        self._above: dict[str, str | None] = {}
+        self.left = 0
+        """Bytes of the file that are not taken over."""
+
+    def run(self) -> int:
+        """Takes over the lines that are whole and new. Returns how many. OSError if the file cannot be read.
+
+        Whenever it is interrupted, what was stored stays, and the next call continues there.
+        """
+        total = 0
+        with _opened(self._path) as file:
+            first = hashlib.sha256(file.readline(_BLOCK)).hexdigest()[:16]
+            while True:
+                size = os.fstat(file.fileno()).st_size
+                mark = _marked(self._session.refresh(), self._path, first, size)
+                self.left = size - max(mark.offset, mark.scanned)
+                piece = _read(file, mark)
+                if not piece.lines and piece.scanned <= mark.scanned:
+                    return total
+                with self._store.transaction():
+                    if _marked(self._session.refresh(), self._path, first, size) == mark:  # else another was faster
+                        self._keep(mark, piece)
+                        total += len(piece.lines) + piece.ended
+
+    def _keep(self, mark: _Mark, piece: _Piece) -> None:
+        at, session = mark.offset, self._session
+        talk = Talk(self._store, session, mark.answer, self._above)
+        if piece.ended:
+            _left_out(session, piece.scanned - at, str(uuid.uuid5(uuid.UUID(session.id), f"line {at}")))
+            at = piece.scanned
+        for line in piece.lines:
+            event = _event(line)
+            if event is not None:
+                _keep(session, event, line, at)
+                talk.take(event, line)
+            at += len(line) + 1
+        new = mark._replace(offset=at, answer=talk.answer, scanned=0 if piece.ended else piece.scanned)
+        session.update(extra={**session.refresh().extra, "transcript": new._asdict()})
 
 
-def _some(store: clew.Store, session: clew.Session, path: str) -> int:
-    with _opened(path) as file:
-        first = hashlib.sha256(file.readline(_BLOCK)).hexdigest()[:16]
-        mark = _marked(session, path, first, os.fstat(file.fileno()).st_size)
-        file.seek(mark.offset)
-        piece = file.read(PIECE)
-        whole = piece[: piece.rfind(b"\n") + 1]
-        if not whole and len(piece) == PIECE:
-            piece += file.readline(LONGEST)
-            whole = piece if piece.endswith(b"\n") else b""
-        beyond = 0 if whole or len(piece) < LONGEST else _end_of_line(file)
-    at, lines, talk = mark.offset, 0, Talk(store, session, mark.answer)
-    if beyond:
-        _left_out(session, beyond - at, str(uuid.uuid5(uuid.UUID(session.id), f"line {at}")))
-        at, lines = beyond, 1
-    for line in whole.split(b"\n")[:-1]:
-        event = _event(line)
-        if event is not None:
-            _keep(session, event, line, at)
-            talk.take(event, line)
-        at += len(line) + 1
-        lines += 1
-    if lines:
-        beside = {"path": path, "first": first, "offset": at, "answer": talk.answer}
-        session.update(extra={**session.refresh().extra, "transcript": beside})
-    return lines
+def behind(session: clew.Session) -> str | None:
+    """The path of a session's transcript, if that has more than was taken over."""
+    known = session.extra.get("transcript")
+    path = known.get("path") if isinstance(known, dict) else None
+    with suppress(OSError, ValueError):
+        return path if isinstance(path, str) and os.stat(path).st_size > _number(known, "offset") else None
+    return None
+
+
+def _read(file: IO[bytes], mark: _Mark) -> _Piece:
+    """What comes after a mark; no line, and nothing scanned, if that is nothing yet."""
+    if mark.scanned:
+        return _scan(file, mark.scanned)
+    file.seek(mark.offset)
+    piece = file.read(PIECE)
+    if b"\n" not in piece and len(piece) == PIECE:
+        piece += file.readline(LONGEST - PIECE)
+        if len(piece) >= LONGEST and not piece.endswith(b"\n"):
+            return _Piece([], mark.offset + len(piece))
+    return _Piece(piece.split(b"\n")[:-1][:LINES])
+
+
+def _scan(file: IO[bytes], at: int) -> _Piece:
+    """Reads on in a line that is too long, for its end."""
+    file.seek(at)
+    until = at + STRETCH
+    while at < until and (block := file.read(PIECE)):
+        end = block.find(b"\n")
+        if end >= 0:
+            return _Piece([], at + end + 1, ended=True)
+        at += len(block)
+    return _Piece([], at)
 
 
 def _opened(path: str) -> IO[bytes]:
@@ -93,23 +152,19 @@ def _opened(path: str) -> IO[bytes]:
         raise FileNotFoundError(path) from None
 
 
-def _end_of_line(file: IO[bytes]) -> int:
-    """Where the line ends that is being read; 0 if it does not end yet."""
-    while block := file.read(PIECE):
-        at = block.find(b"\n")
-        if at >= 0:
-            return file.tell() - len(block) + at + 1
-    return 0
-
-
 def _marked(session: clew.Session, path: str, first: str, size: int) -> _Mark:
     """How far the file was read; from its beginning, if it is another one now."""
     said = session.extra.get("transcript")
     known = said if isinstance(said, dict) else {}
-    offset, answer = known.get("offset"), known.get("answer")
-    if (known.get("path"), known.get("first")) != (path, first) or not isinstance(offset, int) or offset > size:
-        return _Mark(path, first, 0, None)
-    return _Mark(path, first, max(0, offset), answer if isinstance(answer, str) else None)
+    offset, scanned, answer = _number(known, "offset"), _number(known, "scanned"), known.get("answer")
+    if (known.get("path"), known.get("first")) != (path, first) or max(offset, scanned) > size:
+        return _Mark(path, first, 0, None, 0)
+    return _Mark(path, first, offset, answer if isinstance(answer, str) else None, scanned)
+
+
+def _number(known: Any, name: str) -> int:
+    found = known.get(name)
+    return max(0, found) if isinstance(found, int) else 0
 
 
 def _keep(session: clew.Session, event: dict[str, Any], line: bytes, at: int) -> None:
@@ -154,13 +209,18 @@ def _backwards(path: str) -> Iterator[bytes]:
     """The whole lines of a file, the last first, as far as `BACK`."""
     with _opened(path) as file:
         at = file.seek(0, os.SEEK_END)
-        rest, least = b"", max(0, at - BACK)
+        rest, least = (
+            list[bytes](),
+            max(0, at - BACK),
+        )  # of a line whose beginning was not read yet, the last part first
         while at > least:
             size = min(_BLOCK, at)
             at -= size
             file.seek(at)
-            parts = (file.read(size) + rest).split(b"\n")
-            rest = parts[0]
-            yield from reversed(parts[1:])
+            *whole, last = reversed(file.read(size).split(b"\n"))
+            for part in whole:
+                yield b"".join([part, *reversed(rest)])
+                rest.clear()
+            rest.append(last)
         if at == 0:
-            yield rest
+            yield b"".join(reversed(rest))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from clew.cli import settings
+from clew.cli.settings import Found
 from clew.errors import Invalid, clip
 
 if TYPE_CHECKING:
@@ -71,24 +72,32 @@ def choose(typed: str | None = None, session: clew.Session | None = None) -> Cho
     own = None if session is None else _own(session)
     if own is not None:
         return own
-    provider, model = setting("provider"), setting("model")
-    if model is not None:
-        return parse(model)
-    provider = provider or next((name for name in ("claude", "openai", "gemini") if token(name)), OFFLINE)
-    return parse(provider)
+    for name in ("model", "provider"):
+        found = settings.current().find(name)
+        if found.value:
+            return parse(found.value, (name, found))
+    return parse(next((name for name in ("claude", "openai", "gemini") if token(name)), OFFLINE))
 
 
-def parse(typed: str) -> Choice:
-    """A model as people write it: an alias, PROVIDER/MODEL, a provider, or the name of a model. Invalid."""
-    typed = settings.current().model(typed) or typed
+def parse(typed: str, origin: tuple[str, Found] | None = None) -> Choice:
+    """A model as people write it: an alias, PROVIDER/MODEL, a provider, or the name of a model. Invalid.
+
+    `origin` is the setting it comes from, with its name, if it was not typed.
+    """
+    used = [] if origin is None else [origin]
+    alias = settings.current().names("aliases").get(typed)
+    if alias is not None:
+        used.append((f"aliases.{typed}", alias))
+        typed = str(alias.value)
     typed = ALIASES.get(typed, typed)
     provider, slash, model = typed.partition("/")
-    if slash and provider in (*KEYS, OFFLINE, _LOCAL) and model:
-        return Choice(provider, model)
+    if slash and provider in known() and model:
+        return _allowed(Choice(provider, model), used)
     if typed in (*DEFAULTS, _LOCAL):
-        return Choice(typed, DEFAULTS.get(typed, ""))
-    if (provider := setting("provider") or "") and provider not in (OFFLINE, ""):
-        return Choice(provider, typed)
+        return _allowed(Choice(typed, DEFAULTS.get(typed, "")), used)
+    found = settings.current().find("provider")
+    if found.value and found.value != OFFLINE:
+        return _allowed(Choice(found.value, typed), [("provider", found)])
     for maker, begins in _MADE_BY.items():
         if begins.match(typed):
             return Choice(maker, typed)
@@ -97,6 +106,15 @@ def parse(typed: str) -> Choice:
     raise Invalid(
         f"nobody is known to give the model {clip(typed)}", hint=f"Write PROVIDER/MODEL: {', '.join(known())}."
     )
+
+
+def _allowed(choice: Choice, used: list[tuple[str, Found]]) -> Choice:
+    """The choice. Invalid if a setting of a project has led to a provider that may start a program."""
+    names = (*KEYS, OFFLINE)
+    for name, found in used if choice.provider not in names else ():
+        if found.source == "project":
+            raise settings.forbidden(name, found.origin, f"it may only choose one of {', '.join(names)}")
+    return choice
 
 
 def aliases() -> dict[str, str]:

@@ -54,7 +54,7 @@ def writing(*, redact: Rules | None = None, timeout: float | None = None) -> cle
     """The store, made if it is not there: sealed if there is a key. A default folder is for its owner alone.
 
     `redact` are the rules by which it stores, if not those of the settings; `timeout` is how long to wait for other
-    writers, if nothing else was asked for.
+    writers at most, whatever the settings say.
     """
     path, named = location()
     if not named and not os.path.exists(path):
@@ -175,8 +175,8 @@ def _connect(
     redact: Rules | None = None,
     timeout: float | None = None,
 ) -> clew.Store:
-    asked = settings.current().find("timeout")
-    seconds = timeout if timeout is not None and asked.source == "default" else asked.value
+    seconds = settings.current().value("timeout")
+    seconds = seconds if timeout is None else min(seconds, timeout)
     return clew.open(
         path, key=key, blobs=settings.current().value("blobs"), timeout=seconds, create=create, tidy=tidy,
         redact=redact, actor=_actor(),

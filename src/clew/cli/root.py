@@ -150,6 +150,7 @@ def _settle_output() -> None:
     "  CLEW_DB          the store, if --db does not name it\n"
     "  CLEW_BLOBS       where large attachments go: s3://bucket/prefix\n"
     "  CLEW_TIMEOUT     seconds to wait for other writers (60)\n"
+    "  CLEW_HOOK_TIMEOUT  seconds that 'clew hook' may take (5)\n"
     "  CLEW_KEY_FILE    the file with the key of a sealed store\n"
     "  CLEW_KEY         or the key itself, as 64 hex digits or in base64\n"
     "  CLEW_KEYRING     or its name in the keyring of the system\n"

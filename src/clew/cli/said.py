@@ -23,15 +23,18 @@ KINDS = ("user", "assistant")
 
 
 class Talk:
-    """Takes over messages into a session. `answer` is the id of the answer that was last counted."""
+    """Takes over messages into a session. `answer` is the id of the answer that was last counted, `above` has the lines
+    that are no messages, each with what it follows.
+    """
 
-    def __init__(self, store: clew.Store, session: clew.Session, answer: str | None) -> None:
+    def __init__(
+        self, store: clew.Store, session: clew.Session, answer: str | None, above: dict[str, str | None]
+    ) -> None:
         self.answer = answer
         self._store = store
         self._sessions = SessionStore(store)
         self._session = session
-        self._above: dict[str, str | None] = {}
-        """Lines that are no messages, each with what it follows."""
+        self._above = above
 
     def take(self, event: dict[str, Any], line: bytes) -> None:
         """Appends the message on a line, if it is one that is said in this session."""

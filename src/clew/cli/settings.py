@@ -1,14 +1,15 @@
 """Settings: what a flag says, or else the environment, the file of the project, that of the user, a default.
 
 A file is TOML. The project's is `.clew.toml`, the nearest in the working directory or above it; the user's is
-`config.toml` in the folder that the system has for settings. What a project says comes with the project, from whoever
-wrote it: it cannot say where requests, and the keys in them, are sent. Secrets are never read from a file.
+`config.toml` in the folder that the system has for settings. A project's file may have been written by a stranger: it
+causes no connection, starts no program, and names no file outside the project. Secrets are never read from a file.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -25,6 +26,8 @@ LONGEST = 1 << 20
 
 Kind = Literal["text", "path", "seconds", "names", "rules"]
 Source = Literal["flag", "environment", "project", "user", "default"]
+InProject = Literal["never", "inside", "any"]
+"""What a project's file may set: nothing, a path inside the project, any value."""
 
 
 class Setting(NamedTuple):
@@ -34,8 +37,10 @@ class Setting(NamedTuple):
     kind: Kind
     what: str
     default: Any = None
-    why_not_project: str = ""
-    """Why the file of a project may not say it; empty if it may."""
+    project: InProject = "never"
+    """Whether a project's file may set it. A new setting may not be set there until someone has found it harmless."""
+    why_never: str = "it is not known to be harmless"
+    """Why a project's file may not set it."""
 
     @property
     def variable(self) -> str | None:
@@ -43,34 +48,42 @@ class Setting(NamedTuple):
         return None if self.kind == "names" else f"CLEW_{self.name.upper()}"
 
 
+_OPENS = "it would be read as a key of yours"
 SETTINGS = {
     one.name: one
     for one in (
-        Setting("db", "path", "The store."),
-        Setting("key_file", "path", "The file with the key of a sealed store."),
-        Setting("keyring", "text", "Or the name of its key in the keyring of the system."),
+        Setting("db", "path", "The store.", project="inside"),
+        Setting("key_file", "path", "The file with the key of a sealed store.", why_never=_OPENS),
+        Setting("keyring", "text", "Or the name of its key in the keyring of the system.", why_never=_OPENS),
         Setting(
             "blobs",
             "text",
             "Where large attachments go: s3://bucket/prefix.",
-            why_not_project="whoever wrote it would get your attachments",
+            why_never="its author would get your attachments",
         ),
-        Setting("timeout", "seconds", "Seconds to wait for other writers.", 60.0),
-        Setting("provider", "text", "Who answers in a chat."),
-        Setting("model", "text", "The model that answers, or an alias."),
-        Setting("aliases", "names", "Short names of models: aliases.NAME.", {}),
-        Setting("system", "text", "What the model is told first."),
+        Setting("timeout", "seconds", "Seconds to wait for other writers.", 60.0, project="any"),
+        Setting(
+            "hook_timeout",
+            "seconds",
+            "Seconds that 'clew hook' may take; 0 for no limit.",
+            5.0,
+            why_never="it could keep your agent waiting",
+        ),
+        Setting("provider", "text", "Who answers in a chat.", project="any"),
+        Setting("model", "text", "The model that answers, or an alias.", project="any"),
+        Setting("aliases", "names", "Short names of models: aliases.NAME.", {}, project="any"),
+        Setting("system", "text", "What the model is told first.", project="any"),
         Setting(
             "base_url",
             "text",
             "Where requests go, if not to the provider itself.",
-            why_not_project="whoever wrote it would get your requests",
+            why_never="its author would get your requests",
         ),
         Setting(
             "redact",
             "rules",
             "What is taken out before it is stored: secrets, email, phone; or off.",
-            why_not_project="it could have your secrets stored",
+            why_never="it could have your secrets stored",
         ),
     )
 }
@@ -100,13 +113,15 @@ class File(NamedTuple):
     def value(self, name: str) -> Any:
         """The value of a setting that is in `values`, read; a path is taken from the folder of the file. Invalid."""
         setting = SETTINGS[name]
-        if self.source == "project" and setting.why_not_project:
-            raise foreign(name, self.path)
+        if self.source == "project" and setting.project == "never":
+            raise forbidden(name, self.path, setting.why_never)
         try:
             value = parsed(setting, self.values[name])
         except ValueError as error:
             raise Invalid(f"{name} in {self.path} {error}", hint="Correct it there.") from None
-        return _placed(value, self.path) if setting.kind == "path" else value
+        if setting.kind != "path":
+            return value
+        return _inside(name, value, self.path) if self.source == "project" else _placed(value, self.path)
 
 
 class Settings:
@@ -156,12 +171,6 @@ class Settings:
             for entry, value in (file.value(name) if name in file.values else {}).items():
                 found.setdefault(entry, Found(value, file.source, file.path))
         return found
-
-    def model(self, typed: str | None = None) -> str | None:
-        """The model that is meant by what was typed, or by the settings: an alias stands for its model."""
-        name = self.value("model") if typed is None else typed
-        alias = None if name is None else self.names("aliases").get(name)
-        return name if alias is None else str(alias.value)
 
     def _typed(self, setting: Setting, text: str, origin: str) -> Any:
         try:
@@ -224,7 +233,8 @@ def user_path() -> str:
 def project_path(cwd: str, tell: Callable[[str], None] = lambda _: None) -> str | None:
     """The nearest file of a project, in `cwd` or above it. One that somebody else could have put there is passed over.
 
-    Nothing above it is looked for then: what is above was meant for another place.
+    Nothing above it is looked for then: what is above was meant for another place. Invalid if it is a link to a file
+    outside the project.
     """
     folder = os.path.abspath(cwd)
     while True:
@@ -234,6 +244,8 @@ def project_path(cwd: str, tell: Callable[[str], None] = lambda _: None) -> str 
         except OSError:
             owner = None
         if owner is not None:
+            if not leads_below(os.path.realpath(folder), path):
+                raise Invalid(f"{path} is a link that leads out of the project", hint="Put the file itself there.")
             if not hasattr(os, "geteuid") or owner in (0, os.geteuid()):
                 return path
             tell(f"clew: {plain(path)} belongs to another user, and is not read")
@@ -279,11 +291,14 @@ def parse(text: str, path: str) -> dict[str, Any]:
         raise Invalid(f"{path} is not TOML{where}", hint="Correct it, or move it away.") from None
 
 
-def foreign(name: str, path: str) -> Invalid:
-    """The error for what a project's file may not say."""
+def forbidden(name: str, path: str, why: str) -> Invalid:
+    """The error for what a project's file may not set."""
+    top = name.partition(".")[0]
+    variable = SETTINGS[top].variable
+    instead = f"set {variable} or use 'clew config set {name}'" if variable else f"use 'clew config set {name}'"
     return Invalid(
-        f"{path} sets {name}, which the file of a project may not: {SETTINGS[name].why_not_project}",
-        hint=f"If you mean it, set {SETTINGS[name].variable}, or 'clew config set {name}'.",
+        f"{path} is a project's file and may not set {name}: {why}",
+        hint=f"If you trust it, {instead}; 'clew config unset --project {name}' removes it.",
     )
 
 
@@ -306,6 +321,28 @@ def _placed(value: str, path: str) -> str:
     if "://" in value or value == ":memory:":
         return value
     return os.path.normpath(os.path.join(os.path.dirname(path), os.path.expanduser(value)))
+
+
+def _inside(name: str, value: str, path: str) -> str:
+    """A path in a project's file, with all links resolved. Invalid unless it, and what is beside it, is inside."""
+    folder = os.path.realpath(os.path.dirname(path))
+    place = os.path.realpath(os.path.join(folder, os.path.expanduser(value)))
+    if "://" in value or value == ":memory:" or not leads_below(folder, place) or _linked_out(folder, place):
+        raise forbidden(name, path, "it must be a path inside the project")
+    return place
+
+
+def _linked_out(folder: str, place: str) -> bool:
+    """Whether a file beside a store, whose name begins with the store's, is a link that leads out of a folder."""
+    with suppress(OSError), os.scandir(os.path.dirname(place)) as entries:
+        names = [entry.path for entry in entries if entry.name.startswith(os.path.basename(place))]
+        return not all(leads_below(folder, name) for name in names)
+    return False
+
+
+def leads_below(folder: str, path: str) -> bool:
+    """Whether a path is below a folder, links followed. The folder is given without links."""
+    return os.path.realpath(path).startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def parsed(setting: Setting, value: Any) -> Any:

@@ -13,6 +13,9 @@ _VALUE = re.compile(
     r"\b(?:sk-[\w-]{16,}|AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|hf_\w{20,}|gh[oprsu]_\w{30,}|github_pat_\w{20,})"
     r"|://[^/@\s]+@"
 )
+_PASSWORD = re.compile(r"://[^/@\s:]*:[^/@\s]+@|[?&]password=", re.IGNORECASE)
+"""In the URL of a server a name is no secret; a password is."""
+_STORAGE = "the variables of your object storage (such as AWS_SECRET_ACCESS_KEY)"
 _VARIABLES = (
     ("anthropic", "ANTHROPIC_API_KEY"),
     ("claude", "ANTHROPIC_API_KEY"),
@@ -25,6 +28,7 @@ _VARIABLES = (
     ("passphrase", "CLEW_PASSPHRASE"),
     ("password", "CLEW_PASSPHRASE"),
 )
+_OWN = {"key": "CLEW_KEY", "db": "PGPASSWORD", "blobs": _STORAGE}
 _ANY = "ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY"
 
 
@@ -40,6 +44,8 @@ def refuse(values: dict[str, Any], path: str, *, project: bool) -> None:
 
 def is_secret(name: str, value: object) -> bool:
     """True if this does not belong in a file."""
+    if name == "db":
+        return isinstance(value, str) and _PASSWORD.search(value) is not None
     if isinstance(value, str) and _VALUE.search(value):
         return True
     last = name.rpartition(".")[2].lower().replace("-", "_")
@@ -48,8 +54,8 @@ def is_secret(name: str, value: object) -> bool:
 
 def variable_of(name: str, value: object, provider: object = None) -> str:
     """The variable of the environment in which such a secret belongs."""
-    if name == "key":
-        return "CLEW_KEY"
+    if name in _OWN:
+        return _OWN[name]
     for text in (name.lower(), str(value), str(provider).lower()):
         for part, variable in _VARIABLES:
             if text.startswith(part) if part.endswith(("-", "AIza")) else part in text:
