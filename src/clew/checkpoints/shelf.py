@@ -153,6 +153,11 @@ class Shelf:
             raise Tampered(f"blob {state.blob}", "it is not the content that the checkpoint names")
         return data
 
+    def head(self, tx: Tx) -> str | None:
+        """Where the conversation stands."""
+        head = self._row(tx, self.session).head_id
+        return None if head is None else ids.text(head)
+
     def tree(self, tx: Tx) -> int:
         """The number of the session's tree."""
         tree = self._row(tx, self.session).tree
