@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 from unicodedata import normalize
 
 from clew.checkpoints.shelf import Step
-from clew.checkpoints.states import FOLDER, MISSING, UNSEEN, Entry, Manifest, State, folders_of, packed
+from clew.checkpoints.states import ANY, FOLDER, MISSING, UNSEEN, Entry, Manifest, State, folders_of, packed
 
 
 class Link(NamedTuple):
@@ -126,10 +127,18 @@ def _target(path: str, chains: Chains) -> State | None:
         above = _seen(chains.get(folder, ()))
         if above is not None and above.at < first.at and above.state.kind in ("file", "link"):
             return MISSING  # nothing is in what is not a folder
+    if first.state.kind == "dir":
+        return _with_mode(chains[path])
     if first.state.kind != "missing":
         return first.state
     dark = [link.at for name in (path, *folders_of(path)) for link in chains.get(name, ()) if link.state == UNSEEN]
     return None if dark and min(dark) <= first.at else MISSING
+
+
+def _with_mode(chain: Sequence[Link]) -> State:
+    """The folder that a chain begins with, in the mode in which it was first looked at."""
+    folders = takewhile(lambda state: state.kind in ("dir", "unseen"), (link.state for link in chain))
+    return next((state for state in folders if state.kind == "dir" and state.mode != ANY), FOLDER)
 
 
 def _seen(chain: Sequence[Link]) -> Link | None:

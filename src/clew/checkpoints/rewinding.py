@@ -16,7 +16,7 @@ from clew.checkpoints.capturing import Capturing, Keeper, changed, state_at
 from clew.checkpoints.plan import Plan
 from clew.checkpoints.root import Blocked, Root
 from clew.checkpoints.shelf import Journal, Kept, Shelf, Step, above
-from clew.checkpoints.states import MISSING, Entry, Heads, Manifest, State, packed, unpacked
+from clew.checkpoints.states import MISSING, UNSEEN, Entry, Heads, Manifest, State, packed, unpacked
 from clew.checkpoints.values import FileDiff, Rewound
 from clew.checkpoints.wire import shown
 from clew.errors import ClewError, Conflict, NotFound, Tampered
@@ -104,15 +104,18 @@ class Rewinding:
 
     def _plan(self, manifests: Sequence[Manifest], *, tree: bool) -> Plan:
         """The plan for what the first of the manifests says; with `tree`, also for what the tree shows and none has."""
+        closed: tuple[str, ...] = ()
         if tree and self._shelf.read(self._shelf.worktree) is not None:
             seat, seen = self._capturing.scan(keep=False)
             assert seat is not None
             fresh = changed(seat, seen)
             manifests = [one.having(fresh) if one.message == seat.data.message else one for one in manifests]
+            closed = seen.now.unread
         chains = plan.wanted(manifests)
         present = {path: state_at(self._root, path) for path in chains}
         present |= {path: MISSING for path in plan.alike(chains) if not self._root.has(path)}
-        return self._opening(plan.make(chains, plan.Present(present, partial(state_at, self._root), self._names)))
+        made = plan.make(chains, plan.Present(present, partial(state_at, self._root), self._names))
+        return self._opening(made._replace(unseen=sorted({*made.unseen, *closed})))
 
     def _names(self, folder: str) -> list[str] | None:
         return self._root.listed(folder) if self._root.readable(folder) else None
@@ -273,7 +276,8 @@ class Rewinding:
         def work(tx: Tx) -> None:
             kept = shelf.get(tx, journal.undo)
             if kept is not None:
-                manifest = kept.manifest.left(after)
+                same = {one.path: UNSEEN for one in kept.manifest.files if one.state.same(after.get(one.path, UNSEEN))}
+                manifest = kept.manifest.left(after | same)  # of what it has not changed it says nothing
                 heads = manifest.heads
                 if heads is not None and not _done(manifest) and shelf.head(tx) == heads.after:
                     self._move(tx, heads.before)
