@@ -95,11 +95,11 @@ class _Run:
         for path, step in todo:
             if step.new.kind in ("file", "link"):
                 self._put(path, step)
+        self._root.sync({path for path, _ in todo})  # some of the folders are closed then
         for path, step in deep:
             if step.new.kind == "dir" and step.new.mode != ANY and path not in self._left:
                 self.at = path
                 self._root.set_mode(path, step.new.mode)
-        self._root.sync({path for path, _ in todo})
         return Applied(self._left, self._kept)
 
     def _open(self, path: str, step: Step) -> None:

@@ -308,6 +308,7 @@ class Root:
         try:
             with self.folder(f"{path}/.") as (fd, _):
                 os.fchmod(fd, mode)
+                os.fsync(fd)
         except PermissionError:
             with self.folder(path) as (fd, name):
                 _set_mode_unread(fd, name, mode)
