@@ -16,7 +16,7 @@ from clew.errors import Invalid, NotFound, Tampered
 from clew.model import RECORD, Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
 from clew.refs import BRANCH, Appended, Refs, expiry
-from clew.session_data import SessionData, directory, label_set, retention_days, unpack
+from clew.session_data import SessionData, directory, label_set, relocated, retention_days, unpack
 
 if TYPE_CHECKING:
     from clew.blobs import Blob, Blobs
@@ -391,6 +391,10 @@ class Session:
             return msgspec.structs.replace(data, **given)
 
         return self._change(change)
+
+    def relocate(self, old: str, new: str) -> Session:
+        """Follows a project that has moved; paths are absolute. Its directory, if it is in there, and its checkpoints."""
+        return self._change(lambda data: relocated(data, old, new))
 
     def attach(
         self, source: bytes | IO[bytes], *, mime_type: str, modality: Modality = "document", name: str | None = None

@@ -26,6 +26,8 @@ class SessionData(msgspec.Struct, frozen=True, omit_defaults=True):
     forked_at: str | None = None
     extra: dict[str, Any] | None = None
     hold_reason: str | None = None
+    moved: tuple[tuple[str, str], ...] = ()
+    """Folders that the project has moved to, each with where it was before: its checkpoints are kept under that."""
 
 
 _decode = msgspec.json.Decoder(SessionData).decode
@@ -42,6 +44,25 @@ def directory(cwd: str | os.PathLike[str] | None) -> str | None:
     if not isinstance(path, str):
         raise Invalid(f"a directory is text or a path, not {type(cwd).__name__}")
     return os.path.normpath(path) if path else None
+
+
+def relocated(data: SessionData, old: str, new: str) -> SessionData:
+    """The data of a session whose project has moved."""
+    cwd = data.cwd
+    if cwd is not None and (cwd == old or cwd.startswith(old.rstrip(os.sep) + os.sep)):
+        cwd = directory(os.path.join(new, os.path.relpath(cwd, old)))
+    before = os.path.join(os.path.realpath(os.path.dirname(old)), os.path.basename(old))
+    # A link that has moved leads where it led before.
+    moved = () if os.path.islink(new) else ((os.path.realpath(new), before),)
+    return msgspec.structs.replace(data, cwd=cwd, moved=(*data.moved, *moved))
+
+
+def moved_path(data: SessionData, path: str) -> str:
+    """Where a path was before the project moved; the path itself if it did not."""
+    for new, old in reversed(data.moved):
+        if path == new or path.startswith(new.rstrip("/") + "/"):
+            path = old + path[len(new) :]
+    return path
 
 
 def label_set(labels: Iterable[str]) -> tuple[str, ...]:

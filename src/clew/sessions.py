@@ -172,7 +172,7 @@ class Sessions:
             old = Session(self, row).data
             data = SessionData(
                 old.title if title is None else title, old.cwd, old.model, old.labels, None,
-                ids.text(row.key), None if wanted is None else ids.text(wanted), old.extra,
+                ids.text(row.key), None if wanted is None else ids.text(wanted), old.extra, moved=old.moved,
             )  # fmt: skip
             payload, look, labelled = self._pack(data)
             self._vacant(tx, key)

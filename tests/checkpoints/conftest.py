@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,21 @@ def say(session: Session) -> Callable[..., str]:
         return session.append(clew.user(text)).id
 
     return said
+
+
+@pytest.fixture
+def lent() -> Iterator[tuple[Path, Checkpoints, str]]:
+    """A folder of nobody's, and checkpoints of it in memory; tests use it without the rights of root."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made, clew.open(":memory:") as store:
+        work = Path(made) / "work"
+        work.mkdir()
+        Path(made).chmod(0o755)
+        if os.geteuid() == 0:
+            os.chown(work, 65534, -1)
+        session = store.sessions.create()
+        yield work, Checkpoints(session, work), session.append(clew.user("go")).id
+        for path in work.rglob("*"):
+            path.chmod(0o755)
 
 
 def picture(folder: Path, *, leave_out: tuple[str, ...] = (".git",)) -> dict[str, tuple[Any, ...]]:

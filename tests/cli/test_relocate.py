@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import clew
 from clew import agents
+from clew.checkpoints import Checkpoints
 from tests.cli.conftest import Run
 
 
@@ -62,3 +65,30 @@ def test_many_sessions_in_one_go(clew_cli: Run, db: str) -> None:
     assert len(clew_cli("relocate", "/src/app", "/w", "--jsonl").lines) == 1100
     with clew.open(db) as store:
         assert store.sessions.list(limit=1, cwd="/w", total=True).total == 1100
+
+
+def test_checkpoints_follow_a_moved_project(clew_cli: Run, db: str, tmp_path: Path) -> None:
+    """Those of the project and of a folder in it are found in the new place, by a fork too, and files go back."""
+    old, new, third = (tmp_path / name for name in ("old", "new", "third"))
+    (old / "lib").mkdir(parents=True)
+    (old / "a").write_text("one")
+    (old / "lib" / "b").write_text("one")
+    with clew.open(db) as store:
+        session = store.sessions.create(cwd=str(old))
+        message = session.append(clew.user("go")).id
+        for root, name in ((old / "lib", "b"), (old, "a")):
+            with Checkpoints(session, root).guard(message):
+                (root / name).write_text("two")
+    for before, after in ((old, new), (new, third), (third, old)):
+        before.rename(after)
+        assert clew_cli("relocate", str(before), str(after)).code == 0
+        with clew.open(db) as store:
+            session = store.sessions.get(session.id)
+            assert session.cwd == str(after)
+            for one, root in ((session, after), (session.fork(), after), (session, after / "lib")):
+                assert message in [kept.message for kept in Checkpoints(one, root).list()]
+            assert Checkpoints(session, after).rewind(message).can_rewind
+            assert (after / "a").read_text() == "one"
+            assert Checkpoints(session, after).undo().can_rewind
+            assert (after / "a").read_text() == "two"
+            store.verify()

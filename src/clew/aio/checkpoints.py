@@ -95,9 +95,9 @@ class Checkpoints:
         """Puts files back to what they were when the message was said, or the conversation, or both."""
         return await self._run(lambda: self._sync.rewind(user_message, dry_run, mode, force=force))
 
-    async def undo(self, *, dry_run: bool = False, force: bool = False) -> Rewound:
-        """Takes back the last rewind, files and conversation. An undo is itself a rewind: undoing it does it again."""
-        return await self._run(lambda: self._sync.undo(dry_run=dry_run, force=force))
+    async def undo(self, *, steps: int = 1, dry_run: bool = False, force: bool = False) -> Rewound:
+        """Takes back the last rewind, files and conversation; with `steps` the last so many, in one go."""
+        return await self._run(lambda: self._sync.undo(steps=steps, dry_run=dry_run, force=force))
 
     async def finish(self) -> Rewound | None:
         """Finishes a rewind that was cut short; every other call that changes something does so first."""

@@ -383,6 +383,10 @@ class Session(_Face):
             "Session", self._wrap(await self._threads.run(self._sync.update, model=model, cwd=cwd, extra=extra))
         )
 
+    async def relocate(self, old: str, new: str) -> Session:
+        """Follows a project that has moved; paths are absolute. Its directory, if it is in there, and its checkpoints."""
+        return cast("Session", self._wrap(await self._threads.run(self._sync.relocate, old, new)))
+
     async def attach(
         self, source: bytes | IO[bytes], *, mime_type: str, modality: Modality = "document", name: str | None = None
     ) -> Media:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from clew import files
 from clew.checkpoints.root import Blocked, Root, part_name
 from clew.checkpoints.shelf import Journal, Step
-from clew.checkpoints.states import MISSING, Stamp, State, unpacked
+from clew.checkpoints.states import ANY, MISSING, Stamp, State, unpacked
 from clew.errors import Unavailable
 
 OPEN = 0o700
@@ -95,11 +95,11 @@ class _Run:
         for path, step in todo:
             if step.new.kind in ("file", "link"):
                 self._put(path, step)
+        self._root.sync({path for path, _ in todo})  # some of the folders are closed then
         for path, step in deep:
-            if step.new.kind == "dir" and step.new.mode and path not in self._left:
+            if step.new.kind == "dir" and step.new.mode != ANY and path not in self._left:
                 self.at = path
                 self._root.set_mode(path, step.new.mode)
-        self._root.sync({path for path, _ in todo})
         return Applied(self._left, self._kept)
 
     def _open(self, path: str, step: Step) -> None:

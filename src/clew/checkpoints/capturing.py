@@ -10,8 +10,8 @@ from clew.backends import Tx, born
 from clew.checkpoints import tree
 from clew.checkpoints.root import Blocked, Root
 from clew.checkpoints.shelf import Kept, Seat, Shelf, Worktree
-from clew.checkpoints.states import MISSING, Entry, Manifest, State, pack, packed
-from clew.checkpoints.tree import Scan, folders_of
+from clew.checkpoints.states import MISSING, UNSEEN, Entry, Manifest, State, folders_of, pack, packed
+from clew.checkpoints.tree import Scan
 from clew.errors import Conflict, Invalid, Unavailable, clip
 
 BATCH = 8 * 1024 * 1024
@@ -51,7 +51,8 @@ class Capturing:
         kept = self._shelf.get(tx, message)
         if kept is None:
             return set()
-        return {entry.path for one in self._shelf.all(tx, born(kept.row.ref)) for entry in one.manifest.files}
+        later = self._shelf.all(tx, born(kept.row.ref))
+        return {entry.path for one in later for entry in one.manifest.files if entry.state != UNSEEN}
 
     def _entries(self, name: str) -> Iterable[tuple[Entry, bytes]]:
         """A path as it is now, and the folders above it that are missing."""
@@ -116,27 +117,33 @@ class Capturing:
             if last is not None:
                 shelf.put(tx, last.manifest.having(changed(seat, seen)), last)
         kept = shelf.get(tx, message) or shelf.put(tx, Manifest(message, shelf.root))
-        blobs = {change.new.blob for change in seen.changes if change.new.blob}
         data = Worktree(shelf.root, message, "" if seat is None else seat.data.blob, settled)
-        shelf.set_worktree(tx, seat, data, seen.now if seen.changed else None, blobs)
+        shelf.set_worktree(tx, seat, data, seen.now if seen.changed else None, seen.blobs)
         return kept
 
 
 def changed(seat: Seat, seen: Scan) -> list[Entry]:
     """Entries for what a scan found changed. If all was done when the tree was last seen, that is how it was left."""
     return [
-        Entry(packed(change.path), change.old, change.old if seat.data.settled else None)
+        Entry(packed(change.path), change.old, change.old if seat.data.settled and change.old != UNSEEN else None)
         for change in seen.changes
         if change.path
     ]
 
 
 def state_at(root: Root, path: str) -> State:
-    """What is at a path; nothing if a link or a file is in the way."""
+    """What is at a path; nothing if a link or a file is in the way, unseen if it is in a folder that cannot be read.
+
+    Unavailable if it cannot be read itself.
+    """
     try:
         return root.look(path).state
     except Blocked:
         return MISSING
+    except Unavailable:
+        if all(map(root.readable, folders_of(path))):
+            raise
+        return UNSEEN
 
 
 class Keeper:

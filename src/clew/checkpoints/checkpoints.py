@@ -16,10 +16,10 @@ from clew.checkpoints.guard import Guard, Paths, listed
 from clew.checkpoints.rewinding import Rewinding
 from clew.checkpoints.root import Root
 from clew.checkpoints.shelf import Kept, Shelf
-from clew.checkpoints.states import State, packed
+from clew.checkpoints.states import UNSEEN, State, folders_of, is_reserved, packed
 from clew.checkpoints.values import Checkpoint, FileDiff, Rewound
 from clew.engine import whole_number
-from clew.errors import Ambiguous, ClewError, Invalid, NotFound, clip
+from clew.errors import Ambiguous, ClewError, Invalid, NotFound, Unavailable, clip
 from clew.node import Node
 from clew.session import Session
 
@@ -69,13 +69,16 @@ class Checkpoints:
 
         What the message's checkpoint has already stays as it was first kept. A file that is not there is kept as
         missing, with the folders that are missing above it; a link as a link, and what it leads to as well.
-        Unavailable, and nothing is kept, if one cannot be read; Invalid if one is a folder or not below the root.
+        Unavailable, and nothing is kept, if one cannot be read; Invalid if one is a folder or not below the root, or
+        belongs to git, to clew or to the store.
         """
         message = self._message(user_message)
         names = dict.fromkeys(name for path in listed(paths) for name in self._root.named(path))
         for name in names:
             if self._own(name):
                 raise Invalid(f"{clip(name, 4096)} is the store itself", hint="Leave it out.")
+            if any(map(is_reserved, name.split("/"))):
+                raise Invalid(f"{clip(name, 4096)} belongs to git or clew", hint="Leave it out.")
         if not self._enabled:
             return None
         with self._locked():
@@ -89,8 +92,8 @@ class Checkpoints:
         """Keeps the whole tree as it is now, before something changes files that nobody can name: a shell command.
 
         The first time every file is read that `.gitignore` does not leave out; later only those that have changed.
-        What has changed since the tree was last seen is added, as it was then, to the checkpoint of that time. What
-        cannot be read is skipped by name.
+        What has changed since the tree was last seen is added, as it was then, to the checkpoint of that time. What is
+        left out, or is in a folder that cannot be read, was not seen: a rewind leaves it as it is, and names it.
         """
         message = self._message(user_message)
         if not self._enabled:
@@ -114,7 +117,9 @@ class Checkpoints:
             if kept is None:
                 return
             known = kept.manifest.paths()
-            after = {packed(path): state_at(self._root, path) for path in known if wanted is None or path in wanted}
+            if wanted is not None:
+                wanted |= {folder for path in wanted for folder in folders_of(path)}
+            after = {packed(path): self._left(path) for path in known if wanted is None or path in wanted}
 
             def work(tx: Tx) -> None:
                 now = self._shelf.get(tx, message)
@@ -185,7 +190,8 @@ class Checkpoints:
         The state at a message comes from all checkpoints from its own on. Every content is read and checked before
         anything is changed, and what is there is kept first, so that `undo` brings it back. If it cannot be done the
         result says why and nothing was changed: no checkpoint, damage, or files that someone else has changed since;
-        those give way only to `force`. With `dry_run` it only tells what it would do.
+        those give way only to `force`. Only what is known to have been missing is removed. If it fails halfway, what
+        it has done is taken back. With `dry_run` it only tells what it would do.
         """
         if mode not in get_args(Mode):
             raise Invalid(f"a mode is one of {', '.join(get_args(Mode))}, not {clip(str(mode))}")
@@ -200,17 +206,23 @@ class Checkpoints:
             self._rewinding.finish()
             return self._rewinding.rewind(message, files=files, talk=talk, dry_run=False, force=force)
 
-    def undo(self, *, dry_run: bool = False, force: bool = False) -> Rewound:
-        """Takes back the last rewind, files and conversation. An undo is itself a rewind: undoing it does it again.
+    def undo(self, *, steps: int = 1, dry_run: bool = False, force: bool = False) -> Rewound:
+        """Takes back the last rewind, files and conversation; with `steps` the last so many, in one go.
 
-        One that was cut short and cannot be finished is given up: what it has done is taken back.
+        Each undo goes back by one more: a rewind that was undone is not undone again. To do it again, rewind again; to
+        take back an undo, rewind to the id in its `undo`. A rewind that was cut short and cannot be finished is given
+        up: what it has done is taken back.
         """
+        whole_number("steps", steps, 1)
         if dry_run:
-            return self._rewinding.undo(dry_run=True, force=force)
+            return self._rewinding.undo(steps=steps, dry_run=True, force=force)
         with self._locked():
-            if not self._finish_if_possible():
+            cut_short = self._rewinding.pending()
+            if cut_short is not None and not self._finish_if_possible():
+                if self._rewinding.pending() is None:
+                    return Rewound(True, message=cut_short.undo)  # to finish it has failed, and to take it back has not
                 self._rewinding.give_up()
-            return self._rewinding.undo(dry_run=False, force=force)
+            return self._rewinding.undo(steps=steps, dry_run=False, force=force)
 
     def finish(self) -> Rewound | None:
         """Finishes a rewind that was cut short; every other call that changes something does so first, and captures go
@@ -231,6 +243,13 @@ class Checkpoints:
         except ClewError:
             return False
         return True
+
+    def _left(self, path: str) -> State:
+        """How a path was left; unseen if it cannot be read any more."""
+        try:
+            return state_at(self._root, path)
+        except Unavailable:
+            return UNSEEN
 
     def _own(self, path: str) -> bool:
         """True for the files of the store itself, if they are below the root."""

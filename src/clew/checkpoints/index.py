@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from clew.checkpoints.ignored import Tracked
-from clew.checkpoints.states import Kind, Stamp, State, packed, unpacked
+from clew.checkpoints.states import MISSING, UNSEEN, Kind, Stamp, State, packed, unpacked
 from clew.errors import Tampered
 
 Row = tuple[str, int, int, int, int]
@@ -58,13 +58,26 @@ class Folder(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 class Index(msgspec.Struct, array_like=True, frozen=True):
     """A whole tree. Folders are named by their path below the root; the root is "". `rules` are stamps; `tracked` are
-    files that git tracks although rules leave them out.
+    files that git tracks although rules leave them out; `unread` are folders that could not be read.
+
+    What is neither in a folder nor ignored in it was not there. An index of version 1 does not tell `unread`.
     """
 
-    version: int = 1
+    version: int = 2
     rules: tuple[tuple[int, ...], ...] = ()
     folders: dict[str, Folder] = {}
     tracked: Tracked = Tracked()
+    unread: tuple[str, ...] = ()
+
+    def absent(self, path: str) -> State:
+        """What a path was that the index does not have: missing, or unseen if nobody could tell."""
+        folder, _, name = path.rpartition("/")
+        known = self.folders.get(folder)
+        if self.version < 2 or path in self.unread:
+            return UNSEEN
+        if known is None:  # there was no such folder, unless that is not known either
+            return self.absent(folder) if folder else UNSEEN
+        return UNSEEN if {packed(name), packed(f"{name}/")} & {*known.ignored} else MISSING
 
 
 _decode = msgspec.msgpack.Decoder(Index).decode
@@ -92,7 +105,8 @@ def pack(index: Index) -> bytes:
     """An index as bytes behind a tag. Names that are not valid UTF-8 are written as `states.packed` says."""
     folders = {packed(path): folder for path, folder in index.folders.items()}
     tracked = index.tracked._replace(paths=tuple(map(packed, index.tracked.paths)))
-    return _TAG + msgspec.msgpack.encode(Index(1, index.rules, folders, tracked))
+    unread = tuple(map(packed, index.unread))
+    return _TAG + msgspec.msgpack.encode(Index(index.version, index.rules, folders, tracked, unread))
 
 
 def unpack(data: bytes) -> Index:
@@ -104,7 +118,8 @@ def unpack(data: bytes) -> Index:
     except msgspec.DecodeError as error:
         raise Tampered(_WHAT, f"it does not decode ({type(error).__name__})") from None
     tracked = index.tracked._replace(paths=tuple(map(unpacked, index.tracked.paths)))
-    return Index(1, index.rules, {unpacked(path): folder for path, folder in index.folders.items()}, tracked)
+    folders = {unpacked(path): folder for path, folder in index.folders.items()}
+    return Index(index.version, index.rules, folders, tracked, tuple(map(unpacked, index.unread)))
 
 
 def _content(state: State) -> Content:

@@ -3,30 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 from unicodedata import normalize
 
 from clew.checkpoints.shelf import Step
-from clew.checkpoints.states import FOLDER, MISSING, Entry, Manifest, State, packed
-from clew.checkpoints.tree import folders_of
+from clew.checkpoints.states import ANY, FOLDER, MISSING, UNSEEN, Entry, Manifest, State, folders_of, packed
+
+
+class Link(NamedTuple):
+    """What one manifest says of a path; `at` is the manifest's number, from the oldest on."""
+
+    at: int
+    manifest: Manifest
+    entry: Entry
+
+    @property
+    def state(self) -> State:
+        """How the path was found."""
+        return self.entry.state
+
+
+Chains = Mapping[str, Sequence[Link]]
+"""Each path that a manifest has, with what all of them say of it, oldest first."""
 
 
 class Plan(NamedTuple):
-    """The steps; what others have changed since; what has no content in the store, and so stays; what is in the way."""
+    """The steps, and what stays as it is: paths that others have changed since, paths without content in the store,
+    paths that were not seen, folders that are not empty. `blocked` says why nothing can be done.
+    """
 
     steps: list[Step]
     conflicts: list[str]
     skipped: dict[str, str]
+    unseen: list[str]
+    kept: list[str]
     blocked: list[str]
 
 
-def wanted(manifests: Sequence[Manifest]) -> dict[str, list[tuple[Manifest, Entry]]]:
-    """Each path with its entries, oldest first: the first says how the path was at the first of the manifests."""
-    found: dict[str, list[tuple[Manifest, Entry]]] = {}
-    for manifest in manifests:
-        for path, entry in manifest.paths().items():
-            found.setdefault(path, []).append((manifest, entry))
-    return found
+class Present(NamedTuple):
+    """What is there now. `names` lists a folder: None if it cannot be read, and nothing if there is none."""
+
+    known: Mapping[str, State]
+    look: Callable[[str], State]
+    names: Callable[[str], Sequence[str] | None]
+
+    def at(self, path: str) -> State:
+        """What is at a path."""
+        return self.known[path] if path in self.known else self.look(path)
+
+
+def wanted(manifests: Sequence[Manifest]) -> dict[str, list[Link]]:
+    """The chains of all paths that the manifests have.
+
+    Whoever found something in a folder, or found it missing there, found the folder: what a manifest does not say of a
+    folder above its paths is that it was one.
+    """
+    found: dict[str, list[Link]] = {}
+    named = set[str]()
+    for at, manifest in enumerate(manifests):
+        entries = manifest.paths()
+        named |= entries.keys()
+        for folder in {folder for path in entries for folder in folders_of(path)} - entries.keys():
+            found.setdefault(folder, []).append(Link(at, manifest, Entry(packed(folder), FOLDER)))
+        for path, entry in entries.items():
+            found.setdefault(path, []).append(Link(at, manifest, entry))
+    return {path: chain for path, chain in found.items() if path in named}
 
 
 def alike(paths: Iterable[str]) -> list[str]:
@@ -37,81 +79,107 @@ def alike(paths: Iterable[str]) -> list[str]:
     return [path for group in found.values() if len(group) > 1 for path in group]
 
 
-def make(
-    chains: Mapping[str, list[tuple[Manifest, Entry]]],
-    present: Mapping[str, State],
-    look: Callable[[str], State],
-    names: Callable[[str], Iterable[str]],
-) -> Plan:
-    """The plan that makes each path what the first entry of its chain says.
-
-    `present` is what is at these paths now; `look` tells it of others. `names` are those in a folder: of a file, none.
-    """
-    targets = {path: chain[0][1].state for path, chain in chains.items()}
-    conflicts, lost, blocked = [], {}, list[str]()
-    for path, state in sorted(targets.items()):
-        now = present[path]
-        if state.same(now):
+def make(chains: Chains, present: Present) -> Plan:
+    """The plan that makes each path what its chain says, as far as that was seen."""
+    lost, unseen, blocked = dict[str, str](), set[str](), list[str]()
+    changing: dict[str, State] = {}
+    for path, chain in sorted(chains.items()):
+        now, state = present.at(path), _target(path, chains)
+        if any(link.state == UNSEEN for link in chain) and (state is None or now.kind == "dir"):
+            unseen.add(path)
+        if state is None or now == UNSEEN:
+            if now.kind != "missing":
+                unseen.add(path)
+        elif state.same(now):
             continue
-        if "skipped" in (state.kind, now.kind):  # what is there could not be brought back either: it stays
+        elif "skipped" in (state.kind, now.kind):  # what is there could not be brought back either: it stays
             lost[path] = state.why or now.why
-        elif foreign(chains[path], now):
-            conflicts.append(path)
-    changing = {path: state for path, state in targets.items() if path not in lost and not state.same(present[path])}
-    changing.update(_folders(changing, targets, present, look, blocked))
-    for path in [path for path, state in changing.items() if state.kind not in ("dir", "missing")]:
-        if _present(path, present, look).kind == "dir" and not _emptied(path, changing, names):
-            blocked.append(f"{packed(path)}: a folder is there that has what no checkpoint knows")
-    steps = [Step(packed(path), _present(path, present, look), state) for path, state in changing.items()]
-    return Plan(sorted(steps, key=lambda step: step.path), conflicts, lost, blocked)
+        else:
+            changing[path] = state
+    changing.update(_folders(changing, present, blocked))
+    kept = _emptying(changing, present, unseen, blocked)
+    conflicts = [path for path in sorted(changing) if path in chains and foreign(chains[path], present.at(path))]
+    steps = [Step(packed(path), present.at(path), state) for path, state in changing.items()]
+    return Plan(sorted(steps, key=lambda one: one.path), conflicts, lost, sorted(unseen), sorted(kept), blocked)
 
 
-def foreign(chain: Sequence[tuple[Manifest, Entry]], now: State) -> bool:
+def foreign(chain: Sequence[Link], now: State) -> bool:
     """Whether someone else has changed a path, as far as can be told: it was left otherwise than it was found next.
 
     What was there before the last rewind does not count: that rewind was asked for, and kept what it changed.
     """
-    last = max((number for number, (manifest, _) in enumerate(chain) if manifest.to is not None), default=0)
-    entries = [entry for _, entry in chain[last:]]
+    last = max((number for number, link in enumerate(chain) if link.manifest.to is not None), default=0)
+    entries = [link.entry for link in chain[last:]]
     found = [*(entry.state for entry in entries[1:]), now]
     pairs = zip(entries, found, strict=True)
-    return any(entry.after is not None and not entry.after.same(later) for entry, later in pairs)
+    return any(entry.after is not None and later != UNSEEN and not entry.after.same(later) for entry, later in pairs)
 
 
-def _folders(
-    changing: Mapping[str, State],
-    targets: Mapping[str, State],
-    present: Mapping[str, State],
-    look: Callable[[str], State],
-    blocked: list[str],
-) -> dict[str, State]:
+def _target(path: str, chains: Chains) -> State | None:
+    """What a path should be: the first state in which it was seen. None if it has to stay as it is.
+
+    It is missing only if that is known: not if the path, or a folder it is in, was unseen before.
+    """
+    first = _seen(chains[path])
+    if first is None:
+        return None
+    for folder in folders_of(path):
+        above = _seen(chains.get(folder, ()))
+        if above is not None and above.at < first.at and above.state.kind in ("file", "link"):
+            return MISSING  # nothing is in what is not a folder
+    if first.state.kind == "dir":
+        return _with_mode(chains[path])
+    if first.state.kind != "missing":
+        return first.state
+    dark = [link.at for name in (path, *folders_of(path)) for link in chains.get(name, ()) if link.state == UNSEEN]
+    return None if dark and min(dark) <= first.at else MISSING
+
+
+def _with_mode(chain: Sequence[Link]) -> State:
+    """The folder that a chain begins with, in the mode in which it was first looked at."""
+    folders = takewhile(lambda state: state.kind in ("dir", "unseen"), (link.state for link in chain))
+    return next((state for state in folders if state.kind == "dir" and state.mode != ANY), FOLDER)
+
+
+def _seen(chain: Sequence[Link]) -> Link | None:
+    return next((link for link in chain if link.state != UNSEEN), None)
+
+
+def _folders(changing: Mapping[str, State], present: Present, blocked: list[str]) -> dict[str, State]:
     """The folders that must be made because something is to be put into them."""
     made: dict[str, State] = {}
     for path, state in changing.items():
         if state.kind == "missing":
             continue
         for folder in folders_of(path):
-            if folder in made or targets.get(folder, MISSING).kind == "dir":
+            now, then = present.at(folder), changing.get(folder, UNSEEN)
+            if folder in made or then.kind == "dir" or now.kind == "dir":
                 continue
-            now = _present(folder, present, look)
-            if now.kind == "missing":
+            if now.kind == "missing" or then.kind == "missing":
                 made[folder] = FOLDER
-            elif now.kind != "dir":
+            else:
                 blocked.append(f"{packed(path)}: {packed(folder)} is not a folder")
                 break
     return made
 
 
-def _emptied(path: str, changing: Mapping[str, State], names: Callable[[str], Iterable[str]]) -> bool:
-    """Whether nothing is left in a folder once all the steps before are done."""
-    for name in names(path):
-        below = changing.get(f"{path}/{name}")
-        if below is None or below.kind != "missing":
-            return False
-        if not _emptied(f"{path}/{name}", changing, names):
-            return False
-    return True
-
-
-def _present(path: str, present: Mapping[str, State], look: Callable[[str], State]) -> State:
-    return present[path] if path in present else look(path)
+def _emptying(changing: dict[str, State], present: Present, unseen: set[str], blocked: list[str]) -> list[str]:
+    """Takes folders out of a plan that should go and are not empty then: they stay. One in the way is `blocked`."""
+    kept, coming = list[str](), dict[str, set[str]]()
+    for path, state in changing.items():
+        if state.kind != "missing" and "/" in path:
+            coming.setdefault(path.rpartition("/")[0], set()).add(path)
+    going = [path for path, state in changing.items() if state.kind != "dir" and present.at(path).kind == "dir"]
+    for path in sorted(going, key=lambda path: -path.count("/")):
+        names = present.names(path)
+        inside = {f"{path}/{name}" for name in names or ()} | coming.get(path, set())
+        staying = {one for one in inside if changing.get(one, UNSEEN).kind != "missing"}
+        if names is not None and not staying:
+            continue
+        if changing[path].kind != "missing":
+            blocked.append(f"{packed(path)}: a folder is there that has what no checkpoint knows")
+            continue
+        del changing[path]
+        kept.append(path)
+        unseen.update(staying - {*kept} - changing.keys() - present.known.keys() if names is not None else {path})
+    return kept

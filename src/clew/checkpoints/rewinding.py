@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -15,7 +16,7 @@ from clew.checkpoints.capturing import Capturing, Keeper, changed, state_at
 from clew.checkpoints.plan import Plan
 from clew.checkpoints.root import Blocked, Root
 from clew.checkpoints.shelf import Journal, Kept, Shelf, Step, above
-from clew.checkpoints.states import MISSING, Entry, Heads, Manifest, State, packed, unpacked
+from clew.checkpoints.states import MISSING, UNSEEN, Entry, Heads, Manifest, State, packed, unpacked
 from clew.checkpoints.values import FileDiff, Rewound
 from clew.checkpoints.wire import shown
 from clew.errors import ClewError, Conflict, NotFound, Tampered
@@ -47,18 +48,19 @@ class Rewinding:
         heads = Heads(self._shelf.session.refresh().head_id, said) if talk else None
         return self._go(message, manifests, heads, tree=files, dry_run=dry_run, force=force)
 
-    def undo(self, *, dry_run: bool, force: bool) -> Rewound:
-        """The last rewind, taken back."""
-        every = [kept.manifest for kept in self._shelf.read(self._shelf.all)]
-        points = [one for one in every if one.to is not None and (one.files or _moves(one.heads))]
-        if not points:
-            return Rewound(False, "there is no rewind to undo", dry_run=dry_run)
-        last = points[-1]
-        heads = None if last.heads is None else Heads(self._shelf.session.refresh().head_id, last.heads.before)
+    def undo(self, *, steps: int, dry_run: bool, force: bool) -> Rewound:
+        """The last rewinds, taken back: so many of those that were not taken back yet."""
+        points = _to_undo([kept.manifest for kept in self._shelf.read(self._shelf.all)])
+        if len(points) < steps:
+            error = f"there is no rewind to undo: {len(points)} left" if points else "there is no rewind to undo"
+            return Rewound(False, error, dry_run=dry_run)
+        taken = points[-steps:]
+        before = next((one.heads.before for one in taken if one.heads is not None), None)
+        moved = any(one.heads is not None for one in taken)
+        heads = Heads(self._shelf.session.refresh().head_id, before) if moved else None
         # What a tree has shown since is in there too, and is not the rewind's.
-        done = tuple(one for one in last.files if one.after is not None and not one.after.same(one.state))
-        manifest = msgspec.structs.replace(last, files=done)
-        return self._go(last.message, [manifest], heads, tree=False, dry_run=dry_run, force=force)
+        manifests = [msgspec.structs.replace(one, files=_done(one), to=None) for one in taken]
+        return self._go(taken[0].message, manifests, heads, tree=False, dry_run=dry_run, force=force)
 
     def diff(self, message: str) -> list[FileDiff]:
         """What a rewind of files would change."""
@@ -67,27 +69,22 @@ class Rewinding:
             raise NotFound("checkpoint", message)
         return [self._diff(step) for step in self._plan(manifests, tree=True).steps if not _folder(step)]
 
+    def pending(self) -> Journal | None:
+        """The rewind that was cut short."""
+        found = self._shelf.read(self._shelf.journal)
+        return None if found is None else found[1]
+
     def finish(self) -> Rewound | None:
         """Carries on with a rewind that was cut short."""
-        found = self._shelf.read(self._shelf.journal)
-        return None if found is None else self._apply(found[1])
+        journal = self.pending()
+        return None if journal is None else self._apply(journal)
 
     def give_up(self) -> None:
         """Leaves files as a rewind that was cut short has left them, and notes how that is."""
-        shelf, found = self._shelf, self._shelf.read(self._shelf.journal)
-        if found is None:
-            return
-        journal = found[1]
-        clear(self._root, journal)
-        after = {step.path: state_at(self._root, unpacked(step.path)) for step in journal.steps}
-
-        def work(tx: Tx) -> None:
-            kept = shelf.get(tx, journal.undo)
-            if kept is not None:
-                shelf.put(tx, kept.manifest.left(after), kept)
-            shelf.done(tx)
-
-        shelf.write(work)
+        journal = self.pending()
+        if journal is not None:
+            clear(self._root, journal)
+            self._ended(journal)
 
     # -- planning
 
@@ -107,16 +104,21 @@ class Rewinding:
 
     def _plan(self, manifests: Sequence[Manifest], *, tree: bool) -> Plan:
         """The plan for what the first of the manifests says; with `tree`, also for what the tree shows and none has."""
+        closed: tuple[str, ...] = ()
         if tree and self._shelf.read(self._shelf.worktree) is not None:
             seat, seen = self._capturing.scan(keep=False)
             assert seat is not None
             fresh = changed(seat, seen)
             manifests = [one.having(fresh) if one.message == seat.data.message else one for one in manifests]
+            closed = seen.now.unread
         chains = plan.wanted(manifests)
         present = {path: state_at(self._root, path) for path in chains}
         present |= {path: MISSING for path in plan.alike(chains) if not self._root.has(path)}
-        made = plan.make(chains, present, lambda path: state_at(self._root, path), self._root.listed)
-        return self._opening(made)
+        made = plan.make(chains, plan.Present(present, partial(state_at, self._root), self._names))
+        return self._opening(made._replace(unseen=sorted({*made.unseen, *closed})))
+
+    def _names(self, folder: str) -> list[str] | None:
+        return self._root.listed(folder) if self._root.readable(folder) else None
 
     def _opening(self, made: Plan) -> Plan:
         """The plan with steps for folders that have to be opened, and get the mode back that they have."""
@@ -183,8 +185,11 @@ class Rewinding:
             None,
             tuple(shown(unpacked(step.path)) for step in made.steps if not _folder(step)),
             *counted,
+            removed=tuple(shown(unpacked(step.path)) for step in made.steps if _removes(step)),
             conflicts=tuple(map(shown, made.conflicts)),
             skipped=tuple(map(shown, made.skipped)),
+            unseen=tuple(map(shown, made.unseen)),
+            kept=tuple(map(shown, made.kept)),
             message=message,
             dry_run=dry_run,
         )
@@ -198,7 +203,8 @@ class Rewinding:
         except Conflict as changed_now:
             return msgspec.structs.replace(result, can_rewind=False, error=changed_now.message)
         done = self._apply(journal) if journal.steps else Rewound(True)
-        return msgspec.structs.replace(result, left=done.left, kept=done.kept, error=done.error, undo=journal.undo)
+        kept = (*result.kept, *done.kept)
+        return msgspec.structs.replace(result, left=done.left, kept=kept, error=done.error, undo=journal.undo)
 
     def _begin(self, message: str, made: Plan, heads: Heads | None) -> Journal:
         """Keeps what is there; then notes what will be done and moves the conversation, in one transaction.
@@ -239,11 +245,48 @@ class Rewinding:
         return msgspec.structs.replace(step.old, blob=keep(seen.data)) if step.old.kind == "file" else step.old
 
     def _apply(self, journal: Journal) -> Rewound:
-        done = apply(self._root, journal, self._shelf.content)
+        """Takes the steps. If that fails they are taken back; if that fails too, the note stays."""
+        try:
+            done = apply(self._root, journal, self._shelf.content)
+        except ClewError:
+            with suppress(ClewError):
+                self._take_back(journal)
+            raise
         self._shelf.write(self._shelf.done)
         left = tuple(map(shown, done.left))
         error = f"changed while the rewind ran, and left alone: {_some(left)}" if left else None
         return Rewound(True, error, left=left, kept=tuple(map(shown, done.kept)), undo=journal.undo)
+
+    def _take_back(self, journal: Journal) -> None:
+        kept = self._shelf.read(lambda tx: self._shelf.get(tx, journal.undo))
+        if kept is None:
+            raise NotFound("checkpoint", journal.undo)
+        old = {entry.path: entry.state for entry in kept.manifest.files}
+        steps = tuple(Step(step.path, step.new, old[step.path]) for step in journal.steps)
+        apply(self._root, msgspec.structs.replace(journal, steps=steps), self._shelf.content)
+        self._ended(journal)
+
+    def _ended(self, journal: Journal) -> None:
+        """Notes that a rewind is over, with how it has left its paths. If it has done nothing, nor did it in the
+        conversation.
+        """
+        shelf = self._shelf
+        after = {step.path: state_at(self._root, unpacked(step.path)) for step in journal.steps}
+
+        def work(tx: Tx) -> None:
+            kept = shelf.get(tx, journal.undo)
+            if kept is not None:
+                same = {one.path: UNSEEN for one in kept.manifest.files if one.state.same(after.get(one.path, UNSEEN))}
+                manifest = kept.manifest.left(after | same)  # of what it has not changed it says nothing
+                heads = manifest.heads
+                if heads is not None and not _done(manifest) and shelf.head(tx) == heads.after:
+                    self._move(tx, heads.before)
+                    manifest = msgspec.structs.replace(manifest, heads=None)
+                shelf.put(tx, manifest, kept)
+            shelf.done(tx)
+
+        shelf.write(work)
+        shelf.session.refresh()
 
     # -- the conversation
 
@@ -291,6 +334,32 @@ def _refused(made: Plan, *, force: bool) -> str | None:
         some = _some([shown(path) for path in made.skipped])
         return f"too large to be kept, or no file, and so to be left as they are: {some}"
     return None
+
+
+def _done(manifest: Manifest) -> tuple[Entry, ...]:
+    """What a rewind has changed."""
+    return tuple(one for one in manifest.files if one.after is not None and not one.after.same(one.state))
+
+
+def _to_undo(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """The rewinds that can be taken back, oldest first.
+
+    One that goes to where an earlier one began, as an undo does, takes that one back and all that came after it.
+    """
+    found: list[Manifest] = []
+    for one in manifests:
+        if one.to is None or not (_done(one) or _moves(one.heads)):
+            continue
+        undone = next((number for number, earlier in enumerate(found) if earlier.message == one.to), None)
+        if undone is None:
+            found.append(one)
+        else:
+            del found[undone:]
+    return found
+
+
+def _removes(step: Step) -> bool:
+    return step.new.kind == "missing" and step.old.kind != "dir"
 
 
 def _moves(heads: Heads | None) -> bool:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from clew import files
+from clew.checkpoints import naming
 from clew.checkpoints.states import MISSING, Stamp, State, hashed, packed, unpacked
 from clew.errors import ClewError, Invalid, Unavailable, clip
 
@@ -60,44 +61,12 @@ class Root:
         self._given = os.path.abspath(name)
         self._max_file = max_file
 
-    # -- names
-
     def named(self, path: str | os.PathLike[str]) -> list[str]:
         """The paths below the root that writing to `path` would touch: itself, and what it leads to if it is a link.
 
         Invalid if one of them is not below the root.
         """
-        found = [self._below(path, path)]
-        full = os.path.join(self.path, found[0])
-        if os.path.islink(full):
-            target = self._below(os.path.realpath(full), path)
-            if target != found[0]:
-                found.append(target)
-        return found
-
-    def _below(self, path: str | os.PathLike[str], said: str | os.PathLike[str]) -> str:
-        text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-        if not isinstance(text, str) or not text or "\0" in text or not _is_name(text):
-            raise Invalid("a file is named by a path")
-        folder, name = os.path.split(os.path.join(self._given, text).rstrip("/") or "/")
-        if name in ("", ".", ".."):
-            folder, name = os.path.split(os.path.realpath(os.path.join(folder, name)))
-        full = os.path.join(os.path.realpath(folder), name)
-        prefix = self.path.rstrip("/") + "/"
-        if not full.startswith(prefix) or full == prefix:
-            raise Invalid(
-                f"{clip(os.fspath(said), 4096)} is not below {clip(self.path, 4096)}",
-                hint="Name files inside the root, or take a root that has them all.",
-            )
-        return self._spelled(full.removeprefix(prefix))
-
-    def _spelled(self, path: str) -> str:
-        """The path as its names are written where they are: some file systems find them in any spelling."""
-        here, done = self.path, list[str]()
-        for part in path.split("/"):
-            done.append(_spelled(here, part))
-            here = os.path.join(here, done[-1])
-        return "/".join(done)
+        return naming.named(self.path, self._given, path)
 
     # -- looking
 
@@ -204,6 +173,17 @@ class Root:
             with self.folder(path) as (fd, _):
                 effective = os.access in os.supports_effective_ids
                 return os.access(".", os.W_OK | os.X_OK, dir_fd=fd, effective_ids=effective)
+        except (FileNotFoundError, Blocked):
+            return True
+        except OSError:
+            return False
+
+    def readable(self, path: str) -> bool:
+        """Whether the names in a folder can be listed and looked at; True if there is no such folder."""
+        try:
+            with self.folder(f"{path}/.") as (fd, _):
+                effective = os.access in os.supports_effective_ids
+                return os.access(".", os.R_OK | os.X_OK, dir_fd=fd, effective_ids=effective)
         except (FileNotFoundError, Blocked):
             return True
         except OSError:
@@ -324,9 +304,14 @@ class Root:
                     raise
 
     def set_mode(self, path: str, mode: int) -> None:
-        """Gives a folder its mode."""
-        with self.folder(f"{path}/.") as (fd, _):
-            os.fchmod(fd, mode)
+        """Gives a folder its mode, also one that may not be read."""
+        try:
+            with self.folder(f"{path}/.") as (fd, _):
+                os.fchmod(fd, mode)
+                os.fsync(fd)
+        except PermissionError:
+            with self.folder(path) as (fd, name):
+                _set_mode_unread(fd, name, mode)
 
     def clear(self, path: str, part: str) -> None:
         """Removes what an earlier try to put something at `path` left under the name `part`."""
@@ -372,24 +357,6 @@ def is_part(name: str) -> bool:
     return name.startswith(_PART[0]) and name.endswith(_PART[1]) and len(name) == 24 + sum(map(len, _PART))
 
 
-def _spelled(folder: str, name: str) -> str:
-    """A name as it is written in a folder."""
-    try:
-        names = os.listdir(folder)
-        found = os.lstat(os.path.join(folder, name))
-    except OSError:  # there is none, or it is not to be seen
-        return name
-    return name if name in names else next((one for one in names if _is(os.path.join(folder, one), found)), name)
-
-
-def _is(path: str, said: os.stat_result) -> bool:
-    """Whether this is the file that was found."""
-    try:
-        return os.path.samestat(os.lstat(path), said)
-    except OSError:
-        return False
-
-
 def _still(fd: int, name: str, expect: Stamp | None) -> bool:
     """Whether what has the name is still what was looked at; None stands for nothing."""
     try:
@@ -398,9 +365,13 @@ def _still(fd: int, name: str, expect: Stamp | None) -> bool:
         return expect is None
 
 
-def _is_name(text: str) -> bool:
-    """True if a file can be called so: a lone surrogate is no byte's, but for those that stand for one."""
+def _set_mode_unread(fd: int, name: str, mode: int) -> None:
+    """Gives a folder that cannot be opened its mode. A link put in its place is not followed."""
+    if os.chmod in os.supports_follow_symlinks:
+        os.chmod(name, mode, dir_fd=fd, follow_symlinks=False)
+        return
+    found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
     try:
-        return bool(os.fsencode(text))
-    except UnicodeEncodeError:
-        return False
+        os.chmod(f"/proc/self/fd/{found}", mode)
+    finally:
+        os.close(found)

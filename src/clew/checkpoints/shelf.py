@@ -12,11 +12,12 @@ from clew import ids, paths
 from clew.backends import RefRow, Tx, born
 from clew.checkpoints import index as indexes
 from clew.checkpoints.index import Index
-from clew.checkpoints.states import Entry, Manifest, State, hashed, is_inside, read, unpack, write
+from clew.checkpoints.states import Entry, Manifest, State, hashed, is_inside, packed, read, unpack, unpacked, write
 from clew.checkpoints.values import Checkpoint
 from clew.errors import NotFound, Tampered
 from clew.node import moment
 from clew.session import Session
+from clew.session_data import moved_path
 
 CHECKPOINT, WORKTREE, REWIND = "checkpoint", "worktree", "rewind"
 """Kinds of ref: a checkpoint, a tree as it was last seen, a rewind that is under way."""
@@ -69,11 +70,14 @@ class Seat(NamedTuple):
 
 
 class Shelf:
-    """The checkpoints of one session and one root. Methods with `tx` are steps of the caller's transaction."""
+    """The checkpoints of one session and one root. Methods with `tx` are steps of the caller's transaction.
+
+    A project that has moved keeps them under the name that its root had before.
+    """
 
     def __init__(self, session: Session, root: str) -> None:
         self.session = session
-        self.root = root
+        self.root = packed(moved_path(session.data, unpacked(root)))
         self._engine = session._engine
         self._refs = session._refs
         self.read = self._engine.read
@@ -152,6 +156,11 @@ class Shelf:
         if data is None:
             raise Tampered(f"blob {state.blob}", "it is not the content that the checkpoint names")
         return data
+
+    def head(self, tx: Tx) -> str | None:
+        """Where the conversation stands."""
+        head = self._row(tx, self.session).head_id
+        return None if head is None else ids.text(head)
 
     def tree(self, tx: Tx) -> int:
         """The number of the session's tree."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import NamedTuple
+
+import msgspec
 
 from clew.checkpoints.ignored import NAME, Rules, Tracked, outside, tracked
 from clew.checkpoints.index import Folder, Index, Known, Row, folder_of, rows_of
 from clew.checkpoints.root import PERMISSIONS, Blocked, Root, Seen, is_part, skipped, stamp
-from clew.checkpoints.states import MISSING, State, packed
+from clew.checkpoints.states import MISSING, UNSEEN, State, folders_of, is_reserved, packed
 from clew.errors import Invalid, Unavailable
 
 RACY = 2_000_000_000
@@ -33,12 +35,15 @@ class Change(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """A tree as it is now, what has changed since it was last seen, and whether the index has to be kept again."""
+    """A tree as it is now, what has changed since it was last seen, and whether the index has to be kept again.
+
+    `blobs` are the contents that it did not have before.
+    """
 
     now: Index
     changes: list[Change]
     changed: bool
-    skipped: list[str]
+    blobs: set[str]
 
 
 Keep = Callable[[bytes], str]
@@ -48,7 +53,8 @@ Keep = Callable[[bytes], str]
 def scan(root: Root, before: Index | None, own: Callable[[str], bool], keep: Keep) -> Scan:
     """Looks at the whole tree. Contents of files that are new or changed are given to `keep`.
 
-    `own` tells paths that are the store's own. What cannot be read is skipped by name, and never taken for missing.
+    `own` tells paths that are the store's own. A path is missing only if its folder was listed and did not have it:
+    what rules leave out, and what is in a folder that cannot be read, is unseen.
     """
     rules, stamps = outside(root.path)
     was = Tracked() if before is None else before.tracked
@@ -59,8 +65,9 @@ def scan(root: Root, before: Index | None, own: Callable[[str], bool], keep: Kee
     gone = [path for path in walk.old if path not in walk.folders]
     for path in gone:
         walk.lost(path, walk.old[path])
-    changed = walk.changed or fresh or bool(gone) or was != all_the_same
-    return Scan(Index(1, stamps, walk.folders, all_the_same), _merged(walk.changes), changed, walk.skipped)
+    now = Index(2, stamps, walk.folders, all_the_same, tuple(sorted(walk.unread)))
+    changed = walk.changed or fresh or bool(gone) or was != all_the_same or walk.before.unread != now.unread
+    return Scan(now, _merged(walk.changes), changed, walk.blobs)
 
 
 class _Place(NamedTuple):
@@ -85,10 +92,12 @@ class _Walk:
         self, root: Root, before: Index, own: Callable[[str], bool], keep: Keep, tracked: Iterable[str]
     ) -> None:
         self.root = root
+        self.before = before
         self.old = before.folders
         self.folders: dict[str, Folder] = {}
         self.changes: list[Change] = []
-        self.skipped: list[str] = []
+        self.unread: list[str] = []
+        self.blobs: set[str] = set()
         self.changed = False
         self._way = _Way(root)
         self._count = 0
@@ -116,16 +125,26 @@ class _Walk:
         except (FileNotFoundError, Blocked):  # it went meanwhile
             return []
         except OSError:
-            self._unreadable(place.path)
+            self.unread.append(place.path)
             return []
         self._count += len(listed.rows)
         if self._count > MOST:
             hint = "Take a smaller root, or have .gitignore leave out what is made."
             raise Invalid(f"{self.root.path} has more than {MOST:,} files", hint=hint)
         if known is not None and not place.stale and known.mode == mode and known.rows == rows_of(listed.rows):
-            self.folders[place.path] = known
-            return self._below(fd, place, known, listed, [])
+            return self._unchanged(fd, place, known, listed)
         return self._compared(fd, place, known, listed, mode)
+
+    def _unchanged(self, fd: int, place: _Place, known: Folder, listed: _Listed) -> list[_Place]:
+        """Looks at a folder whose files are as they were. Names that are left out may have come or gone."""
+        self.folders[place.path] = known
+        ignored = list(listed.left_out)
+        below = self._below(fd, place, known, listed, ignored)
+        now = tuple(sorted(map(packed, ignored)))
+        if now != known.ignored:
+            self.folders[place.path] = msgspec.structs.replace(known, ignored=now)
+            self.changed = True
+        return below
 
     def _compared(self, fd: int, place: _Place, known: Folder | None, listed: _Listed, mode: int) -> list[_Place]:
         """Looks at a folder in which something has changed, or may have."""
@@ -147,9 +166,10 @@ class _Walk:
                 self._look(fd, before + name, name, was, now)
         for name in files.keys() - rows.keys():
             self.changes.append(Change(before + name, files[name].state, MISSING))
-        if known is None or known.mode != mode:
-            old = MISSING if known is None else State("dir", mode=known.mode)
-            self.changes.append(Change(place.path, old, State("dir", mode=mode)))
+        if known is None:
+            self._came(place.path, State("dir", mode=mode))
+        elif known.mode != mode:
+            self.changes.append(Change(place.path, State("dir", mode=known.mode), State("dir", mode=mode)))
         below = self._below(fd, here, known, listed, ignored)
         self.folders[place.path] = folder_of(mode, now, ignored)
         self.changed = True
@@ -157,7 +177,7 @@ class _Walk:
 
     def _omits(self, here: _Place, path: str, name: str, ignored: list[str]) -> bool:
         """Whether a file that is not known is to stay so; notes that it is left out, if rules say so."""
-        if name == ".git" or is_part(name) or self._own(path):
+        if is_reserved(name) or is_part(name) or self._own(path):
             return True
         if path not in self._tracked and (here.ignored or here.rules.ignores(path, folder=False)):
             ignored.append(name)
@@ -180,7 +200,7 @@ class _Walk:
             here = place._replace(rules=self._rules(fd, place)) if NAME.encode() in known.rows else place
         for name in listed.folders:
             path = before + name
-            if name == ".git":
+            if is_reserved(name):
                 continue
             if path not in self.old and packed(f"{name}/") in left_out:
                 ignored.append(f"{name}/")
@@ -210,27 +230,31 @@ class _Walk:
         state, same = seen.state, seen.state.same(old)
         if state.kind == "file":
             state = State("file", state.mode, state.size, state.digest, old.blob if same else self._keep(seen.data))
-        elif state.kind == "skipped":
-            self.skipped.append(path)
+            if not same:
+                self.blobs.add(state.blob)
         changed, *rest = seen.stamp
         if state.kind != "skipped" and max(changed, rest[0]) >= self._trusted_before:
             changed = 0
         now[name] = Known((changed, rest[0], rest[1], rest[2]), state)
-        if not same:
+        if was is None:
+            self._came(path, state)
+        elif not same:
             self.changes.append(Change(path, old, state))
 
-    def _unreadable(self, path: str) -> None:
-        """A folder that cannot be read is taken to be as it was."""
-        self.skipped.append(path or ".")
-        for name, folder in self.old.items():
-            if name == path or not path or name.startswith(f"{path}/"):
-                self.folders[name] = folder
+    def _came(self, path: str, now: State) -> None:
+        """Something that the last look did not have: it was missing, or unseen."""
+        old, folder = self.before.absent(path), path.rpartition("/")[0]
+        if old == UNSEEN and folder and folder not in self.old:
+            return  # its folder was unseen, and says so for all that is in it
+        self.changes.append(Change(path, old, now))
 
     def lost(self, path: str, folder: Folder) -> None:
-        """A folder that is not there any more, or is a file now."""
-        self.changes.append(Change(path, State("dir", mode=folder.mode), MISSING))
+        """A folder that is not there any more, or is a file now, or cannot be read any more."""
+        hidden = any(path == one or not one or path.startswith(f"{one}/") for one in self.unread)
+        now = UNSEEN if hidden else MISSING
+        self.changes.append(Change(path, State("dir", mode=folder.mode), now))
         before = f"{path}/" if path else ""
-        self.changes.extend(Change(before + name, known.state, MISSING) for name, known in folder.files().items())
+        self.changes.extend(Change(before + name, known.state, now) for name, known in folder.files().items())
 
 
 def _listed(fd: int, left_out: frozenset[str]) -> _Listed:
@@ -297,10 +321,3 @@ def _merged(changes: list[Change]) -> list[Change]:
         new = other.new if one.new.kind == "missing" else one.new
         found[one.path] = Change(one.path, old, new)
     return [change for change in found.values() if not change.old.same(change.new)]
-
-
-def folders_of(path: str) -> Iterator[str]:
-    """The folders that a path is in, the outermost first."""
-    for at, letter in enumerate(path):
-        if letter == "/":
-            yield path[:at]

@@ -51,8 +51,10 @@ class Rewound(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a rewind did, or with `dry_run` would do. Paths are relative to the root; lines are those of a diff.
 
     If it cannot be done, `can_rewind` is False, `error` says why, and nothing was changed. `conflicts` were changed by
-    someone else since, `skipped` have no content in the store: either needs `force`. `left` were changed by someone
-    while the rewind ran, and were not touched; `kept` are folders that should go and are not empty.
+    someone else since, `skipped` have no content in the store: either needs `force`. `removed` are those of the files
+    changed that are deleted. `unseen` stay as they are: nobody could look at them when the checkpoint was made, or can
+    now, or no checkpoint knows them. `left` were changed by someone while the rewind ran, and were not touched; `kept`
+    are folders that should go and are not empty.
     As JSON (`msgspec.json.encode`) the names are `canRewind`, `filesChanged` and so on.
     """
 
@@ -61,8 +63,10 @@ class Rewound(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     files_changed: tuple[str, ...] = ()
     insertions: int = 0
     deletions: int = 0
+    removed: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     message: str | None = None

@@ -7,7 +7,20 @@ import re
 from typing import Any
 
 from clew import ids
-from clew.checkpoints.states import MISSING, Entry, Heads, Manifest, Stamp, State, is_inside, packed, unpacked
+from clew.checkpoints.states import (
+    ANY,
+    MISSING,
+    UNSEEN,
+    Entry,
+    Heads,
+    Manifest,
+    Stamp,
+    State,
+    is_inside,
+    is_reserved,
+    packed,
+    unpacked,
+)
 from clew.errors import Invalid, clip
 
 MODE = 0o644
@@ -33,7 +46,7 @@ def entry(one: Entry) -> dict[str, Any]:
 def _state(state: State) -> dict[str, Any]:
     if state.kind == "missing":
         return {"exists": False}
-    told: dict[str, Any] = {"exists": True, "type": state.kind, "mode": f"{state.mode:04o}"}
+    told: dict[str, Any] = {"exists": True, "type": state.kind, "mode": f"{max(state.mode, 0):04o}"}
     if state.kind == "file":
         told |= {"hash": state.digest, "size": state.size}
     if state.kind == "link":
@@ -87,8 +100,8 @@ def _entry(told: object, root: str) -> Entry:
         path = os.path.relpath(path, root)
     if not is_inside(path):
         raise Invalid(f"{clip(shown(path), 4096)} is not below the session's directory")
-    if ".git" in path.lower().split("/"):
-        raise Invalid(f"{clip(shown(path), 4096)} belongs to git")
+    if any(map(is_reserved, path.split("/"))):
+        raise Invalid(f"{clip(shown(path), 4096)} belongs to git or clew")
     after = told.get("after")
     return Entry(packed(path), _read(told), None if after is None else _read(after))
 
@@ -107,9 +120,11 @@ def _read(told: object) -> State:
             raise Invalid("it has a file without a SHA-256")
         return State("file", int(mode, 8) & 0o777, size, digest)  # nobody's program runs as another user for that
     if kind == "dir":
-        return State("dir", int(mode, 8) & 0o7777)
+        return State("dir", int(mode, 8) & 0o7777 or ANY)
     if kind == "link":
         return State("link", target=packed(_text(told, "target")))
+    if kind == "unseen":
+        return UNSEEN
     if kind == "skipped":
         return State("skipped", int(mode, 8) & 0o7777, size, why=str(told.get("skipped")), stamp=_stamp(told))
     raise Invalid("it has something that is neither a file nor a link nor a folder")

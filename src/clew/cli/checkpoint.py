@@ -93,6 +93,8 @@ def _line(one: Checkpoint) -> str:
 
 
 def _file(wire: dict[str, Any]) -> str:
+    if wire.get("type") == "unseen":
+        return f"  {dim('unseen')}   {plain(wire['path'])}"
     if not wire["exists"]:
         return f"  {dim('missing')}  {plain(wire['path'])}"
     about = {"link": f" -> {plain(wire.get('target', ''))}", "skipped": dim(f"  {wire.get('skipped')}")}
@@ -115,8 +117,8 @@ def _diff_json(one: FileDiff) -> dict[str, Any]:
     added, removed = count(one.before or b"", one.after or b"")
     return {
         "path": shown(one.path),
-        "from": {"type": one.old.kind, "mode": f"{one.old.mode:04o}", "hash": one.old.digest or None},
-        "to": {"type": one.new.kind, "mode": f"{one.new.mode:04o}", "hash": one.new.digest or None},
+        "from": {"type": one.old.kind, "mode": f"{max(one.old.mode, 0):04o}", "hash": one.old.digest or None},
+        "to": {"type": one.new.kind, "mode": f"{max(one.new.mode, 0):04o}", "hash": one.new.digest or None},
         "insertions": added,
         "deletions": removed,
     }

@@ -30,8 +30,8 @@ PAGE = 500
 def relocate(old: str, new: str, dry_run: bool, form: Form) -> None:
     """Gives every session of the directory OLD, and of those below it, its place in NEW; all of them, or none.
 
-    When they were last active stays as it is, and what an agent remembers of the project comes along. What is in the
-    trash stays where it was.
+    When they were last active stays as it is; checkpoints, and what an agent remembers of the project, come along.
+    What is in the trash stays where it was.
     """
     before, after = os.path.abspath(old), os.path.abspath(new)
     if before == after:
@@ -69,7 +69,7 @@ def _move(store: clew.Store, old: str, new: str, dry_run: bool) -> list[dict[str
                 extra = session.extra
                 if extra.get("project_hash") == project_hash(was):
                     extra["project_hash"] = project_hash(cwd)
-                session.update(cwd=cwd, extra=extra or None)
+                session.relocate(old, new).update(extra=extra or None)
         if not dry_run:
             agents = SessionStore(store)
             for was, cwd in places.items():

@@ -14,7 +14,7 @@ from clew.verify.findings import REFS, Findings, place
 from clew.verify.tree import CHECKSUM, ODD
 
 _HEAD = "SELECT n.id, u.tree FROM nodes n LEFT JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ?"
-_SESSIONS = ("session", "subagent")
+_SESSIONS, _CHECKPOINT = ("session", "subagent"), "checkpoint"
 _session = msgspec.json.Decoder(SessionData).decode
 _any = msgspec.json.Decoder().decode
 
@@ -68,7 +68,7 @@ def _data_problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, None]]:
     if payload is None:
         yield "the checksum of its data does not match", None
         return
-    if not payload or payload[0] != 1:
+    if not payload or payload[0] not in ((1, 2) if ref.kind == _CHECKPOINT else (1,)):
         yield f"its data has the unknown tag {payload[0] if payload else 0}", None
         return
     if ref.kind not in _SESSIONS:

@@ -1,0 +1,363 @@
+"""P21: a rewind removes only what it knows was not there; a dry run says what a run does; nothing is left halfway."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import clew
+from clew.checkpoints import Checkpoints, tree
+from clew.checkpoints.index import Index, pack, unpack
+from clew.checkpoints.root import Root
+from clew.checkpoints.states import MISSING, UNSEEN, Entry, Manifest, State, read, write
+from clew.errors import Invalid, ReadOnly
+from tests.checkpoints.conftest import picture
+from tests.checkpoints.test_capture import as_nobody
+from tests.checkpoints.test_rewind import sh
+
+
+def both(checkpoints: Checkpoints, message: str, **rest: bool) -> clew.checkpoints.Rewound:
+    """Rewinds after a dry run, and sees that it did what that said."""
+    told = checkpoints.rewind(message, dry_run=True, **rest)
+    done = checkpoints.rewind(message, **rest)
+    assert msgspec.structs.replace(told, dry_run=False) == msgspec.structs.replace(done, undo=None)
+    return done
+
+
+@pytest.mark.parametrize("rules", ["", None, "other\n"])
+def test_what_rules_left_out_stays_when_they_change(checkpoints, work, say, rules):
+    """A file and a folder that `.gitignore` left out at the capture are not taken for new: they stay, and are named."""
+    sh(work, "printf '.env\\nbuild/\\n' > .gitignore; echo secret > .env; mkdir -p build/deep; echo x > build/deep/out")
+    message = say()
+    before = picture(work)
+    with checkpoints.guard(message):
+        (work / ".gitignore").unlink() if rules is None else (work / ".gitignore").write_text(rules)
+        (work / "new").write_text("new")
+    done = both(checkpoints, message)
+    assert (done.can_rewind, done.files_changed, done.removed) == (True, (".gitignore", "new"), ("new",))
+    assert done.unseen == (".env", "build")
+    assert picture(work) == before
+    assert checkpoints.undo().can_rewind
+    assert (work / "build" / "deep" / "out").exists()
+
+
+def test_what_comes_while_it_is_left_out_stays(checkpoints, work, say):
+    """An ignored folder that came between two captures, of which no file tells, was there at the second: it stays."""
+    sh(work, "echo build/ > .gitignore; echo a > a")
+    checkpoints.capture_tree(say())
+    sh(work, "mkdir build; echo x > build/out")
+    message = say()
+    with checkpoints.guard(message):
+        sh(work, "rm .gitignore")
+    done = both(checkpoints, message)
+    assert (done.unseen, (work / "build" / "out").read_text()) == (("build",), "x\n")
+
+
+def test_a_closed_folder_that_is_opened_stays(lent):
+    """A folder that could not be read at the capture is not taken for new when it can be: it stays, and is named."""
+    work, checkpoints, message = lent
+    for name in ("private/deep", "open"):
+        (work / name).mkdir(parents=True)
+        (work / name / "old").write_text("old")
+    own(work)
+    (work / "private").chmod(0)
+    before = picture(work)
+    with as_nobody(), checkpoints.guard(message):
+        (work / "private").chmod(0o755)
+        (work / "open" / "new").write_text("new")
+    opened = picture(work)
+    with as_nobody():
+        done = both(checkpoints, message)
+        assert (done.can_rewind, done.removed, done.unseen) == (True, ("open/new",), ("private",))
+    assert (work / "private" / "deep" / "old").read_text() == "old"
+    assert picture(work).keys() == opened.keys() - {"open/new"}
+    assert before.keys() <= picture(work).keys()
+
+
+def test_a_folder_that_is_closed_gets_its_mode_back(lent):
+    """A folder closed since can be neither read nor compared: its mode comes back, and an undo closes it again."""
+    work, checkpoints, message = lent
+    (work / "private").mkdir()
+    (work / "private" / "old").write_text("old")
+    own(work)
+    before = picture(work)
+    with as_nobody():
+        with checkpoints.guard(message):
+            (work / "private").chmod(0)
+        after = picture(work)
+        done = both(checkpoints, message)
+        assert (done.can_rewind, done.unseen) == (True, ("private", "private/old"))
+        assert picture(work) == before
+        assert checkpoints.undo().can_rewind
+        assert picture(work) == after
+
+
+def test_what_changed_behind_a_closed_folder_is_not_guessed(lent):
+    """What came into a folder before it was closed was there at the capture that could not read it: it stays."""
+    work, checkpoints, message = lent
+    (work / "private").mkdir()
+    (work / "private" / "old").write_text("old")
+    own(work)
+    with as_nobody():
+        checkpoints.capture_tree(message)
+        (work / "private" / "mine").write_text("mine")
+        (work / "private").chmod(0)
+        second = checkpoints._shelf.session.append(clew.user("go")).id
+        with checkpoints.guard(second):
+            (work / "private").chmod(0o755)
+        done = both(checkpoints, second)
+        assert done.unseen == ("private",)
+        assert (work / "private" / "mine").read_text() == "mine"
+        (work / "private" / "old").write_text("changed")
+        assert both(checkpoints, message, force=True).unseen == ("private",)
+        assert (work / "private" / "old").read_text() == "old"
+        assert (work / "private" / "mine").read_text() == "mine"
+
+
+def own(work: Path) -> None:
+    """Makes everything nobody's."""
+    for path in work.rglob("*"):
+        if os.geteuid() == 0:
+            os.chown(path, 65534, -1)
+
+
+def test_what_was_unseen_goes_back_to_where_it_was_first_seen(checkpoints, work, say):
+    """A file that was left out, seen later and then removed comes back as it was seen; it is never removed."""
+    sh(work, "printf '.env\\nlog\\n' > .gitignore; echo secret > .env")
+    first, second = say(), say()
+    with checkpoints.guard(first):
+        sh(work, "rm .gitignore")
+    with checkpoints.guard(second):
+        sh(work, "rm .env; echo log > log")
+    done = both(checkpoints, first)
+    assert (work / ".env").read_text() == "secret\n"
+    assert (done.removed, done.unseen) == (("log",), ())
+
+
+def test_a_capture_by_name_sees_what_a_tree_does_not(checkpoints, work, say):
+    """A file that rules leave out and that is named is kept as it is then."""
+    sh(work, "echo .env > .gitignore; echo secret > .env")
+    message = say()
+    with checkpoints.guard(message):
+        sh(work, "rm .gitignore")
+    with checkpoints.guard(message, [".env", "new"]):
+        sh(work, "echo changed > .env; echo new > new")
+    done = both(checkpoints, message)
+    assert ((work / ".env").read_text(), done.removed, done.unseen) == ("secret\n", ("new",), ())
+
+
+def test_a_folder_that_was_removed_and_brought_back(checkpoints, work, say):
+    """A rewind made a folder again: a later one does not take that for a folder that was not there."""
+    (work / "out").mkdir()
+    (work / "out" / "e").write_text("e")
+    (work / "z").write_text("z")
+    first, second = say(), say()
+    before = picture(work)
+    with checkpoints.guard(first, ["out/e"]):
+        sh(work, "rm -r out")
+    assert both(checkpoints, first).can_rewind
+    with checkpoints.guard(second, ["out/e", "z"]):
+        sh(work, "rm out/e; echo changed > z")
+    after = picture(work)
+    assert both(checkpoints, first).can_rewind
+    assert picture(work) == before
+    again = checkpoints.rewind(first)
+    assert (again.files_changed, again.undo) == ((), None)
+    assert checkpoints.undo().can_rewind
+    assert picture(work) == after
+
+
+def test_folders_that_come_and_go_are_no_conflict(checkpoints, work, say):
+    """What an agent did to folders above the files that it named is its own doing."""
+    messages = [say() for _ in range(4)]
+    with checkpoints.guard(messages[0], ["a/b"]):
+        sh(work, "mkdir a; echo 0 > a/b")
+    with checkpoints.guard(messages[1], ["a/b"]):
+        sh(work, "rm -r a")
+    with checkpoints.guard(messages[2], ["a/b"]):
+        sh(work, "mkdir a; echo 2 > a/b; chmod 700 a")
+    assert both(checkpoints, messages[0]).can_rewind
+    assert picture(work) == {}
+
+
+def test_a_capture_of_nothing_is_no_conflict_later(checkpoints, work, say):
+    """Files and folders that were missing when a message's work was noted, and are made for the same message."""
+    message = say()
+    with checkpoints.guard(message, ["g/h/i"]):
+        pass
+    with checkpoints.guard(message):
+        pass
+    with checkpoints.guard(message, ["g/h/i"]):
+        sh(work, "mkdir -p g/h; echo i > g/h/i")
+    done = both(checkpoints, message)
+    assert (done.conflicts, done.removed, picture(work)) == ((), ("g/h/i",), {})
+
+
+def test_a_folder_captured_again_after_it_went(checkpoints, work, say):
+    """A path in a folder was captured, then the folder went: it is no missing folder for the same message."""
+    (work / "a").mkdir()
+    (work / "a" / "b").write_text("b")
+    before, message = picture(work), say()
+    with checkpoints.guard(message, ["a/b"]):
+        sh(work, "rm -r a")
+    with checkpoints.guard(message, ["a/c"]):
+        sh(work, "mkdir a; echo c > a/c")
+    assert both(checkpoints, message).can_rewind
+    assert picture(work) == before
+
+
+def test_a_folder_that_is_not_empty_is_told_before(checkpoints, work, say):
+    """A dry run names what no checkpoint knows, and the folder that stays for it; asked again, nothing is done."""
+    message = say()
+    with checkpoints.guard(message, ["a/b/c"]):
+        sh(work, "mkdir -p a/b; echo c > a/b/c")
+    sh(work, "echo mine > a/mine")
+    done = both(checkpoints, message)
+    assert (done.removed, done.kept, done.unseen) == (("a/b/c",), ("a",), ("a/mine",))
+    assert checkpoints.rewind(message).undo is None
+    assert checkpoints.undo().can_rewind
+    assert (work / "a" / "b" / "c").exists()
+
+
+@pytest.mark.parametrize("name", [".git/config", "sub/.git/hooks/x", ".GIT/x", ".clew/x", "link"])
+def test_what_belongs_to_git_is_not_captured(checkpoints, work, say, name):
+    """Nothing inside `.git` or `.clew` is kept, whatever leads there: a rewind could not touch it."""
+    (work / ".git").mkdir()
+    (work / ".git" / "config").write_text("x")
+    (work / "link").symlink_to(".git/config")
+    with pytest.raises(Invalid, match="belongs to git"):
+        checkpoints.capture(say(), [name])
+    assert checkpoints.list() == []
+
+
+def test_the_store_itself_is_not_captured(tmp_path, work):
+    """Nor are the files of the store, if they are below the root."""
+    with clew.open(work / "s.db") as store:
+        session = store.sessions.create(cwd=work)
+        message = session.append(clew.user("go")).id
+        checkpoints = Checkpoints(session, work)
+        for name in ("s.db", "s.db-wal", "s.db-lock"):
+            with pytest.raises(Invalid, match="the store itself"):
+                checkpoints.capture(message, [name])
+
+
+@pytest.mark.parametrize("tree", [True, False])
+def test_a_rewind_that_fails_leaves_everything_as_it_was(checkpoints, work, say, session, monkeypatch, tree):
+    """Some files were put back when one could not be: they are as before again, the conversation too, and nothing
+    waits to be finished.
+    """
+    sh(work, "mkdir d gone; for name in a b d/x gone/y; do echo one > $name; done; ln -s a link")
+    message = say()
+    names = ["a", "b", "d/x", "gone/y", "link", "new/deep/n"]
+    checkpoints.capture_tree(message) if tree else checkpoints.capture(message, names)
+    sh(work, "echo two > a; echo two > b; rm -r gone d; echo file > d; rm link; mkdir -p new/deep; echo n > new/deep/n")
+    say("and on")
+    after, put = picture(work), Root.put
+    if not tree:
+        (work / "d").unlink()
+        after = picture(work)
+
+    def refuse(self, path, *rest):
+        if path == "gone/y":
+            raise PermissionError(errno.EPERM, "not permitted")
+        return put(self, path, *rest)
+
+    monkeypatch.setattr(Root, "put", refuse)
+    with pytest.raises(ReadOnly):
+        checkpoints.rewind(message, mode="both")
+    monkeypatch.undo()
+    assert picture(work) == after
+    assert len(session.refresh().path()) == 2
+    assert session.branches() == []
+    assert checkpoints.finish() is None
+    assert checkpoints.undo().error == "there is no rewind to undo"
+    assert both(checkpoints, message).can_rewind
+    assert (work / "gone" / "y").read_text() == "one\n"
+    assert checkpoints.undo().can_rewind
+    assert picture(work) == after
+
+
+def test_undo_goes_further_back(checkpoints, work, say):
+    """Each undo takes back one more rewind, `steps` several at once; to do one again, it is rewound again."""
+    texts, messages = ["zero"], []
+    (work / "a").write_text("zero")
+    for text in ("one", "two", "three"):
+        messages.append(say())
+        with checkpoints.guard(messages[-1], ["a"]):
+            (work / "a").write_text(text)
+        texts.append(text)
+    for number in (2, 1, 0):
+        assert checkpoints.rewind(messages[number]).can_rewind
+    seen = []
+    while checkpoints.undo(dry_run=True).can_rewind:
+        assert checkpoints.undo().can_rewind
+        seen.append((work / "a").read_text())
+    assert seen == ["one", "two", "three"]
+    assert checkpoints.undo().error == "there is no rewind to undo"
+    for number in (2, 1, 0):
+        assert checkpoints.rewind(messages[number]).can_rewind
+    assert "3 left" in (checkpoints.undo(steps=4).error or "")
+    assert checkpoints.undo(steps=2).files_changed == ("a",)
+    assert (work / "a").read_text() == "two"
+    undone = checkpoints.undo()
+    assert (work / "a").read_text() == "three"
+    assert checkpoints.rewind(undone.undo).can_rewind, "the state before an undo can be gone back to"
+    assert (work / "a").read_text() == "two"
+    for bad in (0, -1, "1"):
+        with pytest.raises(Invalid):
+            checkpoints.undo(steps=bad)
+
+
+def test_undo_of_several_steps_leaves_what_came_between(checkpoints, work, say):
+    """What someone did between two rewinds is not theirs: it needs force, at once as well as one by one."""
+    (work / "a").write_text("one")
+    (work / "b").write_text("one")
+    message = say()
+    with checkpoints.guard(message, ["a", "b"]):
+        (work / "a").write_text("two")
+        (work / "b").write_text("two")
+    checkpoints.rewind(message)
+    (work / "a").write_text("mine")
+    checkpoints.rewind(message, force=True)
+    assert checkpoints.undo(steps=2, dry_run=True).conflicts == ("a",)
+    assert checkpoints.undo(steps=1).can_rewind
+    assert checkpoints.undo(dry_run=True).conflicts == ("a",)
+    assert checkpoints.undo(force=True).can_rewind
+    assert [(work / name).read_text() for name in "ab"] == ["two", "two"]
+
+
+def test_old_manifests_are_read_safely():
+    """A manifest of the first form may call missing what nobody saw: that is unseen, but for what a rewind has made."""
+    old = Manifest("m", "/r", (Entry("a", MISSING), Entry("b", MISSING, MISSING), Entry("c", State("dir", 0o755))))
+    payload = write(old)
+    assert payload[:1] == b"\x02"
+    assert read(payload, Manifest, "x") == old
+    assert [one.state for one in read(b"\x01" + payload[1:], Manifest, "x").files] == [
+        UNSEEN, UNSEEN, State("dir", 0o755),
+    ]  # fmt: skip
+    rewound = Manifest("m", "/r", (Entry("a", MISSING, State("dir", 0o755)), Entry("b", MISSING)), to="t")
+    assert [one.state for one in read(b"\x01" + write(rewound)[1:], Manifest, "x").files] == [MISSING, UNSEEN]
+
+
+def test_an_old_index_is_read_safely(checkpoints, work, say, monkeypatch):
+    """An index of the first form does not tell which folders could not be read: what it does not have was unseen."""
+    (work / "a").write_text("a")
+    message = say()
+    monkeypatch.setattr(tree, "Index", lambda version=1, *rest: Index(1, *rest))
+    checkpoints.capture_tree(message)
+    monkeypatch.undo()
+    seat = checkpoints._shelf.read(checkpoints._shelf.worktree)
+    assert unpack(pack(checkpoints._shelf.index(seat))).version == 1
+    (work / "private").mkdir()
+    (work / "private" / "old").write_text("old")
+    done = both(checkpoints, message)
+    assert (done.unseen, done.removed) == (("private",), ())
+    (work / "new").write_text("new")
+    second = say()
+    with checkpoints.guard(second):
+        (work / "newer").write_text("new")
+    assert both(checkpoints, second).removed == ("newer",)
