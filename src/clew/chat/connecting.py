@@ -17,6 +17,7 @@ from clew.chat.dialects.openai import Completions
 from clew.chat.dialects.responses import Responses
 from clew.chat.local import ClaudeLocal
 from clew.chat.protocols import Tools
+from clew.chat.quiet import keep_unlogged
 from clew.chat.transports import AsyncTransport, Endpoint, Transport, claude, gemini, offline, openai
 from clew.errors import Invalid, InvalidBaseURL, clip
 
@@ -81,8 +82,9 @@ def connect(
 
     ``claude-local`` runs `program` instead, which has its own token and keeps its own history. `options` are further
     fields of each request, in the provider's words; None takes one out. `timeout`, in seconds, and `max_retries` are
-    the SDK's. `allow_insecure` admits an http address, for a server on this machine: it is for code, never for a
-    setting that a file can change. Nothing is sent before the first question. Invalid; InvalidBaseURL.
+    the SDK's. `allow_insecure` allows an http address, for a server on this machine or in a network that you trust: it
+    is for code, never for a setting that a file can change. Redirects are not followed: that is a ProviderError which
+    names the host. Nothing is sent before the first question. Invalid; InvalidBaseURL.
     """
     if provider == LOCAL:
         return _local(model, token, base_url, system, tools, timeout, program)
@@ -156,6 +158,7 @@ _KINDS: Mapping[str, tuple[Any, int | None]] = {
 
 def made(transport: Callable[[Endpoint], T], endpoint: Endpoint) -> T:
     """A transport. InvalidBaseURL if its SDK reads the address in another way, and refuses it."""
+    keep_unlogged(endpoint.base_url)
     try:
         return transport(endpoint)
     except Exception as error:
