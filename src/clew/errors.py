@@ -22,7 +22,8 @@
     ├── SchemaTooNew    written by a newer clew; refused unchanged
     └── Closed          the store was closed, or belongs to the process before a fork
 
-An error carries its fields, and a ``hint`` that says what to do. No error carries the content of a message.
+An error carries its fields, and a ``hint`` that says what to do. No error carries the content of a message; only what
+a provider says of a request it refused may quote a few characters of it.
 """
 
 from __future__ import annotations
@@ -170,14 +171,15 @@ class ReadOnly(Unavailable):
 class ProviderError(ClewError):
     """The provider of a language model refused a request, failed, or broke off its answer.
 
-    `status` is that of HTTP where there was one. What the provider itself said is the `__cause__`: it may quote the
-    conversation, so it is not in the message.
+    `status` is that of HTTP where there was one. `said` is the provider's own explanation, at most 300 characters,
+    without the API key, control characters and longer quotes of the request. All of it is in the `__cause__`.
     """
 
-    def __init__(self, provider: str, why: str, *, status: int | None = None, hint: str = "") -> None:
+    def __init__(self, provider: str, why: str, *, status: int | None = None, said: str = "", hint: str = "") -> None:
         self.provider = provider
         self.status = status
-        super().__init__(f"{provider}: {why}", hint=hint)
+        self.said = said
+        super().__init__(f"{provider}: {why}{f': {said}' if said else ''}".rstrip("."), hint=hint)
 
 
 class Unfinished(ClewError):

@@ -18,6 +18,8 @@ Modality = Literal["text", "image", "audio", "video", "document"]
 
 RECORD = "clew.record"
 """Where free data, of a message or of a session, keeps what `clew.records` says of it."""
+SETUP = "clew.chat"
+"""Where a session's free data keeps what it was held with: provider, address, tools. See `clew.snapshots.setup`."""
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type", gc=False):

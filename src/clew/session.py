@@ -13,7 +13,7 @@ from clew import ids, paths
 from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx, running
 from clew.engine import Draft, Engine, whole_number
 from clew.errors import Invalid, NotFound, Tampered
-from clew.model import RECORD, Media, Message, Modality, Native, Said
+from clew.model import RECORD, SETUP, Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
 from clew.refs import BRANCH, Appended, Refs, expiry
 from clew.session_data import SessionData, directory, label_set, relocated, retention_days, unpack
@@ -376,7 +376,7 @@ class Session:
     ) -> Session:
         """Changes its model, its directory or its free data.
 
-        `extra` replaces what was there, but for what `clew.records` keeps in it.
+        `extra` replaces what was there, but for what `clew.records` and `clew.chat` keep in it.
         """
         given = {
             name: value for name, value in (("model", model), ("cwd", cwd), ("extra", extra)) if value is not _UNSET
@@ -385,9 +385,10 @@ class Session:
             given["cwd"] = directory(cwd)
 
         def change(data: SessionData) -> SessionData:
-            record = (data.extra or {}).get(RECORD)
-            if record is not None and isinstance(extra, dict | None):
-                given["extra"] = {**(extra or {}), RECORD: record}
+            if isinstance(extra, dict | None):
+                kept = {name: (data.extra or {})[name] for name in (SETUP, RECORD) if name in (data.extra or {})}
+                replaced = {**kept, **(extra or {}), **{name: kept[name] for name in (RECORD,) if name in kept}}
+                given["extra"] = replaced or extra
             return msgspec.structs.replace(data, **given)
 
         return self._change(change)

@@ -313,7 +313,7 @@ def test_if_nothing_arrives_nothing_was_said(provider: str, server: ProviderServ
 
 
 def test_no_error_quotes_the_conversation(provider: str, server: ProviderServer, connect: Connect) -> None:
-    """What a provider says in an error may quote the prompt: it is in the cause, and not in the message."""
+    """A provider may quote the prompt in an error: the quote is in the cause, and not in the message."""
     client = connect(provider)
     server.fail(400, "your prompt CANARY was too rude")
     with pytest.raises(chat.ProviderError) as caught:

@@ -231,7 +231,7 @@ def test_models_as_people_write_them(typed, provider, meant, monkeypatch):
     """An alias, a provider, a name, or both with a slash."""
     if provider:
         monkeypatch.setenv("CLEW_PROVIDER", provider)
-    assert models.parse(typed) == meant
+    assert models.parse(typed)[:2] == meant
 
 
 def test_a_server_of_ones_own_knows_its_models(monkeypatch):
@@ -239,8 +239,8 @@ def test_a_server_of_ones_own_knows_its_models(monkeypatch):
     with pytest.raises(clew.Invalid):
         models.parse("llama/70b")
     monkeypatch.setenv("CLEW_BASE_URL", "http://127.0.0.1:8080/v1")
-    assert models.parse("llama/70b") == ("openai-compatible", "llama/70b")
-    assert models.parse("claude-opus-9") == ("claude", "claude-opus-9")
+    assert models.parse("llama/70b")[:2] == ("openai-compatible", "llama/70b")
+    assert models.parse("claude-opus-9")[:2] == ("claude", "claude-opus-9")
 
 
 def test_short_names_are_of_models_that_their_makers_know():
@@ -254,7 +254,7 @@ def test_short_names_are_of_models_that_their_makers_know():
     known = {"claude": [*get_args(get_args(ModelParam)[0])], "openai": [*get_args(ChatModel)]}
     known["gemini"] = [file.read_text() for file in Path(genai.__file__).parent.glob("*.py")]
     for name in (*models.ALIASES, "claude", "openai", "gemini"):
-        provider, model = models.parse(name)
+        provider, model, _ = models.parse(name)
         if provider == "gemini":
             assert any(re.search(rf"{re.escape(model)}\b(?!-)", text) for text in known[provider]), name
         else:
@@ -263,24 +263,29 @@ def test_short_names_are_of_models_that_their_makers_know():
 
 def test_who_answers_without_being_asked_for(monkeypatch):
     """The settings, then whoever has a token."""
-    assert models.choose() == ("offline", "offline")
+    assert models.choose()[:2] == ("offline", "offline")
     monkeypatch.setenv("GOOGLE_API_KEY", "k")
     assert models.choose().provider == "gemini"
     monkeypatch.setenv("CLEW_PROVIDER", "openai")
-    assert models.choose() == ("openai", models.DEFAULTS["openai"])
+    assert models.choose()[:2] == ("openai", models.DEFAULTS["openai"])
     monkeypatch.setenv("CLEW_MODEL", "sonnet")
     assert models.choose().provider == "claude"
     assert models.choose("offline").provider == "offline"
 
 
-def test_a_session_goes_on_with_its_own_model(clew_cli, server, monkeypatch):
-    """Unless another is asked for, or there is no token for it any more."""
+def test_a_session_goes_on_with_its_own_model(clew_cli, db, server, monkeypatch):
+    """Unless another is asked for. Without its API key it does not continue, and nothing is stored."""
     clew_cli("chat", "-m", "claude/model-a", "One")
     clew_cli("chat", "Two", env={"CLEW_MODEL": "claude/model-b"})
     clew_cli("chat", "-m", "claude/model-c", "Three")
     assert [request.json["model"] for request in server.requests] == ["model-a", "model-a", "model-c"]
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    assert clew_cli("chat", "Four").out == "You said: Four\n"
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    done = clew_cli("chat", "Four")
+    assert (done.code, done.out) == (1, "")
+    assert "ANTHROPIC_API_KEY" in done.err
+    assert [len(talk) for talk in talks(db)] == [6]
+    assert len(server.requests) == 3
 
 
 def test_what_is_missing_is_told(clew_cli):
@@ -290,7 +295,9 @@ def test_what_is_missing_is_told(clew_cli):
         assert done.code == 1
         assert hint in done.err
     env = {"ANTHROPIC_API_KEY": "k", "CLEW_BASE_URL": "http://models.internal"}
-    assert "is not https" in clew_cli("chat", "Hello", env=env).err
+    told = clew_cli("chat", "Hello", env=env).err
+    assert "is not https" in told
+    assert "--allow-insecure" in told
 
 
 def test_a_provider_that_fails(clew_cli, db, server):

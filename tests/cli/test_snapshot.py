@@ -34,7 +34,7 @@ def test_a_session_is_saved_and_restored(native, clew_cli):
         "# Snapshot", shown.out.splitlines()[1], "## system", "Be brief.", "## user", "Why?", "## assistant", "Lint.",
     ]  # fmt: skip
     again = clew_cli("snapshot", "restore", id[:8], "--title", "Again", "--json").json
-    assert (again["title"], again["messages"]) == ("Again", 2)
+    assert (again["title"], again["messages"]) == ("Again", 3)
     assert clew_cli("snapshot", "rm", "--dry-run", id).out.strip() == id
     assert clew_cli("snapshot", "rm", id).out.strip() == id
     assert clew_cli("snapshot", "ls").err == "No snapshots.\n"

@@ -152,7 +152,7 @@ def test_another_model_goes_on(desk, capsys, monkeypatch):
     say(desk, "One")
     desk.command("/model")
     assert "offline/offline" in capsys.readouterr().out
-    with pytest.raises(clew.Invalid, match="no token"):
+    with pytest.raises(clew.Invalid, match="no API key"):
         desk.command("/model opus")
     desk.command("/model offline/other")
     say(desk, "Two")

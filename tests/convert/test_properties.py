@@ -66,7 +66,7 @@ def checked(found: Converted) -> Converted:
     """Fails unless the provider would take what was written, and clew can store it."""
     for message in found.natives():
         codec.encode(message)
-    assert_answered(found.provider, found.messages)
+    assert_answered(found.report.to, found.messages)
     return found
 
 

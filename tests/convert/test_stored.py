@@ -8,6 +8,7 @@ import pytest
 
 import clew
 from clew.convert import convert, convert_session
+from clew.provider_names import canonical
 from clew.snapshots import Snapshot, ToolSnapshot, new_snapshot
 from tests.convert import vectors
 from tests.convert.sdk import PROVIDERS, check
@@ -27,7 +28,11 @@ def test_a_snapshot_for_another_provider(source: str, to: str) -> None:
     made, report = convert(before, to, model="other")
     assert before.to_json() == document
     assert made.id != before.id
-    assert (made.provider, made.model, made.metadata) == (to, "other", {"a": "b", "converted_from": before.id})
+    assert (made.provider, made.model, made.metadata) == (
+        canonical(to),
+        "other",
+        {"a": "b", "converted_from": before.id},
+    )
     assert made.system_prompt.startswith("Be kind.")
     assert (report.source, report.to, bool(report)) == (source, to, True)
     for message in made.parts:
@@ -100,7 +105,7 @@ def test_a_session_for_another_provider(source: str, to: str) -> None:
             if node.native is None:
                 assert (node.role, node.depth) == ("system", 0)
             else:
-                assert node.native.provider == to
+                assert node.native.provider == canonical(to)
                 check(to, node.native.raw)
         assert [node.id for node in made.history()][: len(before)] == before
         assert [node.id for node in session.path()] == before

@@ -209,9 +209,9 @@ def test_a_purged_snapshot_is_gone(tmp_path: Path, key: bytes | None) -> None:
     with clew.open(tmp_path / "s.db", key=key, audit=True) as store:
         mine = sample(model="canary", system_prompt="canary", messages=b'[{"role":"user","content":"a canary"}]')
         store.snapshots.save(mine)
-        assert [hit.session for hit in store.search("canary")] == [None]
+        assert [hit.session for hit in store.search("canary")] == [None, None]  # the message, and the system prompt
         receipt = store.snapshots.purge(mine.id, reason="privacy-policy-change")
-        assert (receipt.sessions, receipt.messages, receipt.kept, receipt.pending) == ((mine.id,), 1, (), ())
+        assert (receipt.sessions, receipt.messages, receipt.kept, receipt.pending) == ((mine.id,), 2, (), ())
         for path in tmp_path.iterdir():
             assert b"canary" not in path.read_bytes(), path
         assert store.search("canary") == [] == store.snapshots.list()

@@ -377,7 +377,7 @@ class Session(_Face):
     ) -> Session:
         """Changes its model, its directory or its free data.
 
-        `extra` replaces what was there, but for what `clew.records` keeps in it.
+        `extra` replaces what was there, but for what `clew.records` and `clew.chat` keep in it.
         """
         return cast(
             "Session", self._wrap(await self._threads.run(self._sync.update, model=model, cwd=cwd, extra=extra))
@@ -836,20 +836,26 @@ class Snapshots(_Face):
         session: Session | str,
         *,
         model: str | None = None,
-        system_prompt: str = "",
-        tools: Iterable[ToolSnapshot] = (),
+        system_prompt: str | None = None,
+        tools: Iterable[ToolSnapshot] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Snapshot:
-        """A snapshot of a session as it is now; nothing is copied. Its provider is that of the session's messages.
+        """A snapshot of a session as it is now. Its provider is that of the session's messages, which are not copied.
 
-        Messages in neutral form make a snapshot of the provider ``clew``. Invalid if they are of several providers.
+        The system prompt and the tools are those of the session, unless they are given: restored into a client, the
+        snapshot sends what the session would. Messages in neutral form make a snapshot of the provider ``clew``.
+        Invalid if they are of several providers: `clew.convert.convert_session` makes a session of one.
         """
         return await self._threads.run(
             self._sync.take, _bare(session), model=model, system_prompt=system_prompt, tools=tools, metadata=metadata
         )
 
     async def resume(self, id: str, *, title: str | None = None) -> Session:
-        """A new session that goes on from a snapshot; nothing is copied. NotFound."""
+        """A new session that continues from a snapshot, with its system prompt and tools. NotFound.
+
+        The system prompt is the first message of the session. No message is copied, unless `take` was given a system
+        prompt that is not the session's own.
+        """
         return cast("Session", self._wrap(await self._threads.run(self._sync.resume, id, title=title)))
 
 

@@ -1,4 +1,4 @@
-"""Which addresses a token may be sent to."""
+"""Which addresses an API key may be sent to."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAME = re.compile(r"[a-z0-9._-]*")
 _ADDRESS = re.compile(r"\[[0-9a-f:.]+(%[a-z0-9._~-]+)?\](:[0-9]*)?")
 _MAX_HOST = 255
+_HTTP = "Use https. For a server in a network that you trust, allow_insecure=True allows http."
 _PLACEHOLDERS = ("example.com", "example.net", "example.org", "localhost.localdomain")
 
 
@@ -37,7 +38,7 @@ def validate_base_url(url: str, allow_insecure: bool = False) -> str:
     if "@" in parts.netloc:
         raise InvalidBaseURL("names a user", hint="Give the token apart from the address.")
     if parts.scheme != "https" and not (parts.scheme == "http" and allow_insecure is True):
-        raise InvalidBaseURL("is not https")
+        raise InvalidBaseURL("is not https", hint=_HTTP if parts.scheme == "http" else "")
     if not host:
         raise InvalidBaseURL("has no host")
     if any(host == kept or host.endswith("." + kept) for kept in _PLACEHOLDERS):
@@ -48,6 +49,14 @@ def validate_base_url(url: str, allow_insecure: bool = False) -> str:
 def host_of(url: str) -> str:
     """The host of a URL that was accepted: what may be logged of it."""
     return urlsplit(url).hostname or ""
+
+
+def ascii_host(url: str) -> str:
+    """The host of a URL as it would be looked up; empty if the URL does not parse."""
+    try:
+        return _parsed(url)[1]
+    except InvalidBaseURL:
+        return ""
 
 
 def _parsed(url: str) -> tuple[SplitResult, str]:

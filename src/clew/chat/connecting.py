@@ -17,8 +17,10 @@ from clew.chat.dialects.openai import Completions
 from clew.chat.dialects.responses import Responses
 from clew.chat.local import ClaudeLocal
 from clew.chat.protocols import Tools
+from clew.chat.quiet import keep_unlogged
 from clew.chat.transports import AsyncTransport, Endpoint, Transport, claude, gemini, offline, openai
 from clew.errors import Invalid, InvalidBaseURL, clip
+from clew.provider_names import canonical
 
 T = TypeVar("T")
 LOGGER = logging.getLogger("clew.chat")
@@ -79,10 +81,12 @@ def connect(
 ) -> Client | ClaudeLocal:
     """A client for ``claude``, ``openai``, ``openai-responses``, ``openai-compatible``, ``gemini`` or ``offline``.
 
-    ``claude-local`` runs `program` instead, which has its own token and keeps its own history. `options` are further
-    fields of each request, in the provider's words; None takes one out. `timeout`, in seconds, and `max_retries` are
-    the SDK's. `allow_insecure` admits an http address, for a server on this machine: it is for code, never for a
-    setting that a file can change. Nothing is sent before the first question. Invalid; InvalidBaseURL.
+    ``anthropic`` is another name of ``claude``. ``claude-local`` runs `program` instead, which has its own login and
+    keeps its own history. `options` are further fields of each request, in the provider's words; None takes one out.
+    `timeout`, in seconds, and `max_retries` are the SDK's. `allow_insecure` allows an http address, for a server on
+    this machine or in a network that you trust: it is for code, never for a setting that a file can change. Redirects
+    are not followed: that is a ProviderError which names the host. Nothing is sent before the first question. Invalid;
+    InvalidBaseURL.
     """
     if provider == LOCAL:
         return _local(model, token, base_url, system, tools, timeout, program)
@@ -107,6 +111,7 @@ def settled(
     **settings: Any,
 ) -> tuple[Provider, Endpoint, dict[str, Any]]:
     """What a client is made of, checked, before anything is made."""
+    provider = canonical(provider) if isinstance(provider, str) else provider
     _check(provider=provider, model=model, token=token, timeout=timeout, max_retries=max_retries, **settings)
     if type(allow_insecure) is not bool:
         raise Invalid("allow_insecure is True or False", hint="Write it in code; it is not a setting to be read.")
@@ -122,7 +127,7 @@ def settled(
         raise Invalid(f"{provider} needs the name of a model", hint="Pass it as model=…, as the provider spells it.")
     # An SDK that is given no address, or no token, would take one from the environment.
     endpoint = Endpoint(provider, base_url or known.base_url, token or "none", timeout, max_retries)
-    return known, endpoint, {"model": model or known.model, **settings}
+    return known, endpoint, {"model": model or known.model, "base_url": endpoint.base_url, **settings}
 
 
 def _check(**given: object) -> None:
@@ -156,6 +161,7 @@ _KINDS: Mapping[str, tuple[Any, int | None]] = {
 
 def made(transport: Callable[[Endpoint], T], endpoint: Endpoint) -> T:
     """A transport. InvalidBaseURL if its SDK reads the address in another way, and refuses it."""
+    keep_unlogged(endpoint.base_url)
     try:
         return transport(endpoint)
     except Exception as error:

@@ -15,7 +15,8 @@ from clew.chat.tools import Schema, Toolbox
 from clew.chat.turn import Turn
 from clew.errors import Conflict, Invalid, clip
 from clew.model import Native
-from clew.snapshots import Messages, Snapshot, new_snapshot
+from clew.provider_names import canonical
+from clew.snapshots import Messages, Snapshot, ToolSnapshot, new_snapshot
 from clew.snapshots.types import a_snapshot
 
 if TYPE_CHECKING:
@@ -38,10 +39,13 @@ class Conversation:
         max_tokens: int | None = None,
         max_steps: int = MAX_STEPS,
         options: Mapping[str, Any] | None = None,
+        base_url: str = "",
     ) -> None:
         self._dialect = dialect
         self.provider = dialect.provider
         self.model = model
+        self.base_url = base_url
+        """Where its requests go; empty if they stay in this process."""
         self.system = system
         """The system prompt."""
         self.max_tokens = max_tokens
@@ -73,6 +77,11 @@ class Conversation:
     def history(self) -> Sequence[Native]:
         """The conversation so far, oldest first, each message in its provider's own JSON."""
         return tuple(Native(self.provider, raw) for raw in (*self._dialect.shown(self.system), *self._messages))
+
+    @property
+    def tools(self) -> Sequence[ToolSnapshot]:
+        """The tools as they are described to the model."""
+        return tuple(self._tools.snapshots())
 
     @property
     def pending(self) -> Sequence[Native]:
@@ -115,12 +124,13 @@ class Conversation:
         """Puts the conversation of a snapshot in place of this one; the model stays this client's.
 
         Invalid, and nothing changed, if it is of another provider or its messages are malformed. The tools of the
-        snapshot are described to the model, but what they run is not in it: call `set_tools` afterwards. With `convert`
+        snapshot are described to the model, in place of those of an earlier snapshot; what they run is not in it: call
+        `set_tools` afterwards. ``anthropic`` and ``claude`` are one provider. With `convert`
         one of another provider is converted first: it goes on under an id of its own, and the report says what is not
         as it was. The snapshot itself is never changed.
         """
         report = None
-        if a_snapshot(snapshot).provider not in self._dialect.accepts:
+        if canonical(a_snapshot(snapshot).provider) not in self._dialect.accepts:
             if not convert:
                 raise Invalid(
                     f"the snapshot's provider does not match: expected {self.provider}, "
@@ -160,7 +170,7 @@ class Conversation:
 
     def _said(self, prompt: Prompt) -> bytes:
         if isinstance(prompt, Native):
-            if prompt.provider not in self._dialect.accepts:
+            if canonical(prompt.provider) not in self._dialect.accepts:
                 raise Invalid(
                     f"a message of {clip(prompt.provider, 32)} cannot be said to {self.provider}",
                     hint="Convert it with clew.convert.convert_messages, or say its text.",

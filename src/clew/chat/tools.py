@@ -97,13 +97,14 @@ class Toolbox:
         return [tool.snapshot() for tool in self.tools.values()]
 
     def joined(self, known: Iterable[ToolSnapshot]) -> Toolbox:
-        """These tools, and those of a snapshot that are not among them: described, with nothing to run."""
+        """The tools that can run, and those of a snapshot that are not among them: described, with nothing to run."""
+        own = {tool.name: tool for tool in self.tools.values() if tool.handler is not None}
         others = [
             Tool(None, name=tool.name, description=tool.description, parameters=tool.parameters or _NOTHING)
             for tool in known
-            if tool.name not in self.tools
+            if tool.name not in own
         ]
-        return Toolbox([*self.tools.values(), *others])
+        return Toolbox([*own.values(), *others])
 
 
 def answered(call: ToolCall, value: object) -> ToolResult:

@@ -9,6 +9,7 @@ from typing import Any
 import clew
 from clew.cli.text import plain
 from clew.model import Media, Modality, Text
+from clew.provider_names import canonical
 
 LARGEST = 20 * 1024 * 1024
 """Bytes of a file at most; no provider takes more in a request."""
@@ -43,8 +44,8 @@ def question(client: Any, text: str, paths: Sequence[str]) -> str | clew.Native:
 def again(client: Any, node: clew.Node, text: str | None = None) -> str | clew.Native:
     """A question that was asked before, to be asked as it was, or in other words; what went with it goes with it."""
     native = node.native
-    if text is None and native is not None and native.provider == client.provider:
-        return clew.Native(native.provider, native.raw)
+    if text is None and native is not None and canonical(native.provider) == client.provider:
+        return clew.Native(client.provider, native.raw)
     beside = [block for block in node.message.blocks if isinstance(block, Media)]
     words = node.text if text is None else text
     return _told(client, [*beside, *([Text(text=words)] if words else [])], {}) if beside else words

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from clew.model import Native
 
 
+insecure_option = click.option(
+    "--allow-insecure", is_flag=True, help="Allow http for CLEW_BASE_URL, in a network that you trust."
+)
+"""Never a setting: a file could be somebody else's."""
+
+
 @click.command(
     short_help="Talk to a model; everything is stored.",
     epilog="\b\nExamples:\n"
@@ -32,19 +38,20 @@ if TYPE_CHECKING:
     '  clew chat -n -m sonnet -a chart.png "What does this show?"\n'
     "  clew chat -c k3m9qa\n\n\b\n"
     "A MODEL is PROVIDER/MODEL, the name of a model, or an alias: sonnet, opus, haiku, gpt, mini,\n"
-    "flash, pro, offline. Without -m it is CLEW_MODEL or CLEW_PROVIDER, or whoever has a token:\n"
-    "ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY. CLEW_BASE_URL names a server of yours. With\n"
-    "none of them offline answers, "
-    "and says back what it hears.",
+    "flash, pro, offline. Without -m a session continues with the model it was held with; a new one\n"
+    "uses CLEW_MODEL or CLEW_PROVIDER, or the provider with an API key: ANTHROPIC_API_KEY,\n"
+    "OPENAI_API_KEY, GEMINI_API_KEY. CLEW_BASE_URL names a server of yours. Without any of them\n"
+    "offline answers, which echoes your input; never in a session that was held with a model.",
 )
 @click.argument("prompt", nargs=-1)
-@click.option("-c", "--continue", "go_on", metavar="ID", help="Go on in this session, or from this message.")
+@click.option("-c", "--continue", "go_on", metavar="ID", help="Continue this session, or from exactly this message.")
 @click.option("-n", "--new", is_flag=True, help="Begin a new session.")
 @click.option("-G", "--incognito", is_flag=True, help="Store nothing: the store is not even opened.")
 @click.option("-m", "--model", metavar="MODEL", help="Who answers.  [default: see below]")
 @click.option("-s", "--system", metavar="TEXT", help="What the model is told first.  [default: CLEW_SYSTEM]")
 @click.option("-a", "--attach", multiple=True, type=click.Path(), help="A file or an image; may be repeated.")
 @click.option("--title", help="Title of a new session.  [default: its first words]")
+@insecure_option
 @json_options
 @store_option
 @click.pass_context
@@ -58,11 +65,12 @@ def chat(
     system: str | None,
     attach: tuple[str, ...],
     title: str | None,
+    allow_insecure: bool,
     form: Form,
 ) -> None:
     """Says PROMPT to a model and shows the answer as it comes. Without PROMPT, on a terminal, a talk begins.
 
-    Goes on in the session of this directory that was answered last, unless -c names one or -n begins one. What comes
+    Continues the session of this directory that was answered last, unless -c names one or -n begins one. What comes
     from a pipe is the prompt, or goes before it. The question is stored before it is sent. Ctrl+C stops the answer:
     what arrived is kept, and marked as interrupted; exit code 130.
     """
@@ -74,13 +82,14 @@ def chat(
         raise click.UsageError("there is nothing to say: give a PROMPT, or pipe one in")
     if not words and form != "text":
         raise click.UsageError("--json is for one answer: give a PROMPT")
-    with _talk(go_on, new, incognito, model, system, title) as (talk, interrupts):
+    start = _Start(go_on, new, incognito, model, system, title, allow_insecure)
+    with _talk(start) as (talk, interrupts, fresh):
         if talks:
             ctx.exit(_talks(talk, interrupts, attach, incognito=incognito))
         before = talk.session
         code = answer_once(talk, interrupts, words, attach, form)
         session = talk.session
-        if session is not None and before is None and not incognito:
+        if session is not None and (before is None or fresh) and not incognito:
             note(f"session {session.handle}")
         _tell_fork(before, session)
         ctx.exit(code)
@@ -94,44 +103,73 @@ def question_words(prompt: str) -> str:
     return "\n\n".join(readable(part) for part in (piped, prompt) if part)
 
 
+class _Start(NamedTuple):
+    """How a conversation begins, as it was typed."""
+
+    go_on: str | None
+    new: bool
+    incognito: bool
+    model: str | None
+    system: str | None
+    title: str | None
+    allow_insecure: bool
+
+
 @contextmanager
-def _talk(
-    go_on: str | None, new: bool, incognito: bool, model: str | None, system: str | None, title: str | None
-) -> Iterator[tuple[Talk, Interrupts]]:
-    from clew.cli import models
+def _talk(start: _Start) -> Iterator[tuple[Talk, Interrupts, bool]]:
+    """The conversation, and whether a session was made for it to continue from a message."""
     from clew.cli.interrupts import Interrupts
-    from clew.cli.talking import Talk
 
     interrupts = Interrupts()
-    with clew.open(":memory:") if incognito else writing() as store:
-        session = None if new or incognito else _found(store, go_on)
-        choice = models.choose(model, session)
-        if choice.provider == models.OFFLINE and model is None and not models.asked_for():
-            note(f"No model is set up: offline answers, which says back what it hears. {models.HOW}")
-        told = system if system is not None else models.setting("system") if session is None else None
-        talk = Talk(store, choice, interrupts, session=session, system=told, cwd=os.getcwd(), title=title)
+    with clew.open(":memory:") if start.incognito else writing() as store:
+        # A fork for a conversation that cannot begin, as without an API key, is taken back.
+        with store.transaction() if start.go_on else nullcontext():
+            session, at, fresh = (None, None, False) if start.new or start.incognito else _found(store, start.go_on)
+            talk = _begun(store, start, interrupts, session, at)
         try:
-            yield talk, interrupts
+            yield talk, interrupts, fresh
         finally:
             talk.close()
 
 
-def _found(store: clew.Store, go_on: str | None) -> clew.Session | None:
-    """The session to go on in: the one that was named, or the one that was answered last in this directory."""
+def _begun(
+    store: clew.Store, start: _Start, interrupts: Interrupts, session: clew.Session | None, at: str | None
+) -> Talk:
+    from clew.cli import models
+    from clew.cli.talking import Talk
+
+    choice = models.choose(start.model, session)
+    models.refuse_offline(choice, session)
+    if choice.provider == models.OFFLINE and start.model is None and not models.asked_for():
+        note(f"No model is set up: using offline, which echoes your input. {models.HOW}")
+    told = start.system if start.system is not None else models.setting("system") if session is None else None
+    return Talk(
+        store, choice, interrupts, session=session, at=at, system=told, cwd=os.getcwd(), title=start.title,
+        allow_insecure=start.allow_insecure,
+    )  # fmt: skip
+
+
+def _found(store: clew.Store, go_on: str | None) -> tuple[clew.Session | None, str | None, bool]:
+    """The session to continue: the one that was named, or the one that was answered last in this directory.
+
+    If a message was named, its id, and a session that ends with it: True if that had to be made.
+    """
     from clew.saving import latest_answered
 
     if go_on is None:
         try:
-            return latest_answered(store, os.getcwd())
+            return latest_answered(store, os.getcwd()), None, False
         except clew.NotFound:
-            return None
+            return None, None, False
     found = find(store, go_on)
     if isinstance(found, clew.Session):
-        return found
+        return found, None, False
     holder = store._search.session_of(found)
     if holder is None:
-        return store.sessions.create(at=found.id, cwd=os.getcwd())
-    return holder if holder.head_id == found.id and not holder.is_subagent else holder.fork(at=found.id)
+        return store.sessions.create(at=found.id, cwd=os.getcwd()), found.id, True
+    if holder.head_id == found.id and not holder.is_subagent:
+        return holder, found.id, False
+    return holder.fork(at=found.id), found.id, True
 
 
 def answer_once(talk: Talk, interrupts: Interrupts, words: str, files: tuple[str, ...], form: Form) -> int:
@@ -210,7 +248,7 @@ def _talks(talk: Talk, interrupts: Interrupts, files: Sequence[str], *, incognit
                 _turn(desk, interrupts, said)
     session = talk.session
     if session is not None and not (incognito and desk.keep is not None):
-        note(f"clew chat -c {session.handle} goes on here.")
+        note(f"Resume with: clew chat -c {session.handle}")
     return 0
 
 

@@ -9,7 +9,7 @@ import secrets
 import click
 
 import clew
-from clew.cli.chat import answer_once, question_words
+from clew.cli.chat import answer_once, insecure_option, question_words
 from clew.cli.forms import Form, json_options
 from clew.cli.place import store_option, writing
 from clew.cli.text import note
@@ -29,6 +29,7 @@ _NAME = re.compile(r"[\w.-]{1,64}")
 @click.option("-m", "--model", metavar="MODEL", help="Who answers; see 'clew chat --help'.")
 @click.option("-s", "--system", metavar="TEXT", help="What the model is told first.")
 @click.option("-a", "--attach", multiple=True, type=click.Path(), help="A file or an image; may be repeated.")
+@insecure_option
 @json_options
 @store_option
 @click.pass_context
@@ -41,6 +42,7 @@ def run(
     model: str | None,
     system: str | None,
     attach: tuple[str, ...],
+    allow_insecure: bool,
     form: Form,
 ) -> None:
     """Says PROMPT, or what comes from a pipe, to a model, and shows the answer.
@@ -64,7 +66,10 @@ def run(
         above = parent or os.environ.get("CLEW_PARENT")
         owner: clew.Session | None = store.sessions.get(above) if above else None
         label = f"subagent:{name}:{run_id}"
-        talk = Talk(store, models.choose(model), interrupts, system=system, cwd=os.getcwd(), label=label, parent=owner)
+        talk = Talk(
+            store, models.choose(model), interrupts, system=system, cwd=os.getcwd(), label=label, parent=owner,
+            allow_insecure=allow_insecure,
+        )  # fmt: skip
         try:
             code = answer_once(talk, interrupts, words, attach, form)
             session = talk.session

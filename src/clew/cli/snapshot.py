@@ -20,6 +20,8 @@ from clew.cli.place import existing, reading, store_option, writing
 from clew.cli.places import place, place_option, place_or, resolve
 from clew.cli.show import said_lines
 from clew.cli.text import bold, dim, many, out, out_document, plain, role_style, style, warn
+from clew.convert import convert_session
+from clew.convert.tongues import PROVIDERS
 
 if TYPE_CHECKING:
     from clew.snapshots import Snapshot, SnapshotStore, SnapshotSummary
@@ -92,20 +94,29 @@ def show(snapshot_id: str, place_name: str | None, form: Form) -> None:
 )
 @click.argument("session", required=False)
 @click.option("--file", "file", type=click.File("rb"), help="A snapshot's document; - is stdin.")
-@click.option("--system", "system_prompt", default="", metavar="TEXT", help="The system prompt, of a session.")
+@click.option("--system", "system_prompt", metavar="TEXT", help="The system prompt.  [default: the session's]")
+@click.option("--to", type=click.Choice(PROVIDERS), help="Convert the messages to this provider's.")
 @place_option
 @json_options
 @store_option
-def save(session: str | None, file: IO[bytes] | None, system_prompt: str, place_name: str | None, form: Form) -> None:
-    """Saves SESSION as it is now, and prints the id of the snapshot. Its messages must be of one provider.
+def save(
+    session: str | None,
+    file: IO[bytes] | None,
+    system_prompt: str | None,
+    to: str | None,
+    place_name: str | None,
+    form: Form,
+) -> None:
+    """Saves SESSION as it is now, with its system prompt and tools, and prints the id of the snapshot.
 
+    A session with messages of several providers needs --to: 'clew snapshot convert' tells what a conversion changes.
     With --file it saves a document, in place of a snapshot with the same id.
     """
     if (session is None) == (file is None):
         raise click.UsageError("name a session, or give --file")
     if session is not None:
         with existing() as store, store.transaction():
-            made = store.snapshots.take(session, system_prompt=system_prompt)
+            made = _taken(store, session, system_prompt, to)
             if place_name is not None:
                 store.snapshots.delete(made.id)
         if place_name is not None:
@@ -132,7 +143,7 @@ def save(session: str | None, file: IO[bytes] | None, system_prompt: str, place_
 @json_options
 @store_option
 def restore(snapshot_id: str, title: str | None, place_name: str | None, form: Form) -> None:
-    """Begins a session with the messages of a snapshot, and prints its id. The snapshot stays."""
+    """Begins a session with what a snapshot holds, system prompt and tools too, and prints its id. It stays."""
     from clew.snapshots import new_snapshot
 
     with existing() if place_name is None else writing() as store:
@@ -150,7 +161,7 @@ def restore(snapshot_id: str, title: str | None, place_name: str | None, form: F
             out_value(session_json(session), form)
             return
         out(session.id)
-        warn(f"session {session.handle} goes on from the snapshot; 'clew show {session.handle}' shows it")
+        warn(f"session {session.handle} continues from the snapshot; 'clew show {session.handle}' shows it")
 
 
 @snapshot.command(
@@ -178,6 +189,21 @@ def rm(
 
 
 snapshot.add_command(convert)
+
+
+def _taken(store: clew.Store, session: str, system_prompt: str | None, to: str | None) -> Snapshot:
+    """A snapshot of a session; with `to` of a converted one, which does not stay."""
+    if to is not None:
+        converted = convert_session(store, session, to=to).session
+        made = store.snapshots.take(converted, system_prompt=system_prompt)
+        converted.delete()
+        return made
+    try:
+        return store.snapshots.take(session, system_prompt=system_prompt)
+    except clew.Invalid as error:
+        if "several providers" in error.message:
+            error.hint = f"Name one: 'clew snapshot save {plain(session)} --to PROVIDER'."
+        raise
 
 
 def _remove(store: SnapshotStore, asked: str, dry_run: bool, purge: bool) -> Done:
@@ -227,7 +253,7 @@ def _text(found: Snapshot) -> Iterator[str]:
     about = [style(found.id, "33"), local(found.created_at), plain(found.provider), plain(found.model)]
     yield bold("# Snapshot")
     yield dim(" · ").join(part for part in about if part)
-    if found.system_prompt:
+    if found.system_prompt and not _begins_with_prompt(found):
         yield ""
         yield role_style("system", "## system")
         yield ""
@@ -241,6 +267,14 @@ def _text(found: Snapshot) -> Iterator[str]:
         yield role_style(message.role, f"## {message.role}")
         yield ""
         yield from said_lines(message)
+
+
+def _begins_with_prompt(found: Snapshot) -> bool:
+    """True if the first message is the system prompt, as with OpenAI."""
+    try:
+        return bool(found.parts) and _view(found.provider, found.parts[0]).text == found.system_prompt
+    except (clew.Invalid, msgspec.MsgspecError, RecursionError):
+        return False
 
 
 def _view(provider: str, raw: bytes) -> clew.Message:

@@ -1,4 +1,4 @@
-"""A talk: a session, the model that answers in it, and how it goes elsewhere. It knows nothing of terminals."""
+"""A conversation: a session, the model that answers in it, and how another takes over. It knows no terminals."""
 
 from __future__ import annotations
 
@@ -32,13 +32,19 @@ class Talk:
         title: str | None = None,
         label: str | None = None,
         parent: clew.Session | None = None,
+        at: str | None = None,
+        allow_insecure: bool = False,
     ) -> None:
+        models.refuse_offline(choice, session)
         self.store = store
         self.choice = choice
         self._interrupts = interrupts
         self._system = system
         self._new: dict[str, Any] = {"cwd": cwd, "title": title, "label": label, "parent": parent}
-        self._bare = models.connect(choice, system=system or "")
+        self._allow_insecure = allow_insecure
+        self._at = at
+        """The message that the conversation continues from; None for the last answer. Until something is said."""
+        self._bare = self._connected(choice)
         self.report = self._go_on(session)
 
     @property
@@ -54,11 +60,13 @@ class Talk:
 
     def ask(self, prompt: Prompt) -> Generator[Event, None, None]:
         """The answer, in pieces. What cannot be saved is an error, and nothing is sent."""
+        self._at = None
         return self._client.stream(prompt)  # type: ignore[no-any-return]
 
     def use(self, choice: Choice) -> Report | None:
-        """Another model goes on. The report says what of the talk could not be told to it. Invalid: nothing changed."""
-        bare = models.connect(choice, system=self._system or "")
+        """Another model continues. The report says what it could not be told as it was. Invalid: nothing changed."""
+        models.refuse_offline(choice, self.session)
+        bare = self._connected(choice)
         self.close()
         self._bare, self.choice = bare, choice
         report = self._go_on(self.session)
@@ -68,7 +76,8 @@ class Talk:
 
     def begin(self) -> None:
         """A new session, with the next question."""
-        self._bare = models.connect(self.choice, system=self._system or "")
+        self._bare = self._connected(self.choice)
+        self._at = None
         self._go_on(None)
 
     def fork(self, title: str | None = None) -> clew.Session | None:
@@ -77,15 +86,17 @@ class Talk:
         if session is None:
             return None
         made = session.fork(title=title)
+        self._at = None
         self._go_on(made)
         return made
 
     def rewind(self, to: str | None) -> None:
-        """Goes back to a message, or to before the first; what it leaves stays as a branch. NotFound."""
+        """Continues from exactly this message, or from before the first; the rest stays as a branch. NotFound."""
         session = self.session
         if session is None:
             raise clew.NotFound("message", to or "", hint="Nothing was said yet.")
         session.rewind(to=to)
+        self._at = to
         self._go_on(session)
 
     def last_question(self) -> clew.Node | None:
@@ -107,7 +118,12 @@ class Talk:
         """Puts what the session says before the model."""
         report = None
         if session is not None and hasattr(self._bare, "restore"):
-            report = resume(self._bare, session, system=self._system)
-        self._saving = SavingMiddleware(self.store, session=session, shield=self._interrupts.shield, **self._new)
+            report = resume(self._bare, session, until=self._at, system=self._system)
+        self._saving = SavingMiddleware(
+            self.store, session=session, at=self._at, shield=self._interrupts.shield, **self._new
+        )
         self._client = self._saving.wrap(self._bare)
         return report
+
+    def _connected(self, choice: Choice) -> Any:
+        return models.connect(choice, system=self._system or "", allow_insecure=self._allow_insecure)

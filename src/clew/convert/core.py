@@ -17,6 +17,7 @@ from clew.convert.tongues import family, target
 from clew.convert.units import cut, note, side
 from clew.errors import Invalid
 from clew.model import Native, Said, Text, ToolCall, texts
+from clew.provider_names import canonical
 
 BEGIN = "[the conversation begins here]"
 
@@ -65,7 +66,7 @@ def convert_messages(
     options = Options(system, thinking, blob)
     tongue, given = read_all(messages, source, to, options)
     if is_own(given, source, to):
-        return Converted(to, tuple(one.raw for one in given), system, Report(source or to, to))
+        return Converted(canonical(to), tuple(one.raw for one in given), system, Report(source or to, to))
     return convert_read(given, tongue, source, to, options)
 
 
@@ -129,7 +130,7 @@ def convert_read(given: Sequence[Read], tongue: Target, source: str, to: str, op
         else:
             note(unit, tongue, notes)
             written.extend(map(msgspec.json.encode, tongue.write(unit)))
-    return Converted(to, tuple(written), prompt, notes.report(source or _sources(given), to))
+    return Converted(canonical(to), tuple(written), prompt, notes.report(source or _sources(given), to))
 
 
 def _pieces(given: Sequence[Read], own: set[int], tongue: Target, notes: Notes, options: Options) -> Iterator[Piece]:

@@ -10,10 +10,14 @@ import msgspec
 
 from clew.convert.core import Converted, Options, convert_read, is_own, read_all, tool_names
 from clew.convert.fit import ThinkingAs
+from clew.convert.layout import Names
 from clew.convert.reading import Read
 from clew.convert.report import Report
+from clew.convert.tongues import family
 from clew.model import Native, Said, system
+from clew.provider_names import canonical
 from clew.snapshots import Snapshot, ToolSnapshot, new_snapshot
+from clew.snapshots.setup import Setup, setup_of, with_setup
 from clew.snapshots.types import a_snapshot
 
 if TYPE_CHECKING:
@@ -58,9 +62,11 @@ def convert(
         found = convert_read(given, tongue, snapshot.provider, to, options)
         messages, prompt, report = b"[" + b",".join(found.messages) + b"]", found.system, found.report
         names = tool_names(given, tongue, options)
-        tools = tuple(ToolSnapshot(names.fit(tool.name), tool.description, tool.parameters) for tool in tools)
+        tools = fitted(tools, names)
     kept = {**snapshot.metadata, "converted_from": snapshot.id, **(metadata or {})}
-    made = new_snapshot(provider=to, model=model, system_prompt=prompt, messages=messages, tools=tools, metadata=kept)
+    made = new_snapshot(
+        provider=canonical(to), model=model, system_prompt=prompt, messages=messages, tools=tools, metadata=kept
+    )
     return ConvertedSnapshot(made, report)
 
 
@@ -77,14 +83,16 @@ def convert_session(
 
     It is a fork at the last message: its `path` has the converted messages, its `history` also those they were made
     of, which are not copied. Attachments are put into the messages. A system prompt that is no message of that provider
-    stays the first, in neutral form. For the same provider only what it would refuse is repaired; if there is nothing,
-    every message is shared. NotFound, Ambiguous; Invalid if the provider is not known.
+    stays the first, in neutral form. The tools that the session was held with go along. For the same provider only
+    what it would refuse is repaired; if there is nothing, every message is shared. NotFound, Ambiguous; Invalid if the
+    provider is not known.
     """
     from clew.session import Session
 
     source = session if isinstance(session, Session) else store.sessions.get(session)
     nodes = source.path()
-    options = Options(thinking=thinking, blob=source.blobs.get)
+    held = setup_of(source)
+    options = Options(thinking=thinking, blob=source.blobs.get, tools=tuple(tool.name for tool in held.tools))
     tongue, given = read_all([node.said for node in nodes], "", to, options)
     found = convert_read(given, tongue, "", to, options)
     said: list[Said] = [*_natives(found, given)]
@@ -94,11 +102,19 @@ def convert_session(
         made = store.sessions.fork(source, at=nodes[-1].id if nodes else None, title=title)
         if model is not None:
             made = made.update(model=model)
+        setup = Setup(tools=fitted(held.tools, tool_names(given, tongue, options)))
+        if family(held.provider) != family(to) and setup != held:  # the address is that of the provider it had
+            made = made.update(extra=with_setup(made.extra, setup))
         if not said:
             made.rewind(None)
         elif [_raw(one) for one in said] != [_raw(node.said) for node in nodes]:
             made.compact(said)
     return ConvertedSession(made, found.report)
+
+
+def fitted(tools: Sequence[ToolSnapshot], names: Names) -> tuple[ToolSnapshot, ...]:
+    """The tools under the names that they have in the target's form."""
+    return tuple(ToolSnapshot(names.fit(tool.name), tool.description, tool.parameters) for tool in tools)
 
 
 def _natives(found: Converted, given: Sequence[Read]) -> Iterator[Native]:

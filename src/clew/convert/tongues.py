@@ -7,6 +7,7 @@ from clew.convert.gemini import Gemini
 from clew.convert.openai import OpenAIChat, OpenAIResponses
 from clew.convert.target import Target
 from clew.errors import Invalid, clip
+from clew.provider_names import canonical
 
 _TARGETS: dict[str, Target] = {
     "anthropic": Anthropic(),
@@ -17,9 +18,7 @@ _TARGETS: dict[str, Target] = {
     "offline": OpenAIChat(),
     "gemini": Gemini(),
 }
-_FAMILY = {
-    "claude": "anthropic", "openai-compatible": "openai", "openai-responses": "openai", "offline": "openai",
-}  # fmt: skip
+_FAMILY = {"openai-compatible": "openai", "openai-responses": "openai", "offline": "openai"}
 
 PROVIDERS = tuple(_TARGETS)
 """The names under which a tongue can be asked for."""
@@ -36,4 +35,4 @@ def target(provider: str) -> Target:
 
 def family(provider: str) -> str:
     """The provider under the first of its names."""
-    return _FAMILY.get(provider, provider)
+    return _FAMILY.get(provider, canonical(provider))

@@ -13,6 +13,7 @@ from clew.errors import ClewError, Conflict, Invalid, clip
 from clew.model import Message, Native, Said, Text, Thinking, assistant
 from clew.providers import view
 from clew.session import Session
+from clew.snapshots.setup import Setup, setup_of, with_setup
 from clew.store import Store
 
 INTERRUPTED = "interrupted"
@@ -57,6 +58,8 @@ class Keeper:
         self._head = None if session is None else session.head_id
         """Where the session stood when it was last seen: if it stands elsewhere now, someone else went on in it."""
         self._seen = UsageTotal()
+        self._setup = Setup() if session is None else setup_of(session)
+        """What the session says it is held with."""
 
     def join(self, known: int, at: str | None, usage: UsageTotal) -> None:
         """The client's first `known` messages are what the session says up to the node `at`."""
@@ -64,11 +67,16 @@ class Keeper:
 
     def leave(self) -> None:
         """The client has another conversation now: what it says next begins a session."""
-        self.session, self._head = None, None
+        self.session, self._head, self._setup = None, None, Setup()
         self.join(0, None, self._seen)
 
-    def keep(self, said: Sequence[Said], usage: UsageTotal, model: str | None, *, interrupted: bool = False) -> bool:
-        """Stores what is new in a conversation; False if nothing is. What it went back from becomes a branch."""
+    def keep(
+        self, said: Sequence[Said], usage: UsageTotal, model: str | None, setup: Setup, *, interrupted: bool = False
+    ) -> bool:
+        """Stores what is new in a conversation; False if nothing is. What it went back from becomes a branch.
+
+        The session says from then on that it is held with `setup`.
+        """
         new = said[self._known :]
         same = 0
         while same < min(len(new), len(self._chain)) and new[same] == self._chain[same].said:
@@ -80,6 +88,7 @@ class Keeper:
         with self._shield():
             try:
                 ids = self._append(self._chain[same - 1].id if same else self._root, described)
+                self._hold(setup)
             except ClewError as error:
                 raise unsaved(error) from error
         self._chain[same:] = map(Stored, rest, ids)
@@ -101,6 +110,16 @@ class Keeper:
                 self._append(self._head, [said])
             except ClewError as error:
                 raise unsaved(error) from error
+
+    def _hold(self, setup: Setup) -> None:
+        """Notes the setup in the session, if it is another than before."""
+        if setup == self._setup:
+            return
+        assert self.session is not None
+        with self._store.transaction():  # others may change the free data, too
+            now = self.session.refresh()
+            self.session = now.update(extra=with_setup(now.extra, setup))
+        self._setup = setup
 
     def _append(self, at: str | None, said: list[Said]) -> list[str]:
         """Appends after the node `at`. If someone else went on in the session, a fork of it goes on from there."""

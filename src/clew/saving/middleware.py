@@ -15,12 +15,15 @@ from clew.providers import view
 from clew.saving.keeper import Keeper, Shield, Wanted
 from clew.saving.resuming import answered, resume
 from clew.session import Session
+from clew.snapshots.setup import Setup
 
 if TYPE_CHECKING:
     from clew.convert import Report
     from clew.snapshots import Snapshot
 
 T = TypeVar("T")
+OFFLINE = "offline"
+"""The provider that stands for no model: a session does not note that it was held with it."""
 _STEPS = (ToolCall, ToolResult, Reply)
 """Events before which a conversation has grown."""
 
@@ -28,13 +31,14 @@ _STEPS = (ToolCall, ToolResult, Reply)
 class SavingMiddleware:
     """Stores what one client says and hears, in one session.
 
-    `session` is gone on in, from its last answer; without one the first question begins a session, with `title`, `cwd`
-    and `labels`. `label` is put on every message, and on the session it begins; ``subagent:NAME:RUN`` makes that the
-    trace of a subagent, which `latest` never finds, and which belongs to the session `parent` and goes when it goes. If
-    someone else goes on in the session meanwhile, this talk goes on in a fork of it: see `session`. If something cannot
-    be stored, the error of the store is raised, and says so; a question that is not stored is not sent. `store` is a
-    `clew.Store`, or with async clients one of `clew.aio`. `shield` is entered around each save, for programs that keep
-    signals away from it.
+    `session` is continued from its last answer, or from exactly the message `at`; without one the first question
+    begins a session, with `title`, `cwd` and `labels`. `label` is put on every message, and on the session it begins;
+    ``subagent:NAME:RUN`` makes that the trace of a subagent, which `latest` never finds, and which belongs to the
+    session `parent` and goes when it goes. The session notes in its free data what it was held with: the provider, the
+    base URL, and the tools as they are described to the model. If someone else continues the session meanwhile, this
+    conversation continues in a fork of it: see `session`. If something cannot be stored, the error of the store is
+    raised, and says so; a question that is not stored is not sent. `store` is a `clew.Store`, or with async clients one
+    of `clew.aio`. `shield` is entered around each save, for programs that keep signals away from it.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class SavingMiddleware:
         store: Any,
         *,
         session: Any = None,
+        at: str | None = None,
         label: str | None = None,
         parent: Any = None,
         title: str | None = None,
@@ -59,6 +64,7 @@ class SavingMiddleware:
             raise Invalid("only a subagent's trace has a parent", hint="Give it the label subagent:NAME:RUN.")
         wanted = Wanted(label, bare["parent"], title, cwd, None, tuple(labels))
         self._wanted = wanted
+        self._at = at
         self._keeper = Keeper(getattr(store, "_sync", store), bare["session"], wanted, shield)
 
     @property
@@ -78,9 +84,9 @@ class SavingMiddleware:
         keeper, session = self._keeper, self._keeper.session
         awaited = inspect.iscoroutinefunction(getattr(client, "chat", None))
         if session is not None:
-            nodes = answered(session.path())
+            nodes = answered(session.path()) if self._at is None else session.path(until=self._at)
             if nodes and hasattr(client, "restore") and not any(_role(one) != "system" for one in client.history):
-                resume(client, session)
+                resume(client, session, until=self._at)
             keeper.join(len(_said(client)), nodes[-1].id if nodes else None, client.usage)
         keeper._wanted = self._wanted._replace(model=getattr(client, "model", None) or None)
         kind: type[_Saved] = AsyncSavedClient if awaited else SavedClient
@@ -135,7 +141,8 @@ class _Saved:
     def _keep(self, *more: Said, interrupted: bool = False) -> bool:
         client = self._client
         said = [*_said(client), *(more or getattr(client, "pending", ()))]
-        return self._keeper.keep(said, client.usage, getattr(client, "model", None), interrupted=interrupted)
+        model = getattr(client, "model", None)
+        return self._keeper.keep(said, client.usage, model, _setup(client), interrupted=interrupted)
 
     def _broke_off(self, pieces: Sequence[Event]) -> None:
         """Keeps what arrived of an answer that did not come to its end."""
@@ -297,6 +304,13 @@ async def _aside(work: Callable[[], T]) -> T:
     with anyio.CancelScope(shield=True):
         done.append(await run_sync(work))
     return done[0]
+
+
+def _setup(client: Any) -> Setup:
+    """What a client holds its conversation with; empty for what it does not say."""
+    provider = getattr(client, "provider", "")
+    address, tools = getattr(client, "base_url", ""), tuple(getattr(client, "tools", ()))
+    return Setup(provider="" if provider == OFFLINE else provider, base_url=address, tools=tools)
 
 
 def _said(client: Any) -> list[Said]:

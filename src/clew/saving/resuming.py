@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from clew.convert.core import Options, convert_read, read_all, tool_names
+from clew.convert.stored import fitted
 from clew.errors import NotFound
 from clew.model import ToolCall
 from clew.node import Node
 from clew.paging import every
 from clew.session import Session
 from clew.snapshots import ToolSnapshot, new_snapshot
+from clew.snapshots.setup import setup_of
 from clew.store import Store
 
 if TYPE_CHECKING:
@@ -23,38 +26,44 @@ ANSWERS = ("assistant", "tool")
 
 
 def answered(nodes: Sequence[Node]) -> Sequence[Node]:
-    """The messages up to the last that a model or a tool said: a question without an answer is not gone on from."""
+    """The messages up to the last that a model or a tool said: a question without an answer is not continued from.
+
+    If there is no answer at all, the system prompt.
+    """
     end = len(nodes)
     while end and nodes[end - 1].role not in ANSWERS:
         end -= 1
-    return nodes[:end]
+    return nodes[:end] or list(takewhile(lambda node: node.role == "system", nodes))
 
 
 def resume(client: Any, session: Session, *, until: str | None = None, system: str | None = None) -> Report:
     """Puts what a session has said, `until` a message or up to its last answer, in place of a client's conversation.
 
     Messages of the client's provider go in byte for byte, others converted: the report says what is not as it was. The
-    session is not changed. `system` takes the place of its system prompt. Tools that were called are described to the
-    model by their names; what they run is given with `set_tools`.
+    session is not changed. `system` takes the place of its system prompt. The tools that the session was held with are
+    described to the model as they were, others that were called by their names; what they run is given with
+    `set_tools`.
     """
     nodes = session.path(until=until)
     if until is None:
         nodes = list(answered(nodes))
     said = [node.said for node in nodes if system is None or node.role != "system"]
-    options = Options(client.system if system is None else system, blob=session.blobs.get)
+    held = setup_of(session).tools
+    prompt = client.system if system is None else system
+    options = Options(prompt, blob=session.blobs.get, tools=tuple(tool.name for tool in held))
     tongue, given = read_all(said, "", client.provider, options)
     found = convert_read(given, tongue, "", client.provider, options)
     names = tool_names(given, tongue, options)
-    called = dict.fromkeys(
-        names.fit(block.name) for one in given for block in one.blocks if isinstance(block, ToolCall)
-    )
+    tools = {tool.name: tool for tool in fitted(held, names)}
+    for block in (block for one in given for block in one.blocks if isinstance(block, ToolCall)):
+        tools.setdefault(name := names.fit(block.name), ToolSnapshot(name, "", {"type": "object"}))
     client.restore(
         new_snapshot(
             provider=client.provider,
             model=client.model,
             system_prompt=found.system,
             messages=b"[" + b",".join(found.messages) + b"]",
-            tools=[ToolSnapshot(name, "", {"type": "object"}) for name in called],
+            tools=tools.values(),
         )
     )
     return found.report

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
-from typing import NamedTuple, overload
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -17,15 +17,26 @@ import msgspec
 from clew import audit, codec, deletion, ids, paths
 from clew.backends import ID, POS, Ground, RefRow, Tx
 from clew.engine import Draft, Engine
-from clew.errors import Invalid, NotFound, Tampered
-from clew.model import Message, Native, Opaque
+from clew.errors import Invalid, Tampered
+from clew.model import system
 from clew.node import Node
+from clew.provider_names import canonical, prompt_is_message
 from clew.purge import Purger, Reason, Receipt
 from clew.refs import Refs
 from clew.session import Session
 from clew.sessions import Sessions
 from clew.snapshots.content import count_tokens
 from clew.snapshots.frames import Frame, frame, join
+from clew.snapshots.setup import Setup, setup_of, with_setup
+from clew.snapshots.stored_messages import (
+    NEUTRAL,
+    SNAPSHOT,
+    StoredMessages,
+    draft,
+    is_prompt,
+    leading_prompt,
+    raw_of,
+)
 from clew.snapshots.types import (
     SNAPSHOT_VERSION,
     Messages,
@@ -38,14 +49,9 @@ from clew.snapshots.types import (
     validate_snapshot_id,
 )
 
-SNAPSHOT = "snapshot"
-NEUTRAL = "clew"
-"""The provider of a snapshot whose messages are in clew's own form."""
 TRIES = 5
 """How often a save is tried while others may be first; then they have to wait."""
 PAGE = 200
-_RAW = "clew/raw"
-"""The kind of the opaque block that stands for what is no provider's message."""
 
 Summaries = list[SnapshotSummary]  # inside `Snapshots`, list is its method
 
@@ -64,6 +70,8 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     token_count: int = 0
     size: int = 0
     """How many messages it is stored as: one, if it is no array."""
+    prompted: bool = False
+    """True if the system prompt is stored, too, as a node before the messages."""
     frame: Frame | None = None
 
 
@@ -83,6 +91,8 @@ class Mark(NamedTuple):
     head: bytes
     """Id of the last one."""
     tokens: int
+    prompt: str = ""
+    """The system prompt that is stored before them; empty if none is."""
 
 
 class _Plan(NamedTuple):
@@ -107,37 +117,44 @@ class Snapshots:
 
         Of a client's messages only those are stored that came since the last time.
         """
-        key = ids.parse(validate_snapshot_id(a_snapshot(snapshot).id))
+        validate_snapshot_id(a_snapshot(snapshot).id)
         snapshot = self._ready(snapshot)
+        self._keep(snapshot, leading_prompt(snapshot, _parted(snapshot)[0]))
+
+    def _keep(self, snapshot: Snapshot, prompt: str) -> None:
+        """Stores a snapshot, with `prompt` as a system message before its own; with none if it is empty."""
+        key = ids.parse(snapshot.id)
         parts, told = _parted(snapshot)
         for left in reversed(range(TRIES)):
             # The last time nobody else can be first.
             with nullcontext() if left else self._engine.transaction():
-                if self._saved(key, snapshot, parts, told):
+                if self._saved(key, snapshot, parts, told, prompt):
                     return
         raise AssertionError("a transaction has seen another's changes")
 
-    def _saved(self, key: bytes, snapshot: Snapshot, parts: Parts, told: Frame | None) -> bool:
+    def _saved(self, key: bytes, snapshot: Snapshot, parts: Parts, told: Frame | None, prompt: str) -> bool:
         """Stores what is not stored yet; False, and nothing is done, if someone else has saved it meanwhile."""
-        plan = self._engine.read(lambda tx: self._plan(tx, key, parts))
+        plan = self._engine.read(lambda tx: self._plan(tx, key, parts, prompt))
         fresh = parts[plan.mark.size if plan.mark else 0 :]
-        drafts = [self._draft(snapshot.provider, raw) for raw in fresh]
+        drafts = [self._engine.draft(system(prompt))] if prompt and plan.mark is None else []
+        drafts += [draft(self._engine, snapshot.provider, raw) for raw in fresh]
         tokens = (plan.mark.tokens if plan.mark else 0) + sum(map(count_tokens, fresh))
-        payload = _pack(snapshot, len(parts), tokens, told)
+        payload = _pack(snapshot, len(parts), tokens, told, prompted=bool(prompt))
         head = self._put(key, plan, drafts, payload)
-        if head and isinstance(parts.source, Messages | _Stored):
-            self._marks[parts.source] = Mark(len(parts), head, tokens)
+        if head and isinstance(parts.source, Messages | StoredMessages):
+            self._marks[parts.source] = Mark(len(parts), head, tokens, prompt)
         return head is not None
 
     def load(self, id: str) -> Snapshot:
         """The snapshot. Its messages are read when they are first asked for. NotFound; Tampered."""
         row = self._row(id)
         kept = self._unpack(row)
-        source = _Stored(self._engine, row, kept.size)
+        source = StoredMessages(self._engine, row, kept.size, kept.prompted)
         parts = Parts(source, kept.size)
         if row.head_id is not None:
             around = count_tokens(*_around(kept.system_prompt, kept.tools))
-            self._marks[source] = Mark(kept.size, row.head_id, kept.token_count - around)
+            prompt = kept.system_prompt if kept.prompted else ""
+            self._marks[source] = Mark(kept.size, row.head_id, kept.token_count - around, prompt)
         return Snapshot(
             id=id, provider=kept.provider, model=kept.model, system_prompt=kept.system_prompt,
             messages=parts if kept.frame is None else join(kept.frame, parts), tools=kept.tools,
@@ -176,37 +193,49 @@ class Snapshots:
         session: Session | str,
         *,
         model: str | None = None,
-        system_prompt: str = "",
-        tools: Iterable[ToolSnapshot] = (),
+        system_prompt: str | None = None,
+        tools: Iterable[ToolSnapshot] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Snapshot:
-        """A snapshot of a session as it is now; nothing is copied. Its provider is that of the session's messages.
+        """A snapshot of a session as it is now. Its provider is that of the session's messages, which are not copied.
 
-        Messages in neutral form make a snapshot of the provider ``clew``. Invalid if they are of several providers.
+        The system prompt and the tools are those of the session, unless they are given: restored into a client, the
+        snapshot sends what the session would. Messages in neutral form make a snapshot of the provider ``clew``.
+        Invalid if they are of several providers: `clew.convert.convert_session` makes a session of one.
         """
         talk = session if isinstance(session, Session) else self._sessions.get(session)
         nodes = talk.path()
-        providers = {NEUTRAL if node.native is None else node.native.provider for node in nodes} or {NEUTRAL}
-        if len(providers) > 1:
-            hint = "Convert them to one provider first."
-            raise Invalid(f"the session has messages of several providers: {', '.join(sorted(providers))}", hint=hint)
-        source = Messages(map(_raw, nodes))
-        if nodes:
-            self._marks[source] = Mark(len(nodes), nodes[-1]._row[ID], sum(map(count_tokens, source)))
+        provider, prompt, count = _conversation(nodes)
+        source = Messages(map(raw_of, nodes[count:]))
+        leading = prompt if count == 1 and is_prompt(nodes[0], prompt) and system_prompt in (None, prompt) else ""
+        shared = bool(nodes) and bool(leading) == bool(count)
+        if shared:
+            self._marks[source] = Mark(len(source), nodes[-1]._row[ID], sum(map(count_tokens, source)), leading)
         snapshot = new_snapshot(
-            provider=providers.pop(), messages=source, model=talk.model or "" if model is None else model,
-            system_prompt=system_prompt, tools=tools, metadata=metadata,
+            provider=provider, messages=source, model=talk.model or "" if model is None else model,
+            system_prompt=prompt if system_prompt is None else system_prompt,
+            tools=setup_of(talk).tools if tools is None else tools, metadata=metadata,
         )  # fmt: skip
         snapshot = self._ready(snapshot)
-        self.save(snapshot)
+        self._keep(snapshot, leading if shared else leading_prompt(snapshot, source))
         return snapshot
 
     def resume(self, id: str, *, title: str | None = None) -> Session:
-        """A new session that goes on from a snapshot; nothing is copied. NotFound."""
-        row = self._row(id)
-        kept = self._unpack(row)
-        at = None if row.head_id is None else ids.text(row.head_id)
-        return self._sessions.create(title=title, model=kept.model or None, at=at)
+        """A new session that continues from a snapshot, with its system prompt and tools. NotFound.
+
+        The system prompt is the first message of the session. No message is copied, unless `take` was given a system
+        prompt that is not the session's own.
+        """
+        with self._engine.transaction():
+            kept, snapshot = self._unpack(self._row(id)), self.load(id)
+            if kept.system_prompt and not kept.prompted and leading_prompt(snapshot, _parted(snapshot)[0]):
+                self.save(snapshot)  # its messages are stored without it: those of a session, or by an older clew
+            head = self._row(id).head_id
+            setup = Setup(tools=kept.tools)
+            at = None if head is None else ids.text(head)
+            return self._sessions.create(
+                title=title, model=kept.model or None, at=at, extra=with_setup({}, setup)
+            )  # fmt: skip
 
     # -- inside
 
@@ -242,33 +271,31 @@ class Snapshots:
         kept = self._engine.redacted(said, own=True)
         return snapshot if kept == said else snapshot.replace(**msgspec.structs.asdict(_around_of(kept)))
 
-    def _draft(self, provider: str, raw: bytes) -> Draft:
-        """A message to be stored: the provider's, or if no provider would send it, bytes that mean nothing to clew."""
-        try:
-            return self._engine.draft(Native(provider, raw))
-        except Invalid:
-            return self._engine.draft(Message("user", (Opaque(kind=_RAW, data=raw.decode()),)))
-
-    def _plan(self, tx: Tx, key: bytes, parts: Parts) -> _Plan:
+    def _plan(self, tx: Tx, key: bytes, parts: Parts, prompt: str) -> _Plan:
         row = tx.ref(self._engine.workspace, SNAPSHOT, key)
         seen = None if row is None else (row.ref, row.version)
-        mark = self._marks.get(parts.source) if isinstance(parts.source, Messages | _Stored) else None
-        ground = None if mark is None else tx.ground(mark.head)
+        mark = self._marks.get(parts.source) if isinstance(parts.source, Messages | StoredMessages) else None
+        ground = None if mark is None or mark.prompt != prompt else tx.ground(mark.head)
         if mark is None or ground is None or tx.tree_workspace(ground.tree) != self._engine.workspace:
-            return _Plan(seen, None if row is None or row.head is None else self._common(tx, row.head, parts))
+            return _Plan(seen, None if row is None or row.head is None else self._common(tx, row.head, parts, prompt))
         if mark.size <= len(parts):
             return _Plan(seen, mark)
         assert ground.pos is not None
-        return _Plan(seen, self._common(tx, ground.pos, parts))
+        return _Plan(seen, self._common(tx, ground.pos, parts, prompt))
 
-    def _common(self, tx: Tx, head: int, parts: Parts) -> Mark | None:
-        """How many of the messages are those of the path to `head`, from its root on."""
+    def _common(self, tx: Tx, head: int, parts: Parts, prompt: str) -> Mark | None:
+        """How many of the messages are those of the path to `head`, from its root on, after the same system prompt."""
         mark, tokens = None, 0
-        for size, (node, raw) in enumerate(zip(paths.whole(self._engine, tx, head), parts, strict=False), 1):
-            if _raw(node) != raw:
+        nodes = paths.whole(self._engine, tx, head)
+        if prompt:
+            if not is_prompt(nodes[0], prompt):
+                return None
+            mark = Mark(0, nodes.pop(0)._row[ID], 0, prompt)
+        for size, (node, raw) in enumerate(zip(nodes, parts, strict=False), 1):
+            if raw_of(node) != raw:
                 break
             tokens += count_tokens(raw)
-            mark = Mark(size, node._row[ID], tokens)
+            mark = Mark(size, node._row[ID], tokens, prompt)
         return mark
 
     def _put(self, key: bytes, plan: _Plan, drafts: Sequence[Draft], payload: bytes) -> bytes | None:
@@ -314,46 +341,6 @@ class Snapshots:
             deletion.prune(self._engine, tx, row.head)
 
 
-class _Stored(Sequence[bytes]):
-    """The messages of a stored snapshot, read when one is first asked for."""
-
-    def __init__(self, engine: Engine, row: RefRow, size: int) -> None:
-        self._engine = engine
-        self._row = row
-        self._size = size
-        self._found: list[bytes] | None = None
-
-    def _items(self) -> list[bytes]:
-        if self._found is None:
-            found = self._engine.read(self._read)
-            if len(found) != self._size:
-                raise Tampered("a snapshot", f"it has {len(found)} messages instead of {self._size}")
-            self._found = [_raw(node) for node in found]
-        return self._found
-
-    def _read(self, tx: Tx) -> list[Node]:
-        """NotFound if the snapshot was deleted, or saved again, since it was loaded: that must not pass for damage."""
-        head = self._row.head
-        try:
-            return [] if head is None else paths.whole(self._engine, tx, head)
-        except Tampered:
-            now = tx.ref(self._row.workspace, SNAPSHOT, self._row.key)
-            if now is None or now.head != head:
-                hint = "It was deleted, or saved again, after it was loaded."
-                raise NotFound(SNAPSHOT, ids.text(self._row.key), hint=hint) from None
-            raise
-
-    @overload
-    def __getitem__(self, at: int) -> bytes: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[bytes]: ...
-    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
-        return self._items()[at]
-
-    def __len__(self) -> int:
-        return self._size
-
-
 _decode = msgspec.json.Decoder(Kept).decode
 _around_of = msgspec.json.Decoder(_Around).decode
 _encode = msgspec.json.Encoder().encode
@@ -369,26 +356,15 @@ def _parted(snapshot: Snapshot) -> tuple[Parts, Frame | None]:
         return Parts([snapshot.messages], 1), ("", "")
 
 
-def _raw(node: Node) -> bytes:
-    """A message as it stands in a snapshot."""
-    said = node.said
-    if isinstance(said, Native):
-        return said.raw
-    block = said.blocks[0] if len(said.blocks) == 1 else None
-    if isinstance(block, Opaque) and block.kind == _RAW and isinstance(block.data, str):
-        return block.data.encode()
-    return _encode(said)
-
-
 def _around(system_prompt: str, tools: Sequence[ToolSnapshot]) -> tuple[bytes, bytes]:
     return system_prompt.encode(), _encode(tools) if tools else b""
 
 
-def _pack(snapshot: Snapshot, size: int, tokens: int, told: Frame | None) -> bytes:
+def _pack(snapshot: Snapshot, size: int, tokens: int, told: Frame | None, *, prompted: bool) -> bytes:
     kept = Kept(
         provider=snapshot.provider, model=snapshot.model, system_prompt=snapshot.system_prompt, tools=snapshot.tools,
         metadata=snapshot.metadata, created_at=snapshot.created_at, version=snapshot.version,
-        message_count=snapshot.message_count, size=size, frame=told,
+        message_count=snapshot.message_count, size=size, prompted=prompted, frame=told,
         token_count=tokens + count_tokens(*_around(snapshot.system_prompt, snapshot.tools)),
     )  # fmt: skip
     return b"\x01" + codec.to_json(kept)
@@ -399,6 +375,23 @@ def _summary(row: RefRow, kept: Kept) -> SnapshotSummary:
         id=ids.text(row.key), provider=kept.provider, model=kept.model, created_at=kept.created_at,
         message_count=kept.message_count, token_count=kept.token_count,
     )  # fmt: skip
+
+
+def _conversation(nodes: Sequence[Node]) -> tuple[str, str, int]:
+    """The provider of a session's messages, its system prompt, and how many of the first messages are that alone."""
+    count = next((at for at, node in enumerate(nodes) if node.role != "system"), len(nodes))
+    providers = {_provider(node) for node in nodes[count:] or nodes[:1]} or {NEUTRAL}
+    if len(providers) > 1:
+        hint = "Convert it to one of them first, with clew.convert.convert_session."
+        raise Invalid(f"the session has messages of several providers: {', '.join(sorted(providers))}", hint=hint)
+    provider = providers.pop()
+    prompt = "\n\n".join(node.text for node in nodes[:count])
+    own = all(_provider(node) == provider for node in nodes[:count])
+    return provider, prompt, 0 if own and (provider == NEUTRAL or prompt_is_message(provider)) else count
+
+
+def _provider(node: Node) -> str:
+    return NEUTRAL if node.native is None else canonical(node.native.provider)
 
 
 def _last(ground: Ground, nodes: Sequence[Node]) -> Ground:

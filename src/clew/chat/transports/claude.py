@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 from clew.chat.dialects import Json
-from clew.chat.transports import Endpoint, plain, sdk, translated
+from clew.chat.transports import Endpoint, plain, sdk
+from clew.chat.transports.failures import translated
 
 BASE_URL = "https://api.anthropic.com"
 
@@ -15,16 +16,18 @@ class ClaudeTransport:
     """Carries requests to Claude."""
 
     def __init__(self, to: Endpoint) -> None:
-        self._provider = to.provider
-        self._sdk = sdk("anthropic", "anthropic").Anthropic(**to.settings())
+        self._to = to
+        anthropic = sdk("anthropic", "anthropic")
+        http = anthropic.DefaultHttpxClient(follow_redirects=False)
+        self._sdk = anthropic.Anthropic(http_client=http, **to.settings())
 
     def send(self, body: Json) -> bytes:
-        with translated(self._provider):
+        with translated(self._to, body):
             response = self._sdk.messages.with_raw_response.create(**_arguments(body))
             return bytes(response.http_response.content)
 
     def stream(self, body: Json) -> Generator[Json, None, None]:
-        with translated(self._provider) as progress, self._sdk.messages.create(**_arguments(body)) as events:
+        with translated(self._to, body) as progress, self._sdk.messages.create(**_arguments(body)) as events:
             for event in events:
                 progress.begun = True
                 yield plain(event)
@@ -37,16 +40,18 @@ class AsyncClaudeTransport:
     """Carries requests to Claude."""
 
     def __init__(self, to: Endpoint) -> None:
-        self._provider = to.provider
-        self._sdk = sdk("anthropic", "anthropic").AsyncAnthropic(**to.settings())
+        self._to = to
+        anthropic = sdk("anthropic", "anthropic")
+        http = anthropic.DefaultAsyncHttpxClient(follow_redirects=False)
+        self._sdk = anthropic.AsyncAnthropic(http_client=http, **to.settings())
 
     async def send(self, body: Json) -> bytes:
-        with translated(self._provider):
+        with translated(self._to, body):
             response = await self._sdk.messages.with_raw_response.create(**_arguments(body))
             return bytes(response.http_response.content)
 
     async def stream(self, body: Json) -> AsyncGenerator[Json, None]:
-        with translated(self._provider) as progress:
+        with translated(self._to, body) as progress:
             async with await self._sdk.messages.create(**_arguments(body)) as events:
                 async for event in events:
                     progress.begun = True

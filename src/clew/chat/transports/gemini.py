@@ -7,7 +7,8 @@ from contextlib import aclosing, closing
 from typing import Any
 
 from clew.chat.dialects import Json, load
-from clew.chat.transports import Endpoint, sdk, translated
+from clew.chat.transports import Endpoint, sdk
+from clew.chat.transports.failures import translated
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 API_VERSION = "v1beta"
@@ -20,17 +21,17 @@ class GeminiTransport:
     """Carries requests to Gemini."""
 
     def __init__(self, to: Endpoint) -> None:
-        self._provider = to.provider
+        self._to = to
         self._types, self._sdk = _client(to)
 
     def send(self, body: Json) -> bytes:
-        with translated(self._provider):
+        with translated(self._to, body):
             response = self._sdk.models.generate_content(**_arguments(self._types, body))
             return str(response.sdk_http_response.body).encode()
 
     def stream(self, body: Json) -> Generator[Json, None, None]:
         asked = self._sdk._api_client.request_streamed(*_streamed(body))
-        with translated(self._provider) as progress, closing(asked) as chunks:
+        with translated(self._to, body) as progress, closing(asked) as chunks:
             for chunk in chunks:
                 progress.begun = True
                 yield load(chunk.body)
@@ -43,16 +44,16 @@ class AsyncGeminiTransport:
     """Carries requests to Gemini."""
 
     def __init__(self, to: Endpoint) -> None:
-        self._provider = to.provider
+        self._to = to
         self._types, self._sdk = _client(to)
 
     async def send(self, body: Json) -> bytes:
-        with translated(self._provider):
+        with translated(self._to, body):
             response = await self._sdk.aio.models.generate_content(**_arguments(self._types, body))
             return str(response.sdk_http_response.body).encode()
 
     async def stream(self, body: Json) -> AsyncGenerator[Json, None]:
-        with translated(self._provider) as progress:
+        with translated(self._to, body) as progress:
             async with aclosing(await self._sdk._api_client.async_request_streamed(*_streamed(body))) as chunks:
                 async for chunk in chunks:
                     progress.begun = True
@@ -68,6 +69,8 @@ def _client(to: Endpoint) -> tuple[Any, Any]:
     options = types.HttpOptions(
         base_url=to.base_url,
         api_version=API_VERSION,
+        client_args={"follow_redirects": False},
+        async_client_args={"follow_redirects": False, "allow_redirects": False},  # httpx's name, and aiohttp's
         timeout=None if to.timeout is None else round(to.timeout * 1000),
         retry_options=types.HttpRetryOptions(attempts=1 + (RETRIES if to.max_retries is None else to.max_retries)),
     )

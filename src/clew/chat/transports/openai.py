@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 from clew.chat.dialects import Json
-from clew.chat.transports import Endpoint, plain, sdk, translated
+from clew.chat.transports import Endpoint, plain, sdk
+from clew.chat.transports.failures import translated
 
 BASE_URL = "https://api.openai.com/v1"
 
@@ -15,16 +16,18 @@ class OpenAITransport:
     """Carries chat completions, or requests of the Responses API."""
 
     def __init__(self, to: Endpoint) -> None:
-        self._provider = to.provider
-        self._sdk = _nobodys(sdk("openai", "openai").OpenAI(**to.settings()))
+        self._to = to
+        openai = sdk("openai", "openai")
+        http = openai.DefaultHttpxClient(follow_redirects=False)
+        self._sdk = _nobodys(openai.OpenAI(http_client=http, **to.settings()))
         self._calls = _resource(self._sdk, to.provider)
 
     def send(self, body: Json) -> bytes:
-        with translated(self._provider):
+        with translated(self._to, body):
             return bytes(self._calls.with_raw_response.create(**_arguments(body)).http_response.content)
 
     def stream(self, body: Json) -> Generator[Json, None, None]:
-        with translated(self._provider) as progress, self._calls.create(**_arguments(body)) as events:
+        with translated(self._to, body) as progress, self._calls.create(**_arguments(body)) as events:
             for event in events:
                 progress.begun = True
                 yield plain(event)
@@ -37,17 +40,19 @@ class AsyncOpenAITransport:
     """Carries chat completions, or requests of the Responses API."""
 
     def __init__(self, to: Endpoint) -> None:
-        self._provider = to.provider
-        self._sdk = _nobodys(sdk("openai", "openai").AsyncOpenAI(**to.settings()))
+        self._to = to
+        openai = sdk("openai", "openai")
+        http = openai.DefaultAsyncHttpxClient(follow_redirects=False)
+        self._sdk = _nobodys(openai.AsyncOpenAI(http_client=http, **to.settings()))
         self._calls = _resource(self._sdk, to.provider)
 
     async def send(self, body: Json) -> bytes:
-        with translated(self._provider):
+        with translated(self._to, body):
             response = await self._calls.with_raw_response.create(**_arguments(body))
             return bytes(response.http_response.content)
 
     async def stream(self, body: Json) -> AsyncGenerator[Json, None]:
-        with translated(self._provider) as progress:
+        with translated(self._to, body) as progress:
             async with await self._calls.create(**_arguments(body)) as events:
                 async for event in events:
                     progress.begun = True

@@ -11,8 +11,8 @@ A program that talks to a model, through the official SDKs or by itself, is poin
         assert client.chat("Where are we going?") == "Rome."
         assert server.requests[0].json["messages"][0]["content"] == "Where are we going?"
 
-It answers what it was told to, in order: `say`, `fail`, `send`; and says back what it hears when nothing is left. A
-request that the real provider would refuse, it refuses, and says why.
+It answers what it was told to, in order: `say`, `fail`, `send`, `redirect`; and says back what it hears when nothing
+is left. A request that the real provider would refuse, it refuses, and says why.
 
 =================================  ===========================================================
 path                               protocol
@@ -24,7 +24,7 @@ path                               protocol
 =================================  ===========================================================
 """
 
-from clew.testing.providers.answers import Fail, Say, Send, ToolUse
+from clew.testing.providers.answers import Fail, Redirect, Say, Send, ToolUse
 from clew.testing.providers.server import ProviderServer, Request, self_signed
 
-__all__ = ["Fail", "ProviderServer", "Request", "Say", "Send", "ToolUse", "self_signed"]
+__all__ = ["Fail", "ProviderServer", "Redirect", "Request", "Say", "Send", "ToolUse", "self_signed"]

@@ -51,4 +51,11 @@ class Send(NamedTuple):
     content_type: str = "application/json"
 
 
-Told = Say | Fail | Send
+class Redirect(NamedTuple):
+    """A redirect to another address."""
+
+    location: str
+    status: int = 307
+
+
+Told = Say | Fail | Send | Redirect

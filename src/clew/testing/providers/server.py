@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from clew.testing.providers.answers import Fail, Say, Send, Told, ToolUse
+from clew.testing.providers.answers import Fail, Redirect, Say, Send, Told, ToolUse
 from clew.testing.providers.wires import Events, Wire, find
 
 Json = dict[str, Any]
@@ -86,6 +86,10 @@ class ProviderServer:
         """The next request is answered with these bytes."""
         self._told.append(Send(body, content_type))
 
+    def redirect(self, location: str, status: int = 307) -> None:
+        """The next request is redirected to this address."""
+        self._told.append(Redirect(location, status))
+
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
@@ -139,6 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(told, Fail):
             retry = {} if told.retry_after is None else {"retry-after": str(told.retry_after)}
             self._whole(told.status, json.dumps(wire.error(told)).encode(), headers=retry)
+        elif isinstance(told, Redirect):
+            self._whole(told.status, b"", headers={"location": told.location})
         elif isinstance(told, Send):
             self._whole(200, told.body, told.content_type)
         elif request.json.get("stream") or ":streamGenerateContent" in request.path:
