@@ -74,12 +74,14 @@ def test_a_sweep_is_noted_with_its_receipt(path: Path) -> None:
     time = clock()
     with clew.open(path, clock=time) as store:
         sessions = [store.sessions.create(), store.sessions.create()]
-        retention.sweep(store, Policy())
-        assert deeds(store) == []
+        retention.set_policy(store, Policy())
+        set_ = deeds(store)
+        retention.sweep(store)
+        assert deeds(store) == set_ == [("retention", "policy")]
         time.advance(40 * DAY)
-        swept = retention.sweep(store, Policy())
+        swept = retention.sweep(store)
         assert swept.receipt is not None
-        assert deeds(store) == [*(("purge", one.id) for one in sessions), ("sweep", swept.receipt.id)]
+        assert deeds(store) == [*set_, *(("purge", one.id) for one in sessions), ("sweep", swept.receipt.id)]
         *_, last = store.audit.read()
         assert (last.reason, last.amount, last.actor) == ("retention-expired", 2, None)
 

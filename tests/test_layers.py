@@ -49,6 +49,7 @@ LAYERS: list[set[str]] = [
     {"quarantine", "snapshots"},
     {"convert"},
     {"store"},
+    {"stored_policy"},
     {"retention", "scan", "stats", "tenants", "partitions"},
     {"records", "otel", "agents", "cpeconvo"},
     {""},  # the public door, `import clew`

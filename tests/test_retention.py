@@ -18,8 +18,9 @@ import clew
 import clew.aio
 import clew.aio.retention
 from clew import retention
-from clew.retention import Due, Policy, Spared, Sweeper
+from clew.retention import Due, Policy, Spared, Sweeper, Swept
 from clew.store import Store
+from clew.stored_policy import RETENTION
 from clew.testing import FakeClock
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -43,6 +44,12 @@ def talk(store: Store, *words: str) -> clew.Session:
     session = store.sessions.create(title=words[0])
     session.append([clew.user(word) for word in words])
     return session
+
+
+def sweep(store: Store, policy: Policy, **settings: Any) -> Swept:
+    """Sweeps a store whose policy this is."""
+    retention.set_policy(store, policy)
+    return retention.sweep(store, **settings)
 
 
 def fates(store: Store, policy: Policy, **settings: Any) -> tuple[set[str], set[tuple[str, str]]]:
@@ -71,6 +78,15 @@ def fates(store: Store, policy: Policy, **settings: Any) -> tuple[set[str], set[
         ({}, {"trashed_at": T0 + 20 * DAY, "days": 7}, 50),
         ({}, {"trashed_at": T0 + 20 * DAY, "until": T0 + 21 * DAY}, 21),
         ({}, {"trashed_at": T0 + 20 * DAY, "until": T0 + 400 * DAY}, 50),
+        ({"days": 1}, {}, 1),
+        ({"days": 400}, {}, 400),
+        ({"days": 400}, {"record": True}, 180),
+        ({"days": 1}, {"record": True}, 7),
+        ({"days": None, "records": 30}, {"record": True}, 30),
+        ({"days": 400, "records": 30}, {"record": True}, 30),
+        ({"days": 90, "records": 30}, {}, 90),
+        ({"records": 30, "workspaces": {"acme": 8}}, {"workspace": "acme", "record": True}, 8),
+        ({"trash_days": None, "records": 9}, {"trashed_at": T0 + 20 * DAY, "record": True}, 29),
     ],
 )
 def test_when_a_session_is_due(settings: Any, given: Any, days: int) -> None:
@@ -90,14 +106,27 @@ def test_the_end_of_time_is_no_error() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"days": 6}, {"days": 181}, {"days": 0}, {"days": -30}, {"days": True}, {"days": 30.0}, {"days": "30"},
-     {"trash_days": 6}, {"trash_days": 181}, {"workspaces": {"a": 6}}, {"workspaces": {1: 30}}, {"workspaces": None},
-     {"workspaces": {"\ud800": 30}},     {"share": 1.1}, {"share": -0.1}, {"share": float("nan")}, {"share": "half"}],
+    [{"days": 0}, {"days": 2_592_000}, {"days": -30}, {"days": True}, {"days": 30.0}, {"days": "30"},
+     {"trash_days": 0}, {"trash_days": 36_501}, {"workspaces": {"a": 0}}, {"workspaces": {1: 30}}, {"workspaces": None},
+     {"workspaces": {"\ud800": 30}}, {"records": 6}, {"records": 181},
+     {"share": 1.1}, {"share": -0.1}, {"share": float("nan")}, {"share": "half"}],
 )  # fmt: skip
 def test_a_policy_out_of_range_is_invalid(settings: Any) -> None:
-    """7 to 180 days, and nothing else: no number of seconds is ever taken for days."""
+    """1 to 36,500 days, records 7 to 180: no number of seconds is ever taken for days."""
     with pytest.raises(clew.Invalid):
         Policy(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "given"),
+    [({"days": None}, {}), ({"days": None}, {"record": True}), ({"trash_days": None}, {"trashed_at": T0}),
+     ({"days": None, "records": 30}, {}), ({"workspaces": {"a": None}}, {"workspace": "a"})],
+)  # fmt: skip
+def test_a_policy_may_have_no_limit(settings: Any, given: Any) -> None:
+    """What no number of days is set for is never due."""
+    policy = Policy(**settings)
+    assert not policy.expired(datetime(9999, 1, 1, tzinfo=UTC), T0, **given)
+    assert policy.expired(T0 + 2 * DAY, T0, days=1, **{name: given[name] for name in given if name == "workspace"})
 
 
 def test_a_policy_can_be_clamped() -> None:
@@ -108,8 +137,8 @@ def test_a_policy_can_be_clamped() -> None:
     assert policy == Policy(7, 180, {"acme": 180, "b": 8})
     assert len(warnings) == 3
     assert warnings[-2:] == (
-        "days is 7, not 3: a retention is from 7 to 180 days",
-        "trash_days is 180, not 400: a retention is from 7 to 180 days",
+        "days is 7, not 3: a record is kept 7 to 180 days",
+        "trash_days is 180, not 400: a record is kept 7 to 180 days",
     )
     assert "'acme'" in warnings[0]
     with pytest.raises(clew.Invalid):
@@ -141,7 +170,7 @@ def test_a_policy_of_a_newer_clew_is_not_guessed_at(store: Store) -> None:
     retention.set_policy(store, Policy())
 
     def work(tx):
-        row = store._refs.own(tx, retention.RETENTION)
+        row = store._refs.own(tx, RETENTION)
         assert row is not None
         store._refs.change(tx, row, b'\x01{"days":14,"spare":"labelled"}', look=None)
 
@@ -164,14 +193,14 @@ def test_what_is_inactive_goes_and_nothing_else(store: Store, clock: FakeClock, 
     assert (plan.now, plan.total, plan.messages, plan.spared, plan.doubts) == (T0 + 15 * DAY, 2, 2, (), ())
     assert plan.bytes > 0
     assert store.sessions.list(total=True).total == 2
-    swept = retention.sweep(store, Policy(14))
+    swept = sweep(store, Policy(14))
     assert swept.sessions == (old.id,)
     assert (swept.failures, swept.total) == ((), 2)
     assert swept.receipt is not None
     assert (swept.receipt.reason, swept.receipt.messages) == ("retention-expired", 2)
     assert store.sessions.list(include_expired=True).items == [busy]
     assert [receipt.sessions for receipt in store.sessions.receipts()] == [(old.id,)]
-    again = retention.sweep(store, Policy(14))
+    again = sweep(store, Policy(14))
     assert (again.sessions, again.failures, again.receipt) == ((), (), None)
     sound(store)
 
@@ -182,10 +211,10 @@ def test_one_expiry_touches_no_other(store: Store, clock: FakeClock) -> None:
     for _ in range(6):
         sessions.append(talk(store, "x"))
         clock.advance(DAY)
-    assert retention.sweep(store, Policy(7)).sessions == ()
+    assert sweep(store, Policy(7)).sessions == ()
     for session in sessions:  # the n-th was active on day n, and is due on day n + 7
         clock.advance(DAY)
-        assert retention.sweep(store, Policy(7)).sessions == (session.id,)
+        assert sweep(store, Policy(7)).sessions == (session.id,)
     assert store.sessions.list(include_expired=True).items == []
 
 
@@ -194,8 +223,8 @@ def test_shortening_takes_effect_at_once(store: Store, clock: FakeClock) -> None
     session, fresh = talk(store, "a"), None
     clock.advance(8 * DAY)
     fresh = talk(store, "b")
-    assert retention.sweep(store, Policy(30)).sessions == ()
-    assert retention.sweep(store, Policy(7)).sessions == (session.id,)
+    assert sweep(store, Policy(30)).sessions == ()
+    assert sweep(store, Policy(7)).sessions == (session.id,)
     assert store.sessions.list().items == [fresh]
 
 
@@ -205,9 +234,9 @@ def test_each_workspace_goes_by_itself(path: Path, clock: FakeClock) -> None:
     with clew.open(path, clock=clock) as store, clew.open(path, clock=clock, workspace="acme") as acme:
         mine, theirs = talk(store, "a"), talk(acme, "b")
         clock.advance(10 * DAY)
-        assert retention.sweep(store, policy).total == 1
+        assert sweep(store, policy).total == 1
         assert store.sessions.list().items == [mine]
-        assert retention.sweep(acme, policy).sessions == (theirs.id,)
+        assert sweep(acme, policy).sessions == (theirs.id,)
         assert store.sessions.list().items == [mine]
 
 
@@ -237,14 +266,14 @@ def test_a_session_may_have_its_own_retention(store: Store, clock: FakeClock) ->
     store.sessions.retain(other.id, days=60)
     store.sessions.retain(fixed.id)
     assert store.sessions.get(fixed.id).expires_at is None
-    assert retention.sweep(store, Policy(30)).sessions == (short.id, fixed.id)  # fixed: day 6 + 30
+    assert sweep(store, Policy(30)).sessions == (short.id, fixed.id)  # fixed: day 6 + 30
     assert set(store.sessions.list().items) == {long, other}
     assert store.verify().ok
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"days": 6}, {"days": 181}, {"days": "30"}, {"days": 30, "until": T0}, {"until": datetime(2026, 1, 1)},
+    [{"days": 0}, {"days": 36_501}, {"days": "30"}, {"days": 30, "until": T0}, {"until": datetime(2026, 1, 1)},
      {"until": "2026-01-01"}],
 )  # fmt: skip
 def test_a_retention_that_is_none_is_invalid(store: Store, settings: Any) -> None:
@@ -275,7 +304,7 @@ def test_the_trash_has_its_own_days(store: Store, clock: FakeClock) -> None:
     clock.advance(10 * DAY)
     plan = retention.preview(store, Policy(180, 20))
     assert [(due.session, due.expires_at, due.why) for due in plan.going] == [(old.id, T0 + 49 * DAY, "trash")]
-    assert retention.sweep(store, Policy(180, 20)).sessions == (old.id,)
+    assert sweep(store, Policy(180, 20)).sessions == (old.id,)
     assert store.sessions.trashed().items == []
     assert store.sessions.list().items == [new]
 
@@ -291,7 +320,7 @@ def test_a_trace_in_the_trash_goes_without_its_owner(store: Store, clock: FakeCl
     owner.hold()
     assert retention.preview(store, Policy()).spared == (Spared(trace.id, "hold", owner.id),)
     owner.release()
-    assert retention.sweep(store, Policy()).sessions == (trace.id,)
+    assert sweep(store, Policy()).sessions == (trace.id,)
     assert store.sessions.list().items == [owner]
 
 
@@ -314,7 +343,7 @@ def test_an_owner_and_its_trace_in_the_trash_go_together(store: Store, clock: Fa
     trace = store.sessions.create(agent="a", owner=owner)
     trace.trash()
     clock.advance(40 * DAY)
-    swept = retention.sweep(store, Policy())
+    swept = sweep(store, Policy())
     assert (swept.sessions, swept.failures) == ((trace.id, owner.id), ())
 
 
@@ -335,7 +364,7 @@ def test_traces_count_as_activity(store: Store, clock: FakeClock) -> None:
     alone = store.sessions.create(agent="alone")
     alone.retain(days=7)
     clock.advance(8 * DAY)
-    assert retention.sweep(store, Policy()).sessions == (owner.id, alone.id)
+    assert sweep(store, Policy()).sessions == (owner.id, alone.id)
 
 
 # -- what stays
@@ -351,12 +380,12 @@ def test_what_is_held_stays(store: Store, clock: FakeClock) -> None:
     clock.advance(40 * DAY)
     plan = retention.preview(store, Policy())
     assert set(plan.spared) == {Spared(held.id, "hold", held.id), Spared(owner.id, "hold", trace.id)}
-    swept = retention.sweep(store, Policy(), force=True)
+    swept = sweep(store, Policy(), force=True)
     assert (swept.sessions, swept.failures, set(swept.spared)) == ((free.id,), (), set(plan.spared))
     assert store.sessions.get(held.id).path()
     assert held in store.sessions.list().items
     retention.release(store, held.id)
-    assert retention.sweep(store, Policy()).sessions == (held.id,)
+    assert sweep(store, Policy()).sessions == (held.id,)
 
 
 def test_what_a_fork_shares_stays_with_it(store: Store, clock: FakeClock, sound: Callable[[Store], None]) -> None:
@@ -368,7 +397,7 @@ def test_what_a_fork_shares_stays_with_it(store: Store, clock: FakeClock, sound:
     plan = retention.preview(store, Policy())
     assert [(one.session, one.messages, one.needed_by) for one in plan.kept] == [(session.id, 2, (fork.id,))]
     assert plan.messages == 1
-    swept = retention.sweep(store, Policy())
+    swept = sweep(store, Policy())
     assert swept.receipt is not None
     assert (swept.receipt.kept, swept.receipt.messages) == (plan.kept, plan.messages)
     assert [node.text for node in fork.path()] == ["a", "b"]
@@ -382,13 +411,13 @@ def test_what_is_open_stays(store: Store, clock: FakeClock) -> None:
     clock.advance(40 * DAY)
     for opened in (session, session.id, session.handle, trace):
         assert fates(store, Policy(), open_sessions=[opened]) == (set(), {(session.id, "open")})
-    swept = retention.sweep(store, Policy(), open_sessions=[session])
+    swept = sweep(store, Policy(), open_sessions=[session])
     assert (swept.sessions, swept.spared) == ((), (Spared(session.id, "open", session.id),))
     gone = "00000000-0000-4000-8000-000000000005"
     assert fates(store, Policy(), open_sessions=[gone]) == ({session.id}, set())
     with pytest.raises(clew.NotFound):
         retention.preview(store, Policy(), open_sessions=["zzzzzz"])
-    assert retention.sweep(store, Policy()).sessions == (session.id,)
+    assert sweep(store, Policy()).sessions == (session.id,)
 
 
 def test_what_was_active_just_now_stays(store: Store, clock: FakeClock) -> None:
@@ -396,10 +425,10 @@ def test_what_was_active_just_now_stays(store: Store, clock: FakeClock) -> None:
     session = talk(store, "a")
     session.retain(until=T0 + timedelta(minutes=10))
     clock.advance(timedelta(minutes=20))
-    assert retention.sweep(store, Policy()).spared == (Spared(session.id, "open", session.id),)
+    assert sweep(store, Policy()).spared == (Spared(session.id, "open", session.id),)
     assert fates(store, Policy(), quiet=timedelta(minutes=5)) == ({session.id}, set())
     clock.advance(timedelta(minutes=10))
-    assert retention.sweep(store, Policy()).sessions == (session.id,)
+    assert sweep(store, Policy()).sessions == (session.id,)
 
 
 @pytest.mark.parametrize("deed", ["append", "hold", "retain", "release"])
@@ -420,7 +449,7 @@ def test_a_session_that_comes_to_life_meanwhile_stays(
             return purge(*args, **settings)
 
         monkeypatch.setattr(store._purger, "purge", late)
-        swept = retention.sweep(store, Policy())
+        swept = sweep(store, Policy())
         if deed == "release":  # it changes nothing about what is due
             assert swept.sessions == (session.id, other.id)
             return
@@ -451,7 +480,7 @@ def test_damage_is_not_taken_for_age(path: Path, clock: FakeClock, column: str, 
     conn.close()
     with clew.open(path, clock=clock) as store:
         clock.advance(11 * DAY)
-        swept = retention.sweep(store, Policy())
+        swept = sweep(store, Policy())
         assert swept.sessions == (other.id,)
         assert [one.why for one in swept.spared] == ["damage"]
         assert swept.spared[0].session in (session.id, "ref 1")
@@ -473,13 +502,13 @@ def test_one_that_cannot_go_keeps_no_other(path: Path, clock: FakeClock, monkeyp
 
         monkeypatch.setattr(deletion, "delete_ref", failing)
         assert [one.session for one in retention.preview(store, Policy()).failures] == [sessions[1].id]
-        swept = retention.sweep(store, Policy())
+        swept = sweep(store, Policy())
         assert swept.sessions == (sessions[0].id, sessions[2].id)
         assert [(one.session, one.error) for one in swept.failures] == [(sessions[1].id, "the disk failed")]
         (receipt,) = store.sessions.receipts()
         assert (receipt.sessions, receipt.failures) == (swept.sessions, swept.failures)
         monkeypatch.undo()
-        assert retention.sweep(store, Policy()).sessions == (sessions[1].id,)
+        assert sweep(store, Policy()).sessions == (sessions[1].id,)
 
 
 def test_a_receipt_does_not_grow_with_the_square(path: Path, clock: FakeClock) -> None:
@@ -488,7 +517,7 @@ def test_a_receipt_does_not_grow_with_the_square(path: Path, clock: FakeClock) -
         with store.transaction():
             made = [store.sessions.create() for _ in range(300)]
         clock.advance(31 * DAY)
-        swept = retention.sweep(store, Policy(share=1.0))
+        swept = sweep(store, Policy(share=1.0))
         assert set(swept.sessions) == {session.id for session in made}
         (receipt,) = store.sessions.receipts()
         assert receipt == swept.receipt
@@ -531,7 +560,8 @@ def test_a_sweeper_sweeps_at_the_start_and_then_again(path: Path, clock: FakeClo
         second.append(clew.user("busy"))
         told: list[tuple[str, ...]] = []
         wait = Waiter()
-        sweeper = Sweeper(store, Policy(), on_swept=lambda swept: told.append(swept.sessions), wait=wait)
+        retention.set_policy(store, Policy())
+        sweeper = Sweeper(store, on_swept=lambda swept: told.append(swept.sessions), wait=wait)
         with sweeper:
             assert sweeper.start() is sweeper
             wait.settled()
@@ -550,10 +580,11 @@ def test_a_sweeper_that_waits_is_stopped_at_once(path: Path) -> None:
     """With the real clock it does not have to wait for six hours to end."""
     with clew.open(path) as store:
         done = threading.Event()
-        sweeper = Sweeper(store, Policy(), on_swept=lambda _: done.set()).start()
+        retention.set_policy(store, Policy())
+        sweeper = Sweeper(store, on_swept=lambda _: done.set()).start()
         assert done.wait(30)
         sweeper.stop()
-        Sweeper(store, Policy()).stop()
+        Sweeper(store).stop()
 
 
 def test_a_sweeper_may_be_stopped_by_what_it_tells(path: Path) -> None:
@@ -565,7 +596,8 @@ def test_a_sweeper_may_be_stopped_by_what_it_tells(path: Path) -> None:
             told.append(swept)
             sweeper.stop()
 
-        sweeper = Sweeper(store, Policy(), on_swept=enough)
+        retention.set_policy(store, Policy())
+        sweeper = Sweeper(store, on_swept=enough)
         sweeper.start()
         thread = sweeper._thread
         assert thread is not None
@@ -575,15 +607,17 @@ def test_a_sweeper_may_be_stopped_by_what_it_tells(path: Path) -> None:
 
 
 def test_a_shorter_policy_is_swept_by_at_once(path: Path, clock: FakeClock) -> None:
-    """C26: changing a sweeper's policy wakes it."""
+    """C26: a sweeper obeys a new policy at once when it is asked to, and not only after six hours."""
     with clew.open(path, clock=clock) as store:
         session = talk(store, "a")
         clock.advance(8 * DAY)
         told: list[tuple[str, ...]] = []
         wait = Waiter()
-        with Sweeper(store, Policy(), on_swept=lambda swept: told.append(swept.sessions), wait=wait) as sweeper:
+        retention.set_policy(store, Policy())
+        with Sweeper(store, on_swept=lambda swept: told.append(swept.sessions), wait=wait) as sweeper:
             wait.settled()
-            sweeper.change(Policy(7))
+            retention.set_policy(store, Policy(7))
+            sweeper.sweep_now()
             wait.settled()
             assert told == [(), (session.id,)]
 
@@ -629,35 +663,40 @@ def test_without_listeners_a_sweeper_logs(path: Path, clock: FakeClock, caplog: 
     with clew.open(path, clock=clock) as store:
         talk(store, "secret words")
         wait = Waiter()
-        with caplog.at_level(logging.INFO, "clew.retention"), Sweeper(store, Policy(), wait=wait) as sweeper:
+        retention.set_policy(store, Policy())
+        with caplog.at_level(logging.INFO, "clew.retention"), Sweeper(store, wait=wait) as sweeper:
             wait.settled()
             assert caplog.messages == []
             clock.advance(40 * DAY)
             wait.tick()
             assert caplog.messages == ["sweep: 1 of 1 sessions purged"]
-            sweeper.change(None)
+            sweeper._open = lambda: [5]  # type: ignore[assignment, list-item]
+            sweeper.sweep_now()
             wait.settled()
-            assert caplog.messages[1].startswith("sweep: no retention is set")
+            assert caplog.messages[1].startswith("sweep: ")
             assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize(
     "settings",
     [{"quiet": 5}, {"open_sessions": 5}, {"open_sessions": "k3m9qa"}, {"open_sessions": [5]}, {"now": "now"},
-     {"now": datetime(2026, 1, 1)}, {"policy": 30}],
+     {"now": datetime(2026, 1, 1)}],
 )  # fmt: skip
 def test_a_sweep_that_makes_no_sense_is_invalid(store: Store, settings: Any) -> None:
     """It is told before anything is looked at, and nothing is removed."""
+    retention.set_policy(store, Policy())
     for call in (retention.preview, retention.sweep):
         with pytest.raises(clew.Invalid):
-            call(store, **{"policy": Policy(), **settings})
+            call(store, **settings)
+    with pytest.raises(clew.Invalid):
+        retention.preview(store, 30)  # type: ignore[arg-type]
 
 
 def test_what_is_never_quiet_is_always_open(store: Store, clock: FakeClock) -> None:
     """The longest time there is spares everything, and is no error."""
     session = store.sessions.create()
     clock.advance(31 * DAY)
-    assert [spared.why for spared in retention.sweep(store, Policy(), quiet=timedelta.max).spared] == ["open"]
+    assert [spared.why for spared in sweep(store, Policy(), quiet=timedelta.max).spared] == ["open"]
     assert session in store.sessions.list().items
 
 
@@ -707,17 +746,18 @@ async def test_the_async_face(path: Path, clock: FakeClock) -> None:
             await resting[1].wait()
             assert told[1:] == [()]  # it is open
             sweeper._open = lambda: ()
-            sweeper.change(Policy(14))
+            sweeper.sweep_now()
             await resting[2].wait()
             assert told[2:] == [(session.id,)]
-            sweeper.change("none")  # type: ignore[arg-type]
+            sweeper._open = lambda: [5]  # type: ignore[assignment, list-item]
+            sweeper.sweep_now()
             await resting[3].wait()
             assert isinstance(errors.pop(), clew.Invalid)
         assert waits == [6 * 3600.0] * 4
         sweeper.stop()
-        clew.aio.Sweeper(store, Policy()).stop()
+        clew.aio.Sweeper(store).stop()
     await sweeper.run()
-    closed = clew.aio.Sweeper(store, Policy(), on_error=errors.append)
+    closed = clew.aio.Sweeper(store, on_error=errors.append)
     await closed.run()
     assert isinstance(errors.pop(), clew.Closed)
 
@@ -735,8 +775,9 @@ async def test_an_async_sweeper_waits_for_real(path: Path) -> None:
             if len(told) == 2:
                 twice.set()
 
+        await clew.aio.retention.set_policy(store, Policy())
         with anyio.fail_after(30):
-            async with clew.aio.Sweeper(store, Policy(), every=timedelta(milliseconds=5), on_swept=swept):
+            async with clew.aio.Sweeper(store, every=timedelta(milliseconds=5), on_swept=swept):
                 await twice.wait()
 
 

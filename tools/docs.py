@@ -97,7 +97,8 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "How long sessions are kept, what would go, and what purges it.",
         [
             "policy:Policy",
-            *(f"retention:{name}" for name in ("preview", "Plan", "sweep", "Swept", "set_policy", "get_policy")),
+            *(f"retention:{name}" for name in ("preview", "Plan", "sweep", "Swept")),
+            *(f"stored_policy:{name}" for name in ("set_policy", "get_policy")),
             "due:Due",
             "due:Spared",
             *(f"retention:{name}" for name in ("hold", "release", "Sweeper")),
@@ -421,7 +422,7 @@ def entry(module: str, name: str) -> Iterator[str]:
     """A class or function with everything public in it."""
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
-    package = {"policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
+    package = {"policy": "retention", "stored_policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
     known = (
         "agents", "aio", "convert", "cpeconvo", "events", "keys", "mcp", "objects", "otel", "records", "redaction",
         "retention", "scan", "snapshots", "testing",

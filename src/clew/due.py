@@ -13,6 +13,7 @@ from clew.errors import Conflict, Tampered
 from clew.node import moment
 from clew.policy import Policy
 from clew.refs import Refs
+from clew.session_data import is_record, unpack
 
 FEW = 10
 """Of so few sessions a sweep may remove any share."""
@@ -63,15 +64,15 @@ class Judge:
         """What becomes of a session that stands alone; None if it is not due."""
         name = _text(row)
         try:
-            last = self._active(row)
+            record, last = self.is_record(row), moment(row.active_at)
             self.newest = max(self.newest or (last, name), (last, name))
-            if self._due(row, last) > self.now:
+            if self._due(row, last, record) > self.now:
                 return None
             family = self._family(tx, row)
             last = max(self._active(one) for one in family)
         except Tampered:
             return Spared(name, "damage", name)  # what it says of itself may be wrong, and then so would be its end
-        due = self._due(row, last)
+        due = self._due(row, last, record)
         if due > self.now:
             return None
         held = next((one for one in (*family, *owners(tx, row)) if one.hold), None)
@@ -88,6 +89,10 @@ class Judge:
         if not isinstance(self(tx, row), Due):
             raise Conflict(f"session {_text(row)} is not due any more")
 
+    def is_record(self, row: RefRow) -> bool:
+        """True if it is a conversation record, if all that a sweep goes by is as it was written. Tampered."""
+        return is_record(unpack(self._refs.data(self._refs.checked(row))))
+
     def _active(self, row: RefRow) -> datetime:
         """When it was last active, if all that a sweep goes by is as it was written. Tampered."""
         self._refs.data(self._refs.checked(row))
@@ -102,11 +107,12 @@ class Judge:
             family += [other for other in owned if other.kind in TALKS]
         return family
 
-    def _due(self, row: RefRow, last: datetime) -> datetime:
+    def _due(self, row: RefRow, last: datetime, record: bool) -> datetime:
         own = row.expires_at
         return self._policy.expires_at(
             last,
             workspace=self._workspace,
+            record=record,
             days=None if own is None or own >= 0 else timedelta(microseconds=-own) // _DAY,
             until=None if own is None or own < 0 else moment(own),
             trashed_at=None if row.trashed_at is None else moment(row.trashed_at),

@@ -9,8 +9,9 @@
 >>> retention.sweep(store).sessions
 ()
 
-Nothing goes by itself: a sweep purges, and someone has to run it, or start a `Sweeper`. What is held, open or damaged
-stays. A sweep that would remove more than is likely to be meant raises Implausible instead, and removes nothing.
+A store has one policy, and without one nothing is swept. A sweep runs when someone calls it, or starts a `Sweeper`.
+What is held, open or damaged stays. A sweep that would remove more than is likely to be meant raises Implausible
+instead, and removes nothing.
 """
 
 from __future__ import annotations
@@ -21,18 +22,16 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-import msgspec
-
-from clew import audit, ids
+from clew import ids
 from clew.backends import RefRow, Tx
 from clew.due import Due, Judge, Spared, doubts
-from clew.errors import Closed, Implausible, Invalid
+from clew.errors import Closed, Implausible, Invalid, Tampered
 from clew.node import microseconds, moment
 from clew.policy import Policy
 from clew.purge import Failure, Kept, Receipt
-from clew.refs import OWN
 from clew.session import Session
 from clew.store import Store
+from clew.stored_policy import get_policy, needed_policy, set_policy
 
 __all__ = [
     "Due",
@@ -49,42 +48,13 @@ __all__ = [
     "sweep",
 ]
 
-RETENTION = "retention"
-"""Kind of the one ref that holds a store's policy."""
 QUIET = timedelta(minutes=30)
 """A session that was active so recently is open, whatever its retention says."""
 EVERY = timedelta(hours=6)
 """Time between two sweeps of a sweeper."""
 
 
-# -- the policy of a store
-
-
-def set_policy(store: Store, policy: Policy) -> None:
-    """Keeps a policy in the store, for its workspace: sweeps go by it if they are given no other."""
-    if not isinstance(policy, Policy):
-        raise Invalid(f"a policy is a clew.retention.Policy, not {type(policy).__name__}")
-    engine, refs = store._engine, store._refs
-    payload = b"\x01" + msgspec.json.encode(policy)
-
-    def work(tx: Tx) -> None:
-        row = refs.checked(refs.add_own(tx, RETENTION))
-        refs.change(tx, row, payload, look=None)
-        audit.note(engine, refs, tx, "retention", "policy", amount=policy.days)
-
-    engine.write(work)
-
-
-def get_policy(store: Store) -> Policy | None:
-    """The policy that the store keeps for its workspace, or else for the one without a name; None if for neither."""
-    refs = store._refs
-    row = store._engine.read(lambda tx: refs.own(tx, RETENTION) or tx.ref("", RETENTION, OWN))
-    if row is None:
-        return None
-    try:
-        return msgspec.json.decode(refs.data(refs.checked(row))[1:], type=Policy)
-    except msgspec.DecodeError:
-        raise Invalid("the store's policy was written by a newer clew", hint="Upgrade clew, or set it again.") from None
+# -- holds
 
 
 def hold(store: Store, key: str, reason: str | None = None) -> Session:
@@ -153,8 +123,11 @@ def preview(
     open_sessions: Open = (),
     quiet: timedelta = QUIET,
 ) -> Plan:
-    """What a sweep would do now: what goes and why, what stays and by what. Nothing is changed, also in doubt."""
-    found = Look(store, policy, now, open_sessions, quiet)
+    """What a sweep would do now: what goes and why, what stays and by what. Nothing is changed, also in doubt.
+
+    With `policy`, what it would do if that were the store's. Invalid without one.
+    """
+    found = Look(store, needed_policy(store) if policy is None else policy, now, open_sessions, quiet)
     plan = Plan(found.judge.now, found.total, found.going, found.spared, (), 0, 0, 0, (), found.doubts)
     if not found.rows:
         return plan
@@ -166,33 +139,37 @@ def preview(
 
 def sweep(
     store: Store,
-    policy: Policy | None = None,
     *,
     now: datetime | None = None,
     open_sessions: Open = (),
     quiet: timedelta = QUIET,
     force: bool = False,
 ) -> Swept:
-    """Purges what is due by `policy`, or by the one that the store keeps; each session by itself.
+    """Purges what is due by the store's policy; each session by itself. Invalid if the store has no policy.
 
     What is held stays; so does a session that was active within `quiet`, is one of `open_sessions`, or becomes active
     meanwhile. One that cannot go is a failure of the receipt, and the others go. Implausible, and nothing is removed,
-    if more would go than `policy.share`, or the clock is in doubt, unless `force` says that this is meant. Invalid
-    without a policy.
+    if more would go than `policy.share`, or the clock is in doubt, unless `force` says that this is meant.
     """
-    return Look(store, policy, now, open_sessions, quiet).purge(force=force)
+    return Look(store, needed_policy(store), now, open_sessions, quiet).purge(force=force)
 
 
 class Look:
-    """What a look at the store has found."""
+    """What a look at the store has found; with `records`, among conversation records alone."""
 
     def __init__(
-        self, store: Store, policy: Policy | None, now: datetime | None, open_sessions: Open, quiet: timedelta
+        self,
+        store: Store,
+        policy: Policy,
+        now: datetime | None,
+        open_sessions: Open,
+        quiet: timedelta,
+        *,
+        records: bool = False,
     ) -> None:
         self._store = store
-        policy = get_policy(store) if policy is None else policy
         if not isinstance(policy, Policy):
-            raise Invalid("no retention is set", hint="Give a clew.retention.Policy, or keep one with set_policy.")
+            raise Invalid(f"a policy is a clew.retention.Policy, not {type(policy).__name__}")
         if not isinstance(quiet, timedelta):
             raise Invalid(f"quiet is a timedelta, not {type(quiet).__name__}")
         if isinstance(open_sessions, str) or not isinstance(open_sessions, Iterable):
@@ -204,7 +181,7 @@ class Look:
         """Those that are due."""
         going: list[Due] = []
         spared: list[Spared] = []
-        rows, verdicts = store._engine.read(lambda tx: self._verdicts(tx, store.sessions._standing(tx)))
+        rows, verdicts = store._engine.read(lambda tx: self._verdicts(tx, records))
         for row, verdict in zip(rows, verdicts, strict=True):
             if isinstance(verdict, Due):
                 going.append(verdict)
@@ -225,8 +202,17 @@ class Look:
             self._store.audit._record("sweep", receipt.id, reason=receipt.reason, amount=len(receipt.sessions))
         return Swept(self.judge.now, self.total, receipt, self.spared)
 
-    def _verdicts(self, tx: Tx, rows: list[RefRow]) -> tuple[list[RefRow], list[Due | Spared | None]]:
+    def _verdicts(self, tx: Tx, records: bool) -> tuple[list[RefRow], list[Due | Spared | None]]:
+        rows = self._store.sessions._standing(tx)
+        if records:
+            rows = [row for row in rows if self._is_record(row)]
         return rows, [self.judge(tx, row) for row in rows]
+
+    def _is_record(self, row: RefRow) -> bool:
+        try:
+            return self.judge.is_record(row)
+        except Tampered:  # whose it is cannot be told, and it would stay anyway
+            return False
 
 
 def _name(store: Store, session: Session | str) -> str:
@@ -243,17 +229,15 @@ def _name(store: Store, session: Session | str) -> str:
 class Sweeper:
     """Sweeps when it is started and every six hours, on a thread of its own, until it is stopped.
 
-    Without a policy it goes by the one that the store keeps, read anew each time. `open_sessions` is asked before each
-    sweep. `on_swept` is told what a sweep did, `on_error` what went wrong, Implausible too; without them both are
-    logged. No error ends it, but a store that was closed. Instead of a store it takes a function, for which the same
-    holds: whoever has more to do than to sweep does it there. `wait` is for tests: it waits for an event, so many
-    seconds at most.
+    It obeys the store's policy, read before each sweep. `open_sessions` is asked before each sweep. `on_swept` is told
+    what a sweep did, `on_error` what went wrong, Implausible too; without them both are logged. No error ends it, but a
+    store that was closed. Instead of a store it takes a function, for which the same holds: whoever has more to do than
+    to sweep does it there. `wait` is for tests: it waits for an event, so many seconds at most.
     """
 
     def __init__(
         self,
         store: Store | Callable[[], Swept],
-        policy: Policy | None = None,
         *,
         every: timedelta = EVERY,
         open_sessions: Callable[[], Open] | None = None,
@@ -261,7 +245,7 @@ class Sweeper:
         on_error: Callable[[Exception], object] | None = None,
         wait: Callable[[threading.Event, float], object] = threading.Event.wait,
     ) -> None:
-        self._round = Round(policy, every, on_swept, on_error)
+        self._round = Round(every, on_swept, on_error)
         self._open = open_sessions or (lambda: ())
         self._store = store
         self._wait = wait
@@ -278,9 +262,8 @@ class Sweeper:
                 self._thread.start()
         return self
 
-    def change(self, policy: Policy | None) -> None:
-        """Goes by another policy from now on, and sweeps at once."""
-        self._round.policy = policy
+    def sweep_now(self) -> None:
+        """Sweeps at once, not only when the time has come: after a change of the policy, say."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -302,7 +285,7 @@ class Sweeper:
     def _sweep(self) -> Swept | Exception:
         try:
             if isinstance(self._store, Store):
-                return sweep(self._store, self._round.policy, open_sessions=self._open())
+                return sweep(self._store, open_sessions=self._open())
             return self._store()
         except Exception as error:  # noqa: BLE001 - it is told, and the next sweep may do better
             return error
@@ -319,14 +302,12 @@ class Round:
 
     def __init__(
         self,
-        policy: Policy | None,
         every: timedelta,
         on_swept: Callable[[Swept], object] | None,
         on_error: Callable[[Exception], object] | None,
     ) -> None:
         if not isinstance(every, timedelta) or not 0 < every.total_seconds() <= threading.TIMEOUT_MAX:
             raise Invalid("the time between two sweeps is a timedelta, longer than none")
-        self.policy = policy
         self.seconds = every.total_seconds()
         self._on_swept = on_swept or _log_swept
         self._on_error = on_error or _log_error

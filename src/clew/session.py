@@ -16,7 +16,17 @@ from clew.errors import Invalid, NotFound, Tampered
 from clew.model import RECORD, SETUP, Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
 from clew.refs import BRANCH, Appended, Refs, expiry
-from clew.session_data import SessionData, directory, label_set, relocated, retention_days, unpack
+from clew.session_data import (
+    DAY,
+    SessionData,
+    directory,
+    is_record,
+    label_set,
+    record_end,
+    relocated,
+    retention_days,
+    unpack,
+)
 
 if TYPE_CHECKING:
     from clew.blobs import Blob, Blobs
@@ -27,7 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _UNSET: Any = object()
-_DAY = 86_400_000_000
 _ONE = (Message, Native)
 
 
@@ -394,7 +403,7 @@ class Session:
         return self._change(change)
 
     def relocate(self, old: str, new: str) -> Session:
-        """Follows a project that has moved; paths are absolute. Its directory, if it is in there, and its checkpoints."""
+        """Follows a project that has moved: its directory, if it is in there, and its checkpoints. Absolute paths."""
         return self._change(lambda data: relocated(data, old, new))
 
     def attach(
@@ -421,10 +430,11 @@ class Session:
         return self._change(lambda data: msgspec.structs.replace(data, hold_reason=None), "release", hold=0)
 
     def retain(self, *, days: int | None = None, until: datetime | None = None) -> Session:
-        """Gives it a retention of its own: `days` (7 to 180) after its last activity, or `until` a moment.
+        """Gives it a retention of its own: `days` after its last activity, or `until` a moment.
 
-        With neither, the store's policy counts again. Once it has expired it is not listed or picked by `latest`, and
-        the next sweep purges it, unless it is held. Invalid for a trace that goes with its owner.
+        That of a conversation record ends 7 to 180 days after its last activity. With neither, the store's policy
+        counts again. Once it has expired it is not listed or picked by `latest`, and the next sweep purges it, unless
+        it is held. Invalid for a trace that goes with its owner.
         """
         if days is not None and until is not None:
             raise Invalid("a retention is a number of days or a moment", hint="Give one.")
@@ -432,10 +442,16 @@ class Session:
             raise Invalid("a trace goes with the session that owns it", hint="Give that one a retention.")
         at = None
         if days is not None:
-            at = -retention_days(days) * _DAY
+            at = -retention_days(days) * DAY
         elif until is not None:
             at = max(0, microseconds(until))
-        return self._change(lambda data: data, "retain", expires_at=at)
+
+        def check(data: SessionData) -> SessionData:
+            if is_record(data) and at is not None:
+                record_end(self._row.active_at, self._row.active_at - at if at < 0 else at)
+            return data
+
+        return self._change(check, "retain", expires_at=at)
 
     def trash(self) -> Session:
         """Puts it in the trash with its branches and subagents: not found, listed or searched until it is restored.

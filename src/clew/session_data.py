@@ -9,9 +9,14 @@ import msgspec
 
 from clew import codec
 from clew.errors import Invalid, Tampered, clip
+from clew.model import RECORD
 
 SHORTEST, LONGEST = 7, 180
-"""Days that a session may be kept after its last activity."""
+"""Days that a conversation record may be kept after its last activity."""
+DAY = 86_400_000_000
+"""Microseconds."""
+MOST_DAYS = 36_500
+"""A retention of more days is a mistake, such as a number of seconds."""
 
 
 class SessionData(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,9 +82,30 @@ def label_set(labels: Iterable[str]) -> tuple[str, ...]:
 
 def retention_days(days: object) -> int:
     """`days`, if a session may be kept so long. Invalid."""
-    if not isinstance(days, int) or not SHORTEST <= days <= LONGEST:
-        raise Invalid(f"a retention is from {SHORTEST} to {LONGEST} days, not {clip(str(days))}")
+    return _days("a retention", days, 1, MOST_DAYS)
+
+
+def record_days(days: object) -> int:
+    """`days`, if a conversation record may be kept so long. Invalid."""
+    return _days("the retention of a record", days, SHORTEST, LONGEST)
+
+
+def record_end(active_at: int, end: int) -> int:
+    """`end`, if a record that was last active then may be kept until that moment (microseconds). Invalid."""
+    if not active_at + SHORTEST * DAY <= end <= active_at + LONGEST * DAY:
+        raise Invalid(f"a record is kept from {SHORTEST} to {LONGEST} days after its last interaction")
+    return end
+
+
+def _days(what: str, days: object, least: int, most: int) -> int:
+    if not isinstance(days, int) or isinstance(days, bool) or not least <= days <= most:
+        raise Invalid(f"{what} is from {least} to {most:,} days, not {clip(str(days))}")
     return days
+
+
+def is_record(data: SessionData) -> bool:
+    """True if the record service has written to the session."""
+    return RECORD in (data.extra or {})
 
 
 def pack(data: SessionData) -> bytes:

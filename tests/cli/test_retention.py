@@ -37,7 +37,9 @@ def test_a_policy_is_set_and_swept_by(clew_cli, aged, db):
     old, new = aged(20, 3)
     done = clew_cli("retention", "set", "--days", "14")
     assert (done.code, done.out) == (0, "14 days after the last activity, 30 days in the trash\n")
-    assert clew_cli("retention", "set", "--trash-days", "10", "--json").json == {"days": 14, "trash_days": 10}
+    assert clew_cli("retention", "set", "--trash-days", "10", "--json").json == {
+        "days": 14, "trash_days": 10, "records": None,
+    }  # fmt: skip
     with clew.open(db) as store:
         assert get_policy(store) == Policy(14, 10)
     shown = clew_cli("retention", "preview")
@@ -54,21 +56,40 @@ def test_a_policy_is_set_and_swept_by(clew_cli, aged, db):
 
 
 def test_without_a_policy_nothing_is_swept(clew_cli, aged):
-    """A sweep is by days that somebody said; a preview may guess."""
+    """A sweep is by days that are stored: no other, and no default. A preview may try others."""
     (old,) = aged(40)
-    refused = clew_cli("retention", "sweep")
-    assert (refused.code, refused.out) == (1, "")
-    assert "clew retention set --days 30" in refused.err
-    assert clew_cli("retention", "preview", "--json").json["going"][0]["session"] == old
+    for words in (["sweep"], ["sweep", "--dry-run"], ["sweep", "--force"], ["preview"]):
+        refused = clew_cli("retention", *words)
+        assert (refused.code, refused.out) == (1, "")
+        assert "no retention is set" in refused.err
+        assert "clew retention set --days 30" in refused.err
+    assert clew_cli("retention", "preview", "--days", "30", "--json").json["going"][0]["session"] == old
     assert clew_cli("retention", "preview", "--days", "60", "--json").json["going"] == []
-    assert clew_cli("retention", "sweep", "--days", "30", "--jsonl").lines == [{"session": old}]
+    assert clew_cli("retention", "sweep").code == 1
+    clew_cli("retention", "set", "--days", "30")
+    assert clew_cli("retention", "sweep", "--jsonl").lines == [{"session": old}]
+
+
+def test_days_may_be_any_number_or_none(clew_cli, aged, db):
+    """A store-wide policy is any number of days, or no limit; records have their own, of 7 to 180."""
+    (old,) = aged(400)
+    assert clew_cli("retention", "set", "--days", "1000").out.startswith("1,000 days after")
+    assert clew_cli("retention", "sweep").out == ""
+    done = clew_cli("retention", "set", "--forever", "--record-days", "30")
+    assert done.out == "no limit, no limit in the trash, records 30 days\n"
+    with clew.open(db) as store:
+        assert get_policy(store) == Policy(None, None, records=30)
+    assert clew_cli("retention", "sweep", "--force").out == ""
+    assert clew_cli("retention", "set", "--days", "1").code == 0
+    assert clew_cli("retention", "sweep", "--force").out.split() == [old]
 
 
 def test_a_dry_run_changes_nothing(clew_cli, aged, db):
     """sweep --dry-run shows what preview shows, and leaves the store as it is."""
     old, _ = aged(40, 1)
+    clew_cli("retention", "set", "--days", "30")
     dump = list(sqlite3.connect(db).iterdump())
-    done = clew_cli("retention", "sweep", "--days", "30", "--dry-run", "--json")
+    done = clew_cli("retention", "sweep", "--dry-run", "--json")
     assert done.code == 0
     assert [one["session"] for one in done.json["going"]] == [old]
     assert clew_cli("retention", "preview", "--days", "30").code == 0
@@ -78,16 +99,17 @@ def test_a_dry_run_changes_nothing(clew_cli, aged, db):
 def test_it_stops_and_asks(clew_cli, aged):
     """Too large a share, or a clock that seems wrong: exit 1, both counts, nothing gone; --force goes on."""
     ids = aged(*[20] * 11)
+    clew_cli("retention", "set", "--days", "14")
     for flags in ([], ["--dry-run"]):
-        done = clew_cli("retention", "sweep", "--days", "14", *flags)
+        done = clew_cli("retention", "sweep", *flags)
         assert (done.code, done.out) == (1, "")
         assert "would remove 11 of 11 sessions" in done.err
         assert "force" in done.err
     shown = clew_cli("retention", "preview", "--days", "14")
     assert shown.code == 0
     assert "A sweep would stop and ask: that is more than 50%." in shown.err
-    assert len(clew_cli("retention", "sweep", "--days", "14", "--force", "--dry-run", "--jsonl").lines) == 11
-    assert set(clew_cli("retention", "sweep", "--days", "14", "--force").out.split()) == set(ids)
+    assert len(clew_cli("retention", "sweep", "--force", "--dry-run", "--jsonl").lines) == 11
+    assert set(clew_cli("retention", "sweep", "--force").out.split()) == set(ids)
 
 
 def test_what_stays_is_told(clew_cli, aged, db):
@@ -99,6 +121,7 @@ def test_what_stays_is_told(clew_cli, aged, db):
     with clew.open(db, clock=ago) as store:
         trace = store.sessions.create(agent="a", owner=store.sessions.get(owner)).id
     clew_cli("hold", trace, held)
+    clew_cli("retention", "set", "--days", "30")
     done = clew_cli("retention", "preview")
     assert f"of {old} stay 1, shared with {fork.id}" in done.out
     assert f"{held}  stays: it is held" in done.out
@@ -108,7 +131,7 @@ def test_what_stays_is_told(clew_cli, aged, db):
         {"session": held, "why": "hold", "by": held},
         {"session": owner, "why": "hold", "by": trace},
     ]
-    swept = clew_cli("retention", "sweep", "--days", "30", "--json")
+    swept = clew_cli("retention", "sweep", "--json")
     assert swept.json["sessions"] == [old]
     assert swept.json["spared"] == spared
     assert (swept.json["messages"], swept.json["failures"], swept.json["pending"]) == (0, [], [])
@@ -132,10 +155,12 @@ def test_a_session_gets_its_own(clew_cli, talk):
 @pytest.mark.parametrize(
     "words",
     [
-        ["set"], ["set", "--days", "6"], ["set", "--days", "181"], ["set", "--trash-days", "1"], ["set", "--default"],
+        ["set"], ["set", "--days", "0"], ["set", "--days", "36501"], ["set", "--trash-days", "0"], ["set", "--default"],
+        ["set", "--record-days", "6"], ["set", "--record-days", "181"], ["set", "--forever", "--days", "9"],
+        ["set", "x", "--forever"], ["set", "x", "--record-days", "7"],
         ["set", "--until", "2090-01-01"], ["set", "x", "--days", "7", "--default"], ["set", "x"],
         ["set", "x", "--trash-days", "7"], ["set", "x", "--until", "2d"], ["set", "x", "--until", "2020-01-01"],
-        ["sweep", "--days", "0"], ["preview", "--days", "x"], ["none"], [],
+        ["sweep", "--days", "30"], ["preview", "--days", "x"], ["none"], [],
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_a_usage_error(clew_cli, talk, words):
@@ -158,20 +183,22 @@ def test_one_that_cannot_go_is_told(clew_cli, aged, monkeypatch):
         return real(engine, tx, ref, **settings)
 
     monkeypatch.setattr(deletion, "delete_ref", failing)
+    clew_cli("retention", "set", "--days", "30")
     assert f"cannot go  {two}: the disk failed" in clew_cli("retention", "preview").out
-    done = clew_cli("retention", "sweep", "--days", "30")
+    done = clew_cli("retention", "sweep")
     assert (done.code, done.out.split()) == (8, [one])
     assert f"session {two} stays: the disk failed" in done.err
-    assert clew_cli("retention", "sweep", "--days", "30").code == 1
+    assert clew_cli("retention", "sweep").code == 1
 
 
 def test_traces_that_are_left_are_told(clew_cli, aged, db):
     """A reader that is in the way of clearing them is told of, and the session is gone all the same."""
     (old,) = aged(40)
+    clew_cli("retention", "set", "--days", "30")
     reader = sqlite3.connect(db, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM nodes").fetchone()
-    done = clew_cli("retention", "sweep", "--days", "30")
+    done = clew_cli("retention", "sweep")
     reader.close()
     assert (done.code, done.out.split()) == (0, [old])
     assert "still to be cleared: wal" in done.err
@@ -183,17 +210,18 @@ def test_the_audit_is_shown(clew_cli, aged, talk):
     session = talk("a")
     assert (clew_cli("audit").out, clew_cli("audit").err) == ("", "Nothing is noted.\n")
     clew_cli("hold", session, "--reason", "secret")
-    clew_cli("retention", "sweep", "--days", "30")
+    clew_cli("retention", "set", "--days", "30")
+    clew_cli("retention", "sweep")
     lines = clew_cli("audit").out.splitlines()
-    assert [line.split()[2:4] for line in lines[:2]] == [["hold", session], ["purge", old]]
-    assert "retention-expired" in lines[1]
+    assert [line.split()[2:4] for line in lines[:3]] == [["hold", session], ["retention", "policy"], ["purge", old]]
+    assert "retention-expired" in lines[2]
     deeds = clew_cli("audit", "--json").json
-    assert [deed["kind"] for deed in deeds] == ["hold", "purge", "sweep"]
+    assert [deed["kind"] for deed in deeds] == ["hold", "retention", "purge", "sweep"]
     assert {deed["actor"] for deed in deeds} == {getpass.getuser()}
     assert "secret" not in clew_cli("audit", "--json").out
     assert [deed["subject"] for deed in clew_cli("audit", "--kind", "purge", "--jsonl").lines] == [old]
     assert clew_cli("audit", "--until", "1d", "--jsonl").lines == []
-    assert len(clew_cli("audit", "--since", "1d", "--jsonl").lines) == 3
+    assert len(clew_cli("audit", "--since", "1d", "--jsonl").lines) == 4
     assert clew_cli("audit", "--kind", "No").code == 1
 
 

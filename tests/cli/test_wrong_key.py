@@ -37,6 +37,7 @@ gone.trash()
 spoiled = store.sessions.create(title="Damaged").append(clew.user("spoiled"))
 store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
 store.quarantine.sweep(force=True)
+clew.retention.set_policy(store, clew.retention.Policy())
 frozen = store.snapshots.take(session).id
 loose = store.nodes.save(clew.user("loose"))[0].id
 print(session.id, node.id, gone.id, spoiled.id, frozen, loose, flush=True)
@@ -98,7 +99,6 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
         "redact": ["--scan"],
         "snapshot convert": ["--to", "openai"],
         "retention set": ["--days", "14"],
-        "retention sweep": ["--days", "14"],
         "quarantine purge": ["--all"],
         "key rotate": ["--new-key-file", str(work / "new.key")],
         "key generate": ["--out", str(work / "made.key")],

@@ -222,7 +222,8 @@ def test_retention(url: str) -> None:
             session.append(clew.user("then"))
         clock.advance(timedelta(days=40))
         store.sessions.create(title="new").append(clew.user("now"))
-        swept = retention.sweep(store, retention.Policy(days=30), force=True)
+        retention.set_policy(store, retention.Policy(days=30))
+        swept = retention.sweep(store, force=True)
         assert swept.receipt is not None
         assert swept.receipt.sessions == (old.id,)
         assert {one.title for one in store.sessions.list().items} == {"held", "new"}

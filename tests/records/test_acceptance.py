@@ -249,7 +249,10 @@ def test_counts_are_accurate_and_nothing_is_left(service: RecordService, heard: 
     assert isinstance(done, events.PurgeCompleted)
     assert (done.purged_count, len(heard)) == (5, 6)
     rows = service._store._engine.read(lambda tx: tx.sizes())
-    assert {name: count for name, count in rows.items() if count} == {"refs": 2, "log": rows["log"]}  # receipts, audit
+    assert {name: count for name, count in rows.items() if count} == {
+        "refs": 3,
+        "log": rows["log"],
+    }  # receipts, audit, policy
     assert {file.name for file in path.parent.iterdir()} <= {
         f"{path.name}{end}" for end in ("", "-wal", "-shm", "-lock", "-reserve")
     }

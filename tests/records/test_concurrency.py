@@ -110,14 +110,15 @@ def test_one_create_wins(path: Path) -> None:
 
 
 def test_two_services_sweep(path: Path, clock: FakeClock) -> None:
-    """Services with different policies see the same records, each by its own; what one purges is gone for both."""
+    """Services on one store obey one policy: the one that was stored last."""
     from datetime import timedelta
 
     with clew.open(path, clock=clock) as one, clew.open(path, clock=clock) as other:
         with RecordService(one, policy=Policy(7)) as short, RecordService(other, policy=Policy(60)) as long:
             made(short, "talk")
             clock.advance(timedelta(days=10))
-            assert (short.list().total_count, long.list().total_count) == (0, 1)
-            assert long.sweep().purged_count == 0
-            assert short.sweep().purged_count == 1
-            assert long.get("talk") is None
+            assert short.policy == long.policy == Policy(60)
+            assert (short.list().total_count, long.list().total_count) == (1, 1)
+            assert short.sweep().purged_count == 0
+            assert long.set_policy(Policy(7)).purged_count == 1
+            assert short.get("talk") is None

@@ -9,38 +9,151 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew import events, redaction
+from clew import events, redaction, retention
+from clew.backends import Tx
 from clew.errors import Implausible
 from clew.records import Policy, RecordService
 from clew.records.aio import RecordService as AsyncService
+from clew.records.service import DEFAULT
 from clew.store import Store
+from clew.stored_policy import RETENTION
 from clew.testing import FakeClock
 from tests.records.talk import frame, given, made, snapshot, stored, summary
 
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 
 
-def test_a_sweep_that_is_too_large_asks(sealed: Store, clock: FakeClock) -> None:
-    """A clock that is ahead removes nothing: the service starts, tells it, and goes on only if that is meant."""
-    with RecordService(sealed) as service:
-        for number in range(12):
+def test_a_new_store_gets_thirty_days_for_records(path: Path, clock: FakeClock) -> None:
+    """C24: the first service stores 30 days for records, in the audit; it says nothing of other sessions."""
+    with clew.open(path, clock=clock) as store:
+        RecordService(store)
+        assert retention.get_policy(store) is None
+        with RecordService(store) as service:
+            assert retention.get_policy(store) == service.policy == DEFAULT
+        with RecordService(store) as service:
+            assert service.policy == DEFAULT
+        noted = [(deed.kind, deed.subject, deed.reason, deed.amount) for deed in store.audit.read()]
+        assert noted == [("retention", "policy", "records-default", 30)]
+        chat = store.sessions.create()
+        clock.advance(timedelta(days=400))
+        assert retention.sweep(store, force=True).sessions == ()
+        assert store.sessions.list().items == [chat]
+
+
+def test_a_service_sweeps_records_alone(path: Path, clock: FakeClock) -> None:
+    """Chats that no service has written to stay, whatever they are due by; the store's own sweep takes them."""
+    with clew.open(path, clock=clock) as store:
+        chats = [store.sessions.create(title="chat") for _ in range(3)]
+        chats[0].trash()
+        with RecordService(store, policy=Policy(14)) as service:
+            made(service, "talk")
+            forked = store.sessions.fork(store.sessions.latest())
+            clock.advance(timedelta(days=40))
+            report = service.sweep()
+            assert (report.purged_count, report.failures) == (2, ())
+            assert service.get("talk") is None
+            assert service.get(forked.id) is None
+        assert {one.id for one in store.sessions.list().items} == {chats[1].id, chats[2].id}
+        assert {*retention.sweep(store).sessions} == {one.id for one in chats}
+
+
+def test_a_service_obeys_the_stored_policy(path: Path, clock: FakeClock) -> None:
+    """What someone else has stored holds for a service that was given none, also while it runs."""
+    with clew.open(path, clock=clock) as store, clew.open(path, clock=clock) as other:
+        retention.set_policy(store, Policy(180))
+        with RecordService(store) as service:
+            record = made(service, "talk")
+            assert record.retention.retention_expires_at.startswith("2026-04-19")
+            clock.advance(timedelta(days=60))
+        with RecordService(store) as service:
+            assert service.get("talk") is not None
+            retention.set_policy(other, Policy(14))
+            assert service.list().total_count == 0
+            assert service.sweep().purged_count == 1
+
+
+def test_a_policy_given_to_a_service_is_stored(path: Path, clock: FakeClock) -> None:
+    """By its constructor when it is initialized, and by `set_policy` at once; each change is in the audit once."""
+    with clew.open(path, clock=clock) as store:
+        for _ in range(2):
+            with RecordService(store, policy=Policy(14)) as service:
+                assert retention.get_policy(store) == service.policy == Policy(14)
+        with RecordService(store) as service:
+            service.set_policy(Policy(None, records=60))
+        assert retention.get_policy(store) == Policy(None, records=60)
+        assert [deed.amount for deed in store.audit.read(kind="retention")] == [14, 0]
+
+
+def test_a_store_wide_policy_has_no_limits_but_records_have(path: Path, clock: FakeClock) -> None:
+    """C24: with 1,000 days for the store, or 1, records are kept 180, or 7; without a limit, without one."""
+    with clew.open(path, clock=clock) as store, RecordService(store) as service:
+        for days, expires in ((1000, "2026-04-19"), (1, "2025-10-28"), (None, "9999-12-31")):
+            retention.set_policy(store, Policy(days))
+            record = made(service, f"talk-{days}")
+            assert record.retention.retention_expires_at.startswith(expires)
+        chat = store.sessions.create()
+        retention.set_policy(store, Policy(1000))
+        clock.advance(timedelta(days=181))
+        assert service.sweep().purged_count == 3
+        assert store.sessions.list().items == [chat]
+
+
+def test_limits_of_a_records_own_retention(path: Path, clock: FakeClock) -> None:
+    """C24: no way gives a record days of its own outside of 7 to 180; an ordinary chat may have any."""
+    with clew.open(path, clock=clock) as store, RecordService(store) as service:
+        made(service, "talk")
+        record, chat = store.sessions.latest(), store.sessions.create()
+        for given in ({"days": 6}, {"days": 181}, {"until": record.updated_at + timedelta(days=181)}):
+            with pytest.raises(clew.Invalid, match="7 to 180"):
+                record.retain(**given)  # type: ignore[arg-type]
+            chat.retain(**given)  # type: ignore[arg-type]
+        record.retain(days=180)
+        assert record.expires_at == record.updated_at + timedelta(days=180)
+
+
+def test_a_policy_that_cannot_be_read_hides_no_record(path: Path) -> None:
+    """Records are read and written; what cannot be done by an unknown policy is the sweep."""
+    with clew.open(path) as store, RecordService(store) as service:
+        made(service, "talk")
+
+        def newer(tx: Tx) -> None:
+            row = store._refs.own(tx, RETENTION)
+            assert row is not None
+            store._refs.change(tx, row, b'\x01{"days":14,"spare":"labelled"}', look=None)
+
+        store._engine.write(newer)
+        assert service.list().total_count == 1
+        record = service.get("talk")
+        assert record is not None
+        assert record.retention.retention_expires_at.startswith("9999")
+        with pytest.raises(clew.Invalid, match="newer clew"):
+            service.sweep()
+
+
+@pytest.mark.parametrize("way", ["initialize", "sweep", "set_policy"])
+def test_what_the_guard_held_back_is_returned(sealed: Store, clock: FakeClock, way: str) -> None:
+    """AC-003: of 25 records 24 are due; none goes unasked, each is in the report with the reason, and in an event."""
+    with RecordService(sealed, policy=Policy(14)) as service:
+        for number in range(24):
             made(service, f"talk-{number}")
-    clock.advance(timedelta(days=40))
+        clock.advance(timedelta(days=15))
+        made(service, "new")
     service = RecordService(sealed)
     heard: list[events.Event] = []
     service.events.subscribe(heard.append, events.RetentionInDoubt)
     report = service.initialize()
+    if way != "initialize":
+        heard.clear()
+        report = service.sweep() if way == "sweep" else service.set_policy(Policy(7))
     assert report is not None
     assert report.purged_count == 0
-    assert service.list(include_expired=True).total_count == 12
-    with pytest.raises(Implausible):
-        service.sweep()
-    with pytest.raises(Implausible):
-        service.set_policy(Policy(7))
-    (doubt, *_) = heard
-    assert isinstance(doubt, events.RetentionInDoubt)
-    assert (doubt.due_count, doubt.total_count, len(heard)) == (12, 12, 3)
-    assert service.sweep(force=True).purged_count == 12
+    assert {one.conversation_id for one in report.failures} == {f"talk-{number}" for number in range(24)}
+    assert {one.error for one in report.failures} == {
+        "due, but held back: a sweep would remove 24 of 25 sessions: that is more than 50%"
+    }
+    assert heard == [events.RetentionInDoubt(due_count=24, total_count=25, doubts=("that is more than 50%",))]
+    assert service.list(include_expired=True).total_count == 25
+    assert service.sweep(force=True).purged_count == 24
     service.dispose()
 
 
@@ -129,8 +242,8 @@ def test_the_audit_has_what_is_done_to_records(path: Path) -> None:
         (session,) = store.sessions.list().items
         service.delete("talk", "user-requested")
         deeds = list(store.audit.read())
-    assert [deed.kind for deed in deeds] == ["create", "hold", "release", "retain", "export", "purge"]
-    assert {deed.subject for deed in deeds} == {session.id}
+    assert [deed.kind for deed in deeds] == ["retention", "create", "hold", "release", "retain", "export", "purge"]
+    assert {deed.subject for deed in deeds[1:]} == {session.id}
     assert {deed.actor for deed in deeds} == {"service"}
 
 

@@ -704,8 +704,8 @@ def test_workspaces_do_not_see_each_other(path) -> None:
     "settings",
     [{"max_payload": "1"}, {"max_pending": -1}, {"max_pending": "1"}, {"max_pending_bytes": None}, {"slow_ms": "1"},
      {"slow_ms": float("nan")}, {"retry_every": 0}, {"retry_every": float("inf")}, {"retry_every": "1"},
-     {"failures": 0}, {"failures": None}, {"cool_down": -1}, {"cool_down": "1"}, {"policy": None}, {"summarise": 5},
-     {"clock": 5}, {"timer": 5}],
+     {"failures": 0}, {"failures": None}, {"cool_down": -1}, {"cool_down": "1"}, {"policy": 30},
+     {"policy": Policy(181)}, {"policy": Policy(None)}, {"summarise": 5}, {"clock": 5}, {"timer": 5}],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_invalid(sealed: Store, settings: Any) -> None:
     """They are told when the service is made, not by what goes wrong later."""

@@ -125,7 +125,7 @@ def test_a_snapshot_goes_with_its_record(service: RecordService, sealed: Store) 
     assert len(pending(service)) == 1
     service.delete("talk", "user-requested")
     assert service.get_snapshot("talk") is None
-    assert sealed._engine.read(lambda tx: tx.sizes())["refs"] == 2  # those of the receipts and of the audit
+    assert sealed._engine.read(lambda tx: tx.sizes())["refs"] == 3  # receipts, audit, policy
     assert sealed.verify().ok
 
 

@@ -13,7 +13,7 @@ import pytest
 import clew
 from clew import retention
 from clew.due import Due, doubts
-from clew.retention import Policy
+from clew.retention import Policy, Swept
 from clew.store import Store
 from clew.testing import FakeClock
 from tests.reliability.tools import need, output, python
@@ -45,6 +45,12 @@ def fill(store: Store, count: int = MANY) -> tuple[clew.Session, list[clew.Sessi
     return held.hold(), others
 
 
+def sweep(store: Store, policy: Policy, **settings: Any) -> Swept:
+    """Sweeps a store whose policy this is."""
+    retention.set_policy(store, policy)
+    return retention.sweep(store, **settings)
+
+
 def everything(store: Store) -> set[str]:
     return {session.id for session in store.sessions.list(limit=1000, include_expired=True).items}
 
@@ -55,7 +61,7 @@ def test_fifteen_days_later_a_policy_of_fourteen_purges(store: Store, clock: Fak
     clock.advance(10 * DAY)
     others[0].append(clew.user("y"))
     clock.advance(5 * DAY)
-    assert set(retention.sweep(store, POLICY).sessions) == {session.id for session in others[1:]}
+    assert set(sweep(store, POLICY).sessions) == {session.id for session in others[1:]}
     assert everything(store) == {held.id, others[0].id}
 
 
@@ -65,14 +71,14 @@ def test_most_of_a_store_is_not_removed_unasked(store: Store, clock: FakeClock) 
     clock.advance(15 * DAY)
     before = everything(store)
     with pytest.raises(clew.Implausible, match="remove 11 of 12 sessions: that is more than 50%") as caught:
-        retention.sweep(store, POLICY)
+        sweep(store, POLICY)
     assert (caught.value.going, caught.value.total, len(caught.value.doubts)) == (11, 12, 1)
     assert "force" in caught.value.hint
     assert everything(store) == before
     assert store.sessions.receipts() == []
     assert len(retention.preview(store, POLICY).going) == 11
     assert retention.preview(store, POLICY).doubts == caught.value.doubts
-    assert len(retention.sweep(store, POLICY, force=True).sessions) == 11
+    assert len(sweep(store, POLICY, force=True).sessions) == 11
     assert everything(store) == {held.id}
 
 
@@ -100,13 +106,13 @@ def test_ten_years_ahead_it_asks(store: Store, clock: FakeClock, count: int, tal
         others[0].append(clew.user("y"))
     before = everything(store)
     with pytest.raises(clew.Implausible, match=r"was due 3,636 days ago"):
-        retention.sweep(store, POLICY)
+        sweep(store, POLICY)
     assert everything(store) == before
     clock.advance(-3650 * DAY)
-    assert retention.sweep(store, POLICY).sessions == ()
+    assert sweep(store, POLICY).sessions == ()
     assert everything(store) == before
     clock.advance(3650 * DAY)
-    assert len(retention.sweep(store, POLICY, force=True).sessions) == count - 1 - talks
+    assert len(sweep(store, POLICY, force=True).sessions) == count - 1 - talks
     assert held.id in everything(store)
 
 
@@ -120,10 +126,10 @@ def test_a_clock_that_goes_back_removes_nothing(store: Store, clock: FakeClock, 
     before = everything(store)
     clock.advance(-back * DAY)
     if back > 30:  # by this clock all of it is yet to be
-        assert retention.sweep(store, POLICY).sessions == ()
+        assert sweep(store, POLICY).sessions == ()
     else:
         with pytest.raises(clew.Implausible, match=f"was last active {back} days from now"):
-            retention.sweep(store, POLICY)
+            sweep(store, POLICY)
     assert everything(store) == before
 
 
@@ -133,7 +139,7 @@ def test_a_clock_that_is_set_right_by_an_hour_is_no_cause(store: Store, clock: F
     clock.advance(15 * DAY)
     store.sessions.create()
     clock.advance(-timedelta(hours=1))
-    assert len(retention.sweep(store, POLICY).sessions) == len(others)
+    assert len(sweep(store, POLICY).sessions) == len(others)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +167,11 @@ def test_what_raises_doubts(going: list[datetime], total: int, newest: datetime,
 WORK = """
 import json, sys
 import clew
-from clew.retention import Policy, sweep
+from clew.retention import Policy, set_policy, sweep
 with clew.open(sys.argv[1]) as store:
+    set_policy(store, Policy(14))
     try:
-        swept = sweep(store, Policy(14), force=len(sys.argv) > 2)
+        swept = sweep(store, force=len(sys.argv) > 2)
         said = {"gone": swept.sessions}
     except clew.Implausible as error:
         said = {"asks": error.message, "going": error.going, "total": error.total}

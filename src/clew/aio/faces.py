@@ -406,10 +406,11 @@ class Session(_Face):
         return cast("Session", self._wrap(await self._threads.run(self._sync.release)))
 
     async def retain(self, *, days: int | None = None, until: datetime | None = None) -> Session:
-        """Gives it a retention of its own: `days` (7 to 180) after its last activity, or `until` a moment.
+        """Gives it a retention of its own: `days` after its last activity, or `until` a moment.
 
-        With neither, the store's policy counts again. Once it has expired it is not listed or picked by `latest`, and
-        the next sweep purges it, unless it is held. Invalid for a trace that goes with its owner.
+        That of a conversation record ends 7 to 180 days after its last activity. With neither, the store's policy
+        counts again. Once it has expired it is not listed or picked by `latest`, and the next sweep purges it, unless
+        it is held. Invalid for a trace that goes with its owner.
         """
         return cast("Session", self._wrap(await self._threads.run(self._sync.retain, days=days, until=until)))
 

@@ -32,22 +32,19 @@ async def preview(
 
 async def sweep(
     store: Store,
-    policy: Policy | None = None,
     *,
     now: datetime | None = None,
     open_sessions: Open = (),
     quiet: timedelta = QUIET,
     force: bool = False,
 ) -> Swept:
-    """Purges what is due by `policy`, or by the one that the store keeps: see `clew.retention.sweep`."""
+    """Purges what is due by the store's policy: see `clew.retention.sweep`."""
     opened = [_bare(one) for one in open_sessions]
-    return await store._threads.run(
-        sync.sweep, store._sync, policy, now=now, open_sessions=opened, quiet=quiet, force=force
-    )
+    return await store._threads.run(sync.sweep, store._sync, now=now, open_sessions=opened, quiet=quiet, force=force)
 
 
 async def set_policy(store: Store, policy: Policy) -> None:
-    """Keeps a policy in the store, for its workspace: sweeps go by it if they are given no other."""
+    """Stores the policy that sweeps of its workspace obey, and notes the change in the audit."""
     await store._threads.run(sync.set_policy, store._sync, policy)
 
 
@@ -62,7 +59,7 @@ async def _wait(event: anyio.Event, seconds: float) -> None:
 
 
 class Sweeper:
-    """`clew.retention.Sweeper` as a task: ``async with Sweeper(store, policy): …``, or `run` in a group of yours.
+    """`clew.retention.Sweeper` as a task: ``async with Sweeper(store): …``, or `run` in a group of yours.
 
     What it is given is called on the event loop; the sweep itself, or the function in place of the store, on a thread.
     """
@@ -70,7 +67,6 @@ class Sweeper:
     def __init__(
         self,
         store: Store | Callable[[], Swept],
-        policy: Policy | None = None,
         *,
         every: timedelta = EVERY,
         open_sessions: Callable[[], Open] | None = None,
@@ -78,7 +74,7 @@ class Sweeper:
         on_error: Callable[[Exception], object] | None = None,
         wait: Callable[[anyio.Event, float], Awaitable[object]] = _wait,
     ) -> None:
-        self._round = Round(policy, every, on_swept, on_error)
+        self._round = Round(every, on_swept, on_error)
         self._open = open_sessions or (lambda: ())
         self._store = store
         self._wait = wait
@@ -94,9 +90,8 @@ class Sweeper:
                 return
             await self._wait(self._wake, self._round.seconds)
 
-    def change(self, policy: Policy | None) -> None:
-        """Goes by another policy from now on, and sweeps at once."""
-        self._round.policy = policy
+    def sweep_now(self) -> None:
+        """Sweeps at once, not only when the time has come: after a change of the policy, say."""
         self._rouse()
 
     def stop(self) -> None:
@@ -111,7 +106,7 @@ class Sweeper:
     async def _sweep(self) -> Swept | Exception:
         try:
             if isinstance(self._store, Store):
-                return await sweep(self._store, self._round.policy, open_sessions=self._open())
+                return await sweep(self._store, open_sessions=self._open())
             return await anyio.to_thread.run_sync(self._store)
         except Exception as error:  # noqa: BLE001 - it is told, and the next sweep may do better
             return error

@@ -14,11 +14,13 @@ from clew.cli.forms import Form, iso, json_options, out_lines, out_value, out_va
 from clew.cli.moments import local, until
 from clew.cli.place import existing, reading, store_option
 from clew.cli.text import clip, dim, many, out, out_json, out_jsonl, plain, style, warn
+from clew.session_data import LONGEST, MOST_DAYS, SHORTEST
 
 if TYPE_CHECKING:
     from clew.retention import Plan, Policy, Swept
 
-_days = click.option("--days", type=click.IntRange(7, 180), help="Keep them so long after their last activity.")
+_RANGE = click.IntRange(1, MOST_DAYS)
+_days = click.option("--days", type=_RANGE, help="Keep them so long after their last activity.")
 _WHY = {"policy": "not active for so long", "own": "by its own retention", "trash": "in the trash for so long"}
 _SPARED = {"hold": "is held", "open": "is open", "damage": "is damaged"}
 
@@ -32,7 +34,7 @@ _SPARED = {"hold": "is held", "open": "is open", "damage": "is damaged"}
 def retention(ctx: click.Context) -> None:
     """Keeps sessions for so many days after their last activity. What is held or open stays.
 
-    Nothing goes by itself: a sweep purges, when someone runs it.
+    Until 'clew retention set' has stored days, nothing is ever swept; after it, when someone runs a sweep.
     """
     if ctx.invoked_subcommand is None:
         show_help(ctx)
@@ -48,40 +50,39 @@ def retention(ctx: click.Context) -> None:
 def preview(days: int | None, form: Form) -> None:
     """Shows what a sweep would purge now and why, and what stays and by what. Changes nothing.
 
-    It goes by the days that 'clew retention set' has kept in the store, or else by 30.
+    It goes by the days that 'clew retention set' has stored; --days shows what others would mean.
     """
     with reading() as store:
-        plan = clew.retention.preview(store, _policy(store, days) or clew.retention.Policy())
-        _told_plan(store, plan, form)
+        kept = clew.retention.get_policy(store)
+        tried = kept if days is None else _with(kept or clew.retention.Policy(), days=days)
+        _told_plan(store, clew.retention.preview(store, _needed(tried)), form)
 
 
 @retention.command(
     short_help="Purge what is due.",
-    epilog="\b\nExamples:\n  clew retention sweep\n  clew retention sweep --dry-run\n  clew retention sweep --days 14",
+    epilog="\b\nExamples:\n  clew retention sweep\n  clew retention sweep --dry-run\n  clew retention sweep --force",
 )
-@_days
 @click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
 @click.option("--force", is_flag=True, help="Go on though it seems too much, or the clock wrong.")
 @json_options
 @store_option
 @click.pass_context
-def sweep(ctx: click.Context, days: int | None, dry_run: bool, force: bool, form: Form) -> None:
+def sweep(ctx: click.Context, dry_run: bool, force: bool, form: Form) -> None:
     """Purges the sessions that were not active for so long, for good, and prints their ids.
 
-    It goes by the days that 'clew retention set' has kept in the store. If it would remove more than half of all
-    sessions, or the clock seems wrong, it stops, and nothing is removed. Exit code 8 if only some could go.
+    It goes by the days that 'clew retention set' has stored; without them nothing is swept. If it would remove more
+    than half of all sessions, or the clock seems wrong, it stops, and nothing is removed. Exit code 8 if only some
+    could go.
     """
     with existing() as store:
-        policy = _policy(store, days)
-        if policy is None:
-            raise clew.Invalid("no retention is set", hint="'clew retention set --days 30' sets it; or give --days.")
+        _needed(clew.retention.get_policy(store))
         if dry_run:
-            plan = clew.retention.preview(store, policy)
+            plan = clew.retention.preview(store)
             if plan.doubts and not force:
                 raise clew.Implausible(len(plan.going), plan.total, plan.doubts)
             _told_plan(store, plan, form)
             return
-        swept = clew.retention.sweep(store, policy, force=force)
+        swept = clew.retention.sweep(store, force=force)
     _told_sweep(swept, form)
     if swept.failures:
         ctx.exit(PARTIAL if swept.sessions else FAILED)
@@ -91,12 +92,21 @@ def sweep(ctx: click.Context, days: int | None, dry_run: bool, force: bool, form
     "set",
     short_help="Say how long sessions are kept.",
     epilog="\b\nExamples:\n  clew retention set --days 30\n  clew retention set --days 60 --trash-days 14\n"
+    "  clew retention set --forever --record-days 30\n"
     "  clew retention set k3m9qa --days 180\n  clew retention set k3m9qa --until 2030-12-31\n"
     "  clew retention set k3m9qa --default",
 )
 @click.argument("sessions", nargs=-1, metavar="SESSION...")
 @_days
-@click.option("--trash-days", type=click.IntRange(7, 180), help="Keep what is in the trash so long.")
+@click.option("--trash-days", type=_RANGE, help="Keep what is in the trash so long.")
+@click.option(
+    "--record-days",
+    type=click.IntRange(SHORTEST, LONGEST),
+    help="Keep conversation records so long, instead of --days.",
+)
+@click.option(
+    "--forever", is_flag=True, help="Keep sessions without a limit, in the trash too; records have --record-days."
+)
 @click.option("--until", "end", metavar="TIME", callback=until, help="Keep the named sessions until then.")
 @click.option("--default", "default", is_flag=True, help="Let the store's days count again for the named sessions.")
 @json_options
@@ -105,6 +115,8 @@ def set_(
     sessions: tuple[str, ...],
     days: int | None,
     trash_days: int | None,
+    record_days: int | None,
+    forever: bool,
     end: datetime | None,
     default: bool,
     form: Form,
@@ -114,7 +126,11 @@ def set_(
     It takes effect with the next sweep. All SESSIONs are changed, or none.
     """
     if sessions:
-        if trash_days is not None or (days is not None) + (end is not None) + default != 1:
+        if (
+            forever
+            or (trash_days, record_days) != (None, None)
+            or (days is not None) + (end is not None) + default != 1
+        ):
             raise click.UsageError("a session gets one of --days, --until and --default")
         if end is not None and end <= datetime.now(UTC):
             raise click.BadParameter("it must lie ahead", param_hint="--until")
@@ -123,33 +139,47 @@ def set_(
                 changed = [store.sessions.retain(typed, days=days, until=end) for typed in dict.fromkeys(sessions)]
             _told_sessions(changed, days, form)
         return
-    if end is not None or default or (days, trash_days) == (None, None):
-        raise click.UsageError("give --days or --trash-days; --until and --default are for sessions that are named")
+    if end is not None or default or not (forever or days or trash_days or record_days):
+        raise click.UsageError(
+            "give --days, --trash-days, --record-days or --forever; --until and --default are for named sessions"
+        )
+    if forever and days is not None:
+        raise click.UsageError("--forever is instead of --days: leave out one")
     with existing() as store:
         now = clew.retention.get_policy(store) or clew.retention.Policy()
-        policy = _with(now, days=days, trash_days=trash_days)
+        if forever:
+            now = _with(now, days=None, trash_days=None)
+        given = {"days": days, "trash_days": trash_days, "records": record_days}
+        policy = _with(now, **{name: value for name, value in given.items() if value is not None})
         clew.retention.set_policy(store, policy)
     _told_policy(policy, form)
 
 
-def _policy(store: clew.Store, days: int | None) -> Policy | None:
-    """The store's policy, or one of so many days."""
-    kept = clew.retention.get_policy(store)
-    return kept if days is None else _with(kept or clew.retention.Policy(), days=days)
+def _needed(policy: Policy | None) -> Policy:
+    if policy is None:
+        raise clew.Invalid(
+            "no retention is set", hint="'clew retention set --days 30' sets it; nothing is swept before."
+        )
+    return policy
 
 
 def _with(policy: Policy, **days: int | None) -> Policy:
     import msgspec
 
-    return msgspec.structs.replace(policy, **{name: value for name, value in days.items() if value is not None})
+    return msgspec.structs.replace(policy, **days)
 
 
 def _told_policy(policy: Policy, form: Form) -> None:
     if form == "text":
-        out(f"{many(policy.days, 'day')} after the last activity, {many(policy.trash_days, 'day')} in the trash")
+        kept = "no limit" if policy.days is None else f"{many(policy.days, 'day')} after the last activity"
+        trash = (
+            "no limit in the trash" if policy.trash_days is None else f"{many(policy.trash_days, 'day')} in the trash"
+        )
+        records = "" if policy.records is None else f", records {many(policy.records, 'day')}"
+        out(f"{kept}, {trash}{records}")
         warn("'clew retention preview' shows what that means; 'clew retention sweep' does it")
     else:
-        out_value({"days": policy.days, "trash_days": policy.trash_days}, form)
+        out_value({"days": policy.days, "trash_days": policy.trash_days, "records": policy.records}, form)
 
 
 def _told_sessions(sessions: list[clew.Session], days: int | None, form: Form) -> None:

@@ -112,8 +112,8 @@ class RecordService:
         return self._sync.pending
 
     @property
-    def policy(self) -> Policy:
-        """How long records are kept."""
+    def policy(self) -> Policy | None:
+        """The store's policy, as it is now: how long records are kept."""
         return self._sync.policy
 
     async def initialize(self) -> PurgeReport | None:
@@ -151,9 +151,9 @@ class RecordService:
         """Records without their messages, last interaction first."""
         return await _run(self._sync.list, limit=limit, cursor=cursor, include_expired=include_expired)
 
-    async def delete(self, conversation_id: str, reason: PurgeReason) -> None:
+    async def delete(self, conversation_id: str, reason: PurgeReason) -> PurgeReport:
         """Purges a record with all that belongs to it."""
-        await _run(self._sync.delete, conversation_id, reason)
+        return await _run(self._sync.delete, conversation_id, reason)
 
     async def purge_all(self, reason: PurgeReason) -> PurgeReport:
         """Purges every record."""

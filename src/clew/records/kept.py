@@ -25,11 +25,12 @@ from clew.records.shapes import (
     PartialMetrics,
     ParticipantRef,
     PrivacyEnvelope,
+    RetentionInfo,
     StorageEnvelope,
     time_micros,
     time_text,
 )
-from clew.session_data import SessionData
+from clew.session_data import SessionData, is_record
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -116,16 +117,16 @@ class Found(NamedTuple):
         """Bytes of what is said of it beside its messages."""
         return len(msgspec.json.encode((self.data.title, self.kept.summary, self.kept.participants)))
 
-    def summary(self, policy: Policy) -> ConversationRecordSummary:
+    def summary(self, policy: Policy | None) -> ConversationRecordSummary:
         """The session as a list has it."""
         return ConversationRecordSummary(
             conversation_id=self.conversation_id, title=self.data.title or "", created_at=self.created_at,
             last_interaction_at=time_text(self.row.active_at), summary=self.kept.summary,
-            participants=self.kept.participants, metrics=self._metrics(), retention=keeping.info(policy, self.row),
+            participants=self.kept.participants, metrics=self._metrics(), retention=self._retention(policy),
             privacy=self._privacy(),
         )  # fmt: skip
 
-    def record(self, policy: Policy, nodes: Sequence[Node], size: int) -> ConversationRecord:
+    def record(self, policy: Policy | None, nodes: Sequence[Node], size: int) -> ConversationRecord:
         """The session as a record. Tampered if a message is not what was written."""
         from hashlib import sha256
 
@@ -139,8 +140,11 @@ class Found(NamedTuple):
             conversation_id=self.conversation_id, version=SCHEMA, title=self.data.title or "",
             created_at=self.created_at, last_interaction_at=time_text(self.row.active_at), summary=self.kept.summary,
             participants=self.kept.participants, messages=messages, attachments=attachments(messages),
-            metrics=self._metrics(), retention=keeping.info(policy, self.row), privacy=self._privacy(), storage=storage,
+            metrics=self._metrics(), retention=self._retention(policy), privacy=self._privacy(), storage=storage,
         )  # fmt: skip
+
+    def _retention(self, policy: Policy | None) -> RetentionInfo:
+        return keeping.info(policy, self.row, is_record(self.data))
 
     def _metrics(self) -> ConversationMetrics:
         kept = self.kept

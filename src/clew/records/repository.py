@@ -11,9 +11,8 @@ import msgspec
 from clew import audit, codec, ids, paths
 from clew.backends import ID, POS, SEQ_BITS, RefRow, Tx
 from clew.engine import Draft
-from clew.errors import Conflict, Invalid
+from clew.errors import Conflict, Invalid, Tampered
 from clew.node import Node
-from clew.records import keeping
 from clew.records.frames import draft, foreign, frames, session_key
 from clew.records.kept import Found, Kept, kept
 from clew.records.marks import Marked, Marks
@@ -26,7 +25,7 @@ from clew.records.shapes import (
     time_micros,
     time_text,
 )
-from clew.session_data import SessionData, unpack
+from clew.session_data import SessionData, is_record, record_end, unpack
 from clew.sessions import SCAN, SESSION
 from clew.store import Store
 
@@ -80,6 +79,13 @@ class Repository:
         if said.conversation_id is not None and session_key(self._engine, said.conversation_id) != row.key:
             said = msgspec.structs.replace(said, conversation_id=None)  # a fork's, or the id was redacted
         return Found(row, data, said)
+
+    def is_record(self, row: RefRow) -> bool:
+        """True if a service has written to the session; also if that cannot be told."""
+        try:
+            return is_record(self.found(row).data)
+        except Tampered:
+            return True
 
     def find(self, key: bytes) -> Found | None:
         """A session; None if it is not there, or in the trash."""
@@ -358,7 +364,7 @@ def _columns(row: RefRow, retention: PartialRetention) -> dict[str, int | None]:
             raise Invalid("the workspace's policy says when a record expires", hint="Leave out retentionExpiresAt.")
         columns["expires_at"] = None
     elif expires is not None:
-        columns["expires_at"] = keeping.until(row, time_micros(expires))
+        columns["expires_at"] = record_end(row.active_at, time_micros(expires))
     elif policy == "custom" and row.expires_at is None:
         raise Invalid("a custom retention needs to know when", hint="Give retentionExpiresAt.")
     return columns

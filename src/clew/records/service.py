@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import IO, Self, TypeVar
 
@@ -12,17 +12,16 @@ from clew import events, exporting, ids
 from clew.backends import RefRow
 from clew.blobs import Blobs
 from clew.engine import Clock, whole_number
-from clew.errors import ClewError, Conflict, Implausible, Invalid, NotFound, Tampered, Unavailable, Unfinished, clip
+from clew.errors import ClewError, Conflict, Invalid, NotFound, Tampered, Unavailable, Unfinished
 from clew.events import Events
-from clew.node import microseconds, moment
 from clew.policy import Policy
-from clew.purge import Receipt
-from clew.records import keeping, shapes
+from clew.records import keeping, reports, shapes
 from clew.records.calls import Calls
 from clew.records.deferred import MOST, MOST_BYTES, Pending, seconds
 from clew.records.frames import NotOurs, Type, attachment
 from clew.records.kept import Found
 from clew.records.latency import LIMIT_MS
+from clew.records.purging import Purging
 from clew.records.repository import Change, Repository
 from clew.records.shapes import (
     AttachmentRef,
@@ -32,19 +31,20 @@ from clew.records.shapes import (
     ConversationSummary,
     Given,
     ListResult,
-    PurgeFailure,
     PurgeReason,
     PurgeReport,
     RecoverySnapshot,
-    time_text,
 )
 from clew.records.writes import Limits, Writes
-from clew.retention import EVERY, QUIET, Look, Sweeper, Swept
+from clew.retention import EVERY, Sweeper, Swept
 from clew.sessions import SCAN, SESSION
 from clew.store import Store
+from clew.stored_policy import default_policy, get_policy, set_policy
 
 MAX_PAYLOAD = 10 * 1024 * 1024
 """Bytes of one record's messages at most, unless the service is given another limit. Attachments do not count."""
+DEFAULT = Policy(days=None, trash_days=None, records=30)
+"""The policy of a store that had none: it concerns records alone."""
 GRACE = 2.0
 """Seconds in which `dispose` finishes what is going on."""
 RETRY = 1.0
@@ -61,7 +61,7 @@ class RecordService:
         self,
         store: Store,
         *,
-        policy: Policy = Policy(),  # noqa: B008 - frozen
+        policy: Policy | None = None,
         strict: bool = False,
         exportable: bool = False,
         summarise: Summarise | None = None,
@@ -77,29 +77,33 @@ class RecordService:
     ) -> None:
         """A service on an open store, which stays its opener's to close. Call `initialize` before anything else.
 
-        `policy` says how long records are kept. `strict` purges a record that turns out to be damaged; without it the
-        bytes are kept. `exportable` is what new records say of themselves. `summarise` is called for a record after it
-        was first stored, on another thread. `max_payload` limits the messages of one record; `max_pending` and
-        `max_pending_bytes` what waits in memory for space, tried again every `retry_every` seconds. Writing that takes
-        longer than `slow_ms` one time in twenty is told as an event. After so many `failures` in a row nothing is
-        written for `cool_down` seconds. `clock` (microseconds since 1970) and `timer` (seconds) are for tests.
+        `policy` is stored by `initialize` as the store's; without it the stored one holds, and a store that has none
+        is given `DEFAULT`. It must keep records for 7 to 180 days. `strict` purges a record that turns out to be
+        damaged; without it the bytes are kept. `exportable` is what new records say of themselves. `summarise` is
+        called for a record after it was first stored, on another thread. `max_payload` limits the messages of one
+        record; `max_pending` and `max_pending_bytes` what waits in memory for space, tried again every `retry_every`
+        seconds. Writing that takes longer than `slow_ms` one time in twenty is told as an event. After so many
+        `failures` in a row nothing is written for `cool_down` seconds. `clock` (microseconds since 1970) and `timer`
+        (seconds) are for tests.
         """
-        _check(policy)
         if not isinstance(store, Store):
             raise Invalid(f"records are kept in a clew.Store, not in {type(store).__name__}")
+        if policy is not None:
+            _check(policy, store)
         if not all(one is None or callable(one) for one in (summarise, clock, timer)):
             raise Invalid("summarise, clock and timer are functions")
         whole_number("max_payload", max_payload, 1)
         limits = Limits(max_pending, max_pending_bytes, slow_ms, retry_every, failures, cool_down).checked()
         self._events = Events()
         self._store = store
-        self._policy = policy
+        self._given = policy
         self._strict = strict
         self._summarise = summarise
         self._clock = store._engine.clock if clock is None else clock
         self._records = Repository(store, max_payload, exportable)
         self._calls = Calls(self._events)
         self._writes = Writes(self._events, limits, timer)
+        self._purging = Purging(store, self._records, self._writes, self._events, self._clock)
 
     # -- beginning and end
 
@@ -119,23 +123,22 @@ class RecordService:
         return self._writes.pending
 
     @property
-    def policy(self) -> Policy:
-        """How long records are kept."""
-        return self._policy
+    def policy(self) -> Policy | None:
+        """The store's policy, as it is now: how long records are kept. None before the first `initialize`."""
+        return get_policy(self._store)
 
     def initialize(self) -> PurgeReport | None:
-        """Makes the service ready, and sweeps: what has expired is purged. Idempotent: None if it was ready.
+        """Makes the service ready, stores its policy, and sweeps. Idempotent: None if it was ready.
 
-        A sweep that would remove more than is likely to be meant removes nothing: `RetentionInDoubt` is told, and the
-        report counts none. Closed if it was disposed of. What else the sweep raises is raised here; the service is
-        ready all the same.
+        A store that has no policy gets `DEFAULT`; the audit has this as the deed `retention`. Closed if it was disposed
+        of. What storing the policy or the sweep raises is raised here; the service is ready all the same.
         """
         if not self._calls.begin():
             return None
-        try:
-            return self.sweep()
-        except Implausible:
-            return self._report(self._clock())
+        if self._given is not None:
+            set_policy(self._store, self._given)
+        default_policy(self._store, DEFAULT, "records-default")
+        return self.sweep()
 
     def dispose(self, grace: float = GRACE) -> None:
         """Finishes what is going on, within `grace` seconds, and refuses everything else. Idempotent.
@@ -202,48 +205,37 @@ class RecordService:
         """
         with self._operation("list", None):
             whole_number("limit", limit, 1)
-            sessions, now, policy = self._store.sessions, self._clock(), self._policy
+            sessions, now, policy = self._store.sessions, self._clock(), self._shown_policy()
+            is_record = self._records.is_record
             edge = None if cursor is None else sessions._read_cursor(cursor)
             rows: list[RefRow] = []
             while len(rows) <= limit and (page := sessions._recent(SESSION, edge, None, None, min(SCAN, limit + 1))):
-                rows += [row for row in page if include_expired or not keeping.expired(policy, row, now)]
+                rows += [row for row in page if include_expired or not keeping.expired(policy, row, now, is_record)]
                 edge = page[-1].rank, page[-1].ref
             last = rows[limit - 1] if len(rows) > limit else None
             return ListResult(
                 items=tuple(found.summary(policy) for found in self._sound(rows[:limit])),
                 next_cursor=None if last is None else sessions._cursor(last.rank, last.ref),
-                total_count=self._count(include_expired, now),
+                total_count=self._count(include_expired, now, policy),
             )
 
-    def delete(self, conversation_id: str, reason: PurgeReason) -> None:
+    def delete(self, conversation_id: str, reason: PurgeReason) -> PurgeReport:
         """Purges a record with all that belongs to it, also from the trash, and gives up what waits to be stored in it.
 
-        NotFound; Conflict if it is held. Unavailable if it cannot go for another reason; it is all there then.
+        What of it could not be purged or cleared is a failure in the report: messages that a fork shares, traces that
+        another program keeps from being cleared. NotFound; Conflict if it is held. Unavailable if it cannot go for
+        another reason; it is all there then.
         """
         with self._operation("delete", conversation_id):
-            session = self._session(conversation_id)
-            with self._writes.paused():
-                try:
-                    receipt = self._store.sessions.purge([session], reason=reason)
-                except NotFound:
-                    if self._writes.drop(lambda one: self._session(one) == session):
-                        return
-                    raise NotFound("record", conversation_id) from None
-                if not receipt.failures:
-                    self._writes.drop(lambda one: self._session(one) == session)
-            self._purged(receipt, reason, {session: conversation_id})
-            if receipt.failures:
-                raise self._kept(conversation_id, receipt.failures[0].error)
+            return self._purging.delete(conversation_id, reason)
 
     def purge_all(self, reason: PurgeReason) -> PurgeReport:
-        """Purges every record, also from the trash. What is held stays, and is a failure in the report."""
+        """Purges everything that `list` may show, also from the trash, and sessions that other programs wrote.
+
+        What is held stays, and is a failure in the report; so is what of others could not be cleared: see `delete`.
+        """
         with self._operation("purge_all", None):
-            names = self._names()
-            with self._writes.paused():
-                receipt = self._store.sessions.purge(everything=True, reason=reason)
-                stay = {failure.session for failure in receipt.failures}
-                self._writes.drop(lambda one: self._session(one) not in stay)
-            return self._purged(receipt, reason, names)
+            return self._purging.everything(reason)
 
     # -- recovery
 
@@ -346,21 +338,24 @@ class RecordService:
             return shapes.to_json(record)
 
     def set_policy(self, policy: Policy) -> PurgeReport:
-        """Keeps records for another time from now on, and sweeps at once: Implausible as for `sweep`."""
-        _check(policy)
-        self._policy = policy
+        """Stores another policy for the store's workspace, from now on, and sweeps at once.
+
+        Invalid unless it keeps records for 7 to 180 days.
+        """
+        _check(policy, self._store)
+        with self._operation("set_policy", None):
+            set_policy(self._store, policy)
         return self.sweep()
 
     def sweep(self, *, force: bool = False) -> PurgeReport:
-        """Purges what has expired, and nothing else.
+        """Purges the records that have expired by the store's policy, and nothing else: no session of other programs.
 
-        Implausible, told as `RetentionInDoubt`, and nothing is removed, if more would go than `policy.share`, or the
-        clock is in doubt, unless `force` says that this is meant.
+        If more would go than `policy.share`, or the clock is in doubt, nothing is removed: every record that was held
+        back is a failure in the report that says why, and `RetentionInDoubt` is emitted. `force` says that this is
+        meant.
         """
         with self._operation("sweep", None):
-            started = self._clock()
-            _, report = self._sweep(started, force=force)
-            return report or self._report(started)
+            return self._purging.sweep(force=force)
 
     def sweeper(self, *, every: timedelta = EVERY, on_error: Callable[[Exception], object] | None = None) -> Sweeper:
         """What sweeps again and again, on a thread of its own, once it is started: ``with service.sweeper(): …``.
@@ -371,25 +366,7 @@ class RecordService:
 
     def _sweep_again(self) -> Swept:
         with self._operation("sweep", None):
-            return self._sweep(self._clock())[0]
-
-    def _sweep(self, now: int, *, force: bool = False) -> tuple[Swept, PurgeReport | None]:
-        talking = [self._session(id) for id in self._writes.conversations]  # and what was said waits for space
-        found = Look(self._store, self._policy, moment(now), talking, QUIET)
-        names = {ids.text(row.key): self._name(row) for row in found.rows}
-        try:
-            swept = found.purge(force=force)
-        except Implausible as error:
-            doubt = events.RetentionInDoubt(due_count=error.going, total_count=error.total, doubts=error.doubts)
-            self._events.emit(doubt)
-            raise
-        receipt = swept.receipt
-        return swept, None if receipt is None else self._purged(receipt, "retention-expired", names)
-
-    def _report(self, at: int) -> PurgeReport:
-        """Of a sweep that removed nothing."""
-        text = time_text(at)
-        return PurgeReport(reason="retention-expired", started_at=text, completed_at=text, purged_count=0, failures=())
+            return self._purging.sweep_again()
 
     # -- inside: reading
 
@@ -402,13 +379,13 @@ class RecordService:
             return self._whole(key)
         except Tampered as error:
             damaged = not isinstance(error, NotOurs)
-            purged = self._strict and damaged and self._purge_damaged(conversation_id, key)
+            purged = self._strict and damaged and self._purging.damaged(conversation_id, key)
             self._corrupt(conversation_id, error, purged=purged)
             raise
 
     def _whole(self, key: bytes) -> ConversationRecord | None:
         whole = self._records.whole(key)
-        return None if whole is None else whole.found.record(self._policy, whole.nodes, whole.size)
+        return None if whole is None else whole.found.record(self._shown_policy(), whole.nodes, whole.size)
 
     def _sound(self, rows: Iterable[RefRow]) -> Iterator[Found]:
         """Those that can be read; the others are told."""
@@ -418,14 +395,20 @@ class RecordService:
             except Tampered as error:
                 self._corrupt(ids.text(row.key), error, purged=False)
 
-    def _count(self, include_expired: bool, now: int) -> int:
+    def _count(self, include_expired: bool, now: int, policy: Policy | None) -> int:
         """How many there are; the policy's own verdict is not among what the store counts."""
-        total = self._store.sessions._count(SESSION, None, None, None, include_expired, now)
+        sessions, workspace = self._store.sessions, self._store._engine.workspace
+        total = sessions._count(SESSION, None, None, None, include_expired, now)
         if include_expired:
             return total
-        return total - sum(
-            1 for _ in keeping.overdue(self._store.sessions, self._policy, now, self._store._engine.workspace)
-        )
+        return total - sum(1 for _ in keeping.overdue(sessions, policy, now, workspace, self._records.is_record))
+
+    def _shown_policy(self) -> Policy | None:
+        """The store's policy for what is said of records; one that cannot be read keeps none from being shown."""
+        try:
+            return get_policy(self._store)
+        except (Tampered, Invalid):
+            return None
 
     def _blobs(self, conversation_id: str) -> Blobs:
         key = self._records.key(conversation_id)
@@ -434,22 +417,6 @@ class RecordService:
             raise NotFound("record", conversation_id)
         tree = found.row.tree or 0
         return Blobs(self._store._engine, lambda: tree)
-
-    def _session(self, conversation_id: str) -> str:
-        """The id of a conversation's session."""
-        return ids.text(self._records.key(conversation_id))
-
-    def _name(self, row: RefRow) -> str:
-        """A conversation's id, or if that cannot be read its session's."""
-        try:
-            return self._records.found(row).conversation_id
-        except Tampered:
-            return ids.text(row.key)
-
-    def _names(self) -> dict[str, str]:
-        sessions = self._store.sessions
-        rows = self._store._engine.read(lambda tx: sessions._all(tx, live=True, before=None))
-        return {ids.text(row.key): self._name(row) for row in rows}
 
     # -- inside: writing
 
@@ -475,7 +442,7 @@ class RecordService:
 
     def _stored(self, found: Found, *, summarise: bool = False) -> ConversationRecord:
         """Tells that a record is stored, and returns it as it is now."""
-        self._events.emit(events.ConversationStored(summary=found.summary(self._policy)))
+        self._events.emit(events.ConversationStored(summary=found.summary(self._shown_policy())))
         if summarise and self._summarise is not None and found.kept.summary is None:
             self._writes.after(lambda: self._summarise_now(found.row.key))
         record = self._read(found.conversation_id, found.row.key)
@@ -488,7 +455,7 @@ class RecordService:
         whole = self._records.whole(key)
         if whole is None:
             return
-        record = whole.found.record(self._policy, whole.nodes, whole.size)
+        record = whole.found.record(self._shown_policy(), whole.nodes, whole.size)
         summary = self._summarise(record)
         if summary is None:
             return
@@ -499,64 +466,28 @@ class RecordService:
             )
         except Conflict:
             return  # someone has written a summary meanwhile
-        self._events.emit(events.ConversationStored(summary=found.summary(self._policy)))
-
-    # -- inside: purging
-
-    def _purged(self, receipt: Receipt, reason: PurgeReason, names: dict[str, str]) -> PurgeReport:
-        """Tells what a purge did, and makes use of the space."""
-        for session in receipt.sessions:
-            gone = names.get(session, session)
-            self._events.emit(events.ConversationDeleted(conversation_id=gone, reason=reason))
-        started = microseconds(receipt.started_at)
-        completed = self._clock() if receipt.finished_at is None else microseconds(receipt.finished_at)
-        report = PurgeReport(
-            reason=reason, started_at=time_text(started), completed_at=time_text(completed),
-            purged_count=len(receipt.sessions),
-            failures=tuple(
-                PurgeFailure(conversation_id=names.get(one.session, one.session), error=one.error)
-                for one in receipt.failures
-            ),
-        )  # fmt: skip
-        self._events.emit(
-            events.PurgeCompleted(
-                reason=reason, purged_count=report.purged_count, failed_count=len(report.failures),
-                started_at=report.started_at, completed_at=report.completed_at,
-                duration_ms=(completed - started) / 1000,
-            )
-        )  # fmt: skip
-        if receipt.sessions:
-            self._writes.space()
-        return report
-
-    def _kept(self, conversation_id: str, why: str) -> ClewError:
-        """The error that says why a record was not purged."""
-        found = self._records.find(self._records.key(conversation_id))
-        if found is not None and found.row.hold:
-            return Conflict(f"record {clip(conversation_id)} is held", hint="Release it first.")
-        return Unavailable(f"record {clip(conversation_id)} was not purged: {why}", hint="Delete it again.")
-
-    def _purge_damaged(self, conversation_id: str, key: bytes) -> bool:
-        """Purges a record that cannot be read; False if even that is not possible."""
-        session = ids.text(key)
-        try:
-            receipt = self._store.sessions.purge([session], reason="corruption-detected")
-        except ClewError:
-            return False
-        return self._purged(receipt, "corruption-detected", {session: conversation_id}).purged_count > 0
+        self._events.emit(events.ConversationStored(summary=found.summary(self._shown_policy())))
 
     def _corrupt(self, conversation_id: str, error: Tampered, *, purged: bool) -> None:
         self._events.emit(events.CorruptionDetected(conversation_id=conversation_id, where=error.where, purged=purged))
 
-    def _operation(self, name: str, conversation_id: str | None) -> AbstractContextManager[None]:
-        """Around a call; the session's id is what telemetry may know of a conversation."""
-        try:
-            session = None if conversation_id is None else self._session(conversation_id)
-        except ClewError:
-            session = None
-        return self._calls.call(name, session)
+    @contextmanager
+    def _operation(self, name: str, conversation_id: str | None) -> Iterator[None]:
+        """Around a call; the session's id is what telemetry may know of a conversation, and its caller need not."""
+        key = None
+        with suppress(ClewError):
+            key = None if conversation_id is None else self._records.key(conversation_id)
+        with self._calls.call(name, None if key is None else ids.text(key)):
+            try:
+                yield
+            except ClewError as error:
+                if key is None or conversation_id is None:
+                    raise
+                known = reports.renamed(error, key, conversation_id)
+                raise known from (error.__cause__ if known is error else None)
 
 
-def _check(policy: Policy) -> None:
+def _check(policy: Policy, store: Store) -> None:
     if not isinstance(policy, Policy):
         raise Invalid(f"a policy is a clew.retention.Policy, not {type(policy).__name__}")
+    policy.check_records(store._engine.workspace)
