@@ -422,7 +422,7 @@ def entry(module: str, name: str) -> Iterator[str]:
     """A class or function with everything public in it."""
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
-    package = {"policy": "retention", "stored_policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
+    package = "retention" if module in ("policy", "stored_policy", "due") else module.partition("/")[0]
     known = (
         "agents", "aio", "convert", "cpeconvo", "events", "keys", "mcp", "objects", "otel", "records", "redaction",
         "retention", "scan", "snapshots", "testing",

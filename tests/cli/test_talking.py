@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 import clew
-from clew.backends.sqlite.connection import filesystem
+from clew.backends.sqlite.mounts import mount_of
 from clew.chat.events import Event, Reply
 from clew.cli import models
 from clew.cli.answering import Screen
@@ -113,7 +113,9 @@ def test_editing_writes_to_no_disk(sealed_desk, tmp_path, monkeypatch):
     )
     assert sealed_desk.command("/edit") == "more"
     (name,) = (tmp_path / "seen").read_text().split()
-    assert filesystem(name) == "tmpfs"
+    mount = mount_of(name)
+    assert mount is not None
+    assert mount.kind == "tmpfs"
     assert not os.path.exists(os.path.dirname(name))
 
 

@@ -64,7 +64,8 @@ def compacted(store: clew.Store) -> None:
 
 
 def swept(store: clew.Store) -> None:
-    retention.sweep(store, Policy(days=7), force=True)
+    retention.set_policy(store, Policy(days=7))
+    retention.sweep(store, force=True)
 
 
 def attached(store: clew.Store) -> None:
