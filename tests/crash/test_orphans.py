@@ -156,7 +156,7 @@ def sweep(prepared: dict[str, Path], folder: Path, stopper: Path, kind: str, who
     """Every so many-th call of the helper, or of the work itself, to the last."""
     waited = []
     for at in range(1, 10_000, step):
-        run = Run(prepared, folder / f"{kind}-{who}-{at}", stopper, kind, at, who)
+        run = Run(prepared, folder / f"{kind}-{at}", stopper, kind, at, who)
         if not run.reached:
             assert run.process.wait() == 0, run.process.communicate()
             break
