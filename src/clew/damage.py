@@ -9,7 +9,7 @@ class Damage(NamedTuple):
     """One thing that is not as it was written."""
 
     what: str
-    """Its kind: node, run, tree, session, branch, label, log, blob, header, schema, file, search, …"""
+    """Its kind: node, run, tree, session, branch, label, log, blob, header, schema, file, wal, search, …"""
     where: str
     """Which one."""
     why: str

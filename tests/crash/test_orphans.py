@@ -76,7 +76,7 @@ class Run:
     def __init__(self, prepared: dict[str, Path], folder: Path, stopper: Path, kind: str, at: int, who: str) -> None:
         self.path = Path(shutil.copytree(prepared[kind], folder)) / "s.db"
         self.kind, self.pid = kind, 0
-        mark = folder.with_suffix(".pid")
+        mark = Path(f"{folder}.pid")
         env = {**os.environ, "LD_PRELOAD": str(stopper), "STOP_ROOT": str(folder), "STOP_AT": str(at)}
         env |= {"STOP_IN": who, "STOP_FILE": str(mark), "PYTHONPATH": str(Path(clew.__file__).parents[1])}
         command = [sys.executable, "-c", START.format(work=WORK[kind]), str(self.path)]
@@ -156,7 +156,7 @@ def sweep(prepared: dict[str, Path], folder: Path, stopper: Path, kind: str, who
     """Every so many-th call of the helper, or of the work itself, to the last."""
     waited = []
     for at in range(1, 10_000, step):
-        run = Run(prepared, folder / f"{kind}-{who}-{at}", stopper, kind, at, who)
+        run = Run(prepared, folder / f"{kind}-{at}", stopper, kind, at, who)
         if not run.reached:
             assert run.process.wait() == 0, run.process.communicate()
             break

@@ -18,6 +18,7 @@ from clew.verify.header import check_header
 from clew.verify.refs import check_refs
 from clew.verify.server import check_sequences, check_server_epoch, check_tables
 from clew.verify.tree import check_forgotten, check_nodes, check_quarantine, check_runs, check_trees
+from clew.verify.wal import check_wal
 
 __all__ = ["LIMIT", "Check", "Damage", "Progress", "Report", "head", "verify"]
 
@@ -25,7 +26,7 @@ Check = Callable[[], Iterable[Damage]]
 """Looks at something beside the store's own file, and returns what is wrong with it."""
 
 _COUNTED = ("trees", "runs", "nodes", "refs", "log", "blobs", "chunks", "uses", "quarantine")
-_FILE = (check_file, check_schema, check_epoch, check_numbers)
+_FILE = (check_file, check_wal, check_schema, check_epoch, check_numbers)
 _SERVER = (check_tables, check_server_epoch, check_sequences)
 _CHECKS = (
     check_header, check_trees, check_runs, check_nodes, check_quarantine, check_forgotten, check_refs, check_log,
