@@ -12,7 +12,7 @@ SOURCE = Path(clew.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"ids", "files", "events", "paging"},
+    {"ids", "files", "events", "paging", "undoing"},
     {"objects"},
     {"keys"},
     {"model"},
