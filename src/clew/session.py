@@ -355,6 +355,7 @@ class Session:
             last = nodes[-1]._row
             return Appended(nodes, self._refs.move(tx, self._row.ref, tip, last[POS], last[ID]))
 
+        self._refs.ensure_sound_head(self._row)
         done = self._engine.write(work, lambda tx: self._refs.appended(tx, self._row, drafts))
         if done.move is not None:
             self._engine.undoing.if_undone(self, self._as_before)
