@@ -213,10 +213,13 @@ async def test_a_transaction_is_all_or_nothing(tmp_path):
             await talk.append(clew.user("one"))
             await talk.rename("after")
             assert len(await talk.path()) == 1
+        shown = (talk.title, talk.head_id, talk.version)
         with pytest.raises(ZeroDivisionError):
             async with opened.transaction():
                 await talk.append(clew.user("two"))
+                await talk.rename("undone")
                 raise ZeroDivisionError
+        assert (talk.title, talk.head_id, talk.version) == shown
         assert [node.text for node in await talk.path()] == ["one"]
         assert (await opened.sessions.get(talk.id)).title == "after"
 

@@ -12,7 +12,7 @@ SOURCE = Path(clew.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"ids", "files", "events", "paging", "damage", "visible", "provider_names"},
+    {"ids", "files", "events", "paging", "damage", "visible", "provider_names", "undoing"},
     {"objects"},
     {"keys"},
     {"model"},

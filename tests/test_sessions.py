@@ -13,6 +13,18 @@ import clew
 from clew.store import Store
 from clew.testing import FakeClock
 
+CHANGES: dict[str, Callable[[clew.Session, str], object]] = {
+    "append": lambda session, _: [session.append(clew.user("undone")) for _ in range(3)],
+    "rewind": lambda session, first: session.rewind(first),
+    "compact": lambda session, _: session.compact(clew.system("undone")),
+    "rename": lambda session, _: session.rename("undone"),
+    "label": lambda session, _: session.label("undone"),
+    "hold": lambda session, _: session.hold("undone"),
+    "trash": lambda session, _: session.trash(),
+    "append, rename": lambda session, _: (session.append(clew.user("undone")), session.rename("undone")),
+}
+"""What can be done to a session in a transaction."""
+
 
 def said(count: int) -> list[clew.Message]:
     return [clew.user(str(number)) for number in range(count)]
@@ -217,6 +229,48 @@ def test_a_cursor_of_another_store_is_refused(tmp_path: Path) -> None:
                 store.sessions.create()
         with pytest.raises(clew.Invalid):
             two.sessions.list(cursor=one.sessions.list(limit=1).next_cursor)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_session_shows_what_is_stored_after_an_undone_transaction(store: Store, change: str) -> None:
+    """Its head, version, title and trash are those of the store again, whatever the transaction did to them."""
+    session = store.sessions.create(title="before")
+    first = session.append([clew.user("one"), clew.user("two")])[0]
+    shown = (session.head_id, session.version, session.title, session.labels, session.trashed_at, session.held)
+    with pytest.raises(KeyError), store.transaction():
+        CHANGES[change](session, first.id)
+        raise KeyError
+    now = (session.head_id, session.version, session.title, session.labels, session.trashed_at, session.held)
+    assert now == shown
+    assert session.append(clew.user("three"), expect_head=session.head_id).parent_id == shown[0]
+
+
+def test_a_session_after_an_undone_part_of_a_transaction(store: Store) -> None:
+    """What an inner transaction did is gone from the object, what the outer one did stays while that one is open."""
+    session = store.sessions.create(title="before")
+    with pytest.raises(KeyError), store.transaction():
+        session.rename("outer")
+        with pytest.raises(ValueError, match="inner"), store.transaction():
+            session.append(clew.user("inner"))
+            session.rename("inner")
+            raise ValueError("inner")
+        assert (session.title, session.head_id) == ("outer", None)
+        with store.transaction():
+            session.rename("kept inside")
+        assert session.title == "kept inside"
+        raise KeyError
+    assert (session.title, session.version) == ("before", 1)
+
+
+def test_a_session_that_others_changed_before_an_undone_transaction(store: Store, path: Path) -> None:
+    """It is read again, not only put back: what others had stored shows."""
+    session = store.sessions.create(title="before")
+    with clew.open(path) as other:
+        other.sessions.get(session.id).rename("by another")
+    with pytest.raises(KeyError), store.transaction():
+        session.append(clew.user("undone"))
+        raise KeyError
+    assert (session.title, session.head_id) == ("by another", None)
 
 
 def test_a_session_made_in_an_undone_transaction_is_not_there(store: Store, sound: Callable[[Store], None]) -> None:

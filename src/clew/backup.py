@@ -120,6 +120,7 @@ def _name(part: str, target: str) -> None:
     """Gives the copy its name, unless something has it by now."""
     try:
         os.link(part, target)
+        os.unlink(part)  # at once: while a store has two names, it is only read
     except FileExistsError:
         raise Conflict(f"{target} is there already", hint="A backup never overwrites: name another file.") from None
     except OSError:

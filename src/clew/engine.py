@@ -19,6 +19,7 @@ from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Seale
 from clew.ids import IdSource
 from clew.model import ROLES, Said
 from clew.node import Node, Stretch
+from clew.undoing import Undoing
 
 if TYPE_CHECKING:
     from clew.header import Secrets
@@ -76,7 +77,8 @@ class Engine:
         self.backend = backend
         self.read = backend.read
         self.write: Write = backend.write
-        self.transaction = backend.transaction
+        self.undoing = Undoing(backend.transaction)
+        self.transaction = self.undoing.transaction
         self.workspace = workspace
         self.clock = clock
         self.new_id = new_id

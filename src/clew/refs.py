@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from clew import holds, ids
-from clew.backends import ID, MAX_SEQ, POS, Ground, Move, RefRow, Tip, Tx
+from clew.backends import BODY, ID, MAX_SEQ, POS, Ground, Move, RefRow, Tip, Tx
 from clew.engine import Draft, Engine, handle_beside, pick
 from clew.envelope import MISTYPED, NO_ID, Box, move_fields, ref_context, ref_fields, ref_owner
 from clew.errors import Conflict, NotFound, Tampered, Unavailable
@@ -213,8 +213,9 @@ class Refs:
     ) -> Appended:
         """Stores `drafts` after the head and moves it; one transaction, durable when this returns.
 
-        With `expect`, only if that is the head: else Conflict, or with `branch` the drafts become a branch there.
-        Drafts that are stored already are returned as they are, and nothing moves.
+        Tampered if the head is damaged: see `ensure_sound_head`. With `expect`, only if that is the head: else
+        Conflict, or with `branch` the drafts become a branch there. Drafts that are stored already are returned as
+        they are, and nothing moves.
         """
         engine = self._engine
 
@@ -238,6 +239,8 @@ class Refs:
             self._remember(row.kind, tip, move, nodes[-1])
             return Appended(nodes, move)
 
+        if row.key not in self._seen:
+            self.ensure_sound_head(row)
         try:
             return engine.write(work, lambda tx: self.appended(tx, row, drafts))
         except Conflict:
@@ -246,6 +249,20 @@ class Refs:
             if stored is None:
                 raise
             return Appended(stored, None)
+
+    def ensure_sound_head(self, row: RefRow) -> None:
+        """Tampered if the message at the head is damaged, and not in quarantine.
+
+        What follows it takes over its totals and its depth: damage there would be signed as sound.
+        """
+
+        def work(tx: Tx) -> None:
+            tip = tx.tip(row.ref)
+            place = None if tip is None or tip.pos is None else tx.node_at(tip.pos)
+            if place is not None and not (place.row[BODY] == b"" and tx.quarantined(place.row[POS])):
+                self._engine.node(place)._payload()
+
+        self._engine.read(work)
 
     def appended(self, tx: Tx, row: RefRow, drafts: Sequence[Draft]) -> Appended | None:
         """After a commit that may have failed: what became of `drafts`, None if they are not stored."""

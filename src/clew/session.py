@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, overload
@@ -12,7 +13,7 @@ import msgspec
 from clew import ids, paths
 from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx, running
 from clew.engine import Draft, Engine, whole_number
-from clew.errors import Invalid, NotFound, Tampered
+from clew.errors import ClewError, Invalid, NotFound, Tampered
 from clew.model import RECORD, SETUP, Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
 from clew.refs import BRANCH, Appended, Refs, expiry
@@ -252,6 +253,7 @@ class Session:
             done = self._refs.append(self._read, drafts, expect=expect, branch=on_conflict == "branch")
         if done.move is not None:
             call = running()
+            self._engine.undoing.if_undone(self, self._as_before)
             if call is None:
                 self._move = done.move
             else:  # it shares a commit that is still to come
@@ -327,6 +329,7 @@ class Session:
 
         move, left = self._engine.write(work)
         if move is not None:
+            self._engine.undoing.if_undone(self, self._as_before)
             self._move = move
         return None if left is None else _branch(left)
 
@@ -361,8 +364,10 @@ class Session:
             last = nodes[-1]._row
             return Appended(nodes, self._refs.move(tx, self._row.ref, tip, last[POS], last[ID]))
 
+        self._refs.ensure_sound_head(self._row)
         done = self._engine.write(work, lambda tx: self._refs.appended(tx, self._row, drafts))
         if done.move is not None:
+            self._engine.undoing.if_undone(self, self._as_before)
             self._move = done.move
         return done.nodes
 
@@ -561,8 +566,20 @@ class Session:
         return self._row
 
     def _saw(self, row: RefRow) -> Session:
+        self._engine.undoing.if_undone(self, self._as_before)
         self._read, self._move, self._data = row, None, None
         return self
+
+    def _as_before(self) -> Callable[[], object]:
+        """What brings the object back to what it shows now, and then to what is stored, if that can be read."""
+        before = self._row
+
+        def restore() -> None:
+            self._read, self._move, self._data = before, None, None
+            with suppress(ClewError):  # it was made in the transaction, or the store cannot be read now
+                self.refresh()
+
+        return restore
 
     def _drafts(self, messages: Any, id: str | Sequence[str] | None, at: int | None) -> list[Draft]:
         if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):

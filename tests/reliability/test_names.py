@@ -7,9 +7,11 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import time
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -391,6 +393,18 @@ def test_a_file_beside_the_store_that_goes(path: Path, tmp_path: Path, end: str,
         assert kept[:20] == [f"said {n}" for n in range(20)]
         assert store.verify().ok
         store.sessions.get(session.id).append(clew.user("again"))
+
+
+def test_a_log_that_another_program_has_switched_off(path: Path) -> None:
+    """It is switched on when the store is opened: without it readers and writers would be in each other's way."""
+    with clew.open(path) as store:
+        id = say(store, "one").id
+    with closing(sqlite3.connect(path)) as conn:
+        assert conn.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)
+    with clew.open(path) as store:
+        store.sessions.get(id).append(clew.user("two"))
+        assert path.with_name("chats.db-wal").exists()
+        assert len(store.sessions.get(id).path()) == 2
 
 
 def test_a_log_that_is_deleted_before_the_writer_is_killed(path: Path) -> None:

@@ -112,7 +112,7 @@ def _store() -> Iterator[Check]:
         yield Check("store", "note", f"{path} is not there yet", "The first message makes it.")
         return
     if os.path.isfile(path):
-        yield from _file(os.path.abspath(path))
+        yield from _file(os.path.realpath(path))
     with looking() as store:
         if "://" in path:
             yield Check("store", "ok", f"{store.path}, on a server")
@@ -131,6 +131,9 @@ def _file(path: str) -> Iterator[Check]:
         yield Check("store", "wrong", f"{path} can be used by others: its mode is {mode:03o}", hint)
     else:
         yield Check("store", "ok", f"{path}, {said.st_size:,} bytes, for its owner alone")
+    if said.st_nlink > 1:
+        hint = "Remove the other names, or use a copy of the file."
+        yield Check("names", "wrong", f"it has {said.st_nlink} names (hard links), so it is only read", hint)
     for beside in (f"{path}-{name}" for name in ("wal", "shm", "lock")):
         # Readers of a file that could not be written for a while have made it so.
         if mode & 0o200 and os.path.exists(beside) and not os.stat(beside).st_mode & 0o200:

@@ -32,7 +32,7 @@ from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.writer import Writer
 from clew.backends.watching import Ear, Watching
-from clew.errors import Closed, Invalid, NotFound, Unavailable
+from clew.errors import Closed, Invalid, NotFound, ReadOnly, Unavailable
 
 T = TypeVar("T")
 
@@ -298,6 +298,9 @@ class SQLiteBackend(Opened[SQLiteTx]):
             self._one_name = check_unshared(self.path, self._timeout)
             found = self._look() if os.path.getsize(self.path) else 0
         if found == FORMAT:
+            if not os.path.exists(f"{self.path}-wal"):  # another program has switched the log off
+                with suppress(ReadOnly):
+                    self._prepare()
             return
         if not create and not found:
             raise NotFound("store", self.path, hint="Check the path.")

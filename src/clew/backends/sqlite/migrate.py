@@ -8,14 +8,20 @@ import time
 
 from clew.backends.sql import migrations
 from clew.backends.sqlite.connection import APPLICATION_ID
+from clew.errors import Unavailable
 
 
 def migrate(conn: sqlite3.Connection, found: int) -> None:
-    """Runs the scripts above format `found`. The caller holds the turnstile, so nobody else does the same."""
+    """Runs the scripts above format `found`, with the write-ahead log switched on.
+
+    The caller holds the turnstile, so nobody else does the same.
+    """
     if found == 0:
         # These are fixed by the first table. INCREMENTAL lets a purge give space back without rewriting the file.
         conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        conn.execute("PRAGMA journal_mode = WAL")
+    if conn.execute("PRAGMA journal_mode = WAL").fetchone()[0] == "delete":  # SQLite does not raise what went wrong
+        hint = "Check the disk, then make the same call again."
+        raise Unavailable("the write-ahead log cannot be switched on", hint=hint)
     for number, script in migrations("sqlite"):
         if number <= found:
             continue
