@@ -58,8 +58,8 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     newest: bytes
     """Hash of its id."""
     active: list[tuple[int, bytes, int]]
-    """The refs that were active last: number, hash of the key, version. In a sealed store these are signed: they tell of
-    a rollback also if somebody has raised the counters by hand."""
+    """The refs that were active last: number, hash of the key, version. In a sealed store these are signed, and tell
+    of a rollback also if somebody has raised the counters by hand."""
 
 
 _LABELS = {
