@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -378,3 +379,27 @@ def test_a_head_of_before_a_rotation_is_not_believed(path: Path) -> None:
             conn.execute(f"UPDATE refs SET {fields} WHERE kind = 'session'", before)
         with pytest.raises(Tampered):
             store.sessions.get(session.id).path()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("how", ["hold", "rotate"])
+def test_a_store_of_an_earlier_clew_is_bound_when_it_changes(tmp_path: Path, number: int, how: str) -> None:
+    """Secrets that are not bound to the epoch row open; with the first hold or key change they are, and stay so."""
+    fixtures = Path(__file__).parent.parent / "fixtures"
+    file = tmp_path / "s.db"
+    shutil.copy(fixtures / f"format-{number}-sealed.db", file)
+    key = bytes.fromhex(json.loads((fixtures / f"format-{number}-sealed.json").read_text())["key"])
+    with clew.open(file, key=key, tidy=False) as store:
+        assert store._engine.read(store._engine.secrets).change is None
+        session = store.sessions.list().items[-1]
+        if how == "hold":
+            session.hold()
+        else:
+            store.rotate(K2)
+            key = K2
+        assert store._engine.read(store._engine.secrets).change is not None
+    with clew.open(file, key=key, tidy=False) as store:
+        assert not [one for one in store.verify().damage if one.what in ("epoch", "header", "session")]
+        if how == "hold":
+            with pytest.raises(Conflict, match="is held"):
+                store.sessions.get(session.id).delete()
