@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from clew.backends import ID, POS, SEQ_BITS, Place, RunRow, Tx
-from clew.engine import handle_beside
 from clew.errors import Tampered
+from clew.ids import handle_beside
 from clew.node import Counters
 from clew.session import Session
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from clew import holds, ids
-from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx, born
+from clew.backends import BODY, ID, MAX_POS, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx, born
 from clew.engine import Engine
 from clew.envelope import MISTYPED, kept_context, ref_context, ref_owner, run_owner
 from clew.errors import Conflict, Tampered
@@ -145,6 +145,19 @@ def _refuse_held(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) 
         raise Tampered(f"{ref.kind} {ids.text(ref.key)}", "its row says that it is not held, and it is")
 
 
+def _refuse_unended(engine: Engine, tx: Tx, run: RunRow) -> None:
+    """Tampered if nothing ends where a run does, and a ref of its tree is held: its row may be an earlier one."""
+    last = tx.last_seq(run.run)
+    end = run.run << SEQ_BITS | max(last, 0)
+    if last <= run.tip or tx.runs_from(end, end) or tx.refs_in_tree(run.tree, end, end):
+        return
+    for ref in tx.refs_in_tree(run.tree, 0, MAX_POS):
+        if ref.hold or holds.listed(engine, tx, ref):
+            raise Tampered(
+                f"{ref.kind} {ids.text(ref.key)}", "an earlier row of a session was put back, and it is held"
+            )
+
+
 def _opens(engine: Engine, ref: RefRow) -> bool:
     """True if a ref's data opens under what its row says."""
     try:
@@ -196,6 +209,8 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
     for ref in _reaching(tx, cuts):
         for one in (ref, *owners(tx, ref)):
             _refuse_held(engine, tx, one)
+    for cut in cuts:
+        _refuse_unended(engine, tx, cut.run)
     gone, trees = Gone(), set()
     for cut in cuts:
         trees.add(cut.run.tree)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -15,7 +14,7 @@ from clew import codec, ids
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Backend, Ground, NodeRow, Place, RunRow, Tx
 from clew.codec import Encoded
 from clew.envelope import MISTYPED, NO_BOX, NO_ID, Plain, Seal, node_place, pack_facts, run_fields, run_owner, totals
-from clew.errors import Ambiguous, ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, WrongKey, clip
+from clew.errors import ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, WrongKey, clip
 from clew.ids import IdSource
 from clew.model import ROLES, Said
 from clew.node import Node, Stretch
@@ -210,14 +209,14 @@ class Engine:
 
     def node_handle(self, id: bytes) -> str:
         """The shortest handle that means this node alone."""
-        return handle_beside(id, self.read(lambda tx: tx.id_beside(id)))
+        return ids.handle_beside(id, self.read(lambda tx: tx.id_beside(id)))
 
     def resolve_node(self, typed: str) -> bytes:
         """The id that a full id or a handle means. NotFound, Ambiguous."""
         exact = ids.maybe(typed)
         if exact is not None:
             return exact
-        return pick("node", typed, lambda low, high: self.read(lambda tx: tx.ids_between(low, high, 9)))
+        return ids.pick("node", typed, lambda low, high: self.read(lambda tx: tx.ids_between(low, high, 9)))
 
     def fresh_id(self, given: str | None) -> bytes:
         """The id a caller asked for, or a new one."""
@@ -429,21 +428,3 @@ def _totals(above: bytes | None) -> tuple[int, int, int, int, int]:
         return (0, 0, 0, 0, 0) if above is None else totals(above)
     except MISTYPED:
         raise Tampered("a node", "what its row says of it cannot be read") from None
-
-
-def handle_beside(id: bytes, beside: Iterable[bytes]) -> str:
-    """The shortest handle of `id` that differs from those of the ids beside it."""
-    return ids.handle(id, max([ids.SHORTEST, *(ids.shared(id, other) + 1 for other in beside)]))
-
-
-def pick(what: str, typed: str, between: Callable[[bytes, bytes], list[bytes]]) -> bytes:
-    """The one id that a typed handle means, among those that `between` finds. NotFound, Ambiguous."""
-    span = ids.span(typed)
-    found = between(*span) if span else []
-    if not found:
-        hint = "" if span else "A handle has at least 6 letters; an id is a UUID."
-        raise NotFound(what, typed, hint=hint)
-    if len(found) > 1:
-        longest = max(ids.shared(one, other) for one, other in pairwise(found)) + 1
-        raise Ambiguous(what, typed, [ids.handle(id, longest) for id in found])
-    return found[0]

@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 from struct import Struct
 
-from clew.errors import Invalid, Tampered, clip
+from clew.errors import Ambiguous, Invalid, NotFound, Tampered, clip
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 SHORTEST = 6
@@ -123,3 +124,21 @@ def span(typed: str) -> tuple[bytes, bytes] | None:
     free = 130 - 5 * len(letters)
     low, high = bits << free, (bits + 1 << free) - 1
     return (low >> 2).to_bytes(16, "big"), (high >> 2).to_bytes(16, "big")
+
+
+def handle_beside(id: bytes, beside: Iterable[bytes]) -> str:
+    """The shortest handle of `id` that differs from those of the ids beside it."""
+    return handle(id, max([SHORTEST, *(shared(id, other) + 1 for other in beside)]))
+
+
+def pick(what: str, typed: str, between: Callable[[bytes, bytes], list[bytes]]) -> bytes:
+    """The one id that a typed handle means, among those that `between` finds. NotFound, Ambiguous."""
+    limits = span(typed)
+    found = between(*limits) if limits else []
+    if not found:
+        hint = "" if limits else "A handle has at least 6 letters; an id is a UUID."
+        raise NotFound(what, typed, hint=hint)
+    if len(found) > 1:
+        longest = max(shared(one, other) for one, other in pairwise(found)) + 1
+        raise Ambiguous(what, typed, [handle(id, longest) for id in found])
+    return found[0]

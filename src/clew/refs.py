@@ -9,7 +9,7 @@ import msgspec
 
 from clew import holds, ids
 from clew.backends import BODY, ID, MAX_SEQ, POS, Ground, Move, RefRow, Tip, Tx
-from clew.engine import Draft, Engine, handle_beside, pick
+from clew.engine import Draft, Engine
 from clew.envelope import MISTYPED, NO_ID, Box, move_fields, ref_context, ref_fields, ref_owner
 from clew.errors import Conflict, NotFound, Tampered, Unavailable
 from clew.node import Node, Stretch
@@ -114,7 +114,7 @@ class Refs:
             rows = [tx.ref(workspace, kind, key) for key in tx.keys_between(workspace, kind, low, high, ALIKE)]
             return [row.key for row in rows if row is not None and (row.trashed_at is not None) == trashed]
 
-        return pick(kind, typed, lambda low, high: self._engine.read(lambda tx: keys(tx, low, high)))
+        return ids.pick(kind, typed, lambda low, high: self._engine.read(lambda tx: keys(tx, low, high)))
 
     def own(self, tx: Tx, kind: str) -> RefRow | None:
         """The one ref of a kind that the store keeps for itself, if there is one."""
@@ -122,7 +122,7 @@ class Refs:
 
     def handle(self, row: RefRow) -> str:
         """The shortest handle that means this ref alone among its kind."""
-        return handle_beside(row.key, self._engine.read(lambda tx: tx.key_beside(row.workspace, row.kind, row.key)))
+        return ids.handle_beside(row.key, self._engine.read(lambda tx: tx.key_beside(row.workspace, row.kind, row.key)))
 
     # -- writing
 

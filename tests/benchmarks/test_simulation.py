@@ -9,7 +9,7 @@ from benchmarks.simulation import SESSIONS, Report, Spread, check, lines, number
 
 from clew import ids
 from clew.backends.rows import MAX_POS, SEQ_BITS, born
-from clew.engine import handle_beside
+from clew.ids import handle_beside
 
 
 def test_a_hundred_thousand_sessions() -> None:

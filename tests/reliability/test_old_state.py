@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from clew.errors import ClewError, Conflict, Tampered
 K1, K2, K3 = bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96))
 NEW, FORGED = "zitronenfalter", "geheimrat"
 WORDS = NEW.encode()
+KEYS = ("header secrets", "header rekey", "epoch")
+"""The rows that say how a store is kept."""
 
 
 class Moment(NamedTuple):
@@ -83,6 +86,8 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> list[Moment]:
     note("sealed again", K3)
     with clew.open(path, key=K3) as store:
         store.sessions.get(session.id).hold("audit")
+    note("held, before it went on", K3)
+    with clew.open(path, key=K3) as store:
         store.sessions.get(session.id).append(clew.user("later"))
     note("held again", K3)
     return moments
@@ -129,11 +134,11 @@ def put_back(file: Path, now: Moment, before: Moment, names: tuple[str, ...]) ->
 
 
 def differing(now: Moment, before: Moment, most: int) -> Iterator[tuple[str, ...]]:
-    """The names of rows that were otherwise, singly and in pairs, up to `most` together."""
+    """The names of rows that were otherwise: each alone, and pairs; with `most` 1 only those that tell of keys."""
     known = sorted(now.rows.keys() | before.rows.keys())
     names = [name for name in known if now.rows.get(name) != before.rows.get(name)]
-    for count in range(1, most + 1):
-        yield from combinations(names, count)
+    yield from combinations(names, 1)
+    yield from combinations([name for name in names if most > 1 or name in KEYS], 2)
 
 
 def attempt(deed: Callable[[], object]) -> None:
@@ -159,6 +164,8 @@ def weakened(file: Path, now: Moment, *, forgery: bool = True) -> str | None:
         if "held" in now.name:
             for session in store.sessions.list().items:
                 attempt(lambda: store.nodes.delete([node.id for node in session.path()]))
+                for id in messages(file):
+                    attempt(partial(store.nodes.delete, [clew.ids.text(id)]))
                 attempt(session.trash)
                 attempt(session.delete)
                 attempt(partial(store.sessions.purge, session.id))
@@ -198,7 +205,10 @@ def sealed(life: list[Moment]) -> list[int]:
 
 
 def test_old_rows_weaken_nothing(life: list[Moment], tmp_path: Path) -> None:
-    """Rows of every earlier state, put back singly: nothing forged is read, nothing is in clear, no hold is undone."""
+    """Rows of every earlier state, put back: nothing forged is read, nothing is written in clear, no hold is undone.
+
+    Each alone, and those that say how the store is kept in pairs.
+    """
     assert check(life, [len(life) - 1], tmp_path, 1) > 30
 
 
@@ -235,18 +245,18 @@ def test_nothing_is_written_in_clear_after_an_unsealing_is_put_back(
 
 def test_an_open_store_does_not_believe_that_it_was_unsealed(life: list[Moment], now: Moment) -> None:
     """A process that has a sealed store open writes nothing in clear because the epoch row says that it is plain."""
-    plain = moment(life, "plain")
+    plain, names = moment(life, "plain"), ("epoch", "header unsealed", "header lookup_key", "header secrets")
     for number in (None, 999):
         with clew.open(now.file, key=now.key) as store:
             session = store.sessions.list().items[0]
             row = plain.rows["epoch"] if number is None else (1, number, *plain.rows["epoch"][2:])
             before = plain._replace(rows={**plain.rows, "epoch": row})
-            put_back(now.file, now, before, ("epoch", "header unsealed"))
+            put_back(now.file, now, before, names)
             for deed in (partial(session.append, clew.user(NEW)), partial(store.sessions.create, title=NEW)):
                 with pytest.raises(Tampered):
                     deed()
             assert not any(WORDS in part.read_bytes() for part in now.file.parent.glob("now.db*"))
-        put_back(now.file, now, now, ("epoch", "header unsealed"))
+        put_back(now.file, now, now, names)
 
 
 def test_an_open_store_does_not_go_back(life: list[Moment], now: Moment) -> None:
@@ -282,7 +292,7 @@ def test_a_hold_outlives_its_row(life: list[Moment], now: Moment) -> None:
 
 PLANTED = {
     "rekey": b'{"kind":"rotate","stage":99}',
-    "kdf 0123456789abcdef": b"{}",
+    "kdf 0123456789abcdef": b'{"v":1,"kdf":"argon2id","t":3,"m":65536,"p":4,"salt":"AAAAAAAAAAAAAAAAAAAAAA=="}',
     "kdf": b"x",
     "unclean": b"more than eight bytes",
     "unclean things": bytes(8),
@@ -369,3 +379,27 @@ def test_a_head_of_before_a_rotation_is_not_believed(path: Path) -> None:
             conn.execute(f"UPDATE refs SET {fields} WHERE kind = 'session'", before)
         with pytest.raises(Tampered):
             store.sessions.get(session.id).path()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("how", ["hold", "rotate"])
+def test_a_store_of_an_earlier_clew_is_bound_when_it_changes(tmp_path: Path, number: int, how: str) -> None:
+    """Secrets that are not bound to the epoch row open; with the first hold or key change they are, and stay so."""
+    fixtures = Path(__file__).parent.parent / "fixtures"
+    file = tmp_path / "s.db"
+    shutil.copy(fixtures / f"format-{number}-sealed.db", file)
+    key = bytes.fromhex(json.loads((fixtures / f"format-{number}-sealed.json").read_text())["key"])
+    with clew.open(file, key=key, tidy=False) as store:
+        assert store._engine.read(store._engine.secrets).change is None
+        session = store.sessions.list().items[-1]
+        if how == "hold":
+            session.hold()
+        else:
+            store.rotate(K2)
+            key = K2
+        assert store._engine.read(store._engine.secrets).change is not None
+    with clew.open(file, key=key, tidy=False) as store:
+        assert not [one for one in store.verify().damage if one.what in ("epoch", "header", "session")]
+        if how == "hold":
+            with pytest.raises(Conflict, match="is held"):
+                store.sessions.get(session.id).delete()

@@ -37,8 +37,8 @@ _CHECKS = (
 def head(engine: Engine) -> str:
     """What to keep elsewhere, so that `verify` tells later that a store was rolled back: see `clew.verify.head`."""
     backend: Any = engine.backend
-    with backend.reader() as reader:
-        return text(read_head(Findings(engine, reader)))
+    with backend.reader() as conn:
+        return text(read_head(Findings(engine, conn)))
 
 
 def verify(

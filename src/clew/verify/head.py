@@ -14,14 +14,16 @@ from zlib import crc32
 
 import msgspec
 
-from clew.backends.rows import born
+from clew.backends.rows import MAX_COUNTER, born
 from clew.backends.sqlite import SQLiteBackend
 from clew.errors import Invalid
 from clew.verify.findings import Findings
 
 _TAG = "clew-head-1."
 _HASH = 8
-_LONGEST = 512
+_ACTIVE = "SELECT ref, key, version FROM refs WHERE tree IS NOT NULL ORDER BY active_at DESC, ref DESC LIMIT 4"
+_REF = f"SELECT key, version FROM refs WHERE ref & {MAX_COUNTER} = ?"
+_LONGEST = 1024
 _SEQUENCES = {
     "trees": "trees_tree_seq",
     "runs": "run_numbers",
@@ -55,6 +57,9 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     """Number of the newest message that is there, in order of commit; 0 if there is none."""
     newest: bytes
     """Hash of its id."""
+    active: list[tuple[int, bytes, int]]
+    """The refs that were active last: number, hash of the key, version. In a sealed store these are signed, and tell
+    of a rollback also if somebody has raised the counters by hand."""
 
 
 _LABELS = {
@@ -92,6 +97,7 @@ def read_head(found: Findings) -> Head:
         entries=entries,
         newest_at=newest,
         newest=_message(found, newest),
+        active=[(born(ref), _hash(key), version) for ref, key, version in found.conn.execute(_ACTIVE).fetchall()],
     )
 
 
@@ -136,6 +142,12 @@ def _problems(found: Findings, head: Head) -> Iterator[str]:
         had, has = getattr(head, name), getattr(now, name)
         if has < had:
             yield f"it was rolled back: {label} were {had}, and are {has}"
+    for number, key, version in head.active:
+        ref = found.one(_REF, number)
+        if ref is not None and _hash(ref[0]) != key:
+            yield f"it was rolled back, and has grown since: ref {number} is another one"
+        elif ref is not None and ref[1] < version:
+            yield f"it was rolled back: ref {number} had version {version}, and has {ref[1]}"
     here = _message(found, head.newest_at)
     if here and head.newest and here != head.newest:
         yield "it was rolled back, and has grown since: the newest message of the head is another one"
