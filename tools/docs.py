@@ -150,7 +150,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "agents/importing:import_tree",
             "agents/importing:Imported",
             "agents/importing:ImportedSession",
-            "agents/importing:Skipped",
+            "agents/finding:Skipped",
         ],
     ),
     (

@@ -7,16 +7,20 @@ import os
 import re
 import socket
 import subprocess
+import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
 import clew
 from clew.checkpoints.ignored import Tracked, tracked
 from clew.cli.settings import SETTINGS, File, Setting
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, leaves
+from tests.cli.test_wrong_key import STORELESS, arguments
 from tests.reliability.tools import need, need_strace, output, python
 
 HOSTILE: dict[str, list[str]] = {
@@ -204,6 +208,23 @@ def test_p20_nothing_outside_is_reached(around: Surroundings) -> None:
         assert "hint:" in one.err
     assert not around.heard()
     assert not [name for name in ("lock", "new.db", "objects/x") if (around.outside / name).exists()]
+
+
+def test_p20_no_command_connects(around: Surroundings, tmp_path: Path) -> None:
+    """Every command that opens a store refuses a server that the project names, and the completion of shells does."""
+    (tmp_path / "work").mkdir()
+    names = dict.fromkeys(("node", "session", "trashed", "spoiled", "loose", "snapshot"), str(uuid.UUID(int=1)))
+    store: Any = SimpleNamespace(path=around.project / "beside.db", **names)
+    found = {name: command for name, command in leaves().items() if name not in STORELESS}
+    line = around.filled(f"db = {HOSTILE['db'][0]}\n")
+    given = [(line, arguments(name, command, store, tmp_path / "work")) for name, command in found.items()]
+    for name, one in zip(found, around.watch(around.project / ".clew.toml", given), strict=True):
+        assert (one.calls, one.code == 0) == ([], name == "hook"), (name, one)
+        assert "may not set db" in one.err or name == "doctor", (name, one)  # which reports on stdout
+    (around.project / ".clew.toml").write_text(line)
+    env = {**os.environ, "_CLEW_COMPLETE": "bash_complete", "COMP_WORDS": "clew show ", "COMP_CWORD": "2"}
+    subprocess.run([sys.executable, "-P", "-m", "clew"], env=env, capture_output=True, timeout=60, check=False)
+    assert not around.heard()
 
 
 def test_p20_the_watch_sees_what_the_users_own_settings_do(

@@ -8,7 +8,8 @@
 ['Why is the build failing?']
 """
 
-from clew.agents.importing import Imported, ImportedSession, Skipped, import_tree
+from clew.agents.finding import Skipped
+from clew.agents.importing import Imported, ImportedSession, import_tree
 from clew.agents.memory import Memory
 from clew.agents.metadata import SessionMetadata, project_hash
 from clew.agents.mirror import Mirror, Rebuilt

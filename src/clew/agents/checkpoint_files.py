@@ -20,6 +20,8 @@ from clew.session import Session
 MANIFEST, FILES = "manifest.json", "files"
 MOST = 64 * 1024 * 1024
 """Bytes of a manifest at most."""
+MEMORY = 64 * 1024 * 1024
+"""Bytes of contents that are read before they are stored; those beyond are read again while they are."""
 LARGEST = 1 << 30
 """Bytes of one file's content at most."""
 
@@ -75,11 +77,12 @@ def _all(at: str, names: list[str], session: Session) -> Iterator[tuple[datetime
 
     One whose manifest cannot be read may have been taken after all others.
     """
+    contents = _Contents()
     for name in names:
         here = os.path.join(at, name)
         when = datetime.max.replace(tzinfo=UTC)
         try:
-            one = _read(here, name, place(session) or "")
+            one = _read(here, name, place(session) or "", contents)
             when = one.created_at
             for entry in one.manifest.files:
                 if entry.state.kind == "file":
@@ -89,7 +92,25 @@ def _all(at: str, names: list[str], session: Session) -> Iterator[tuple[datetime
             yield when, here, error.message
 
 
-def _read(here: str, name: str, root: str) -> Carried:
+class _Contents:
+    """The contents of files, those that were read first from memory: a slow disk is not waited for in a transaction."""
+
+    def __init__(self) -> None:
+        self._room = MEMORY
+        self._found: dict[str, bytes] = {}
+
+    def get(self, here: str, state: State) -> bytes:
+        """A file's content, compared with its hash."""
+        if state.digest in self._found:
+            return self._found[state.digest]
+        data = _content(here, state)
+        if len(data) <= self._room:
+            self._found[state.digest] = data
+            self._room -= len(data)
+        return data
+
+
+def _read(here: str, name: str, root: str, contents: _Contents) -> Carried:
     path = os.path.join(here, MANIFEST)
     raw = folder.read(path, MOST + 1)
     if raw is None or len(raw) > MOST:
@@ -99,7 +120,7 @@ def _read(here: str, name: str, root: str) -> Carried:
     if manifest.message != name:
         raise Invalid("its message is not the name of its folder")
     written = datetime.fromtimestamp(os.lstat(path).st_mtime, UTC)
-    return Carried(metadata._moment(told.get("created_at")) or written, manifest, partial(_content, here))
+    return Carried(metadata._moment(told.get("created_at")) or written, manifest, partial(contents.get, here))
 
 
 def _content(here: str, state: State) -> bytes:

@@ -1,40 +1,35 @@
 """Reading a tree of session files into a store: a mirror's, or one that another program has written.
 
-Whatever can be read is taken, and every line that cannot is named. Each session is imported as a whole or not at all;
-importing the same tree again adds what is new.
+Whatever can be read is taken, and every line that cannot is named. Files are read while no transaction is open, a batch
+at a time; a session that fits in one batch is imported as a whole or not at all. Importing the same tree again adds
+what is new, also after an import that was interrupted.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
 
-from clew import ids
-from clew.agents import checkpoint_files, folder, lines, metadata, wire
-from clew.agents.memory import LIMIT
+from clew.agents import checkpoint_files, lines, metadata, wire
+from clew.agents.finding import Finder, Found, Skipped, Skips
 from clew.agents.metadata import EXIT, HASH, IMPORTED
-from clew.agents.mirror import CHECKPOINTS, MEMORY, MESSAGES, METADATA, SESSIONS, SUMMARY, TRANSCRIPT
+from clew.agents.mirror import CHECKPOINTS, MEMORY, MESSAGES, SUMMARY, TRANSCRIPT
 from clew.agents.store import SessionStore
 from clew.agents.transcript import prepare
 from clew.agents.wire import Given
 from clew.errors import ClewError, Conflict, Invalid, NotFound
-from clew.node import Node
 from clew.session import Session
 
+BATCH = 4 * 1024 * 1024
+"""Bytes of files that are read, and then stored in one transaction: other writers wait for a second or two."""
+_BESIDE = 1024
+"""Bytes that a line counts beside its own, for the time and the memory that each takes."""
 _KNOWN = frozenset({*metadata.SessionMetadata.__struct_fields__, "mirror"})
-
-
-class Skipped(NamedTuple):
-    """Something that was not imported: the file, the number of the line, from 1 on, if it is one, and why."""
-
-    path: str
-    line: int | None
-    why: str
 
 
 class ImportedSession(NamedTuple):
@@ -58,14 +53,12 @@ class Imported(NamedTuple):
     skipped: tuple[Skipped, ...]
 
 
-class _Found(NamedTuple):
-    """A session's folder, and what its metadata says."""
+class _Item(NamedTuple):
+    """A line that was read: of messages, or of the transcript if it has no message."""
 
-    place: str
-    id: str
-    project: str | None
-    about: dict[str, Any]
-    active: float
+    number: int
+    data: bytes
+    given: Given | None
 
 
 class _Undo(Exception):
@@ -76,10 +69,11 @@ def import_tree(store: SessionStore, root: str | os.PathLike[str], *, dry_run: b
     """Imports every session below `root`: a folder of projects, a project's, its sessions', or one session's.
 
     Ids are kept, forks share what they have in common, subagents stay with their parents, and events go into the
-    transcripts. With `dry_run` nothing is stored, and the answer is the same. NotFound if there is nothing to import.
+    transcripts. With `dry_run` nothing is stored, and the answer is the same; other writers wait until it is done.
+    NotFound if there is nothing to import.
     """
     work = _Import(store)
-    found, memories = work.look(os.path.abspath(os.fspath(root)))
+    found, memories = Finder(work.skipped).look(os.path.abspath(os.fspath(root)))
     if not found and not memories and not work.skipped:
         hint = "Name a folder that holds sessions/, or one session with messages.jsonl."
         raise NotFound("session in", os.fspath(root), hint=hint)
@@ -94,202 +88,195 @@ def import_tree(store: SessionStore, root: str | os.PathLike[str], *, dry_run: b
 
 
 class _Import:
+    """A tree on its way into a store."""
+
     def __init__(self, store: SessionStore) -> None:
-        self._store = store
-        self._core = store._store
-        self.skipped: list[Skipped] = []
+        self.store = store
+        self.core = store._store
+        self.skipped = Skips()
 
-    # -- what is there
-
-    def look(self, root: str) -> tuple[list[_Found], dict[str, str]]:
-        """The sessions below a folder, parents before those that go back to them; and memories, by project."""
-        found: list[_Found] = []
-        memories: dict[str, str] = {}
-        if any(os.path.lexists(os.path.join(root, name)) for name in (METADATA, MESSAGES, TRANSCRIPT)):
-            found += self._session(root, None)
-        elif os.path.isdir(os.path.join(root, SESSIONS)) or os.path.isdir(os.path.join(root, MEMORY)):
-            self._project(root, os.path.basename(root), found, memories)
-        elif os.path.basename(root) == SESSIONS:
-            for place in _folders(root):
-                found += self._session(place, None)
-        else:
-            for place in _folders(root):
-                self._project(place, os.path.basename(place), found, memories)
-        return _parents_first(found), memories
-
-    def _project(self, place: str, name: str, found: list[_Found], memories: dict[str, str]) -> None:
-        for session in _folders(os.path.join(place, SESSIONS)):
-            found += self._session(session, name)
-        summary = os.path.join(place, MEMORY, SUMMARY)
-        try:
-            text = folder.read(summary, LIMIT + 1)
-            if text is not None and text.strip():
-                memories[metadata.safe_hash(name, None)] = text.decode()
-        except UnicodeDecodeError:
-            self._skip(summary, None, "it is not UTF-8")
-        except ClewError as error:
-            self._skip(summary, None, error.message)
-
-    def _session(self, place: str, project: str | None) -> Iterator[_Found]:
-        name = os.path.basename(place)
-        try:
-            id = ids.text(ids.parse(name))
-        except Invalid:
-            self._skip(place, None, "its name is not the id of a session")
-            return
-        about = self._about(os.path.join(place, METADATA), id)
-        active = metadata._moment(about.get("updated_at"))
-        yield _Found(place, id, project, about, _touched(place) if active is None else active.timestamp())
-
-    def _about(self, path: str, id: str) -> dict[str, Any]:
-        """What is said about a session; nothing, if that cannot be read."""
-        try:
-            raw = folder.read(path, lines.LINE_LIMIT)
-            if raw is None:
-                self._skip(path, None, "there is none")
-                return {}
-            found: dict[str, Any] = lines.decode(lines.compact(raw))
-        except ClewError as error:
-            self._skip(path, None, error.message)
-            return {}
-        if found.get("id") != id:
-            self._skip(path, None, "its id is not the name of its folder, which is taken instead")
-        return found
-
-    # -- taking it
-
-    def run(self, found: list[_Found], memories: dict[str, str]) -> Imported:
-        """Imports sessions, each in one transaction, and memories where there is none yet."""
+    def run(self, found: list[Found], memories: dict[str, str]) -> Imported:
+        """Imports sessions, and memories where there is none yet."""
         done: list[ImportedSession] = []
         for one in found:
-            before = len(self.skipped)
+            taking = _Taking(self, one)
             try:
-                with self._core.transaction():
-                    done.append(self._take(one))
+                done.append(taking.run())
             except ClewError as error:
-                del self.skipped[before:]
-                self._skip(one.place, None, error.message)
-                continue
-            self._store._wrote(one.id)
+                del self.skipped[taking.skipped :]
+                part = f"; {taking.added:,} messages of it are imported" if taking.committed else ""
+                self.skipped.add(one.place, None, error.message + part)
+            if taking.committed:
+                self.store._wrote(one.id)
         taken = [project for project, text in memories.items() if self._remember(project, text)]
         return Imported(tuple(done), tuple(taken), tuple(self.skipped))
 
     def _remember(self, project: str, text: str) -> bool:
-        memory = self._store._memory(project)
+        memory = self.store._memory(project)
         if memory.read() == text:
             return False
         try:
             memory.write(text, expect=0)
         except Conflict:
-            self._skip(os.path.join(project, MEMORY, SUMMARY), None, "the store remembers something else")
+            self.skipped.add(os.path.join(project, MEMORY, SUMMARY), None, "the store remembers something else")
             return False
         except ClewError as error:
-            self._skip(os.path.join(project, MEMORY, SUMMARY), None, error.message)
+            self.skipped.add(os.path.join(project, MEMORY, SUMMARY), None, error.message)
             return False
         return True
 
-    def _take(self, one: _Found) -> ImportedSession:
-        session, shared = self._open(one)
-        there = {node.id: node for node in session.iter()}
-        added = known = 0
-        for number, given in self._messages(one):
-            assert given.id is not None
-            node = there.get(given.id)
-            if node is not None and (given.id in shared or wire.alike(node.said, given.said)):
-                known += 1
+
+class _Taking:
+    """One session on its way into the store."""
+
+    def __init__(self, work: _Import, one: Found) -> None:
+        self._work = work
+        self._one = one
+        self._core = work.core
+        self._there: set[str] = set()
+        """Ids of the messages that the session has."""
+        self._shared: list[str] = []
+        """Ids of those that it has in common with its parent, from the first one on."""
+        self.added = self._events = self._old = 0
+        self.committed = False
+        self.skipped = len(work.skipped)
+        """How much was skipped before what is not committed."""
+
+    def run(self) -> ImportedSession:
+        """Reads a batch, then stores it, until all is stored. ClewError; what was committed stays."""
+        session = self._find()
+        for batch in _batches(self._items()):
+            fresh = [item for item in batch if session is None or not self._is_known(item.given)]
+            self._old += len(batch) - len(fresh)
+            if session is not None and not fresh:
                 continue
+            counts = self.added, self._events, self._old
             try:
-                made = self._append(session, given)
-            except ClewError as error:
-                self._skip(os.path.join(one.place, MESSAGES), number, error.message)
-                continue
-            added, known = (added, known + 1) if made.id in there else (added + 1, known)
-            there[made.id] = made
-        events, old = self._events(one, session)
+                with self._core.transaction():
+                    session = self._make() if session is None else session.refresh()
+                    for item in fresh:
+                        self._keep(session, item)
+            except BaseException:
+                self.added, self._events, self._old = counts
+                raise
+            self.committed, self.skipped = True, len(self._work.skipped)
+        assert session is not None
         kept = checkpoint_files.take(
-            os.path.join(one.place, CHECKPOINTS), session, lambda path, why: self._skip(path, None, why)
+            os.path.join(self._one.place, CHECKPOINTS),
+            session,
+            lambda path, why: self._work.skipped.add(path, None, why),
         )
-        return ImportedSession(one.id, added, events, known + old, kept)
+        self.committed = self.committed or kept > 0
+        return ImportedSession(self._one.id, self.added, self._events, self._old, kept)
 
-    def _append(self, session: Session, given: Given) -> Node:
-        """Stores a message; under an id of its own if another message of the store has its id."""
-        wire.check_size(given.said)
-        try:
-            return session.append(given.said, id=given.id, created_at=given.created_at)
-        except Conflict:
-            digest = sha256(lines.encode(msgspec.to_builtins(given.said))).hexdigest()
-            other = wire.derived(session.id, f"copy of {given.id} {digest}")
-            return session.append(given.said, id=other, created_at=given.created_at)
+    # -- reading
 
-    def _open(self, one: _Found) -> tuple[Session, set[str]]:
-        """The session that a folder is about, made if it is not there; and the messages it shares with its parent."""
-        sessions, about = self._core.sessions, one.about
+    def _find(self) -> Session | None:
+        """The session, if it is there; else it is noted what it shares with its parent."""
         with suppress(NotFound):
-            return sessions.get(one.id), set()
-        cwd, model, agent = (_text(about.get(name)) for name in ("cwd", "model", "agent_name"))
-        parent = None
+            session = self._core.sessions.get(self._one.id)
+            self._there = {node.id for node in session.iter()}
+            return session
+        parent = self._parent()
+        if parent is not None and _text(self._one.about.get("agent_name")) is None:
+            quiet = _Import(self._work.store)  # its lines are read again, and named then
+            for node, item in zip(parent.iter(), _Taking(quiet, self._one)._messages(), strict=False):
+                if item.given is None or node.id != item.given.id or not wire.alike(node.said, item.given.said):
+                    break
+                self._shared.append(node.id)
+        self._there = set(self._shared)
+        return None
+
+    def _parent(self) -> Session | None:
         with suppress(ClewError):
-            parent = sessions.get(_text(about.get("parent_id")) or "")
-        shared = [] if parent is None or agent is not None else self._shared(one, parent)
-        if shared and parent is not None:
-            made = sessions.fork(parent, at=shared[-1], id=one.id).update(cwd=cwd, model=model, extra=_extra(one))
-            return made, set(shared)
-        owner = None if agent is None else parent
-        return sessions.create(cwd=cwd, model=model, id=one.id, agent=agent, owner=owner, extra=_extra(one)), set()
+            return self._core.sessions.get(_text(self._one.about.get("parent_id")) or "")
+        return None
 
-    def _shared(self, one: _Found, parent: Session) -> list[str]:
-        """The messages with which a session and its parent both begin."""
-        found: list[str] = []
-        quiet = _Import(self._store)  # its lines are read again, and told then
-        for node, (_, given) in zip(parent.iter(), quiet._messages(one), strict=False):
-            if node.id != given.id or not wire.alike(node.said, given.said):
-                break
-            found.append(node.id)
-        return found
+    def _items(self) -> Iterator[_Item]:
+        yield from self._messages()
+        for line in self._work.skipped.lines(os.path.join(self._one.place, TRANSCRIPT)):
+            yield _Item(line.number, line.data, None)
 
-    def _messages(self, one: _Found) -> Iterator[tuple[int, Given]]:
-        path = os.path.join(one.place, MESSAGES)
-        for line in self._lines(path):
+    def _messages(self) -> Iterator[_Item]:
+        path = os.path.join(self._one.place, MESSAGES)
+        for line in self._work.skipped.lines(path):
             try:
                 given = wire.parse(line.data)
             except Invalid as error:
-                self._skip(path, line.number, error.message)
+                self._work.skipped.add(path, line.number, error.message)
                 continue
             name = given.id or f"{line.number} {sha256(line.data).hexdigest()}"
-            yield line.number, given._replace(id=wire.message_id(one.id, name))
+            yield _Item(line.number, line.data, given._replace(id=wire.message_id(self._one.id, name)))
 
-    def _events(self, one: _Found, session: Session) -> tuple[int, int]:
-        """Imports a transcript; how many events are new, and how many were there."""
-        path = os.path.join(one.place, TRANSCRIPT)
-        transcript = self._store.transcript(session.id)
-        added = known = 0
-        for line in self._lines(path):
-            name = wire.derived(one.id, f"{line.number} {sha256(line.data).hexdigest()}")  # the same at every import
-            before = transcript.count()
-            try:
-                transcript.append(prepare(line.data, name)[0])
-            except ClewError as error:
-                self._skip(path, line.number, error.message)
-                continue
-            added, known = (added + 1, known) if transcript.count() > before else (added, known + 1)
-        return added, known
+    def _is_known(self, given: Given | None) -> bool:
+        """Whether the session has this very message. Not of an event: its id tells when it is stored."""
+        if given is None or given.id is None or given.id not in self._there:
+            return False
+        return wire.alike(self._core.nodes.get(given.id)[0].said, given.said)
 
-    def _lines(self, path: str) -> Iterator[lines.Line]:
-        """The lines of a file that can be used; of the others it is said why not."""
+    # -- storing
+
+    def _make(self) -> Session:
+        """The session that a folder is about, made now."""
+        sessions, one = self._core.sessions, self._one
+        cwd, model, agent = (_text(one.about.get(name)) for name in ("cwd", "model", "agent_name"))
+        parent = self._parent()
+        if self._shared and parent is not None:
+            return sessions.fork(parent, at=self._shared[-1], id=one.id).update(cwd=cwd, model=model, extra=_extra(one))
+        owner = None if agent is None else parent
+        return sessions.create(cwd=cwd, model=model, id=one.id, agent=agent, owner=owner, extra=_extra(one))
+
+    def _keep(self, session: Session, item: _Item) -> None:
+        """Stores a message or an event."""
+        name = TRANSCRIPT if item.given is None else MESSAGES
         try:
-            for line in lines.read(path):
-                if line.why:
-                    self._skip(path, line.number, line.why)
-                else:
-                    yield line
+            new = self._event(session, item) if item.given is None else self._message(session, item.given)
         except ClewError as error:
-            self._skip(path, None, error.message)
+            self._work.skipped.add(os.path.join(self._one.place, name), item.number, error.message)
+            return
+        self._old += not new
+        if item.given is None:
+            self._events += new
+        else:
+            self.added += new
 
-    def _skip(self, path: str, line: int | None, why: str) -> None:
-        self.skipped.append(Skipped(path, line, why))
+    def _message(self, session: Session, given: Given) -> bool:
+        """Stores a message; under an id of its own if another one of the store has its id. False if it was there."""
+        if self._is_known(given):
+            return False
+        wire.check_size(given.said)
+        try:
+            made = session.append(given.said, id=given.id, created_at=given.created_at)
+        except Conflict:
+            digest = sha256(lines.encode(msgspec.to_builtins(given.said))).hexdigest()
+            other = wire.derived(session.id, f"copy of {given.id} {digest}")
+            made = session.append(given.said, id=other, created_at=given.created_at)
+        new = made.id not in self._there
+        self._there.add(made.id)
+        return new
+
+    def _event(self, session: Session, item: _Item) -> bool:
+        """Stores an event. False if it was there."""
+        transcript = self._work.store.transcript(session.id)
+        name = wire.derived(self._one.id, f"{item.number} {sha256(item.data).hexdigest()}")  # the same at every import
+        before = transcript.count()
+        transcript.append(prepare(item.data, name)[0])
+        return transcript.count() > before
 
 
-def _extra(one: _Found) -> dict[str, Any]:
+def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Items in batches of about `BATCH` bytes; a first one even if there are none."""
+    batch, size = list[_Item](), 0
+    for item in items:
+        batch.append(item)
+        size += len(item.data) + _BESIDE
+        if size >= BATCH:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def _extra(one: Found) -> dict[str, Any]:
     """The free data of an imported session: its project, why it ended, and what else its metadata said."""
     about = one.about
     before = {name: about[name] for name in ("created_at", "updated_at", "parent_id") if name in about}
@@ -304,34 +291,3 @@ def _extra(one: _Found) -> dict[str, Any]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _folders(path: str) -> list[str]:
-    """The folders in a folder, by name; none if it is none. Links are not followed."""
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return []
-
-
-def _touched(place: str) -> float:
-    """When the files of a session were last written."""
-    times = []
-    for name in (MESSAGES, TRANSCRIPT, METADATA):
-        with suppress(OSError):
-            times.append(os.lstat(os.path.join(place, name)).st_mtime)
-    return max(times, default=0.0)
-
-
-def _parents_first(found: list[_Found]) -> list[_Found]:
-    """Sessions in the order of their last activity, but each after its parent."""
-    by_id = {one.id: one for one in found}
-    ordered: dict[str, _Found] = {}
-    for one in sorted(found, key=lambda one: one.active):
-        line = [one]
-        while (above := by_id.get(str(line[-1].about.get("parent_id")))) is not None and above not in line:
-            line.append(above)
-        for each in reversed(line):
-            ordered.setdefault(each.id, each)
-    return list(ordered.values())

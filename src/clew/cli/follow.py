@@ -124,12 +124,13 @@ def _read(file: IO[bytes], mark: _Mark) -> _Piece:
     if mark.scanned:
         return _scan(file, mark.scanned)
     file.seek(mark.offset)
-    piece = file.read(PIECE)
-    if b"\n" not in piece and len(piece) == PIECE:
-        piece += file.readline(LONGEST - PIECE)
-        if len(piece) >= LONGEST and not piece.endswith(b"\n"):
-            return _Piece([], mark.offset + len(piece))
-    return _Piece(piece.split(b"\n")[:-1][:LINES])
+    blocks, size = list[bytes](), 0
+    while size < LONGEST and (block := file.read(PIECE)):  # in blocks: one long read could not be interrupted
+        blocks.append(block)
+        size += len(block)
+        if b"\n" in block:
+            return _Piece(b"".join(blocks).split(b"\n")[:-1][:LINES])
+    return _Piece([], mark.offset + size if size >= LONGEST else 0)
 
 
 def _scan(file: IO[bytes], at: int) -> _Piece:

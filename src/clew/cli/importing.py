@@ -37,8 +37,9 @@ def import_(ctx: click.Context, folder: str, dry_run: bool, form: Form) -> None:
 
     Of a folder each session comes with its messages, its transcript and its checkpoints of files.
 
-    What cannot be read is skipped, and named line by line on stderr; the exit code is then 8. Each session is imported
-    whole or not at all.
+    What cannot be read is skipped, and named line by line on stderr; the exit code is then 8. Other
+    writers do not wait for files that are read. A session of a few megabytes is imported whole or not at all, a larger
+    one in parts; if an import is interrupted, repeat it. With --dry-run other writers wait until it is done.
     """
     from clew import agents
 

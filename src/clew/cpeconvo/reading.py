@@ -50,10 +50,11 @@ class Bytes(NamedTuple):
 
 
 Part = Text | Thinking | ToolCall | Opaque | Bytes
+Parts = tuple[tuple[str | None, Part], ...]
 
 
 class Row(NamedTuple):
-    """A message as the file has it. `parts` are its blocks; with `call` each answers that call of a tool."""
+    """A message as the file has it, without its blocks."""
 
     id: str
     parent: str | None
@@ -61,7 +62,6 @@ class Row(NamedTuple):
     role: Role
     failed: bool
     created_at: datetime
-    parts: tuple[tuple[str | None, Part], ...]
 
 
 class Strange(NamedTuple):
@@ -121,7 +121,7 @@ def _check(conn: sqlite3.Connection, path: str) -> None:
 
 
 def rows(conn: sqlite3.Connection) -> Iterator[Row | Strange]:
-    """Every message, oldest first, as it was written."""
+    """Every message, oldest first, as it was written. Blocks are checked, and not kept in memory."""
     columns = "id, parent_id, title, role, tool_result_error, created_at"
     for id, parent, title, role, failed, at in conn.execute(
         f"SELECT {columns} FROM messages ORDER BY created_at, rowid"
@@ -134,7 +134,8 @@ def rows(conn: sqlite3.Connection) -> Iterator[Row | Strange]:
             yield Strange(id, "its parent or its title is no text")
         else:
             try:
-                yield Row(id, parent or None, title or None, _ROLES[role], bool(failed), _moment(at), _parts(conn, id))
+                parts(conn, id)
+                yield Row(id, parent or None, title or None, _ROLES[role], bool(failed), _moment(at))
             except ValueError as error:
                 yield Strange(id, str(error))
 
@@ -154,8 +155,8 @@ def said(row: Row, blocks: Iterable[tuple[str | None, Block]]) -> Message:
     return Message(row.role, tuple(found), label=row.title, extra={NOTE: row.id})
 
 
-def _parts(conn: sqlite3.Connection, id: str) -> tuple[tuple[str | None, Part], ...]:
-    """The blocks of a message, each with its id. ValueError if one cannot be read."""
+def parts(conn: sqlite3.Connection, id: str) -> Parts:
+    """The blocks of a message, each with its id, which a tool's answer names. ValueError if one cannot be read."""
     query = (
         "SELECT id, block_type, modality_type, mime_type, content, extra_fields, length(CAST(content AS BLOB))"
         " FROM blocks WHERE message_id = ? ORDER BY sequence_order"
