@@ -138,6 +138,21 @@ def test_what_was_unseen_goes_back_to_where_it_was_first_seen(checkpoints, work,
     assert (done.removed, done.unseen) == (("log",), ())
 
 
+def test_what_comes_into_what_was_unseen_stays(checkpoints, work, say):
+    """A folder was left out, then seen without a file that came later: whether that was there first is not known."""
+    sh(work, "echo build/ > .gitignore; mkdir build; echo old > build/old")
+    first, second = say(), say()
+    with checkpoints.guard(first):
+        sh(work, "rm .gitignore")
+    with checkpoints.guard(second):
+        sh(work, "echo new > build/new; echo changed > build/old")
+    done = both(checkpoints, first)
+    assert (done.removed, done.unseen) == ((), ("build", "build/new"))
+    assert [(work / "build" / name).read_text() for name in ("old", "new")] == ["old\n", "new\n"]
+    assert checkpoints.undo().can_rewind
+    assert both(checkpoints, second).removed == ("build/new",)
+
+
 def test_a_capture_by_name_sees_what_a_tree_does_not(checkpoints, work, say):
     """A file that rules leave out and that is named is kept as it is then."""
     sh(work, "echo .env > .gitignore; echo secret > .env")
