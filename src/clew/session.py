@@ -408,7 +408,7 @@ class Session:
         return self._change(change)
 
     def relocate(self, old: str, new: str) -> Session:
-        """Follows a project that has moved: its directory, if it is in there, and its checkpoints. Absolute paths."""
+        """Follows a moved project: its directory, if it is in there, and its checkpoints. Both paths are absolute."""
         return self._change(lambda data: relocated(data, old, new))
 
     def attach(

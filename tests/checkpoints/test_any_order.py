@@ -52,6 +52,7 @@ class World:
             os.chown(self.work, 65534, -1)
         self.session = clew.open(":memory:").sessions.create()
         self.checkpoints = Checkpoints(self.session, self.work)
+        assert self.session.blobs  # imported before the rights to do so are given up
         self.copies: dict[str, Copy] = {}
         self.moments: dict[str, list[Copy]] = {}
         self.undos: list[Picture] = []

@@ -45,8 +45,9 @@ def test_what_rules_left_out_stays_when_they_change(checkpoints, work, say, rule
     assert (work / "build" / "deep" / "out").exists()
 
 
-def test_what_comes_while_it_is_left_out_stays(checkpoints, work, say):
+def test_what_comes_while_it_is_left_out_stays(checkpoints, work, say, monkeypatch):
     """An ignored folder that came between two captures, of which no file tells, was there at the second: it stays."""
+    monkeypatch.setattr(tree, "RACY", -60_000_000_000)
     sh(work, "echo build/ > .gitignore; echo a > a")
     checkpoints.capture_tree(say())
     sh(work, "mkdir build; echo x > build/out")
@@ -136,6 +137,21 @@ def test_what_was_unseen_goes_back_to_where_it_was_first_seen(checkpoints, work,
     done = both(checkpoints, first)
     assert (work / ".env").read_text() == "secret\n"
     assert (done.removed, done.unseen) == (("log",), ())
+
+
+def test_what_comes_into_what_was_unseen_stays(checkpoints, work, say):
+    """A folder was left out, then seen without a file that came later: whether that was there first is not known."""
+    sh(work, "echo build/ > .gitignore; mkdir build; echo old > build/old")
+    first, second = say(), say()
+    with checkpoints.guard(first):
+        sh(work, "rm .gitignore")
+    with checkpoints.guard(second):
+        sh(work, "echo new > build/new; echo changed > build/old")
+    done = both(checkpoints, first)
+    assert (done.removed, done.unseen) == ((), ("build", "build/new"))
+    assert [(work / "build" / name).read_text() for name in ("old", "new")] == ["old\n", "new\n"]
+    assert checkpoints.undo().can_rewind
+    assert both(checkpoints, second).removed == ("build/new",)
 
 
 def test_a_capture_by_name_sees_what_a_tree_does_not(checkpoints, work, say):

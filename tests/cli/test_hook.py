@@ -103,6 +103,19 @@ def test_what_someone_else_did_meanwhile_is_told(agent, clew_cli):
     assert clew_cli("rewind", SESSION, SAID[0], "--files", "--json").json["conflicts"] == ["a.py"]
 
 
+def test_what_rules_left_out_is_not_removed(agent, clew_cli):
+    """A command empties `.gitignore`: what it left out was there before, and a rewind leaves it."""
+    (agent.work / ".gitignore").write_text(".env\n")
+    (agent.work / ".env").write_text("secret")
+    agent.say("clean up")
+    agent.tool("Bash", lambda: (agent.work / ".gitignore").write_text(""), command="> .gitignore")
+    agent.hook("Stop")
+    done = clew_cli("rewind", SESSION, SAID[0], "--files", "--json").json
+    assert (done["canRewind"], done["unseen"]) == (True, [".env"])
+    assert (agent.work / ".env").read_text() == "secret"
+    assert (agent.work / ".gitignore").read_text() == ".env\n"
+
+
 def test_the_transcript_is_in_the_log(agent, db):
     """Every whole line is there once, byte for byte and in order, however often hooks run; a torn one waits."""
     run(agent)

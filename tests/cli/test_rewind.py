@@ -178,6 +178,8 @@ def test_on_a_terminal_it_asks_first(told, work, db):
     no = at_a_terminal("rewind", told.message, "--files", answers=[("Change these files?", "n")])
     assert no.code == 1
     assert "~ a.txt +1 -2" in no.screen
+    assert no.screen.index("Change:") < no.screen.index("~ a.txt") < no.screen.index("Delete:")
+    assert no.screen.index("Delete:") < no.screen.index("- new.txt -1")
     assert (work / "new.txt").exists()
     yes = at_a_terminal("rewind", told.message, "--files", answers=[("Change these files?", "y")])
     assert yes.code == 0
@@ -185,3 +187,40 @@ def test_on_a_terminal_it_asks_first(told, work, db):
     assert at_a_terminal("undo", answers=[("Change these files?", "y")]).code == 0
     assert (work / "new.txt").exists()
     assert at_a_terminal("rewind", told.message, "--files", "--yes").code == 0
+
+
+def test_a_dry_run_lists_deletions_apart(clew_cli, told, work):
+    """What would be changed, then what would be deleted; as JSON, those removed are named as well."""
+    would = clew_cli("rewind", told.handle, "--files", "--dry-run")
+    assert would.out == "Change:\n  a.txt\nDelete:\n  new.txt\n"
+    assert would.err == "would change 2 files, 1 insertion(+), 3 deletions(-) and delete 1 file of them\n"
+    assert clew_cli("rewind", told.handle, "--files", "--dry-run", "--json").json["removed"] == ["new.txt"]
+
+
+def test_what_was_not_seen_is_named(clew_cli, db, work):
+    """On the terminal and as JSON, by a dry run and by the run; the file stays."""
+    (work / ".gitignore").write_text(".env\n")
+    (work / ".env").write_text("secret")
+    with clew.open(db) as store:
+        session = store.sessions.create(cwd=work)
+        node = session.append(clew.user("x"))
+        with Checkpoints(session, work).guard(node):
+            (work / ".gitignore").write_text("")
+    for args in ([], ["--dry-run"]):
+        assert clew_cli("rewind", node.id, "--files", "--json", "--dry-run").json["unseen"] == [".env"]
+        assert "not seen by the checkpoint, left as is: .env" in clew_cli("rewind", node.id, "--files", *args).err
+    assert (work / ".env").read_text() == "secret"
+    assert clew_cli("checkpoint", "show", node.id).code == 0
+
+
+def test_undo_goes_back_several_steps(clew_cli, told, work):
+    """Two undos go back by two rewinds, and so does --steps 2; there are no more than there were."""
+    for _ in range(2):
+        clew_cli("rewind", told.handle, "--files")
+        clew_cli("rewind", told.handle)
+        assert clew_cli("undo", "--steps", "3").code == 1
+        assert clew_cli("undo", "--steps", "2").code == 0
+        assert (work / "new.txt").exists()
+        assert texts(clew_cli, told.session) == ["change it", "done"]
+    assert "no rewind to undo" in clew_cli("undo").err
+    assert clew_cli("undo", "--steps", "0").code == 2

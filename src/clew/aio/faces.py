@@ -384,7 +384,7 @@ class Session(_Face):
         )
 
     async def relocate(self, old: str, new: str) -> Session:
-        """Follows a project that has moved: its directory, if it is in there, and its checkpoints. Absolute paths."""
+        """Follows a moved project: its directory, if it is in there, and its checkpoints. Both paths are absolute."""
         return cast("Session", self._wrap(await self._threads.run(self._sync.relocate, old, new)))
 
     async def attach(

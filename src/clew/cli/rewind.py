@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -10,12 +11,23 @@ import click
 import clew
 from clew.checkpoints import Mode, Rewound
 from clew.checkpoints.lines import Count
+from clew.checkpoints.wire import shown
 from clew.cli.ask import agrees, can_ask
 from clew.cli.forms import Form, json_options, out_value, session_json
 from clew.cli.outcomes import undone
 from clew.cli.place import existing, store_option
 from clew.cli.text import many, out, plain, warn
-from clew.cli.workfiles import checkpoints_of, line_of, pair, root_option, session_of, summary, told
+from clew.cli.workfiles import (
+    checkpoints_of,
+    line_of,
+    pair,
+    planned_lines,
+    root_option,
+    session_of,
+    staying,
+    summary,
+    told,
+)
 from clew.errors import NotFound
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
@@ -63,7 +75,8 @@ def rewind(
         checkpoints = checkpoints_of(session, root)
         if not dry_run and not yes and can_ask():
             planned = checkpoints.rewind(message, dry_run=True, mode=mode, force=force)
-            if planned.can_rewind and not _agreed([line_of(one) for one in checkpoints.diff(message)], planned):
+            lines = {shown(one.path): line_of(one) for one in checkpoints.diff(message)} if planned.can_rewind else {}
+            if planned.can_rewind and not _agreed(planned, lines):
                 ctx.exit(1)
         done = checkpoints.rewind(message, dry_run=dry_run, mode=mode, force=force)
         ctx.exit(told(done, form, lambda: _sentence(done, session)))
@@ -71,9 +84,12 @@ def rewind(
 
 @click.command(
     short_help="Take back the last rewind.",
-    epilog="\b\nExamples:\n  clew undo\n  clew undo k3m9qa --dry-run",
+    epilog="\b\nExamples:\n  clew undo\n  clew undo --steps 2\n  clew undo k3m9qa --dry-run",
 )
 @click.argument("session", required=False)
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=1, show_default=True, help="How many rewinds to take back."
+)
 @dry_run_option
 @force_option
 @yes_option
@@ -82,26 +98,34 @@ def rewind(
 @store_option
 @click.pass_context
 def undo(
-    ctx: click.Context, session: str | None, dry_run: bool, force: bool, yes: bool, root: str | None, form: Form
+    ctx: click.Context,
+    session: str | None,
+    steps: int,
+    dry_run: bool,
+    force: bool,
+    yes: bool,
+    root: str | None,
+    form: Form,
 ) -> None:
     """Takes back the last rewind of SESSION, or of the last one of this directory: files and conversation.
 
-    An undo is itself a rewind: undoing it does it again.
+    Each undo goes back by one more rewind. To redo a rewind, rewind again. To take back an undo, rewind to the id that
+    'clew checkpoint ls' lists for it.
     """
     with existing() as store:
         found = session_of(store, session)
         checkpoints = checkpoints_of(found, root)
         if not dry_run and not yes and can_ask():
-            planned = checkpoints.undo(dry_run=True, force=force)
-            if planned.can_rewind and not _agreed([plain(path) for path in planned.files_changed], planned):
+            planned = checkpoints.undo(steps=steps, dry_run=True, force=force)
+            if planned.can_rewind and not _agreed(planned, {}):
                 ctx.exit(1)
-        done = checkpoints.undo(dry_run=dry_run, force=force)
+        done = checkpoints.undo(steps=steps, dry_run=dry_run, force=force)
         ctx.exit(told(done, form, lambda: _sentence(done, found)))
 
 
-def _agreed(lines: list[str], planned: Rewound) -> bool:
-    """Shows what would change, and asks."""
-    for line in lines:
+def _agreed(planned: Rewound, lines: Mapping[str, str]) -> bool:
+    """Shows what would change, by its line if there is one, and asks."""
+    for line in (*planned_lines(planned, lambda path: lines.get(path, plain(path))), *staying(planned)):
         warn(line)
     warn(summary(len(planned.files_changed), Count(planned.insertions, planned.deletions)))
     return agrees("Change these files?")
@@ -110,7 +134,8 @@ def _agreed(lines: list[str], planned: Rewound) -> bool:
 def _sentence(done: Rewound, session: clew.Session) -> str:
     counted = summary(len(done.files_changed), Count(done.insertions, done.deletions))
     if done.dry_run:
-        return f"would change {counted}"
+        deleting = f" and delete {many(len(done.removed), 'file')} of them" if done.removed else ""
+        return f"would change {counted}{deleting}"
     if done.undo is None:
         return f"session {session.handle}: everything is as it was then"
     return f"session {session.handle}: {counted}; 'clew undo' takes it back"

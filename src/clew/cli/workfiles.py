@@ -85,6 +85,23 @@ def diff_lines(one: FileDiff) -> Iterator[str]:
             yield style(text, {"+": "32", "-": "31"}[line[0]]) if line[:1] in ("+", "-") else text
 
 
+def planned_lines(planned: Rewound, shown_as: Callable[[str], str] = plain) -> Iterator[str]:
+    """What would be changed, and apart from it what would be deleted."""
+    changed = [path for path in planned.files_changed if path not in {*planned.removed}]
+    for title, paths in (("Change:", changed), ("Delete:", planned.removed)):
+        if paths:
+            yield title
+            yield from (f"  {shown_as(path)}" for path in paths)
+
+
+def staying(done: Rewound) -> Iterator[str]:
+    """What a rewind leaves as it is, and why."""
+    if done.unseen:
+        yield f"not seen by the checkpoint, left as is: {plain(', '.join(done.unseen))}"
+    if done.kept:
+        yield f"not empty, not removed: {plain(', '.join(done.kept))}"
+
+
 def wire(done: Rewound) -> dict[str, Any]:
     """A result as JSON; what it says of files is there even if it is nothing."""
     said: dict[str, Any] = msgspec.to_builtins(done)
@@ -101,9 +118,9 @@ def told(done: Rewound, form: Form, sentence: Callable[[], str]) -> int:
             done.error or "it cannot be done", hint, NOT_FOUND if done.error == "checkpoint not found" else FAILED
         )
     if form == "text":
-        for path in done.files_changed:
-            out(plain(path))
+        for line in planned_lines(done) if done.dry_run else map(plain, done.files_changed):
+            out(line)
         warn(sentence())
-    if done.kept:
-        warn(f"not empty, and so not removed: {plain(', '.join(done.kept))}")
+    for line in staying(done):
+        warn(line)
     return 0 if done.error is None else say(done.error, "Look at them, then rewind again.", FAILED)
