@@ -66,7 +66,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "Keys and deletion",
         "What `store.key_status` and `store.sessions.purge` answer.",
-        ["rekey/__init__:Status", "purge:Receipt", "purge:Kept", "purge:Failure"],
+        ["rekey/__init__:Status", "receipts:Receipt", "receipts:Kept", "receipts:Failure"],
     ),
     ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "verify/findings:Damage", "backup:Backup"]),
     (
@@ -146,6 +146,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "agents/memory:Memory",
             "agents/mirror:Mirror",
             "agents/mirror:Rebuilt",
+            "agents/mirror:forget_mirror",
             "agents/store:Cleaned",
             "agents/importing:import_tree",
             "agents/importing:Imported",
@@ -422,7 +423,9 @@ def entry(module: str, name: str) -> Iterator[str]:
     """A class or function with everything public in it."""
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
-    package = {"policy": "retention", "stored_policy": "retention", "due": "retention"}.get(module, module.partition("/")[0])
+    package = {"policy": "retention", "stored_policy": "retention", "due": "retention"}.get(
+        module, module.partition("/")[0]
+    )
     known = (
         "agents", "aio", "convert", "cpeconvo", "events", "keys", "mcp", "objects", "otel", "records", "redaction",
         "retention", "scan", "snapshots", "testing",

@@ -25,7 +25,7 @@ from msgspec import Meta
 
 from clew.backends import Tx
 from clew.envelope import MISTYPED, NO_BOX, Box, Plain
-from clew.errors import Invalid, Tampered, Unavailable, WrongKey
+from clew.errors import Invalid, MissingPackage, Tampered, WrongKey
 from clew.keys import ID_SIZE, SIZE, Key, Passphrase, check, key_id
 
 try:
@@ -49,7 +49,7 @@ _REMEMBERED = 256
 def needed() -> None:
     """Unavailable if the library is missing."""
     if AESGCM is None:
-        raise Unavailable("a sealed store needs the cryptography package", hint="pip install 'clew[crypto]'")
+        raise MissingPackage("a sealed store needs the cryptography package", "crypto")
 
 
 class Secrets(msgspec.Struct, frozen=True, array_like=True):

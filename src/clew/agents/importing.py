@@ -18,11 +18,12 @@ from clew import ids
 from clew.agents import checkpoint_files, folder, lines, metadata, wire
 from clew.agents.memory import LIMIT
 from clew.agents.metadata import EXIT, HASH, IMPORTED
-from clew.agents.mirror import CHECKPOINTS, MEMORY, MESSAGES, METADATA, SESSIONS, SUMMARY, TRANSCRIPT
+from clew.agents.mirror import MEMORY, SUMMARY
 from clew.agents.store import SessionStore
 from clew.agents.transcript import prepare
 from clew.agents.wire import Given
 from clew.errors import ClewError, Conflict, Invalid, NotFound
+from clew.mirrors import CHECKPOINTS, MESSAGES, METADATA, SESSIONS, TRANSCRIPT
 from clew.node import Node
 from clew.session import Session
 

@@ -9,6 +9,7 @@ import msgspec
 
 from clew import ids
 from clew.backends import RefRow
+from clew.errors import Tampered
 from clew.model import RECORD
 from clew.node import Node
 from clew.policy import Policy
@@ -95,6 +96,13 @@ def kept(data: SessionData, where: str) -> Kept:
         raise NotOurs(where, "what it says of its record does not decode") from None
 
 
+class Shown(NamedTuple):
+    """A record, and an error for each of its messages that is damaged."""
+
+    record: ConversationRecord
+    damage: list[Tampered]
+
+
 class Found(NamedTuple):
     """A session as it was read in one moment."""
 
@@ -126,22 +134,24 @@ class Found(NamedTuple):
             privacy=self._privacy(),
         )  # fmt: skip
 
-    def record(self, policy: Policy | None, nodes: Sequence[Node], size: int) -> ConversationRecord:
-        """The session as a record. Tampered if a message is not what was written."""
+    def shown(self, policy: Policy | None, nodes: Sequence[Node], size: int) -> Shown:
+        """The session as a record, and what of its messages is damaged."""
         from hashlib import sha256
 
-        messages = tuple(frames(nodes))
+        damage: list[Tampered] = []
+        messages = tuple(frames(nodes, damage))
         storage = StorageEnvelope(
             blob_uri=f"sessions/{ids.text(self.row.key)}", blob_version=self.row.version,
             size_bytes=size + len(self.row.data), checksum=sha256(msgspec.json.encode(messages)).hexdigest(),
             last_compacted_at=self.kept.changed_at,
         )  # fmt: skip
-        return ConversationRecord(
+        record = ConversationRecord(
             conversation_id=self.conversation_id, version=SCHEMA, title=self.data.title or "",
             created_at=self.created_at, last_interaction_at=time_text(self.row.active_at), summary=self.kept.summary,
             participants=self.kept.participants, messages=messages, attachments=attachments(messages),
             metrics=self._metrics(), retention=self._retention(policy), privacy=self._privacy(), storage=storage,
         )  # fmt: skip
+        return Shown(record, damage)
 
     def _retention(self, policy: Policy | None) -> RetentionInfo:
         return keeping.info(policy, self.row, is_record(self.data))

@@ -11,7 +11,7 @@ import msgspec
 from clew import audit, codec, ids, paths
 from clew.backends import ID, POS, SEQ_BITS, RefRow, Tx
 from clew.engine import Draft
-from clew.errors import Conflict, Invalid, Tampered
+from clew.errors import Conflict, Invalid, Tampered, clip
 from clew.node import Node
 from clew.records.frames import draft, foreign, frames, session_key
 from clew.records.kept import Found, Kept, kept
@@ -207,7 +207,7 @@ class Repository:
     def _append(self, tx: Tx, found: Found, drafts: Sequence[Draft], said: Sequence[MessageFrame]) -> Found:
         """Adds the messages that are not there yet. Conflict, Invalid if it becomes too much."""
         row = found.row
-        new = [n for n, one in enumerate(drafts) if not self._stored(tx, row, one)]
+        new = [n for n, one in enumerate(drafts) if not self._stored(tx, row, one, clip(said[n].frame_id))]
         if not new:
             return found
         self._refuse_size(tx, found, sum(len(drafts[n].encoded.payload) for n in new))
@@ -233,14 +233,18 @@ class Repository:
         if after.words > before.words:
             self._refuse_size(tx, after)
 
-    def _stored(self, tx: Tx, row: RefRow, one: Draft) -> bool:
+    def _stored(self, tx: Tx, row: RefRow, one: Draft, name: str) -> bool:
         """True if the message is there already. Conflict if its id is taken by another, or it is elsewhere."""
         if tx.node(one.id) is None:
             return False
-        for node in self._engine.known(tx, [one], row.tree) or ():
+        try:
+            stored = self._engine.known(tx, [one], row.tree) or ()
+        except Conflict:
+            raise Conflict(f"the frameId {name} is taken by another message") from None
+        for node in stored:
             heads = paths.origins(self._engine, tx, row.head)  # what was compacted was said all the same
             if not any(paths.on_path(tx, head, node._row[POS]) for head in heads):
-                raise Conflict(f"message {node.id} is on a branch that the conversation has left")
+                raise Conflict(f"message {name} is on a branch that the conversation has left")
         return True
 
     def _check_attachments(self, tx: Tx, row: RefRow, frame: MessageFrame) -> None:
@@ -336,7 +340,7 @@ def _after(nodes: Sequence[Node], base: bytes | None) -> tuple[MessageFrame, ...
     """The frames after the message `base`, or all if it is not among them; their numbers depend on those before."""
     at = next((n for n, node in enumerate(nodes) if node._row[ID] == base), -1)
     before = sum(node.role in ("user", "assistant") for node in nodes[: at + 1])
-    return tuple(frames(nodes))[before:]
+    return tuple(frames(nodes, []))[before:]
 
 
 def _refuse_stale(found: Found, fields: Sequence[str], expected: int | None) -> None:

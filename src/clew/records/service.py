@@ -19,7 +19,7 @@ from clew.records import keeping, reports, shapes
 from clew.records.calls import Calls
 from clew.records.deferred import MOST, MOST_BYTES, Pending, seconds
 from clew.records.frames import NotOurs, Type, attachment
-from clew.records.kept import Found
+from clew.records.kept import Found, Shown
 from clew.records.latency import LIMIT_MS
 from clew.records.purging import Purging
 from clew.records.repository import Change, Repository
@@ -187,13 +187,17 @@ class RecordService:
         `storage.blobVersion` of the record that the change was made for: if the record has changed since, the messages
         are added all the same, but a field that someone else has set meanwhile is a Conflict, and nothing is changed.
         NotFound; Invalid if it becomes too large. Pending if there is no space: it is not stored yet. Tampered if it is
-        stored, and something else of the record is damaged.
+        stored, and the record cannot be read back: see `get`.
         """
         with self._operation("update", conversation_id):
             return self._change("update", conversation_id, mutation, expected_version, committed=False)
 
     def get(self, conversation_id: str) -> ConversationRecord | None:
-        """The record; None if there is none. Tampered if something of it is not what was written."""
+        """The record; None if there is none. Tampered if something of it is not what was written.
+
+        A message that is damaged, or in quarantine, is there without its content, and marked: `DAMAGED` is among its
+        `privacy.redactionRulesApplied`. `CorruptionDetected` is emitted. A `strict` service purges the record instead.
+        """
         with self._operation("get", conversation_id):
             return self._read(conversation_id, self._records.key(conversation_id))
 
@@ -371,21 +375,31 @@ class RecordService:
     # -- inside: reading
 
     def _read(self, conversation_id: str, key: bytes) -> ConversationRecord | None:
+        """A record; messages of it that are damaged are empty, and marked. With `strict` it is purged: Tampered."""
         try:
-            return self._whole(key)
+            found = self._whole(key)
         except Tampered:
-            pass
+            found = None
+        if found is not None and not found.damage:
+            return found.record
         try:  # once more: what was read beside a writer that failed is not damage
-            return self._whole(key)
+            found = self._whole(key)
         except Tampered as error:
             damaged = not isinstance(error, NotOurs)
             purged = self._strict and damaged and self._purging.damaged(conversation_id, key)
             self._corrupt(conversation_id, error, purged=purged)
             raise
+        if found is None or not found.damage:
+            return None if found is None else found.record
+        purged = self._strict and self._purging.damaged(conversation_id, key)
+        self._corrupt(conversation_id, found.damage[0], purged=purged)
+        if self._strict:
+            raise found.damage[0]
+        return found.record
 
-    def _whole(self, key: bytes) -> ConversationRecord | None:
+    def _whole(self, key: bytes) -> Shown | None:
         whole = self._records.whole(key)
-        return None if whole is None else whole.found.record(self._shown_policy(), whole.nodes, whole.size)
+        return None if whole is None else whole.found.shown(self._shown_policy(), whole.nodes, whole.size)
 
     def _sound(self, rows: Iterable[RefRow]) -> Iterator[Found]:
         """Those that can be read; the others are told."""
@@ -455,7 +469,7 @@ class RecordService:
         whole = self._records.whole(key)
         if whole is None:
             return
-        record = whole.found.record(self._shown_policy(), whole.nodes, whole.size)
+        record = whole.found.shown(self._shown_policy(), whole.nodes, whole.size).record
         summary = self._summarise(record)
         if summary is None:
             return
@@ -464,8 +478,8 @@ class RecordService:
             found = self._writes.now(
                 lambda: self._records.change(key, Change(given, (), ()), record.storage.blob_version)
             )
-        except Conflict:
-            return  # someone has written a summary meanwhile
+        except (Conflict, NotFound):
+            return  # meanwhile someone has written a summary, or deleted the record
         self._events.emit(events.ConversationStored(summary=found.summary(self._shown_policy())))
 
     def _corrupt(self, conversation_id: str, error: Tampered, *, purged: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from clew.errors import Invalid, Unavailable, clip
+from clew.errors import Invalid, MissingPackage, clip
 
 LARGEST = 1000
 """Steps a pattern may compile to. The worst pattern of this size takes half a second for one view."""
@@ -194,7 +194,7 @@ def _engine() -> Any:
     try:
         import re2
     except ImportError:
-        raise Unavailable("redaction needs the google-re2 package", hint="pip install 'clew[redaction]'") from None
+        raise MissingPackage("redaction needs the google-re2 package", "redaction") from None
     return re2
 
 
