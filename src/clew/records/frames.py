@@ -123,13 +123,12 @@ def _media(kind: str, digest: str) -> Media:
     return Media(mime_type=mime_type, modality=modality, blob=digest)
 
 
-def frames(nodes: Iterable[Node], damage: list[Tampered]) -> Iterator[MessageFrame]:
+def frames(nodes: Iterable[Node], damage: list[Tampered], last: int = 0) -> Iterator[MessageFrame]:
     """The frames of a path. What is neither the person's nor the assistant's is not one.
 
-    A sequence number is as it was given, or one higher than the one before where writers have chosen the same. A
-    message that cannot be read is an empty frame that says so, and what was wrong is added to `damage`.
+    A sequence number is as it was given, or one higher than the one before (`last`) where writers have chosen the same.
+    A message that cannot be read is an empty frame that says so, and what was wrong is added to `damage`.
     """
-    last = 0
     for node in nodes:
         role = node.role
         if role not in ("user", "assistant"):

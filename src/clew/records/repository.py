@@ -35,8 +35,6 @@ class Whole(NamedTuple):
 
     found: Found
     nodes: list[Node]
-    size: int
-    """Bytes of their bodies, as they are stored."""
 
 
 class Change(NamedTuple):
@@ -96,13 +94,31 @@ class Repository:
         """A session with its messages; None if it is not there, or in the trash."""
         return self._engine.read(lambda tx: self._whole(tx, key))
 
+    def since(self, key: bytes, head: bytes | None, depth: int) -> Whole | None:
+        """A session with its messages after one of them; None if it has to be read as a whole.
+
+        So it is if the session has left that message, and if anything is in quarantine: it may be among those before.
+        """
+
+        def work(tx: Tx) -> Whole | None:
+            row = self._row(tx, key)
+            if row is None or row.head is None or tx.quarantined_after(-1, 1):
+                return None
+            if row.head_id == head:
+                return Whole(self.found(row), [])
+            (tip,) = paths.last(self._engine, tx, row.head, 1)
+            nodes = paths.last(self._engine, tx, row.head, max(1, tip.depth - depth))
+            return Whole(self.found(row), nodes) if nodes[0]._parent == head else None
+
+        return self._engine.read(work)
+
     def _whole(self, tx: Tx, key: bytes) -> Whole | None:
         row = self._row(tx, key)
         if row is None:
             return None
         found = self.found(row)
         nodes = [] if row.head is None else paths.whole(self._engine, tx, row.head)
-        return Whole(found, nodes, self._size(tx, row.head))
+        return Whole(found, nodes)
 
     def _row(self, tx: Tx, key: bytes) -> RefRow | None:
         row = tx.ref(self._engine.workspace, SESSION, key)
