@@ -66,7 +66,7 @@ def test_delete_what_a_summary_stands_for_with_its_end(path: Path) -> None:
         session = store.sessions.create()
         first = session.append([clew.user("one"), clew.user("two")])
         after = session.compact([clew.system("summary"), clew.user("three")])
-        assert store.nodes.delete([first[1].id, after[1].id]) == 2
+        assert store.nodes.delete([first[1].id, after[1].id]).messages == 2
         assert [node.text for node in session.history()] == ["one", "summary"]
         assert store.verify().ok
 
@@ -300,5 +300,5 @@ def test_workspaces_do_not_see_each_others_messages(tmp_path):
                 ask(node.id)
         with pytest.raises(clew.NotFound):
             b.nodes.save(clew.user("under it"), parent=node.id)
-        assert b.nodes.delete(node.id, recursive=True) == 0
+        assert b.nodes.delete(node.id, recursive=True).messages == 0
         assert a.nodes.get(node.id)[0].text == "secret"

@@ -99,7 +99,7 @@ def test_what_is_saved_beside_a_session_goes_without_it(store: Store, sound: Cal
     assert session.head_id is not None
     aside = store.nodes.save(clew.user("aside"), parent=session.head_id)[0]
     store.nodes.delete(aside.id)
-    assert session.delete() == 3
+    assert session.delete().messages == 3
     assert store.nodes.list().items == []
     sound(store)
 
@@ -114,7 +114,7 @@ def test_what_a_deleted_message_leaves_of_a_branch_goes_with_its_session(
     store.nodes.delete(nodes[3].id)
     assert [branch.head_id for branch in session.branches()] == [nodes[2].id]
     store.nodes.delete([nodes[1].id], recursive=True)
-    assert session.delete() == 1
+    assert session.delete().messages == 1
     assert store.nodes.list().items == []
     sound(store)
 
@@ -129,7 +129,7 @@ def test_what_a_compaction_stands_for_outlives_it(store: Store, sound: Callable[
     sound(store)
     store.nodes.delete(summary[0].id)
     assert session.path() == nodes[:2]
-    assert session.delete() == 2
+    assert session.delete().messages == 2
     sound(store)
 
 
@@ -151,7 +151,7 @@ def test_a_long_chain_has_no_limit_of_depth(path: Path) -> None:
         assert store.nodes.path(nodes[-1].id) == nodes
         assert nodes[-1].depth == 4999
         assert store.nodes.path(nodes[-1].id, last=1) == nodes[-1:]
-        assert store.nodes.delete(nodes[0].id, recursive=True) == 5000
+        assert store.nodes.delete(nodes[0].id, recursive=True).messages == 5000
 
 
 def test_a_path_with_many_bends(path: Path) -> None:

@@ -63,7 +63,7 @@ NAMES: dict[object, str] = {
     clew.events: "Events Event ConversationStored ConversationDeleted PurgeCompleted CapacityWarning "
     "CorruptionDetected RetentionInDoubt SlowWrites CircuitChanged OperationFinished",
     clew.agents: "open SessionStore Session SessionMetadata Options Transcript Event Mirror Rebuilt "
-    "Memory Cleaned import_tree Imported ImportedSession Skipped project_hash",
+    "Memory Cleaned forget_mirror import_tree Imported ImportedSession Skipped project_hash",
     clew.agents.SessionStore: "create start load load_latest resume fork list delete cleanup append_message "
     "append_event load_messages load_messages_up_to transcript transcript_path memory mirror rebuild_mirror flush "
     "close",

@@ -16,7 +16,7 @@ import clew
 from clew import purge
 from clew.backends.sqlite import scrubbing
 from clew.errors import Conflict, Invalid, NotFound, StorageFull, Tampered, Unavailable
-from clew.purge import Failure, Kept
+from clew.receipts import RECEIPTS, Failure, Kept, Receipt
 from clew.session import Session
 from clew.store import Store
 from clew.testing import FakeClock
@@ -378,7 +378,7 @@ DEEDS: dict[str, Callable[[Store, Session], object]] = {
 }
 
 
-def _raised(receipt: purge.Receipt) -> None:
+def _raised(receipt: Receipt) -> None:
     """A failure in a receipt, as an error."""
     assert receipt.sessions == ()
     raise Tampered("a session", receipt.failures[0].error)
@@ -488,7 +488,7 @@ def test_a_receipt_has_no_content(store: Store, path: Path) -> None:
     """Neither it nor what is stored of it has a word of what was said."""
     receipt = store.sessions.purge(talk(store).id)
     assert SECRET not in str(receipt)
-    (row,) = [row for row in store._engine.read(lambda tx: tx.refs_after(0, 9)) if row.kind == purge.RECEIPTS]
+    (row,) = [row for row in store._engine.read(lambda tx: tx.refs_after(0, 9)) if row.kind == RECEIPTS]
     stored = [entry.data for entry in clew.log.Log(store._engine, lambda: row).read()]
     assert stored
     assert all(SECRET.encode() not in one for one in stored)

@@ -670,7 +670,7 @@ def test_without_listeners_a_sweeper_logs(path: Path, clock: FakeClock, caplog: 
             clock.advance(40 * DAY)
             wait.tick()
             assert caplog.messages == ["sweep: 1 of 1 sessions purged"]
-            sweeper._open = lambda: [5]  # type: ignore[assignment, list-item]
+            sweeper._open = lambda: [5]  # type: ignore[list-item]
             sweeper.sweep_now()
             wait.settled()
             assert caplog.messages[1].startswith("sweep: ")
@@ -749,7 +749,7 @@ async def test_the_async_face(path: Path, clock: FakeClock) -> None:
             sweeper.sweep_now()
             await resting[2].wait()
             assert told[2:] == [(session.id,)]
-            sweeper._open = lambda: [5]  # type: ignore[assignment, list-item]
+            sweeper._open = lambda: [5]  # type: ignore[list-item]
             sweeper.sweep_now()
             await resting[3].wait()
             assert isinstance(errors.pop(), clew.Invalid)

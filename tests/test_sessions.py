@@ -114,7 +114,7 @@ def test_deleting_an_owner_takes_its_subagents_whole(store: Store, sound: Callab
     innermost = store.sessions.create(agent="b", owner=inner)
     innermost.append(clew.user("x"))
     innermost.blobs.put(b"never shown")
-    assert session.delete() == 1
+    assert session.delete().messages == 1
     counts = store.verify().counts
     assert [counts[name] for name in ("trees", "refs", "nodes", "blobs", "chunks")] == [0, 0, 0, 0, 0]
     sound(store)
@@ -147,7 +147,7 @@ def test_forks_of_forks_stay_apart(store: Store) -> None:
     for one in line[:-1]:
         one.delete()
     assert [node.text for node in line[-1].path()] == [str(n) for n in range(10)]
-    assert line[-1].delete() == 10
+    assert line[-1].delete().messages == 10
 
 
 def test_a_fork_at_a_compacted_message_is_before_the_summary(store: Store) -> None:
@@ -372,7 +372,7 @@ def test_a_session_may_begin_at_any_stored_message(tmp_path):
             other.sessions.create(at=root.id)
         with pytest.raises(clew.NotFound):
             store.sessions.create(at="01890a5d-ac96-774b-bcce-b302099a8057")
-        assert session.delete() == 1
+        assert session.delete().messages == 1
         assert [node.text for node in store.nodes.path(reply.id)] == ["root", "reply"]
         assert store.verify().ok
 

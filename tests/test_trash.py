@@ -34,7 +34,7 @@ def test_a_hold_is_seen_by_whoever_deletes(path: Path) -> None:
             assert caught.value.hint == "Release it first."
         assert session.refresh().held
         there.sessions.release(session.id)
-        assert session.delete() == 2
+        assert session.delete().messages == 2
 
 
 def test_two_restore_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_a_hold_on_what_is_deep_down_is_found(store: Store) -> None:
         with pytest.raises(clew.Conflict, match=held.id):
             store.nodes.delete(said.id)
         held.release()
-    assert top.delete() == 1
+    assert top.delete().messages == 1
 
 
 def test_what_is_held_does_not_expire(store: Store) -> None:
@@ -197,7 +197,7 @@ def test_an_undone_transaction_leaves_nothing_in_the_trash(store: Store) -> None
     assert store.sessions.list().items == [two, one]
     assert not store.sessions.get(two.id).held
     two.append(clew.user("y"))
-    assert two.delete() == 2
+    assert two.delete().messages == 2
 
 
 def test_a_hidden_hit_makes_room_for_the_next(store: Store) -> None:

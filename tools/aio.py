@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from clew.backup import Backup
     from clew.keys import Key
     from clew.outside import Cleared
-    from clew.purge import Reason, Receipt, Receipts
+    from clew.receipts import Reason, Receipt, Receipts
     from clew.rekey import Status
     from clew.snapshots import Snapshot, ToolSnapshot, stored
     from clew.snapshots.stored import Summaries
@@ -175,6 +175,7 @@ from clew import agents
 from clew.agents import Cleaned, Event, Imported, Mirror, Options, Rebuilt, SessionMetadata
 from clew.agents import memory, session, store, transcript
 from clew.agents.store import NodeList, Sayable
+from clew.receipts import Receipt
 from clew.aio.face import Threads
 from clew.aio.faces import Session as Conversation
 from clew.aio.faces import Store

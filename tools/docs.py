@@ -66,7 +66,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "Keys and deletion",
         "What `store.key_status` and `store.sessions.purge` answer.",
-        ["rekey/__init__:Status", "purge:Receipt", "purge:Kept", "purge:Failure"],
+        ["rekey/__init__:Status", "receipts:Receipt", "receipts:Kept", "receipts:Failure"],
     ),
     ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "damage:Damage", "backup:Backup"]),
     (
@@ -146,6 +146,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "agents/memory:Memory",
             "agents/mirror:Mirror",
             "agents/mirror:Rebuilt",
+            "agents/mirror:forget_mirror",
             "agents/store:Cleaned",
             "agents/importing:import_tree",
             "agents/importing:Imported",

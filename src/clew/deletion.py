@@ -132,6 +132,12 @@ def held_by(engine: Engine, tx: Tx, pos: int) -> RefRow | None:
     return None
 
 
+def shown_by(tx: Tx, pos: int) -> list[str]:
+    """The ids of the sessions that have the node at a position on their path, in a branch, or behind a compaction."""
+    run = tx.run(pos >> SEQ_BITS)
+    return [] if run is None else [ids.text(one.key) for one in talks_at(tx, [Cut(run, pos & MAX_SEQ)])]
+
+
 def _refuse_held(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) -> None:
     """Conflict if a ref is held. Tampered if its row says that it is not, and was not written so or is an earlier one.
 
@@ -193,12 +199,10 @@ def _prune(engine: Engine, tx: Tx, head: int, gone: Gone) -> None:
                 heads += [at for at in (run.parent, run.derived) if at is not None]
 
 
-def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *, recursive: bool) -> int:
-    """Deletes nodes by id; unknown ids are passed over. Conflict, nothing deleted, if a node must stay or is held.
+def plan_nodes(engine: Engine, tx: Tx, targets: Iterable[bytes], *, recursive: bool) -> list[Cut]:
+    """The parts of runs that go with nodes that are deleted by id; unknown ids are passed over.
 
-    Without `recursive` a node with children outside `targets` is a Conflict. A session whose head goes follows up to
-    the nearest node that stays, and so does a branch and what a compaction stands for: what is left of them must still
-    go with the session. Any other ref inside is a Conflict.
+    Conflict if a node must stay or is held. Without `recursive` a node with children outside `targets` must stay.
     """
     wanted = {
         place.row[POS]
@@ -211,9 +215,19 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
             _refuse_held(engine, tx, one)
     for cut in cuts:
         _refuse_unended(engine, tx, cut.run)
-    gone, trees = Gone(), set()
+    return cuts
+
+
+def delete_nodes(engine: Engine, refs: Refs, tx: Tx, cuts: list[Cut]) -> Gone:
+    """Deletes what was planned, all or nothing.
+
+    A session whose head goes follows up to the nearest node that stays, and so does a branch and what a compaction
+    stands for: what is left of them must still go with the session. Any other ref inside is a Conflict.
+    """
+    trees = {cut.run.tree for cut in cuts}
+    blobs = _count_blobs(tx, trees)
+    gone = Gone()
     for cut in cuts:
-        trees.add(cut.run.tree)
         low, high = cut.run.run << SEQ_BITS | cut.first, cut.run.run << SEQ_BITS | MAX_SEQ
         for ref in tx.refs_in_tree(cut.run.tree, low, high):
             _lift(engine, refs, tx, ref, cuts)
@@ -228,7 +242,22 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, targets: Iterable[bytes], *
             _prune(engine, tx, above, gone)
     for tree in trees:
         tx.delete_tree_if_empty(tree)
-    return gone.messages
+    gone.blobs = blobs - _count_blobs(tx, trees)
+    return gone
+
+
+def talks(tx: Tx, ref: RefRow) -> list[str]:
+    """The ids of a session and of its subagents', and theirs, in the trash or not."""
+    family = [ref]
+    for one in family:
+        family += [below for below in tx.refs_owned(one.ref) if below.kind in TALKS]
+    return [ids.text(one.key) for one in family if one.kind in TALKS]
+
+
+def talks_at(tx: Tx, cuts: list[Cut]) -> list[RefRow]:
+    """The sessions that have something of these parts of runs on their path, in a branch, or behind a compaction."""
+    found = (one for ref in _reaching(tx, cuts) for one in (ref, *owners(tx, ref)) if one.kind in TALKS)
+    return list({one.ref: one for one in found}.values())
 
 
 def _cuts(tx: Tx, wanted: set[int], *, recursive: bool) -> list[Cut]:

@@ -16,7 +16,8 @@
     ├── Tampered        stored bytes are not what was written; says where
     ├── Unavailable     the store cannot be reached now: busy, or an I/O error; asking again may help
     │   ├── StorageFull no space left; free some and ask again
-    │   └── ReadOnly    the file or its folder cannot be written
+    │   ├── ReadOnly    the file or its folder cannot be written
+    │   └── MissingPackage  a package that this needs is not installed
     ├── ProviderError   a language model's provider refused, failed, or broke off
     ├── Unfinished      something ended before everything was done; names what was not
     ├── SchemaTooNew    written by a newer clew; refused unchanged
@@ -166,6 +167,14 @@ class ReadOnly(Unavailable):
     """The store can be read and not written."""
 
     hint = "Check the permissions of the file and of its folder."
+
+
+class MissingPackage(Unavailable):
+    """A package that this needs is not installed. `extra` brings it."""
+
+    def __init__(self, message: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(message, hint=f"pip install 'clew[{extra}]'")
 
 
 class ProviderError(ClewError):

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from clew.backends import Tx
-from clew.errors import Invalid, Tampered, Unavailable, WrongKey
+from clew.errors import Invalid, MissingPackage, Tampered, WrongKey
 from clew.keys import SIZE, Key, Passphrase, check, key_id
 
 try:
@@ -43,7 +43,7 @@ _Secret = Annotated[bytes, Meta(min_length=SIZE, max_length=SIZE)]
 def needed() -> None:
     """Unavailable if the library is missing."""
     if AESGCM is None:
-        raise Unavailable("a sealed store needs the cryptography package", hint="pip install 'clew[crypto]'")
+        raise MissingPackage("a sealed store needs the cryptography package", "crypto")
 
 
 class Secrets(msgspec.Struct, frozen=True, array_like=True):

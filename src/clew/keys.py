@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from clew.errors import Invalid, NotFound, Tampered, Unavailable
+from clew.errors import Invalid, MissingPackage, NotFound, Tampered, Unavailable
 from clew.files import lock, make_private, read_private, user
 from clew.ids import ALPHABET
 
@@ -143,7 +143,7 @@ def _backend() -> KeyringBackend:
         import keyring
         from keyring.backends.chainer import ChainerBackend
     except ImportError:
-        raise Unavailable("keys in the keyring need the keyring package", hint="pip install 'clew[keyring]'") from None
+        raise MissingPackage("keys in the keyring need the keyring package", "keyring") from None
     try:
         chosen = keyring.get_keyring()
         found: list[KeyringBackend] = chosen.backends if isinstance(chosen, ChainerBackend) else [chosen]
@@ -212,7 +212,7 @@ def _unusable(kind: type[Exception]) -> Unavailable:
 # -- from a passphrase
 
 
-_INSTALL = "pip install 'clew[crypto]'"
+_EXTRA = "crypto"
 _LONGEST_PARAMETERS = 512
 
 
@@ -278,12 +278,12 @@ class Passphrase:
             from cryptography.exceptions import UnsupportedAlgorithm
             from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
         except ImportError:
-            raise Unavailable("a passphrase needs the cryptography package", hint=_INSTALL) from None
+            raise MissingPackage("a passphrase needs the cryptography package", _EXTRA) from None
         try:
             argon2 = Argon2id(salt=by.salt, length=SIZE, iterations=by.t, lanes=by.p, memory_cost=by.m)
             return argon2.derive(self._words)
         except UnsupportedAlgorithm:
-            raise Unavailable("this build of cryptography has no Argon2id", hint=_INSTALL) from None
+            raise MissingPackage("this build of cryptography has no Argon2id", _EXTRA) from None
         except MemoryError:
             raise Unavailable(f"deriving the key needs {by.m >> 10} MiB of memory", hint="Free some memory.") from None
 

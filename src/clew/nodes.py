@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clew import deletion, ids, paths
+from clew import ids, paths
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, Ground, Place, Tx, born
 from clew.engine import Draft, Engine, whole_number
 from clew.errors import Conflict, Invalid, NotFound
@@ -14,6 +14,10 @@ from clew.model import Message, Native, Said
 from clew.node import Node, microseconds
 from clew.refs import Refs
 from clew.trash import Sight
+
+if TYPE_CHECKING:
+    from clew.purge import Purger
+    from clew.receipts import Receipt
 
 MOST = 1 << 60
 """No page is longer: SQLite cannot count further than a little beyond it."""
@@ -55,9 +59,10 @@ SaveList = list[Said | Save]
 class Nodes:
     """Messages by id. What is saved here belongs to no session, and goes only when `delete` says so."""
 
-    def __init__(self, engine: Engine, refs: Refs) -> None:
+    def __init__(self, engine: Engine, refs: Refs, purger: Callable[[], Purger]) -> None:
         self._engine = engine
         self._refs = refs
+        self._purger = purger
 
     def save(self, messages: Said | Save | Sequence[Said | Save], *, parent: str | None = None) -> NodeList:
         """Stores messages in one transaction, each after the one before it, the first after `parent` or as a root.
@@ -167,11 +172,11 @@ class Nodes:
 
         return self._engine.read(work)
 
-    def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> int:
-        """Deletes nodes, all or none; unknown ids are passed over. Returns how many went.
+    def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> Receipt:
+        """Deletes nodes, all or none; unknown ids are passed over. The receipt says how many went, and what is left.
 
         Conflict if a node has children that are not deleted with it, or if a snapshot or a hold needs it. A session
-        whose head goes is moved to the nearest message that stays.
+        whose head goes is moved to the nearest message that stays, and loses a title that was made of their words.
         """
         wanted = []
         for one in _several(ids):
@@ -179,9 +184,7 @@ class Nodes:
                 wanted.append(self._engine.resolve_node(one))
             except NotFound:
                 continue
-        return self._engine.write(
-            lambda tx: deletion.delete_nodes(self._engine, self._refs, tx, wanted, recursive=recursive)
-        )
+        return self._purger().delete_nodes(wanted, recursive=recursive)
 
     # -- saving
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from clew import files
-from clew.errors import Invalid, NotFound, Unavailable
+from clew.errors import Invalid, MissingPackage, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -195,7 +195,7 @@ def folder(url: str) -> str | None:
 def needed() -> None:
     """Unavailable if the library is missing."""
     if find_spec("obstore") is None:
-        raise Unavailable("buckets need a library", hint="pip install 'clew[objects]'")
+        raise MissingPackage("buckets need a library", "objects")
 
 
 def connect(url: str, options: dict[str, Any]) -> ObjectStore:

@@ -10,88 +10,30 @@ the close finishes it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import msgspec
 
-from clew import audit, deletion, ids, outside
+from clew import audit, deletion, ids, outside, titles
 from clew.backends import MAX_POS, RefRow, Tx
 from clew.engine import Engine
-from clew.errors import ClewError, Invalid, NotFound, StorageFull, Tampered
+from clew.errors import ClewError, Invalid, NotFound, StorageFull
 from clew.indexing import Index
-from clew.log import Log
-from clew.node import moment
-from clew.refs import OWN, Refs
+from clew.mirrors import Mirrors
+from clew.receipts import DELETED, TRACES, Entry, Failure, Kept, Reason, Receipt, ReceiptLog
+from clew.refs import Refs
 from clew.serverindex import ServerIndex
-
-Reason = Literal[
-    "user-requested", "retention-expired", "privacy-policy-change", "workspace-reset", "corruption-detected",
-    "session-timeout", "policy-update", "error-recovery",
-]  # fmt: skip
-"""Why something is purged."""
 
 DAMAGED: Reason = "corruption-detected"
 """With this reason a session goes even if its own row is damaged; but not if it was held."""
 _OLD_KEY = "its data key stays, because messages that it shares with others are damaged"
 _STANDING = (*deletion.TALKS, "snapshot")
 """Kinds of ref that keep messages by themselves, and are named for it."""
-RECEIPTS = "receipts"
-"""Kind of the one ref whose log holds the receipts."""
 _UNCLEAN = "unclean"
 """Name of the header that is there while traces of something deleted may be left."""
-
-
-class Failure(NamedTuple):
-    """A session that was not purged, or of which something stays, and why."""
-
-    session: str
-    error: str
-
-
-class Kept(NamedTuple):
-    """Messages of a purged session that stay, because others have them too; those of its branches and traces, and what
-    it has compacted, among them.
-    """
-
-    session: str
-    messages: int
-    needed_by: tuple[str, ...]
-    """Ids of the sessions and snapshots of the same trees that are left."""
-
-
-class Receipt(NamedTuple):
-    """What a purge did. It is kept in the store, and has no content."""
-
-    id: str
-    reason: str
-    started_at: datetime
-    finished_at: datetime | None
-    """None while something is pending."""
-    sessions: tuple[str, ...]
-    """Ids of the sessions, or of the snapshot, that are gone."""
-    messages: int
-    blobs: int
-    bytes: int
-    """Of message bodies, as they were stored."""
-    failures: tuple[Failure, ...]
-    kept: tuple[Kept, ...]
-    pending: tuple[str, ...]
-    """What is still to be cleared: ``wal``, ``file``, ``search``, ``objects``; ``rows`` if that was not even begun, or
-    not noted.
-    """
-    beyond: tuple[str, ...] = ()
-    """Where a server may still hold copies that clew cannot reach: ``pages`` until they are written over, ``wal`` and
-    its archives, ``replicas``; of objects ``versions`` too, where a bucket keeps them.
-    """
-    outside: int = 0
-    """Bytes of attachments in object storage, as they were stored."""
-
-
-Receipts = list[Receipt]
 
 
 class Loss(NamedTuple):
@@ -100,23 +42,15 @@ class Loss(NamedTuple):
     messages: int
     bytes: int
     failures: tuple[Failure, ...]
+    talks: tuple[str, ...]
+    """Ids of the sessions that showed them."""
 
 
-class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of a receipt as its log keeps it: those with the same id add up, and the last says what is pending."""
+class _Gone(NamedTuple):
+    """A ref that went with all that it owned."""
 
-    id: str
-    reason: str
-    started: int
-    finished: int | None = None
-    sessions: tuple[str, ...] = ()
-    messages: int = 0
-    blobs: int = 0
-    bytes: int = 0
-    failures: tuple[Failure, ...] = ()
-    kept: tuple[Kept, ...] = ()
-    pending: tuple[str, ...] = ()
-    outside: int = 0
+    entry: Entry
+    talks: list[str]
 
 
 Check = Callable[[Tx, RefRow], object]
@@ -133,6 +67,8 @@ class Purger:
         self._engine = engine
         self._refs = refs
         self._index = index
+        self._log = ReceiptLog(engine, refs)
+        self.mirrors = Mirrors(engine, refs)
 
     def purge(
         self, targets: Sequence[RefRow], *, reason: Reason, dry_run: bool = False, check: Check | None = None
@@ -148,13 +84,13 @@ class Purger:
             with suppress(_Undo), self._engine.transaction():
                 entry = self._delete(entry, targets, check)
                 raise _Undo
-            return self._receipt(msgspec.structs.replace(entry, pending=()))
+            return msgspec.structs.replace(entry, pending=()).receipt(self._engine)
         entry = self._delete(entry, targets, check)
         if not entry.sessions:
-            return self._receipt(_cleared(entry, (), self._engine))
+            return entry.cleared((), self._engine.clock()).receipt(self._engine)
         unnoted = tuple(failure for failure in entry.failures if failure.session not in entry.sessions)
         entry, *_ = self._clear([entry], unnoted)
-        return self._receipt(entry)
+        return entry.receipt(self._engine)
 
     def destroy(self, work: Callable[[Tx], Loss], *, reason: Reason, dry_run: bool = False) -> Receipt:
         """Runs `work`, which takes bodies away and leaves their rows, and clears every trace of them.
@@ -163,10 +99,12 @@ class Purger:
         """
         entry = self._begun(reason)
 
-        def go(tx: Tx) -> _Entry:
-            done = msgspec.structs.replace(entry, **work(tx)._asdict())
+        def go(tx: Tx) -> Entry:
+            loss = work(tx)
+            done = msgspec.structs.replace(entry, messages=loss.messages, bytes=loss.bytes, failures=loss.failures)
             if done.messages:
-                self._note(tx, [done])
+                self._log.note(tx, [done])
+                self.mirrors.note(tx, loss.talks)
                 soil(tx)
                 audit.note(self._engine, self._refs, tx, "purge", done.id, reason=reason, amount=done.messages)
             return done
@@ -176,31 +114,32 @@ class Purger:
             with suppress(_Undo), self._engine.transaction():
                 done = self._engine.write(go)
                 raise _Undo
-            return self._receipt(msgspec.structs.replace(done, pending=()))
+            return msgspec.structs.replace(done, pending=()).receipt(self._engine)
         done = self._write(go)
-        return self._receipt(self._clear([done])[0] if done.messages else _cleared(done, (), self._engine))
+        ended = self._clear([done])[0] if done.messages else done.cleared((), self._engine.clock())
+        return ended.receipt(self._engine)
 
     def finish(self) -> bool:
         """Clears what was left to be cleared; True if nothing is left to do."""
-        self._clear([entry for entry in self._entries() if entry.pending])
+        self._clear([entry for entry in self._log.entries() if entry.pending])
         return self._engine.read(unclean) is None
 
     def receipts(self) -> list[Receipt]:
         """Every receipt, oldest first."""
-        return [self._receipt(entry) for entry in self._entries()]
+        return [entry.receipt(self._engine) for entry in self._log.entries()]
 
     # -- rows
 
-    def _begun(self, reason: Reason) -> _Entry:
+    def _begun(self, reason: Reason) -> Entry:
         """What is noted first. Invalid if this is no reason, or not the place for a purge."""
         if reason not in get_args(Reason):
             raise Invalid(f"a reason is one of {', '.join(get_args(Reason))}")
         engine = self._engine
         if engine.backend.in_transaction():
             raise Invalid("a purge cannot be part of a transaction", hint="It clears the files, which nothing undoes.")
-        return _Entry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
+        return Entry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
 
-    def _delete(self, entry: _Entry, targets: Sequence[RefRow], check: Check | None) -> _Entry:
+    def _delete(self, entry: Entry, targets: Sequence[RefRow], check: Check | None) -> Entry:
         for row in targets:
             name = ids.text(row.key)
             try:
@@ -210,7 +149,7 @@ class Purger:
                 entry = msgspec.structs.replace(entry, failures=(*entry.failures, failure))
         return entry
 
-    def _write(self, work: Callable[[Tx], _Entry]) -> _Entry:
+    def _write(self, work: Callable[[Tx], Entry]) -> Entry:
         """Runs `work`, which notes what it does. If the commit fails, the note tells whether it was done."""
         try:
             return self._engine.write_settled(work, self._noted)
@@ -219,11 +158,11 @@ class Purger:
             self._engine.backend.make_room()
             return self._engine.write_settled(work, self._noted)
 
-    def _noted(self, _: Tx, entry: _Entry) -> bool:
+    def _noted(self, _: Tx, entry: Entry) -> bool:
         """True if the receipts have it, with all of its sessions."""
-        return any(one.id == entry.id and {*entry.sessions} <= {*one.sessions} for one in self._entries())
+        return any(one.id == entry.id and {*entry.sessions} <= {*one.sessions} for one in self._log.entries())
 
-    def _go(self, tx: Tx, entry: _Entry, row: RefRow, check: Check | None) -> _Entry:
+    def _go(self, tx: Tx, entry: Entry, row: RefRow, check: Check | None) -> Entry:
         """One session and the note of it, in one transaction."""
         damaged = entry.reason == DAMAGED
         now = tx.ref(self._engine.workspace, row.kind, row.key)
@@ -232,9 +171,19 @@ class Purger:
         row = now if damaged else self._refs.checked(now)
         if check is not None:
             check(tx, row)
+        gone = self._remove_ref(tx, row, entry, shred=True, damaged=damaged)
+        self._log.note(tx, [gone.entry])
+        soil(tx)
+        self.mirrors.note(tx, gone.talks)
+        name, count = ids.text(row.key), gone.entry.messages
+        audit.note(self._engine, self._refs, tx, "purge", name, reason=entry.reason, amount=count)
+        return entry.plus(gone.entry)
+
+    def _remove_ref(self, tx: Tx, row: RefRow, entry: Entry, *, shred: bool, damaged: bool = False) -> _Gone:
+        """Deletes a ref with all that goes with it; what went is the part of a receipt."""
         outside = tx.bytes_left()
-        said = deletion.reached(tx, row)
-        gone = deletion.delete_ref(self._engine, tx, row, shred=True, damaged=damaged)
+        said, talks = deletion.reached(tx, row), deletion.talks(tx, row)
+        gone = deletion.delete_ref(self._engine, tx, row, shred=shred, damaged=damaged)
         name = ids.text(row.key)
         left = [(run.tree, min(end, tx.last_seq(run.run) + 1)) for run, end in said]
         stay = sum(count for _, count in left)
@@ -243,36 +192,83 @@ class Purger:
             trees = dict.fromkeys(tree for tree, count in left if count)
             standing = (one for tree in trees for one in tx.refs_in_tree(tree, 0, MAX_POS) if one.kind in _STANDING)
             kept = (Kept(name, stay, tuple(ids.text(one.key) for one in standing)),)
-        part = _Entry(
+        part = Entry(
             entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,
             blobs=gone.blobs, bytes=gone.bytes, kept=kept, pending=entry.pending,
             failures=(Failure(name, _OLD_KEY),) * bool(gone.old_keys), outside=tx.bytes_left() - outside,
         )  # fmt: skip
-        self._note(tx, [part])
-        soil(tx)
-        audit.note(self._engine, self._refs, tx, "purge", name, reason=entry.reason, amount=gone.messages)
-        return _sum(entry, part)
+        return _Gone(part, talks)
+
+    # -- deleting without clearing
+
+    def delete(self, kind: str, key: bytes) -> Receipt:
+        """Deletes a session or a snapshot, and each message that nothing else needs, in one transaction.
+
+        The files of mirrors are removed; traces in the store's own files are left, and the receipt says so. It is not
+        kept. NotFound; Conflict if a hold keeps it.
+        """
+        entry = self._deleting()
+
+        def work(tx: Tx) -> Entry:
+            gone = self._remove_ref(tx, self._refs.get(tx, kind, key), entry, shred=False)
+            self.mirrors.note(tx, gone.talks)
+            audit.may_note(self._engine, self._refs, tx, "delete", ids.text(key), amount=gone.entry.messages)
+            return gone.entry
+
+        return self._deleted(self._engine.write(work))
+
+    def delete_nodes(self, targets: Iterable[bytes], *, recursive: bool) -> Receipt:
+        """Deletes nodes, as `deletion.delete_nodes` does, and each title of a session that was made of their words.
+
+        A record's summary stays, and is a failure in the receipt. Else as `delete`.
+        """
+        entry, engine, refs = self._deleting(), self._engine, self._refs
+
+        def work(tx: Tx) -> Entry:
+            cuts = deletion.plan_nodes(engine, tx, targets, recursive=recursive)
+            talks = deletion.talks_at(tx, cuts)
+            words = titles.of_cuts(engine, tx, cuts) if talks else set()
+            gone = deletion.delete_nodes(engine, refs, tx, cuts)
+            failures = [failed for row in talks if (failed := titles.clear(refs, tx, row, words)) is not None]
+            self.mirrors.note(tx, [ids.text(row.key) for row in talks])
+            return msgspec.structs.replace(
+                entry, messages=gone.messages, bytes=gone.bytes, blobs=gone.blobs, failures=tuple(failures)
+            )
+
+        return self._deleted(engine.write(work))
+
+    def _deleting(self) -> Entry:
+        return Entry("", DELETED, self._engine.clock())
+
+    def _deleted(self, entry: Entry) -> Receipt:
+        """The receipt of a deletion that is committed, or is part of a transaction that is not yet."""
+        traces = (TRACES,) if entry.messages or entry.sessions else ()
+        left = self._unmirror()
+        if left and self._engine.backend.in_transaction():
+            self._engine.owe(self.finish)
+        return entry.cleared(traces + left, self._engine.clock()).receipt(self._engine)
 
     # -- traces
 
-    def _clear(self, entries: Sequence[_Entry], failures: tuple[Failure, ...] = ()) -> Sequence[_Entry]:
+    def _clear(self, entries: Sequence[Entry], failures: tuple[Failure, ...] = ()) -> Sequence[Entry]:
         """Clears what may hold a trace, and notes what became of these entries, with failures not noted yet."""
         mark, owed = self._engine.read(lambda tx: (unclean(tx), tx.header(outside.OWED)))
         mine = {entry.id for entry in entries}
         if owed is not None:
-            entries = [*entries, *(entry for entry in self._entries() if entry.pending and entry.id not in mine)]
+            entries = [*entries, *(entry for entry in self._log.entries() if entry.pending and entry.id not in mine)]
         here = () if mark is None else self._wipe()
-        pending = here + self._remove()
-        cleared = [_cleared(entry, pending, self._engine) for entry in entries]
+        pending = here + self._remove() + self._unmirror()
+        now = self._engine.clock()
+        cleared = [entry.cleared(pending, now) for entry in entries]
         notes = [
-            msgspec.structs.replace(_ending(entry), failures=failures if entry.id in mine else ()) for entry in cleared
+            msgspec.structs.replace(entry.ending(), failures=failures if entry.id in mine else ()) for entry in cleared
         ]
         changed = any(entry.pending != pending for entry in entries)
-        others = [] if here else self._others(pending, {entry.id for entry in entries})
+        others = [] if here else self._log.others(pending, {entry.id for entry in entries}, now)
 
         def work(tx: Tx) -> None:
             if changed:
-                self._note(tx, notes)
+                self._log.note(tx, notes)
             if "objects" in pending:
                 tx.set_header(outside.OWED, os.urandom(8))
             elif tx.header(outside.OWED) == owed:
@@ -280,7 +276,7 @@ class Purger:
             if not here and unclean(tx) == mark:  # else something was deleted since, and whoever did it clears it
                 tx.set_header(_UNCLEAN, None)
                 for row, left in others:
-                    self._write_down(tx, row, [_ending(_cleared(entry, pending, self._engine)) for entry in left])
+                    self._log.write_down(tx, row, left)
 
         try:
             if changed or others or (mark is not None and not here) or (owed is not None and "objects" not in pending):
@@ -308,57 +304,12 @@ class Purger:
             return ("objects",)
         return ()
 
-    def _note(self, tx: Tx, entries: Sequence[_Entry]) -> None:
-        """Writes entries into the log of the receipts."""
-        if not entries:
-            return
-        self._write_down(tx, self._refs.add_own(tx, RECEIPTS), entries)
-
-    def _write_down(self, tx: Tx, row: RefRow, entries: Sequence[_Entry]) -> None:
-        new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
-        Log(self._engine, lambda: row)._append(tx, row, new)
-
-    def _others(self, pending: tuple[str, ...], known: set[str]) -> list[tuple[RefRow, list[_Entry]]]:
-        """What is pending in other receipts, of whatever workspace: who clears the files clears them for all, but for
-        what is pending here too.
-        """
-        found = []
-        for row in self._engine.read(lambda tx: tx.refs_named(RECEIPTS, OWN)):
-            with suppress(Tampered):  # those whose they are are told
-                waiting = [entry for entry in self._read(row) if entry.pending not in ((), pending)]
-                left = [entry for entry in waiting if entry.id not in known]
-                if left:
-                    found.append((row, left))
-        return found
-
-    def _entries(self) -> list[_Entry]:
-        row = self._engine.read(lambda tx: self._refs.own(tx, RECEIPTS))
-        return [] if row is None else self._read(row)
-
-    def _read(self, row: RefRow) -> list[_Entry]:
-        """The receipts in a log, oldest first, each the sum of its parts."""
-        found: dict[str, _Entry] = {}
-        for stored in Log(self._engine, lambda: row).read():
-            entry = msgspec.json.decode(stored.data, type=_Entry)
-            found[entry.id] = _sum(found[entry.id], entry) if entry.id in found else entry
-        return list(found.values())
-
-    def _receipt(self, entry: _Entry) -> Receipt:
-        finished = None if entry.finished is None else moment(entry.finished)
-        beyond = self._engine.backend.beyond if entry.sessions or entry.messages else ()
-        if entry.outside:
-            beyond = tuple(dict.fromkeys((*beyond, "versions", "replicas")))
-        return Receipt(
-            entry.id, entry.reason, moment(entry.started), finished, entry.sessions, entry.messages, entry.blobs,
-            entry.bytes, entry.failures, _still(entry), entry.pending, beyond, entry.outside,
-        )  # fmt: skip
-
-
-def _still(entry: _Entry) -> tuple[Kept, ...]:
-    """What was kept of sessions for others that have not gone in the same purge, after them."""
-    gone = {*entry.sessions}
-    left = [(one, tuple(other for other in one.needed_by if other not in gone)) for one in entry.kept]
-    return tuple(one._replace(needed_by=others) for one, others in left if others or not one.needed_by)
+    def _unmirror(self) -> tuple[str, ...]:
+        """Removes the files of mirrors that are to go. The folders where that could not be done now."""
+        try:
+            return self.mirrors.clear()
+        except ClewError:
+            return ("mirrors",)
 
 
 def unclean(tx: Tx) -> bytes | None:
@@ -369,22 +320,3 @@ def unclean(tx: Tx) -> bytes | None:
 def soil(tx: Tx) -> None:
     """Remembers that traces may be left. Each mark is another, so that none is taken away for one before it."""
     tx.set_header(_UNCLEAN, os.urandom(8))
-
-
-def _cleared(entry: _Entry, pending: tuple[str, ...], engine: Engine) -> _Entry:
-    finished = None if pending else engine.clock()
-    return msgspec.structs.replace(entry, pending=pending, finished=finished)
-
-
-def _ending(entry: _Entry) -> _Entry:
-    """The part that says how it ended, and nothing of what went."""
-    return _Entry(entry.id, entry.reason, entry.started, entry.finished, pending=entry.pending)
-
-
-def _sum(entry: _Entry, part: _Entry) -> _Entry:
-    """Two parts of a receipt as one."""
-    added = {
-        name: getattr(entry, name) + getattr(part, name)
-        for name in ("sessions", "messages", "blobs", "bytes", "failures", "kept", "outside")
-    }
-    return msgspec.structs.replace(part, **added)

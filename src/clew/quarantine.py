@@ -22,7 +22,8 @@ from clew.engine import Engine
 from clew.envelope import MISTYPED, kept_context, kept_parts, kept_payload
 from clew.errors import Conflict, Invalid, NotFound, Tampered
 from clew.node import Node, moment
-from clew.purge import Failure, Loss, Purger, Receipt
+from clew.purge import Loss, Purger
+from clew.receipts import Failure, Receipt
 from clew.search import Search
 
 MOST = 3
@@ -238,7 +239,9 @@ class Quarantine:
                 body = _closed(row, node, None).body
             tx.set_bodies("quarantine", [(body, row.pos)])
             gone.append((row, node))
-        return Loss(len(gone), sum(len(row.body) for row, _ in gone), tuple(failures)), _names(gone)
+        shown = {one for row, _ in gone for one in deletion.shown_by(tx, row.pos)}
+        loss = Loss(len(gone), sum(len(row.body) for row, _ in gone), tuple(failures), tuple(sorted(shown)))
+        return loss, _names(gone)
 
     # -- what is there
 

@@ -28,7 +28,7 @@ from clew.due import Due, Judge, Spared, doubts
 from clew.errors import Closed, Implausible, Invalid, Tampered
 from clew.node import microseconds, moment
 from clew.policy import Policy
-from clew.purge import Failure, Kept, Receipt
+from clew.receipts import Failure, Kept, Receipt
 from clew.session import Session
 from clew.store import Store
 from clew.stored_policy import get_policy, needed_policy, set_policy

@@ -32,6 +32,7 @@ from clew.session_data import (
 if TYPE_CHECKING:
     from clew.blobs import Blob, Blobs
     from clew.log import Log
+    from clew.receipts import Receipt
     from clew.sessions import Sessions
     from clew.watching import Watch
 
@@ -476,21 +477,13 @@ class Session:
 
         return self._saw(self._engine.write(work))
 
-    def delete(self) -> int:
-        """Deletes it with its branches, log and subagents, and each message nobody else needs. Returns how many.
+    def delete(self) -> Receipt:
+        """Deletes it with its branches, log and subagents, and each message nobody else needs.
 
-        Conflict if it, its owner or a subagent's trace is held.
+        The receipt says how much went and what is left; `Sessions.purge` clears that too. Conflict if it, its owner or
+        a subagent's trace is held.
         """
-        from clew import audit, deletion
-
-        row = self._row
-
-        def work(tx: Tx) -> int:
-            gone = deletion.delete_ref(self._engine, tx, self._refs.get(tx, row.kind, row.key))
-            audit.may_note(self._engine, self._refs, tx, "delete", self.id, amount=gone.messages)
-            return gone.messages
-
-        return self._engine.write(work)
+        return self._sessions._purger().delete(self._row.kind, self._row.key)
 
     def __enter__(self) -> Self:
         return self

@@ -19,7 +19,8 @@ from clew.session import Session
 from clew.session_data import SessionData, directory, label_set, pack, unpack
 
 if TYPE_CHECKING:
-    from clew.purge import Purger, Reason, Receipt, Receipts
+    from clew.purge import Purger
+    from clew.receipts import Reason, Receipt, Receipts
 
 SESSION, SUBAGENT = "session", "subagent"
 _TRASHED = "session in the trash"
@@ -191,8 +192,8 @@ class Sessions:
         """Adds labels to a session, and takes others away."""
         return self.get(key).label(*add, remove=tuple(remove))
 
-    def delete(self, key: str) -> int:
-        """Deletes a session and every message that no other needs. Returns how many messages. Conflict if held."""
+    def delete(self, key: str) -> Receipt:
+        """Deletes a session and every message that no other needs. Says how much went, and what is left. Conflict."""
         return self.get(key).delete()
 
     def hold(self, key: str, reason: str | None = None) -> Session:

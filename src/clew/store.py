@@ -177,7 +177,7 @@ class Store:
         """Its messages, as a tree."""
         from clew.nodes import Nodes
 
-        return Nodes(self._engine, self._refs)
+        return Nodes(self._engine, self._refs, lambda: self._purger)
 
     @cached_property
     def blobs(self) -> StoreBlobs:

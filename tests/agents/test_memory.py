@@ -50,7 +50,7 @@ def test_nothing_that_clears_up_touches_it(tmp_path, root):
         assert sessions.load(old.id).messages
         done = sessions.cleanup()
         assert (done.deleted, [id for id, _ in done.failures]) == ((old.id,), [held.id])
-        assert done.bytes_freed > would.bytes_freed > 0
+        assert done.bytes_freed == would.bytes_freed > 0
         assert {one.id for one in sessions.list()} == {held.id, young.id}
         assert {one.name for one in root.glob("*/sessions/*")} == {held.id, young.id}
         held.conversation.release()

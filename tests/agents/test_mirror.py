@@ -142,7 +142,7 @@ def test_it_is_rebuilt_from_the_store(mirrored, root):
             file.write_bytes(b"nonsense")
     beside = place(mirrored, gone) / "notes.txt"
     beside.write_text("mine")
-    mirrored._store.sessions.purge(gone.id)  # it knows nothing of mirrors
+    mirrored._store.sessions.purge(gone.id)
     done = mirrored.rebuild_mirror()
     assert (done.sessions, done.memories, done.removed, done.failures) == (1, 1, 1, ())
     assert [file.name for file in place(mirrored, gone).iterdir()] == ["notes.txt"]

@@ -135,3 +135,26 @@ def test_a_repr_shows_no_content(sessions):
     session.append_and_save(clew.user("harbour"))
     assert "harbour" not in repr([event, session, session.transcript, sessions])
     assert json.loads(event.raw)["text"] == "harbour"
+
+
+def test_a_size_that_is_refused_is_over_the_limit_that_is_named(sessions, monkeypatch):
+    """Of a message and of an event: the error names the limit that was gone over."""
+    import re
+
+    from clew.agents import lines
+
+    monkeypatch.setattr(lines, "LINE_LIMIT", 20_000)
+    session = sessions.create()
+    for call in (
+        lambda size: session.append_and_save(clew.user("x" * size)),
+        lambda size: session.append_event({"type": "x" * size}),
+    ):
+        refused = 0
+        for size in range(15_000, 20_100, 50):
+            try:
+                call(size)
+            except clew.Invalid as error:
+                has, limit = (int(one.replace(",", "")) for one in re.findall("[0-9,]+(?= bytes|$)", error.message))
+                assert has > limit
+                refused += 1
+        assert refused

@@ -331,3 +331,20 @@ def test_it_goes_on_after_a_kill(clew_cli: Run, db: str, filled: str, keys: tupl
         assert (done.code, "Going on where it was: " in done.err) == (0, True)
     assert traces(db) == 0
     assert clew_cli("verify", "--key-file", new).code == 0
+
+
+def test_a_machine_without_cryptography_fails_with_a_hint(tmp_path: Path) -> None:
+    """`key seal` says what to install, exit 1: it is not the code for a busy store, where trying again helps."""
+    code = (
+        "import runpy, sys\nsys.modules['cryptography'] = None\nsys.argv[0] = 'clew'\n"
+        "runpy.run_module('clew', run_name='__main__', alter_sys=True)"
+    )
+    db, key = tmp_path / "chats.db", tmp_path / "new.key"
+    with clew.open(db):
+        pass
+    key.write_bytes(bytes(range(32)))
+    key.chmod(0o600)
+    process = python(code, "key", "seal", "--key-file", key, "--db", db)
+    _, said = process.communicate(timeout=60)
+    assert "pip install 'clew[crypto]'" in said
+    assert process.returncode == 1

@@ -11,7 +11,7 @@ import pytest
 
 import clew
 from clew.cli import purge
-from clew.purge import Receipt
+from clew.receipts import Receipt
 from clew.sessions import Sessions
 from clew.testing import FakeClock
 from tests.cli.conftest import Run

@@ -58,11 +58,14 @@ def test_a_policy_is_set_and_swept_by(clew_cli, aged, db):
 def test_without_a_policy_nothing_is_swept(clew_cli, aged):
     """A sweep is by days that are stored: no other, and no default. A preview may try others."""
     (old,) = aged(40)
-    for words in (["sweep"], ["sweep", "--dry-run"], ["sweep", "--force"], ["preview"]):
+    for words in (["sweep"], ["sweep", "--dry-run"], ["sweep", "--force"]):
         refused = clew_cli("retention", *words)
         assert (refused.code, refused.out) == (1, "")
         assert "no retention is set" in refused.err
         assert "clew retention set --days 30" in refused.err
+    shown = clew_cli("retention", "preview")
+    assert (shown.code, shown.out) == (0, "0 of 1 session would go, with 0 messages\n")
+    assert "No retention is set: nothing is swept." in shown.err
     assert clew_cli("retention", "preview", "--days", "30", "--json").json["going"][0]["session"] == old
     assert clew_cli("retention", "preview", "--days", "60", "--json").json["going"] == []
     assert clew_cli("retention", "sweep").code == 1
@@ -201,7 +204,7 @@ def test_traces_that_are_left_are_told(clew_cli, aged, db):
     done = clew_cli("retention", "sweep")
     reader.close()
     assert (done.code, done.out.split()) == (0, [old])
-    assert "still to be cleared: wal" in done.err
+    assert "left: the write-ahead log" in done.err
 
 
 def test_the_audit_is_shown(clew_cli, aged, talk):

@@ -152,7 +152,7 @@ def test_what_was_deleted_is_told_by_who_deletes_it(place: Place) -> None:
     with place.open(1) as store:
         session = store.sessions.create()
         session.append(clew.user("omega"))
-        assert session.delete() == 1
+        assert session.delete().messages == 1
         with place.sql(0) as conn:
             assert conn.execute("SELECT count(*) > 0 FROM forgotten").fetchone() == (True,)
             assert conn.execute("DELETE FROM forgotten").rowcount == 0

@@ -168,7 +168,7 @@ class StoreMachine(RuleBasedStateMachine):
             with pytest.raises(clew.Conflict, match=session.id):
                 session.delete()
             return
-        assert session.delete() == self.model.delete_talk(session.id)
+        assert session.delete().messages == self.model.delete_talk(session.id)
 
     @precondition(has_talks)
     @rule(pick=PICK)
@@ -237,7 +237,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         before = len(self.model.nodes)
         moved = self.model.delete_nodes(going)
-        assert self.store.nodes.delete(targets, recursive=recursive) == before - len(self.model.nodes)
+        assert self.store.nodes.delete(targets, recursive=recursive).messages == before - len(self.model.nodes)
         # Sessions that moved at once are all at the top; which is first there is the store's choice.
         top = [session.id for session in self.store.sessions.list(limit=max(1, len(moved))).items] if moved else []
         assert sorted(top) == sorted(moved)

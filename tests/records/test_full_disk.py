@@ -73,6 +73,7 @@ def test_ac_006_a_write_waits_for_space(small: disk.Disk) -> None:
         assert (warning.deferred, warning.pending_count) == (True, 1)
         assert warning.pending_bytes > len(large)
         assert "Free some space" in warning.advice
+        assert "do not repeat it" in warning.advice
         later = service.update("talk", {"appendMessages": [frame(3, content="later")]})
         new = service.create(given("new", frame(content="new")))
         assert isinstance(later, Pending)

@@ -105,8 +105,8 @@ def test_limits_of_a_records_own_retention(path: Path, clock: FakeClock) -> None
         record, chat = store.sessions.latest(), store.sessions.create()
         for given in ({"days": 6}, {"days": 181}, {"until": record.updated_at + timedelta(days=181)}):
             with pytest.raises(clew.Invalid, match="7 to 180"):
-                record.retain(**given)  # type: ignore[arg-type]
-            chat.retain(**given)  # type: ignore[arg-type]
+                record.retain(**given)
+            chat.retain(**given)
         record.retain(days=180)
         assert record.expires_at == record.updated_at + timedelta(days=180)
 
@@ -155,6 +155,37 @@ def test_what_the_guard_held_back_is_returned(sealed: Store, clock: FakeClock, w
     assert service.list(include_expired=True).total_count == 25
     assert service.sweep(force=True).purged_count == 24
     service.dispose()
+
+
+def test_a_delete_reports_what_a_fork_keeps(service: RecordService, sealed: Store, heard: list[events.Event]) -> None:
+    """The report and the event count what was not purged: messages that a fork shares, by the fork's own id."""
+    made(service, "talk", frame(1), frame(2))
+    fork = sealed.sessions.fork(sealed.sessions.latest())
+    heard.clear()
+    report = service.delete("talk", "user-requested")
+    assert report.purged_count == 1
+    (failure,) = report.failures
+    assert failure.conversation_id == "talk"
+    assert failure.error == f"2 of its messages stay, because others share them: {fork.id}"
+    done = heard[-1]
+    assert isinstance(done, events.PurgeCompleted)
+    assert (done.purged_count, done.failed_count) == (1, 1)
+
+
+def test_a_delete_reports_what_is_not_cleared(path: Path) -> None:
+    """A reader keeps the write-ahead log from being emptied: that is a failure in the report."""
+    import sqlite3
+
+    with clew.open(path) as store, RecordService(store) as service:
+        made(service, "talk")
+        reader = sqlite3.connect(path, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM nodes").fetchone()
+        report = service.delete("talk", "user-requested")
+        reader.close()
+        assert report.purged_count == 1
+        assert [one.conversation_id for one in report.failures] == ["talk"]
+        assert report.failures[0].error == "traces are still to be cleared: wal"
 
 
 def test_a_workspace_may_have_its_own_days(path: Path, clock: FakeClock) -> None:

@@ -16,7 +16,7 @@ from clew.backends import BODY
 from clew.backends.sqlite.scrubbing import clean as scrub
 from clew.envelope import run_owner
 from clew.errors import Conflict, NotFound
-from clew.purge import Receipt
+from clew.receipts import Receipt
 from clew.sealed import SealedBox, SealedSeal
 from clew.store import Store
 from tests.reliability import sample

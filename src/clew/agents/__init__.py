@@ -12,7 +12,7 @@ from clew.agents.finding import Skipped
 from clew.agents.importing import Imported, ImportedSession, import_tree
 from clew.agents.memory import Memory
 from clew.agents.metadata import SessionMetadata, project_hash
-from clew.agents.mirror import Mirror, Rebuilt
+from clew.agents.mirror import Mirror, Rebuilt, forget_mirror
 from clew.agents.options import Options
 from clew.agents.session import Session
 from clew.agents.store import Cleaned, SessionStore, open
@@ -32,6 +32,7 @@ __all__ = [
     "SessionStore",
     "Skipped",
     "Transcript",
+    "forget_mirror",
     "import_tree",
     "open",
     "project_hash",

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from clew import ids
 from clew.agents import folder, lines, metadata
 from clew.agents.memory import LIMIT
-from clew.agents.mirror import MEMORY, MESSAGES, METADATA, SESSIONS, SUMMARY, TRANSCRIPT
+from clew.agents.mirror import MEMORY, SUMMARY
 from clew.errors import ClewError, Invalid
+from clew.mirrors import MESSAGES, METADATA, SESSIONS, TRANSCRIPT
 
 
 class Skipped(NamedTuple):

@@ -11,11 +11,10 @@ from typing import IO
 from clew import files
 from clew.agents.lines import open_regular
 from clew.errors import NotFound
+from clew.mirrors import PART
 
 _BLOCK = 1 << 18
 _PRIVATE = 0o600
-PART = ".part"
-"""Ends the name of a file until it is whole. One that is there when nobody writes was left by a crash."""
 
 
 def make(path: str) -> None:

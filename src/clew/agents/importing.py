@@ -18,11 +18,12 @@ import msgspec
 from clew.agents import checkpoint_files, lines, metadata, wire
 from clew.agents.finding import Finder, Found, Skipped, Skips
 from clew.agents.metadata import EXIT, HASH, IMPORTED
-from clew.agents.mirror import CHECKPOINTS, MEMORY, MESSAGES, SUMMARY, TRANSCRIPT
+from clew.agents.mirror import MEMORY, SUMMARY
 from clew.agents.store import SessionStore
 from clew.agents.transcript import prepare
 from clew.agents.wire import Given
 from clew.errors import ClewError, Conflict, Invalid, NotFound
+from clew.mirrors import CHECKPOINTS, MESSAGES, TRANSCRIPT
 from clew.session import Session
 
 BATCH = 4 * 1024 * 1024

@@ -29,23 +29,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from clew import files, ids, paths
+from clew import files, mirrors, paths
 from clew.agents import checkpoint_files, folder, metadata, wire
 from clew.agents.memory import LIMIT, Memory, projects
 from clew.agents.metadata import SessionMetadata
 from clew.agents.transcript import Transcript
 from clew.backends import POS
-from clew.errors import ClewError, Conflict, Invalid, NotFound, Tampered
+from clew.errors import ClewError, Invalid, NotFound, Tampered
+from clew.mirrors import CHECKPOINTS, FILES, FORMAT, LOCK, MARKER, MESSAGES, METADATA, PART, SESSIONS, TRANSCRIPT
 from clew.node import Node
 from clew.paging import every
 from clew.session import Session
 from clew.store import Store
 
-FORMAT = 1
-MARKER, LOCK = ".clew-mirror.json", ".lock"
-METADATA, MESSAGES, TRANSCRIPT = "metadata.json", "messages.jsonl", "transcript.jsonl"
-CHECKPOINTS, SESSIONS, MEMORY, SUMMARY = "checkpoints", "sessions", "memory", "summary.md"
-_FILES = (METADATA, MESSAGES, TRANSCRIPT)
+MEMORY, SUMMARY = "memory", "summary.md"
 _DIGEST = ".summary.sha256"
 
 
@@ -57,13 +54,6 @@ class Rebuilt(NamedTuple):
     removed: int
     failures: tuple[tuple[str, str], ...] = ()
     """Sessions that are damaged, each with what is said of that; their files stay as they were found."""
-
-
-class _Marker(msgspec.Struct, omit_defaults=True):
-    format: int
-    store: str
-    workspace: str = ""
-    """Keyed hash of its name, if it has one: what is rebuilt for one must not take away another's."""
 
 
 class _Cursor(msgspec.Struct):
@@ -162,7 +152,7 @@ class Mirror:
                     failures.append((session.id, error.message))
             gone = [session_id for session_id in self._mirrored() if session_id not in kept]
             for session_id in gone:
-                self._remove(session_id)
+                mirrors.remove(self.root, session_id)
             remembered = projects(self._store._engine, self._store._refs)
             for project in remembered:
                 self._remember(project)
@@ -171,15 +161,10 @@ class Mirror:
         self.error = None
         return Rebuilt(len(kept) - len(failures), len(remembered), len(gone), tuple(failures))
 
-    def remove(self, session_ids: Iterable[str]) -> int:
-        """Takes away the files of sessions, and nothing else that lies beside them. Returns how many bytes they had."""
-        with self._locked():
-            return sum(self._remove(session_id) for session_id in session_ids)
-
-    def clean(self) -> int:
-        """Takes away the files of sessions that the store has no more, in the trash or not, as `remove` does."""
-        with self._locked():
-            return sum(self._remove(session_id) for session_id in self._mirrored() if not self._stored(session_id))
+    def size(self, session_ids: Iterable[str]) -> int:
+        """Bytes of the files of these sessions."""
+        projects = [os.path.join(self.root, project, SESSIONS) for project in os.listdir(self.root)]
+        return sum(mirrors.size(os.path.join(one, session_id)) for session_id in session_ids for one in projects)
 
     def remember(self, project: str) -> None:
         """Writes what a project remembers. A file that someone else has changed is put aside, not written over."""
@@ -228,38 +213,29 @@ class Mirror:
             raise Invalid("the store is sealed, and its mirror would be clear text", hint=hint)
 
     def _claim(self) -> None:
-        """Sees to it that the folder is this store's mirror."""
-        engine = self._store._engine
-        name = engine.workspace
-        mine = _Marker(FORMAT, engine.store_id.hex(), engine.look("mirror", name.encode()).hex() if name else "")
+        """Sees to it that the folder is this store's mirror, and that the store knows of it."""
+        known = self._store._purger.mirrors
         path = os.path.join(self.root, MARKER)
         if not os.path.lexists(path):
             if any(name != LOCK and not name.startswith(MARKER) for name in os.listdir(self.root)):
                 raise Invalid(f"{self.root} is not empty, and no mirror", hint="Name a new folder.")
-            files.make_private(path, msgspec.json.encode(mine))
-        try:
-            found = msgspec.json.decode(folder.read(path, 4096) or b"", type=_Marker)
-        except msgspec.DecodeError:
-            raise Invalid(f"{path} cannot be understood", hint="Name a new folder.") from None
-        if found.format > FORMAT:
-            raise Invalid(f"{self.root} was written by a newer clew", hint="Upgrade clew, or name a new folder.")
-        if found.store != mine.store:
-            raise Conflict(f"{self.root} is the mirror of another store", hint="Name another folder.")
-        if found.workspace != mine.workspace:
-            raise Conflict(f"{self.root} is the mirror of another workspace", hint="Name another folder.")
+            files.make_private(path, msgspec.json.encode(known.marker()))
+        known.check(self.root)
+        if known.add(self.root):
+            self._store._finish()
 
     def _sync(self, session_id: str, *, anew: bool = False) -> None:
         try:
             session = self._store.sessions.get(session_id)
         except NotFound:
-            self._remove(session_id)
+            mirrors.remove(self.root, session_id)
             return
         tip = session.path(last=1)
         about = metadata.of(session, tip[0].counters if tip else None)
         place = self.folder(about)
         folder.make(place)
-        for name in _FILES:
-            folder.remove(os.path.join(place, name + folder.PART))
+        for name in FILES:
+            folder.remove(os.path.join(place, name + PART))
         if anew:  # whatever the metadata says now, nobody is to rely on it any more
             _tell(place, about, _Cursor())
         cursor = _cursor(place)
@@ -316,31 +292,16 @@ class Mirror:
         found = []
         for project in os.listdir(self.root):
             with suppress(FileNotFoundError, NotADirectoryError):
-                found += [name for name in os.listdir(os.path.join(self.root, project, SESSIONS)) if _is_id(name)]
+                found += [
+                    name for name in os.listdir(os.path.join(self.root, project, SESSIONS)) if mirrors.is_id(name)
+                ]
         return found
 
-    def _stored(self, session_id: str) -> bool:
-        try:
-            self._store.sessions._anywhere(session_id)
-        except NotFound:
-            return False
-        return True
 
-    def _remove(self, session_id: str) -> int:
-        freed = 0
-        for project in os.listdir(self.root):
-            place = os.path.join(self.root, project, SESSIONS, session_id)
-            if not _is_id(session_id) or not os.path.isdir(place) or os.path.islink(place):
-                continue
-            freed += sum(folder.size(os.path.join(at, name)) for at, _, names in os.walk(place) for name in names)
-            shutil.rmtree(os.path.join(place, CHECKPOINTS), ignore_errors=True)
-            for name in _FILES:
-                for one in (name, name + folder.PART):
-                    folder.remove(os.path.join(place, one))
-            with suppress(OSError):  # what someone else has put there stays
-                os.rmdir(place)
-            files.sync_folder(os.path.dirname(place))
-        return freed
+def forget_mirror(store: Store, root: str | os.PathLike[str]) -> None:
+    """Tells the store that a mirror is gone for good, with all its files: receipts name it no more."""
+    store._purger.mirrors.forget(os.path.abspath(os.fspath(root)))
+    store._finish()
 
 
 def _missing(session: Session, tip: Node | None, head: str | None) -> Iterable[Node] | None:
@@ -381,11 +342,6 @@ def _tell(place: str, about: SessionMetadata, cursor: _Cursor) -> None:
     told = msgspec.json.encode(_About(**msgspec.structs.asdict(about), mirror=cursor)) + b"\n"
     if folder.read(path, len(told) + 1) != told:
         folder.replace(path, [told])
-
-
-def _is_id(name: str) -> bool:
-    stored = ids.maybe(name)
-    return stored is not None and ids.text(stored) == name
 
 
 def _free(place: str) -> str:

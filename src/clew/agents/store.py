@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple, Self
 
-from clew import codec, ids
+from clew import codec, deletion, ids
 from clew import store as core
 from clew.agents import metadata, wire
 from clew.agents.memory import Memory
@@ -19,12 +19,12 @@ from clew.agents.options import Options, parse
 from clew.agents.session import Session, changed_extra, fresh
 from clew.agents.transcript import Event, Transcript
 from clew.agents.wire import Given
-from clew.backends import RefRow, Tx
-from clew.deletion import TALKS
 from clew.errors import ClewError, Closed, Invalid, NotFound, Tampered
+from clew.mirrors import PENDING
 from clew.model import Message, Said
 from clew.node import Node, moment
 from clew.paging import every
+from clew.receipts import Receipt
 from clew.session import Session as Conversation
 from clew.session_data import directory
 
@@ -40,6 +40,8 @@ class Cleaned(NamedTuple):
     deleted: tuple[str, ...]
     bytes_freed: int
     failures: tuple[tuple[str, str], ...]
+    receipt: Receipt
+    """What else is left: messages that others share, and what is still to be cleared."""
 
 
 def open(
@@ -188,17 +190,19 @@ class SessionStore:
                 break
         return found
 
-    def delete(self, session_id: str) -> int:
-        """Deletes a session with its transcript, its checkpoints and its subagents', from the store and the mirror.
+    def delete(self, session_id: str) -> Receipt:
+        """Deletes a session with its transcript, its checkpoints and its subagents', from the store and its mirrors.
 
-        Messages that a fork shares stay with the fork. Returns how many went. NotFound; Conflict if it is held.
+        Messages that a fork shares stay with the fork. The receipt says how much went, and what is left. NotFound;
+        Conflict if it is held.
         """
         talk = self._store.sessions.get(session_id)
-        gone = self._store._engine.read(lambda tx: _family(tx, talk._row))
-        messages = talk.delete()
-        for one in gone:
-            self._wrote(one)
-        return messages
+        gone = self._store._engine.read(lambda tx: deletion.talks(tx, talk._row))
+        receipt = talk.delete()
+        if self._store._engine.backend.in_transaction():  # else the files are gone already
+            for one in gone:
+                self._wrote(one)
+        return receipt
 
     def cleanup(self, *, older_than: timedelta = timedelta(days=30), dry_run: bool = False) -> Cleaned:
         """Purges sessions that were last active longer ago than that: see `Sessions.purge`. Nothing else calls it.
@@ -206,12 +210,14 @@ class SessionStore:
         Sessions that are held stay, and so does every project's memory. With `dry_run` it says what would go.
         """
         before = moment(self._store._engine.clock()) - older_than
-        purge = self._store.sessions.purge
-        receipt = purge(everything=True, before=before, reason="retention-expired", dry_run=dry_run)
+        purge = partial(self._store.sessions.purge, everything=True, before=before, reason="retention-expired")
+        files = {} if self._mirror is None else self._sizes(self._mirror, purge(dry_run=True).sessions)
+        receipt = purge(dry_run=dry_run)
+        failures = tuple((one.session, one.error) for one in receipt.failures)
         freed = receipt.bytes
-        if self._mirror is not None and not dry_run and receipt.sessions:
-            freed += self._mirror.clean()  # also of traces, which go with their owners and are not named
-        return Cleaned(receipt.sessions, freed, tuple((one.session, one.error) for one in receipt.failures))
+        if self._mirror is not None and PENDING + self._mirror.root not in receipt.pending:
+            freed += sum(files.get(one, 0) for one in receipt.sessions)
+        return Cleaned(receipt.sessions, freed, failures, receipt)
 
     # -- messages and events
 
@@ -321,6 +327,14 @@ class SessionStore:
             given["extra"] = changed_extra(talk.refresh().extra, changes)
         talk.update(**given)
 
+    def _sizes(self, mirror: Mirror, sessions: Iterable[str]) -> dict[str, int]:
+        """The bytes that sessions have in a mirror, those of their subagents included."""
+        found = {}
+        for session in sessions:
+            row = self._store.sessions._anywhere(session)._row
+            found[session] = mirror.size(self._store._engine.read(partial(deletion.talks, ref=row)))
+        return found
+
     def _wrote(self, session_id: str) -> None:
         if self._mirror is not None:
             self._mirror.soon(session_id)
@@ -342,11 +356,3 @@ class SessionStore:
                     made.conversation.blobs.put(source.conversation.blobs.open(digest))
                 made.conversation.append(node.said, id=node.id, created_at=node.created_at)
         return below.load(made.id)
-
-
-def _family(tx: Tx, row: RefRow) -> list[str]:
-    """The ids of a session and its subagents', and theirs, in the trash or not."""
-    family = [row]
-    for one in family:
-        family += [below for below in tx.refs_owned(one.ref) if below.kind in TALKS]
-    return [ids.text(one.key) for one in family]

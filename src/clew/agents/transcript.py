@@ -124,7 +124,7 @@ def prepare(event: object, unnamed: str | None = None) -> tuple[bytes, str]:
         body = raw[1:] if raw == b"{}" else b"," + raw[1:]
         raw = b'{"uuid":' + name + body
     if len(raw) >= lines.LINE_LIMIT:
-        raise wire.too_long(len(raw))
+        raise wire.too_long("event", len(raw), lines.LINE_LIMIT - 1)
     return raw, str(lines.decode(name))
 
 

@@ -102,17 +102,21 @@ def line(node: Node) -> bytes:
     return msgspec.json.encode(left)
 
 
+_AROUND = 4096
+"""Bytes of a line that a message may not use: they hold what is said about it."""
+
+
 def check_size(said: Said) -> None:
     """Invalid if the message is too long for a line."""
     size = len(said.raw) if isinstance(said, Native) else len(lines.encode(msgspec.to_builtins(said)))
-    if size > lines.LINE_LIMIT - 4096:
-        raise too_long(size)
+    if size > lines.LINE_LIMIT - _AROUND:
+        raise too_long("message", size, lines.LINE_LIMIT - _AROUND)
 
 
-def too_long(size: int) -> Invalid:
+def too_long(what: str, size: int, limit: int) -> Invalid:
     """The error that says so."""
     hint = "Keep large content as a blob, and say its digest."
-    return Invalid(f"the message has {size:,} bytes, a line may have {lines.LINE_LIMIT:,}", hint=hint)
+    return Invalid(f"the {what} has {size:,} bytes, the limit is {limit:,}", hint=hint)
 
 
 def alike(one: Said, other: Said) -> bool:

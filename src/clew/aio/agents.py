@@ -31,6 +31,7 @@ from clew.aio.faces import Store
 from clew.errors import ClewError
 from clew.model import Said
 from clew.node import Node
+from clew.receipts import Receipt
 
 
 def open(path: str | os.PathLike[str], **options: Any) -> Opening:
@@ -299,10 +300,11 @@ class SessionStore(_Face):
             ),
         )
 
-    async def delete(self, session_id: str) -> int:
-        """Deletes a session with its transcript, its checkpoints and its subagents', from the store and the mirror.
+    async def delete(self, session_id: str) -> Receipt:
+        """Deletes a session with its transcript, its checkpoints and its subagents', from the store and its mirrors.
 
-        Messages that a fork shares stay with the fork. Returns how many went. NotFound; Conflict if it is held.
+        Messages that a fork shares stay with the fork. The receipt says how much went, and what is left. NotFound;
+        Conflict if it is held.
         """
         return await self._threads.run(self._sync.delete, session_id)
 

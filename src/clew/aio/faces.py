@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from clew.backup import Backup
     from clew.keys import Key
     from clew.outside import Cleared
-    from clew.purge import Reason, Receipt, Receipts
+    from clew.receipts import Reason, Receipt, Receipts
     from clew.rekey import Status
     from clew.snapshots import Snapshot, ToolSnapshot, stored
     from clew.snapshots.stored import Summaries
@@ -421,10 +421,11 @@ class Session(_Face):
         """
         return cast("Session", self._wrap(await self._threads.run(self._sync.trash)))
 
-    async def delete(self) -> int:
-        """Deletes it with its branches, log and subagents, and each message nobody else needs. Returns how many.
+    async def delete(self) -> Receipt:
+        """Deletes it with its branches, log and subagents, and each message nobody else needs.
 
-        Conflict if it, its owner or a subagent's trace is held.
+        The receipt says how much went and what is left; `Sessions.purge` clears that too. Conflict if it, its owner or
+        a subagent's trace is held.
         """
         return await self._threads.run(self._sync.delete)
 
@@ -530,8 +531,8 @@ class Sessions(_Face):
         """Adds labels to a session, and takes others away."""
         return cast("Session", self._wrap(await self._threads.run(self._sync.label, key, *add, remove=remove)))
 
-    async def delete(self, key: str) -> int:
-        """Deletes a session and every message that no other needs. Returns how many messages. Conflict if held."""
+    async def delete(self, key: str) -> Receipt:
+        """Deletes a session and every message that no other needs. Says how much went, and what is left. Conflict."""
         return await self._threads.run(self._sync.delete, key)
 
     async def hold(self, key: str, reason: str | None = None) -> Session:
@@ -662,11 +663,11 @@ class Nodes(_Face):
         """A node and everything below it, each after its parent. NotFound."""
         return await self._threads.run(self._sync.subtree, id)
 
-    async def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> int:
-        """Deletes nodes, all or none; unknown ids are passed over. Returns how many went.
+    async def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> Receipt:
+        """Deletes nodes, all or none; unknown ids are passed over. The receipt says how many went, and what is left.
 
         Conflict if a node has children that are not deleted with it, or if a snapshot or a hold needs it. A session
-        whose head goes is moved to the nearest message that stays.
+        whose head goes is moved to the nearest message that stays, and loses a title that was made of their words.
         """
         return await self._threads.run(self._sync.delete, ids, recursive=recursive)
 
@@ -818,10 +819,10 @@ class Snapshots(_Face):
         """All there are, newest first. Tampered if one is not what was saved."""
         return await self._threads.run(self._sync.list)
 
-    async def delete(self, id: str) -> None:
+    async def delete(self, id: str) -> Receipt:
         """Deletes a snapshot, and each message that nothing else needs. NotFound.
 
-        Traces are left in the files until they are overwritten; `purge` clears them.
+        Traces are left in the files until they are overwritten, and the receipt says so; `purge` clears them.
         """
         return await self._threads.run(self._sync.delete, id)
 

@@ -9,9 +9,11 @@ from clew.cli.exits import show_help
 from clew.cli.forms import Form, json_options
 from clew.cli.outcomes import Done, each, told, undone
 from clew.cli.place import existing, reading, store_option
+from clew.cli.purge import left
 from clew.cli.show import show
-from clew.cli.text import plain
+from clew.cli.text import plain, warn
 from clew.cli.tree import compact_option, draw, everything, here_option, limit_option, of_here
+from clew.receipts import Receipt
 
 ALIASES = {"ls": "list", "show": "print", "view": "print", "rm": "delete", "remove": "delete"}
 
@@ -82,29 +84,38 @@ conversation.add_command(
 def delete(ctx: click.Context, ids: tuple[str, ...], cascade: bool, dry_run: bool, form: Form) -> None:
     """Deletes messages for good, each by itself: one that cannot go does not keep the others from it.
 
-    A message that others follow goes only with --cascade. A session whose last message goes stands at the one before.
-    One that is not there is no failure. Exit code 8 if only some could go; 'clew rm' puts whole sessions in the trash.
+    A message that others follow goes only with --cascade. A session whose last message goes stands at the one before,
+    and loses a title that was made of the deleted words. What is left in files is told. One that is not there is no
+    failure. Exit code 8 if only some could go; 'clew rm' puts whole sessions in the trash.
     """
+    receipts: list[Receipt] = []
     with existing() as store:
-        done = each(ids, lambda asked: _delete(store, asked, cascade, dry_run))
-        ctx.exit(told(undone(store, lambda: list(done)) if dry_run else done, form))
+        done = each(ids, lambda asked: _delete(store, asked, cascade, dry_run, receipts))
+        code = told(undone(store, lambda: list(done)) if dry_run else done, form)
+    if not dry_run:
+        for line in dict.fromkeys(line for receipt in receipts for line in left(receipt)):
+            warn(line)
+    ctx.exit(code)
 
 
-def _delete(store: clew.Store, asked: str, cascade: bool, dry_run: bool) -> Done:
+def _delete(store: clew.Store, asked: str, cascade: bool, dry_run: bool, receipts: list[Receipt]) -> Done:
     try:
-        count = store.nodes.delete(asked, recursive=cascade)
+        receipt = store.nodes.delete(asked, recursive=cascade)
     except clew.ClewError as error:
         if error.hint == "Delete recursively.":
             error.hint = "--cascade deletes what follows it, too."
         error.message = f"{asked}: {error.message}"
         raise
+    receipts.append(receipt)
+    count = receipt.messages
     if not count:
         _no_session(store, asked)
         line = "there is no such message"
     else:
         more = f" and {count - 1} that followed it" if count > 1 else ""
         line = f"message{more} {'would be' if dry_run else 'is' if count == 1 else 'are'} deleted"
-    return Done(f"{plain(asked)}: {line}", "", {"deleted": count})
+    failures = [failure._asdict() for failure in receipt.failures]
+    return Done(f"{plain(asked)}: {line}", "", {"deleted": count, "failures": failures, "pending": receipt.pending})
 
 
 def _no_session(store: clew.Store, asked: str) -> None:

@@ -36,12 +36,14 @@ class NoKey(errors.ClewError):
     """What was given as a key is none."""
 
 
-# The first that fits counts: a full disk and a read-only file are Unavailable too, and trying again helps neither.
+# The first that fits counts: a full disk, a read-only file and a missing package are Unavailable too, and trying again
+# helps none of them.
 _CODES: tuple[tuple[type[errors.ClewError], int], ...] = (
     (errors.NotFound, NOT_FOUND),
     (errors.Ambiguous, AMBIGUOUS),
     (errors.StorageFull, FAILED),
     (errors.ReadOnly, FAILED),
+    (errors.MissingPackage, FAILED),
     (errors.Unavailable, BUSY),
     (errors.Sealed, SEALED),
     (NoKey, SEALED),

@@ -15,7 +15,8 @@ from clew.cli.forms import Form, iso, json_options, out_lines, out_value, out_va
 from clew.cli.moments import local
 from clew.cli.place import existing, reading, store_option
 from clew.cli.text import dim, fitted, many, plain, style, warn
-from clew.purge import Reason, Receipt
+from clew.mirrors import PENDING
+from clew.receipts import Reason, Receipt
 
 _LEFT = {
     "wal": "the write-ahead log, which another program that has the store open keeps from being emptied",
@@ -23,6 +24,8 @@ _LEFT = {
     "search": "the search index, which another program has open",
     "objects": "attachments in object storage, which cannot be reached: --blobs or CLEW_BLOBS says where they are",
     "rows": "every trace: it was cut short",
+    "mirrors": "files of mirrors: the store's list of them is damaged",
+    "traces": "traces in the store's files, until they are overwritten; 'clew purge' clears them, whatever it purges",
 }
 _SERVERS = "the server's free pages, its write-ahead log, replicas and backups may still have traces"
 _CUT_SHORT = "Cut short. 'clew receipts' says what has gone; the rest is as it was."
@@ -148,8 +151,29 @@ def _ending(receipt: Receipt) -> Iterator[str]:
         yield from fitted(_SERVERS if "pages" in receipt.beyond else "every trace in the files is cleared")
         return
     for what in receipt.pending:
-        yield from fitted(f"{style('pending', '1;33')}: {_LEFT.get(what, plain(what))}")
+        yield from fitted(f"{style('pending', '1;33')}: {_named(what)}")
+    if all(what.startswith(PENDING) for what in receipt.pending):
+        yield from fitted("the next purge, or the next program that opens the mirror, removes them")
+        return
     yield from fitted("whoever writes to the store or opens it next finishes this; 'clew receipts' tells")
+
+
+def left(receipt: Receipt) -> Iterator[str]:
+    """What a deletion did not reach, a line each: for stderr."""
+    for failure in receipt.failures:
+        yield f"clew: session {failure.session}: {plain(failure.error)}"
+    for kept in receipt.kept:
+        others = ", ".join(kept.needed_by) or "other messages"
+        yield f"kept {many(kept.messages, 'message')} of {kept.session}: needed by {others}"
+    for what in receipt.pending:
+        yield f"left: {_named(what)}"
+
+
+def _named(what: str) -> str:
+    """A thing that is still to be cleared, in words."""
+    if what.startswith(PENDING):
+        return f"files of the mirror {plain(what.removeprefix(PENDING))}, which cannot be reached from here"
+    return _LEFT.get(what, plain(what))
 
 
 def _table(found: Iterable[Receipt]) -> Iterator[str]:

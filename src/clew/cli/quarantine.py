@@ -16,11 +16,12 @@ from clew.cli.moments import ago
 from clew.cli.outcomes import Done, each, told
 from clew.cli.place import existing, reading, store_option
 from clew.cli.progress import Progress
+from clew.cli.purge import left
 from clew.cli.text import dim, many, out, plain, style, warn
 
 if TYPE_CHECKING:
-    from clew.purge import Receipt
     from clew.quarantine import Quarantined, Swept
+    from clew.receipts import Receipt
 
 
 @click.group(
@@ -133,8 +134,8 @@ def purge(ctx: click.Context, messages: tuple[str, ...], everything: bool, dry_r
         warn(f"{gone}: {'would be purged' if dry_run else 'purged'}")
         if receipt.messages and not dry_run:
             out(receipt.id)
-            for what in receipt.pending:
-                warn(f"still to be cleared: {plain(what)}; the next write does it")
+            for line in left(receipt._replace(failures=())):
+                warn(line)
     else:
         out_value(_receipt_json(receipt), form)
     ctx.exit(0 if not receipt.failures else PARTIAL if receipt.messages else FAILED)

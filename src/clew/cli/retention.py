@@ -13,6 +13,7 @@ from clew.cli.exits import FAILED, PARTIAL, show_help
 from clew.cli.forms import Form, iso, json_options, out_lines, out_value, out_values, session_json
 from clew.cli.moments import local, until
 from clew.cli.place import existing, reading, store_option
+from clew.cli.purge import left
 from clew.cli.text import clip, dim, many, out, out_json, out_jsonl, plain, style, warn
 from clew.session_data import LONGEST, MOST_DAYS, SHORTEST
 
@@ -55,7 +56,10 @@ def preview(days: int | None, form: Form) -> None:
     with reading() as store:
         kept = clew.retention.get_policy(store)
         tried = kept if days is None else _with(kept or clew.retention.Policy(), days=days)
-        _told_plan(store, clew.retention.preview(store, _needed(tried)), form)
+        if tried is None:
+            warn("No retention is set: nothing is swept. 'clew retention set --days 30' sets it.")
+        plan = clew.retention.preview(store, tried or clew.retention.Policy(None, None))
+        _told_plan(store, plan if tried else _nothing(plan), form)
 
 
 @retention.command(
@@ -75,7 +79,9 @@ def sweep(ctx: click.Context, dry_run: bool, force: bool, form: Form) -> None:
     could go.
     """
     with existing() as store:
-        _needed(clew.retention.get_policy(store))
+        if clew.retention.get_policy(store) is None:
+            hint = "'clew retention set --days 30' sets it; nothing is swept before."
+            raise clew.Invalid("no retention is set", hint=hint)
         if dry_run:
             plan = clew.retention.preview(store)
             if plan.doubts and not force:
@@ -155,12 +161,9 @@ def set_(
     _told_policy(policy, form)
 
 
-def _needed(policy: Policy | None) -> Policy:
-    if policy is None:
-        raise clew.Invalid(
-            "no retention is set", hint="'clew retention set --days 30' sets it; nothing is swept before."
-        )
-    return policy
+def _nothing(plan: Plan) -> Plan:
+    """What would go of a store that has no policy."""
+    return plan._replace(going=(), spared=(), kept=(), messages=0, blobs=0, bytes=0, failures=(), doubts=())
 
 
 def _with(policy: Policy, **days: int | None) -> Policy:
@@ -272,5 +275,6 @@ def _told_sweep(swept: Swept, form: Form) -> None:
         warn(f"{len(swept.sessions)} of {many(swept.total, 'session')} gone")
     for failure in swept.failures:
         warn(f"clew: session {failure.session} stays: {plain(failure.error)}")
-    if swept.receipt is not None and swept.receipt.pending:
-        warn(f"Traces are still to be cleared: {', '.join(swept.receipt.pending)}. A later write does it.")
+    if swept.receipt is not None:
+        for line in left(swept.receipt._replace(failures=())):
+            warn(line)

@@ -18,10 +18,12 @@ from clew.cli.moments import ago, local
 from clew.cli.outcomes import Done, each, told
 from clew.cli.place import existing, reading, store_option, writing
 from clew.cli.places import place, place_option, place_or, resolve
+from clew.cli.purge import left
 from clew.cli.show import said_lines
 from clew.cli.text import bold, dim, many, out, out_document, plain, role_style, style, warn
 from clew.convert import convert_session
 from clew.convert.tongues import PROVIDERS
+from clew.receipts import Receipt
 
 if TYPE_CHECKING:
     from clew.snapshots import Snapshot, SnapshotStore, SnapshotSummary
@@ -208,19 +210,15 @@ def _taken(store: clew.Store, session: str, system_prompt: str | None, to: str |
 
 def _remove(store: SnapshotStore, asked: str, dry_run: bool, purge: bool) -> Done:
     id = resolve(store, asked)
+    said = f"snapshot {id} {'would go' if dry_run else 'is deleted'}"
     if dry_run:
         store.load(id)
-    elif purge:
-        _purge(cast("Snapshots", store), id)
-    else:
-        store.delete(id)
-    return Done(id, f"snapshot {id} {'would go' if dry_run else 'is deleted'}", {"snapshot": id})
-
-
-def _purge(store: Snapshots, id: str) -> None:
-    receipt = store.purge(id)
-    if receipt.pending:
-        warn(f"{', '.join(receipt.pending)} is still to be cleared; 'clew receipts' tells when it is")
+        return Done(id, said, {"snapshot": id})
+    receipt = cast("Snapshots", store).purge(id) if purge else store.delete(id)
+    if not isinstance(receipt, Receipt):  # a folder or a bucket, where the file is gone
+        return Done(id, said, {"snapshot": id})
+    sentence = "\n".join((said, *left(receipt)))
+    return Done(id, sentence, {"snapshot": id, "kept": receipt.kept, "pending": receipt.pending})
 
 
 # -- telling

@@ -35,6 +35,9 @@ _SHOWN: dict[str, tuple[Modality, str]] = {
 }
 """How a message shows an attachment of each type, or a recording of each format."""
 _CLEAN = FramePrivacy(contains_secrets=False, redaction_rules_applied=())
+DAMAGED = "clew.damaged"
+"""What a frame that cannot be read has among its `redactionRulesApplied`, in place of its content."""
+_LOST = FramePrivacy(contains_secrets=False, redaction_rules_applied=(DAMAGED,))
 _REDACTION = "clew.redaction"
 """Where a message's free data says what the store itself took out of it."""
 
@@ -120,28 +123,39 @@ def _media(kind: str, digest: str) -> Media:
     return Media(mime_type=mime_type, modality=modality, blob=digest)
 
 
-def frames(nodes: Iterable[Node]) -> Iterator[MessageFrame]:
+def frames(nodes: Iterable[Node], damage: list[Tampered], last: int = 0) -> Iterator[MessageFrame]:
     """The frames of a path. What is neither the person's nor the assistant's is not one.
 
-    A sequence number is as it was given, or one higher than the one before where writers have chosen the same.
+    A sequence number is as it was given, or one higher than the one before (`last`) where writers have chosen the same.
+    A message that cannot be read is an empty frame that says so, and what was wrong is added to `damage`.
     """
-    last = 0
     for node in nodes:
         role = node.role
         if role not in ("user", "assistant"):
             continue
-        said = _said(node)
+        try:
+            said, content, privacy = _read(node)
+        except NotOurs:
+            raise
+        except Tampered as error:
+            damage.append(error)
+            said, content, privacy = Said(), "", _LOST
         last = max(last + 1, said.sequence)
         yield MessageFrame(
             frame_id=said.frame_id or node.id,
             sequence=last,
             role=role,
-            content=node.text,
+            content=content,
             created_at=time_text(node._facts.created_at),
             attachments=said.attachments,
-            privacy=_privacy(node, said.privacy),
+            privacy=privacy,
             audio=said.audio,
         )
+
+
+def _read(node: Node) -> tuple[Said, str, FramePrivacy]:
+    said = _said(node)
+    return said, node.text, _privacy(node, said.privacy)
 
 
 def _privacy(node: Node, given: FramePrivacy) -> FramePrivacy:

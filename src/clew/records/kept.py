@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew import ids
-from clew.backends import RefRow
+from clew.backends import BODY, ID, RefRow
+from clew.errors import Tampered
 from clew.model import RECORD
 from clew.node import Node
 from clew.policy import Policy
@@ -95,6 +96,50 @@ def kept(data: SessionData, where: str) -> Kept:
         raise NotOurs(where, "what it says of its record does not decode") from None
 
 
+class Messages(NamedTuple):
+    """The messages of a record from the first on, and what is told of them."""
+
+    head: bytes | None
+    """Id of the last message, and its depth."""
+    depth: int
+    size: int
+    """Bytes of their bodies, as they are stored."""
+    frames: tuple[MessageFrame, ...]
+    digest: Any
+    """SHA-256 of the frames as JSON, but for the end of the list."""
+    damage: tuple[Tampered, ...]
+    """What is wrong with those that cannot be read."""
+
+    @classmethod
+    def none(cls) -> Messages:
+        """Before the first message."""
+        from hashlib import sha256
+
+        return cls(None, -1, 0, (), sha256(b"["), ())
+
+    def plus(self, nodes: Sequence[Node]) -> Messages:
+        """With the messages that follow. Tampered if one was written by a newer clew."""
+        if not nodes:
+            return self
+        damage: list[Tampered] = []
+        new = tuple(frames(nodes, damage, self.frames[-1].sequence if self.frames else 0))
+        digest = self.digest.copy()
+        if new:
+            digest.update(b"," * bool(self.frames) + msgspec.json.encode(new)[1:-1])
+        size = sum(len(body) for node in nodes if isinstance(body := node._row[BODY], bytes))
+        last = nodes[-1]
+        return Messages(
+            last._row[ID], last.depth, self.size + size, self.frames + new, digest, (*self.damage, *damage)
+        )  # fmt: skip
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the frames as JSON."""
+        digest = self.digest.copy()
+        digest.update(b"]")
+        return str(digest.hexdigest())
+
+
 class Found(NamedTuple):
     """A session as it was read in one moment."""
 
@@ -126,20 +171,17 @@ class Found(NamedTuple):
             privacy=self._privacy(),
         )  # fmt: skip
 
-    def record(self, policy: Policy | None, nodes: Sequence[Node], size: int) -> ConversationRecord:
-        """The session as a record. Tampered if a message is not what was written."""
-        from hashlib import sha256
-
-        messages = tuple(frames(nodes))
+    def record(self, policy: Policy | None, said: Messages) -> ConversationRecord:
+        """The session as a record with these messages."""
         storage = StorageEnvelope(
             blob_uri=f"sessions/{ids.text(self.row.key)}", blob_version=self.row.version,
-            size_bytes=size + len(self.row.data), checksum=sha256(msgspec.json.encode(messages)).hexdigest(),
+            size_bytes=said.size + len(self.row.data), checksum=said.checksum,
             last_compacted_at=self.kept.changed_at,
         )  # fmt: skip
         return ConversationRecord(
             conversation_id=self.conversation_id, version=SCHEMA, title=self.data.title or "",
             created_at=self.created_at, last_interaction_at=time_text(self.row.active_at), summary=self.kept.summary,
-            participants=self.kept.participants, messages=messages, attachments=attachments(messages),
+            participants=self.kept.participants, messages=said.frames, attachments=attachments(said.frames),
             metrics=self._metrics(), retention=self._retention(policy), privacy=self._privacy(), storage=storage,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from clew.engine import Clock
 from clew.errors import ClewError, Conflict, Implausible, NotFound, Tampered, Unavailable, clip
 from clew.events import Events
 from clew.node import moment
-from clew.purge import Receipt
+from clew.receipts import Receipt
 from clew.records import reports
 from clew.records.repository import Repository
 from clew.records.shapes import PurgeReason, PurgeReport, time_micros

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from clew import ids
 from clew.errors import ClewError, Implausible, NotFound, Tampered, clip
 from clew.node import microseconds
-from clew.purge import Receipt
+from clew.receipts import Receipt
 from clew.records.shapes import PurgeFailure, PurgeReason, PurgeReport, time_text
 from clew.retention import Look
 

@@ -11,7 +11,7 @@ import msgspec
 from clew import audit, codec, ids, paths
 from clew.backends import ID, POS, SEQ_BITS, RefRow, Tx
 from clew.engine import Draft
-from clew.errors import Conflict, Invalid, Tampered
+from clew.errors import Conflict, Invalid, Tampered, clip
 from clew.node import Node
 from clew.records.frames import draft, foreign, frames, session_key
 from clew.records.kept import Found, Kept, kept
@@ -35,8 +35,6 @@ class Whole(NamedTuple):
 
     found: Found
     nodes: list[Node]
-    size: int
-    """Bytes of their bodies, as they are stored."""
 
 
 class Change(NamedTuple):
@@ -96,13 +94,31 @@ class Repository:
         """A session with its messages; None if it is not there, or in the trash."""
         return self._engine.read(lambda tx: self._whole(tx, key))
 
+    def since(self, key: bytes, head: bytes | None, depth: int) -> Whole | None:
+        """A session with its messages after one of them; None if it has to be read as a whole.
+
+        So it is if the session has left that message, and if anything is in quarantine: it may be among those before.
+        """
+
+        def work(tx: Tx) -> Whole | None:
+            row = self._row(tx, key)
+            if row is None or row.head is None or tx.quarantined_after(-1, 1):
+                return None
+            if row.head_id == head:
+                return Whole(self.found(row), [])
+            (tip,) = paths.last(self._engine, tx, row.head, 1)
+            nodes = paths.last(self._engine, tx, row.head, max(1, tip.depth - depth))
+            return Whole(self.found(row), nodes) if nodes[0]._parent == head else None
+
+        return self._engine.read(work)
+
     def _whole(self, tx: Tx, key: bytes) -> Whole | None:
         row = self._row(tx, key)
         if row is None:
             return None
         found = self.found(row)
         nodes = [] if row.head is None else paths.whole(self._engine, tx, row.head)
-        return Whole(found, nodes, self._size(tx, row.head))
+        return Whole(found, nodes)
 
     def _row(self, tx: Tx, key: bytes) -> RefRow | None:
         row = tx.ref(self._engine.workspace, SESSION, key)
@@ -207,7 +223,7 @@ class Repository:
     def _append(self, tx: Tx, found: Found, drafts: Sequence[Draft], said: Sequence[MessageFrame]) -> Found:
         """Adds the messages that are not there yet. Conflict, Invalid if it becomes too much."""
         row = found.row
-        new = [n for n, one in enumerate(drafts) if not self._stored(tx, row, one)]
+        new = [n for n, one in enumerate(drafts) if not self._stored(tx, row, one, clip(said[n].frame_id))]
         if not new:
             return found
         self._refuse_size(tx, found, sum(len(drafts[n].encoded.payload) for n in new))
@@ -233,14 +249,18 @@ class Repository:
         if after.words > before.words:
             self._refuse_size(tx, after)
 
-    def _stored(self, tx: Tx, row: RefRow, one: Draft) -> bool:
+    def _stored(self, tx: Tx, row: RefRow, one: Draft, name: str) -> bool:
         """True if the message is there already. Conflict if its id is taken by another, or it is elsewhere."""
         if tx.node(one.id) is None:
             return False
-        for node in self._engine.known(tx, [one], row.tree) or ():
+        try:
+            stored = self._engine.known(tx, [one], row.tree) or ()
+        except Conflict:
+            raise Conflict(f"the frameId {name} is taken by another message") from None
+        for node in stored:
             heads = paths.origins(self._engine, tx, row.head)  # what was compacted was said all the same
             if not any(paths.on_path(tx, head, node._row[POS]) for head in heads):
-                raise Conflict(f"message {node.id} is on a branch that the conversation has left")
+                raise Conflict(f"message {name} is on a branch that the conversation has left")
         return True
 
     def _check_attachments(self, tx: Tx, row: RefRow, frame: MessageFrame) -> None:
@@ -336,7 +356,7 @@ def _after(nodes: Sequence[Node], base: bytes | None) -> tuple[MessageFrame, ...
     """The frames after the message `base`, or all if it is not among them; their numbers depend on those before."""
     at = next((n for n, node in enumerate(nodes) if node._row[ID] == base), -1)
     before = sum(node.role in ("user", "assistant") for node in nodes[: at + 1])
-    return tuple(frames(nodes))[before:]
+    return tuple(frames(nodes, []))[before:]
 
 
 def _refuse_stale(found: Found, fields: Sequence[str], expected: int | None) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import IO, Self, TypeVar
+from typing import IO, Self
 
 from clew import events, exporting, ids
 from clew.backends import RefRow
@@ -22,6 +22,7 @@ from clew.records.frames import NotOurs, Type, attachment
 from clew.records.kept import Found
 from clew.records.latency import LIMIT_MS
 from clew.records.purging import Purging
+from clew.records.recent import Read, Recent
 from clew.records.repository import Change, Repository
 from clew.records.shapes import (
     AttachmentRef,
@@ -51,7 +52,7 @@ RETRY = 1.0
 """Seconds between two tries to store what waits for space."""
 
 Summarise = Callable[[ConversationRecord], ConversationSummary | None]
-T = TypeVar("T")
+Reader = Callable[[bytes], Read | None]
 
 
 class RecordService:
@@ -101,6 +102,7 @@ class RecordService:
         self._summarise = summarise
         self._clock = store._engine.clock if clock is None else clock
         self._records = Repository(store, max_payload, exportable)
+        self._recent = Recent(self._records)
         self._calls = Calls(self._events)
         self._writes = Writes(self._events, limits, timer)
         self._purging = Purging(store, self._records, self._writes, self._events, self._clock)
@@ -187,15 +189,19 @@ class RecordService:
         `storage.blobVersion` of the record that the change was made for: if the record has changed since, the messages
         are added all the same, but a field that someone else has set meanwhile is a Conflict, and nothing is changed.
         NotFound; Invalid if it becomes too large. Pending if there is no space: it is not stored yet. Tampered if it is
-        stored, and something else of the record is damaged.
+        stored, and the record cannot be read back: see `get`.
         """
         with self._operation("update", conversation_id):
             return self._change("update", conversation_id, mutation, expected_version, committed=False)
 
     def get(self, conversation_id: str) -> ConversationRecord | None:
-        """The record; None if there is none. Tampered if something of it is not what was written."""
+        """The record; None if there is none. Tampered if something of it is not what was written.
+
+        A message that is damaged, or in quarantine, is there without its content, and marked: `DAMAGED` is among its
+        `privacy.redactionRulesApplied`. `CorruptionDetected` is emitted. A `strict` service purges the record instead.
+        """
         with self._operation("get", conversation_id):
-            return self._read(conversation_id, self._records.key(conversation_id))
+            return self._read(conversation_id, self._records.key(conversation_id), self._recent.whole)
 
     def list(self, *, limit: int = 50, cursor: str | None = None, include_expired: bool = False) -> ListResult:
         """Records without their messages, last interaction first. Invalid if the cursor is not one.
@@ -227,6 +233,7 @@ class RecordService:
         another reason; it is all there then.
         """
         with self._operation("delete", conversation_id):
+            self._recent.forget()
             return self._purging.delete(conversation_id, reason)
 
     def purge_all(self, reason: PurgeReason) -> PurgeReport:
@@ -235,6 +242,7 @@ class RecordService:
         What is held stays, and is a failure in the report; so is what of others could not be cleared: see `delete`.
         """
         with self._operation("purge_all", None):
+            self._recent.forget()
             return self._purging.everything(reason)
 
     # -- recovery
@@ -327,7 +335,7 @@ class RecordService:
         """The record as JSON, to leave the store. NotFound; Conflict if it is not to be exported."""
         with self._operation("export", conversation_id):
             key = self._records.key(conversation_id)
-            record = self._read(conversation_id, key)
+            record = self._read(conversation_id, key, self._recent.whole)
             found = self._records.find(key)  # after it was read: whoever forbids it meanwhile is heard
             if record is None or found is None:
                 raise NotFound("record", conversation_id)
@@ -355,6 +363,7 @@ class RecordService:
         meant.
         """
         with self._operation("sweep", None):
+            self._recent.forget()
             return self._purging.sweep(force=force)
 
     def sweeper(self, *, every: timedelta = EVERY, on_error: Callable[[Exception], object] | None = None) -> Sweeper:
@@ -366,26 +375,35 @@ class RecordService:
 
     def _sweep_again(self) -> Swept:
         with self._operation("sweep", None):
+            self._recent.forget()
             return self._purging.sweep_again()
 
     # -- inside: reading
 
-    def _read(self, conversation_id: str, key: bytes) -> ConversationRecord | None:
+    def _read(
+        self, conversation_id: str, key: bytes, read: Callable[[bytes], Read | None]
+    ) -> ConversationRecord | None:
+        """A record; messages of it that are damaged are empty, and marked. With `strict` it is purged: Tampered."""
         try:
-            return self._whole(key)
+            found = read(key)
         except Tampered:
-            pass
-        try:  # once more: what was read beside a writer that failed is not damage
-            return self._whole(key)
-        except Tampered as error:
-            damaged = not isinstance(error, NotOurs)
-            purged = self._strict and damaged and self._purging.damaged(conversation_id, key)
-            self._corrupt(conversation_id, error, purged=purged)
-            raise
-
-    def _whole(self, key: bytes) -> ConversationRecord | None:
-        whole = self._records.whole(key)
-        return None if whole is None else whole.found.record(self._shown_policy(), whole.nodes, whole.size)
+            found = None
+        if found is None or found.messages.damage:
+            try:  # once more: what was read beside a writer that failed is not damage
+                found = self._recent.whole(key)
+            except Tampered as error:
+                damaged = not isinstance(error, NotOurs)
+                purged = self._strict and damaged and self._purging.damaged(conversation_id, key)
+                self._corrupt(conversation_id, error, purged=purged)
+                raise
+        if found is None:
+            return None
+        if found.messages.damage:
+            purged = self._strict and self._purging.damaged(conversation_id, key)
+            self._corrupt(conversation_id, found.messages.damage[0], purged=purged)
+            if self._strict:
+                raise found.messages.damage[0]
+        return found.found.record(self._shown_policy(), found.messages)
 
     def _sound(self, rows: Iterable[RefRow]) -> Iterator[Found]:
         """Those that can be read; the others are told."""
@@ -445,17 +463,17 @@ class RecordService:
         self._events.emit(events.ConversationStored(summary=found.summary(self._shown_policy())))
         if summarise and self._summarise is not None and found.kept.summary is None:
             self._writes.after(lambda: self._summarise_now(found.row.key))
-        record = self._read(found.conversation_id, found.row.key)
+        record = self._read(found.conversation_id, found.row.key, self._recent.after_write)
         if record is None:
             raise NotFound("record", found.conversation_id, hint="It was purged just after it was stored.")
         return record
 
     def _summarise_now(self, key: bytes) -> None:
         assert self._summarise is not None
-        whole = self._records.whole(key)
-        if whole is None:
+        read = self._recent.whole(key)
+        if read is None:
             return
-        record = whole.found.record(self._shown_policy(), whole.nodes, whole.size)
+        record = read.found.record(self._shown_policy(), read.messages)
         summary = self._summarise(record)
         if summary is None:
             return
@@ -464,8 +482,8 @@ class RecordService:
             found = self._writes.now(
                 lambda: self._records.change(key, Change(given, (), ()), record.storage.blob_version)
             )
-        except Conflict:
-            return  # someone has written a summary meanwhile
+        except (Conflict, NotFound):
+            return  # meanwhile someone has written a summary, or deleted the record
         self._events.emit(events.ConversationStored(summary=found.summary(self._shown_policy())))
 
     def _corrupt(self, conversation_id: str, error: Tampered, *, purged: bool) -> None:

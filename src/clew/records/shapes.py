@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from clew.errors import Invalid, clip
 from clew.node import microseconds, moment
-from clew.purge import Reason
+from clew.receipts import Reason
 
 SCHEMA = 1
 """What `ConversationRecord.version` says."""

@@ -15,6 +15,9 @@ from clew.records.breaker import Breaker
 from clew.records.deferred import Deferred, Pending, seconds
 from clew.records.latency import Latency
 
+_WAITS = (
+    "Free some space, or purge what is not needed. The call waits in memory and is made again then: do not repeat it."
+)
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -72,9 +75,12 @@ class Writes:
         done: list[S] = []
 
         def call() -> T:
+            began = self._timer()
             if not done:  # what is stored is not stored again if only its result was not to be had
-                done.append(self.now(write))
-            return then(done[0])
+                done.append(self._guarded(write))
+            result = then(done[0])
+            self._took(began)
+            return result
 
         if len(self._deferred) and not self._deferred.flush():
             return self._defer(Pending(operation, conversation_id, size, call))
@@ -85,14 +91,21 @@ class Writes:
 
     def now(self, write: Callable[[], S]) -> S:
         """Writes. CircuitOpen if it is not even tried."""
+        began = self._timer()
+        done = self._guarded(write)
+        self._took(began)
+        return done
+
+    def _guarded(self, write: Callable[[], S]) -> S:
         with self._breaker.guard():
-            began = self._timer()
-            done = write()
-            slow = self._latency.note((self._timer() - began) * 1000)
+            return write()
+
+    def _took(self, began: float) -> None:
+        """Notes how long a write took, with what was read back for its caller."""
+        slow = self._latency.note((self._timer() - began) * 1000)
         if slow is not None:
             p95, samples = slow
             self._bus.emit(SlowWrites(p95_ms=p95, limit_ms=self._limits.slow_ms, samples=samples))
-        return done
 
     def after(self, job: Job) -> None:
         """Runs a job on another thread, when whoever asked has been answered."""
@@ -130,7 +143,7 @@ class Writes:
         except StorageFull as error:
             self._warn(deferred=False, advice=error.hint)
             raise
-        self._warn(deferred=True, advice=StorageFull.hint)
+        self._warn(deferred=True, advice=_WAITS)
         self._background.keep_ticking()
         return pending
 

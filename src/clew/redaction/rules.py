@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from clew.errors import Invalid, Unavailable, clip
+from clew.errors import Invalid, MissingPackage, clip
 from clew.redaction.rule import Rule
 from clew.redaction.secrets import named
 
@@ -171,7 +171,7 @@ def _engine() -> Any:
     try:
         import re2
     except ImportError:
-        raise Unavailable("redaction needs the google-re2 package", hint="pip install 'clew[redaction]'") from None
+        raise MissingPackage("redaction needs the google-re2 package", "redaction") from None
     return re2
 
 

@@ -15,6 +15,7 @@ from clew.providers import view
 from clew.session import Session
 from clew.snapshots.setup import Setup, setup_of, with_setup
 from clew.store import Store
+from clew.titles import title_of
 
 INTERRUPTED = "interrupted"
 """The name in a message's free data that says that its answer, or its tool, did not come to an end."""
@@ -197,16 +198,6 @@ def agent_of(label: str | None) -> str | None:
     if len(rest) != 2 or not all(rest):
         raise Invalid(f"the label of a subagent is subagent:NAME:RUN, not {clip(label or '')}")
     return rest[0]
-
-
-def title_of(said: Sequence[Said]) -> str | None:
-    """The first words of the first question, on one line."""
-    for one in said:
-        message = one if isinstance(one, Message) else view(one)
-        words = " ".join(message.text[:400].split())
-        if message.role == "user" and words:
-            return words if len(words) <= 60 else words[:59].rstrip() + "…"
-    return None
 
 
 def unsaved(error: ClewError) -> ClewError:

@@ -36,7 +36,7 @@ from zlib import crc32
 
 import msgspec
 
-from clew.errors import Invalid, SchemaTooNew, Sealed, Tampered, Unavailable, WrongKey
+from clew.errors import Invalid, MissingPackage, SchemaTooNew, Sealed, Tampered, WrongKey
 from clew.snapshots.content import Cut, Span, count_tokens, cut_media, put_back
 from clew.snapshots.raw import members
 from clew.snapshots.types import KEY_SIZE, Snapshot, SnapshotSummary
@@ -84,6 +84,9 @@ class Packed(NamedTuple):
     data: bytes
     media: dict[str, bytes]
 
+
+_LEAST = _NONCE + _TAG + 128
+"""Bytes of the shortest snapshot that the original program encrypts."""
 
 _encode = msgspec.json.Encoder().encode
 _head = msgspec.json.Decoder(Head).decode
@@ -210,7 +213,7 @@ class Form:
         try:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ModuleNotFoundError:
-            raise Unavailable("encryption needs a library", hint="pip install 'clew[crypto]'") from None
+            raise MissingPackage("encryption needs a library", "crypto") from None
         assert self._key is not None
         return AESGCM(self._key)
 
@@ -262,7 +265,9 @@ class Form:
         if opened is None:
             if is_document(sealed):
                 raise Invalid("it is not encrypted, and the store has a key")
-            raise WrongKey(where, [], self._key_id)
+            if len(sealed) < _LEAST or sealed.isascii():
+                raise Tampered(where, "it is not an encrypted snapshot")
+            raise WrongKey(where, [], self._key_id)  # or damaged: such a file does not say which key it was
         return opened
 
     def _decrypted(self, sealed: bytes, bound: bytes | None) -> bytes | None:

@@ -14,14 +14,15 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from clew import audit, codec, deletion, ids, paths
+from clew import codec, deletion, ids, paths
 from clew.backends import ID, POS, Ground, RefRow, Tx
 from clew.engine import Draft, Engine
 from clew.errors import Invalid, Tampered
 from clew.model import system
 from clew.node import Node
 from clew.provider_names import canonical, prompt_is_message
-from clew.purge import Purger, Reason, Receipt
+from clew.purge import Purger
+from clew.receipts import Reason, Receipt
 from clew.refs import Refs
 from clew.session import Session
 from clew.sessions import Sessions
@@ -166,18 +167,12 @@ class Snapshots:
         found = [_summary(row, self._unpack(row)) for row in self._rows()]
         return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
 
-    def delete(self, id: str) -> None:
+    def delete(self, id: str) -> Receipt:
         """Deletes a snapshot, and each message that nothing else needs. NotFound.
 
-        Traces are left in the files until they are overwritten; `purge` clears them.
+        Traces are left in the files until they are overwritten, and the receipt says so; `purge` clears them.
         """
-        key = ids.parse(validate_snapshot_id(id))
-
-        def work(tx: Tx) -> None:
-            gone = deletion.delete_ref(self._engine, tx, self._refs.get(tx, SNAPSHOT, key))
-            audit.may_note(self._engine, self._refs, tx, "delete", id, amount=gone.messages)
-
-        self._engine.write(work)
+        return self._purger().delete(SNAPSHOT, ids.parse(validate_snapshot_id(id)))
 
     def purge(self, id: str, *, reason: Reason = "user-requested") -> Receipt:
         """Deletes a snapshot for good, and clears every trace of it: rows, keys, index, files. NotFound.

@@ -310,7 +310,7 @@ class SnapshotStore(Protocol):
     def list(self) -> list[SnapshotSummary]:
         """All there are, newest first. What is not a snapshot is passed over."""
 
-    def delete(self, id: str) -> None:
+    def delete(self, id: str) -> object:
         """Deletes a snapshot, with everything only it needed. NotFound."""
 
 

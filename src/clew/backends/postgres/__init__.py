@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal, TypeVar, cast
 
-from clew.errors import Invalid, Unavailable
+from clew.errors import Invalid, MissingPackage, Unavailable
 
 try:
     import psycopg
 except ImportError:  # the core does without it
-    raise Unavailable("a store on PostgreSQL needs psycopg", hint="pip install 'clew[postgres]'") from None
+    raise MissingPackage("a store on PostgreSQL needs psycopg", "postgres") from None
 
 from clew.backends import Call, Job, Tail, Tx
 from clew.backends.opened import Opened

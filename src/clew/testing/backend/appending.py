@@ -105,7 +105,7 @@ class Appending(Contract):
             session.rewind(root.id)
             assert session.append(user("b"), id=an_id(1)).id == an_id(1)
             assert texts(session.path()) == ["a"]
-            assert session.delete() == 2
+            assert session.delete().messages == 2
             assert store.nodes.list().items == []
 
     def test_any_uuid_is_an_id(self, open_store: OpenStore) -> None:

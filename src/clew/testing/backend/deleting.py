@@ -23,9 +23,9 @@ class Deleting(Contract):
             fork = session.fork(at=nodes[1].id)
             fork.append(user("f"))
             saved = store.nodes.save(user("s"), parent=nodes[0].id)[0]
-            assert session.delete() == 1
+            assert session.delete().messages == 1
             assert texts(fork.path()) == ["a", "b", "f"]
-            assert fork.delete() == 2
+            assert fork.delete().messages == 2
             assert texts(store.nodes.path(saved.id)) == ["a", "s"]
             for gone in (session, fork):
                 with raises(NotFound):
@@ -45,7 +45,7 @@ class Deleting(Contract):
             session.log.append(b"entry")
             trace = store.sessions.create(agent="x", owner=session)
             trace.append(user("e"))
-            assert store.sessions.delete(session.id) == 5
+            assert store.sessions.delete(session.id).messages == 5
             assert store.nodes.list().items == []
             assert store.sessions.list(subagents=True).items == []
             for hang in (lambda: session.log.append(b"late"), lambda: session.blobs.put(b"late")):
@@ -212,7 +212,7 @@ class Deleting(Contract):
             assert texts(store.nodes.path(saved.id)) == ["lint a", "lint s"]
             store.sessions.restore(session.id)
             assert found(store, "lint") == ["lint a", "lint b", "lint c", "lint d", "lint s"]
-            assert session.refresh().delete() == 2
+            assert session.refresh().delete().messages == 2
             assert texts(store.sessions.restore(fork.id).history()) == ["lint a", "lint b", "lint sum"]
 
     def test_sessions_in_the_trash_follow_deleted_heads(self, open_store: OpenStore) -> None:
@@ -222,9 +222,9 @@ class Deleting(Contract):
             a, b, _ = session.append([user("a"), user("b"), user("c")])
             session.rewind(b.id)
             session.trash()
-            assert store.nodes.delete(b.id, recursive=True) == 2
+            assert store.nodes.delete(b.id, recursive=True).messages == 2
             assert store.sessions.restore(session.id).path() == [a]
-            assert session.refresh().delete() == 1
+            assert session.refresh().delete().messages == 1
             assert store.nodes.list().items == []
 
     # -- holds
@@ -256,7 +256,7 @@ class Deleting(Contract):
             assert (session.refresh().held, session.hold_reason) == (False, None)
             assert store.sessions.hold(session.id, "for a day").hold_reason == "for a day"
             session.release().trash()
-            assert store.sessions.restore(session.id).delete() == 3
+            assert store.sessions.restore(session.id).delete().messages == 3
 
     def test_a_hold_covers_all_that_a_session_reaches(self, open_store: OpenStore) -> None:
         """Path, branches, compacted history, subagents: no message of them can be deleted by id, under any parent."""
@@ -279,10 +279,10 @@ class Deleting(Contract):
             for deed in (trace.delete, trace.trash):
                 with raises(Conflict, naming=session.id):
                     deed()
-            assert store.nodes.delete([beside.id, other.id]) == 2
+            assert store.nodes.delete([beside.id, other.id]).messages == 2
             assert len(store.nodes.list().items) == 7
             session.release()
-            assert store.nodes.delete(b.id, recursive=True) == 3
+            assert store.nodes.delete(b.id, recursive=True).messages == 3
             assert store.verify().ok
 
     def test_a_hold_keeps_owners_and_frees_forks(self, open_store: OpenStore) -> None:
@@ -297,7 +297,7 @@ class Deleting(Contract):
                     deed()
             assert store.sessions.list(total=True).total == 1
             trace.release()
-            assert session.delete() == 1
+            assert session.delete().messages == 1
 
             held = store.sessions.create()
             nodes = held.append([user("a"), user("b")])
@@ -306,5 +306,5 @@ class Deleting(Contract):
             assert not fork.held
             fork.append(user("c"))
             fork.trash()
-            assert store.sessions.restore(fork.id).delete() == 1
+            assert store.sessions.restore(fork.id).delete().messages == 1
             assert held.path() == nodes

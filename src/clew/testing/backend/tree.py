@@ -100,11 +100,11 @@ class Tree(Contract):
             with raises(Conflict):
                 store.nodes.delete([c.id, a.id])
             assert len(store.nodes.list().items) == 4
-            assert store.nodes.delete([an_id(1), "zzzzzz"]) == 0
-            assert store.nodes.delete([c.id, d.id, b.id]) == 3
+            assert store.nodes.delete([an_id(1), "zzzzzz"]).messages == 0
+            assert store.nodes.delete([c.id, d.id, b.id]).messages == 3
             assert store.nodes.path(a.id) == [a]
             store.nodes.save([user("e"), user("f")], parent=a.id)
-            assert store.nodes.delete(a.id, recursive=True) == 3
+            assert store.nodes.delete(a.id, recursive=True).messages == 3
             assert store.nodes.list().items == []
 
     def test_sessions_follow_deleted_heads(self, open_store: OpenStore) -> None:

@@ -1,0 +1,255 @@
+"""What is deleted leaves its mirrors too, whoever deletes it and however; else the receipt says where it is left."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew import agents, retention
+from clew.agents import Mirror
+from clew.receipts import Receipt
+from clew.records import RecordService
+from clew.retention import Policy
+from clew.store import Store
+from clew.testing import FakeClock
+from tests.reliability.tools import output, python
+
+WORD = "xylophone"
+PROGRAM = "import runpy; runpy.run_module('clew', run_name='__main__', alter_sys=True)"
+
+
+def words_in(root: Path) -> list[Path]:
+    return [file for file in root.rglob("*") if file.is_file() and WORD.encode() in file.read_bytes()]
+
+
+def by_records(store: Store, id: str) -> tuple[str, ...]:
+    with RecordService(store) as service:
+        return tuple(one.error for one in service.delete(id, "user-requested").failures)
+
+
+def by_sweep(store: Store, id: str) -> Receipt | None:
+    retention.set_policy(store, Policy(1, share=1.0))
+    return retention.sweep(store, force=True).receipt
+
+
+WAYS: dict[str, Callable[[Store, str], object]] = {
+    "purge": lambda store, name: store.sessions.purge(name),
+    "everything": lambda store, name: store.sessions.purge(everything=True),
+    "session": lambda store, name: store.sessions.get(name).delete(),
+    "sessions": lambda store, name: store.sessions.delete(name),
+    "nodes": lambda store, name: store.nodes.delete(store.sessions.get(name).path()[0].id, recursive=True),
+    "records": by_records,
+    "sweep": by_sweep,
+    "agents": lambda store, name: agents.SessionStore(store).delete(name),
+    "cleanup": lambda store, name: agents.SessionStore(store).cleanup(older_than=timedelta(days=1)),
+}
+
+
+@pytest.mark.parametrize("key", [None, bytes(range(32))], ids=["plain", "sealed"])
+@pytest.mark.parametrize("way", WAYS)
+def test_it_goes_from_the_mirror(path: Path, root: Path, way: str, key: bytes | None) -> None:
+    """A store that was opened without the mirror clears it: its own files and those of subagents."""
+    clock = FakeClock()
+    with clew.open(path, clock=clock, key=key) as store:
+        talks = agents.SessionStore(store, mirror=Mirror(store, root, clear=True))
+        session = talks.create(cwd="/src")
+        session.append_and_save(clew.user(WORD))
+        session.append_event({"type": WORD})
+        if way != "nodes":
+            talks.create(cwd="/src", agent_name="a", parent=session).append_and_save(clew.user(WORD))
+        other = talks.create(cwd="/src")
+        other.append_and_save(clew.user("stays"))
+        assert words_in(root)
+        talks.close()
+    clock.advance(timedelta(days=3))
+    with clew.open(path, clock=clock, key=key) as store:
+        WAYS[way](store, session.id)
+        assert words_in(root) == []
+        if way not in ("everything", "sweep", "cleanup"):
+            assert (next(root.glob(f"*/sessions/{other.id}")) / "messages.jsonl").exists()
+        assert store.verify().ok
+
+
+def test_the_program_clears_it(path: Path, root: Path) -> None:
+    """`clew purge` says that every trace is cleared, and it is: in a mirror that it was never told of."""
+    with agents.open(path, mirror=root) as talks:
+        session = talks.create(cwd="/src")
+        session.append_and_save(clew.user(WORD))
+    said = output(python(PROGRAM, "purge", "--yes", session.id, "--db", path))
+    assert "every trace in the files is cleared" in said
+    assert words_in(root) == []
+
+
+def test_a_mirror_that_cannot_be_reached_is_named(path: Path, root: Path, tmp_path: Path) -> None:
+    """The receipt names the folder; once it is back, the next purge removes the files, and finishes the receipt."""
+    with agents.open(path, mirror=root) as talks:
+        first, second = talks.create(cwd="/src"), talks.create(cwd="/src")
+        for one in (first, second):
+            one.append_and_save(clew.user(WORD))
+    away = tmp_path / "away"
+    root.rename(away)
+    with clew.open(path) as store:
+        receipt = store.sessions.purge(first.id)
+        assert (receipt.sessions, receipt.pending) == ((first.id,), (f"mirror {root}",))
+        assert receipt.finished_at is None
+        said = output(python(PROGRAM, "receipts", "--db", path))
+        assert str(root) in said
+        root.mkdir()  # not the mirror, whatever it is
+        assert store.sessions.delete(second.id).pending == ("traces", f"mirror {root}")
+        root.rmdir()
+        away.rename(root)
+        assert words_in(root)
+        session = store.sessions.create()
+        assert store.sessions.purge(session.id).pending == ()
+        assert words_in(root) == []
+        assert [one.pending for one in store.sessions.receipts()] == [(), ()]
+
+
+def test_opening_the_mirror_removes_what_is_left(path: Path, root: Path, tmp_path: Path) -> None:
+    """What was deleted while the folder was away goes when the mirror is opened, before anything is written there."""
+    with agents.open(path, mirror=root) as talks:
+        session = talks.create(cwd="/src")
+        session.append_and_save(clew.user(WORD))
+    root.rename(tmp_path / "away")
+    with clew.open(path) as store:
+        assert store.sessions.purge(session.id).pending
+    (tmp_path / "away").rename(root)
+    with agents.open(path, mirror=root):
+        assert words_in(root) == []
+    with clew.open(path) as store:
+        assert [one.pending for one in store.sessions.receipts()] == [()]
+
+
+def test_a_mirror_that_is_gone_can_be_forgotten(path: Path, root: Path, tmp_path: Path) -> None:
+    """A folder that was deleted is named by every receipt until the store is told so."""
+    with agents.open(path, mirror=root) as talks:
+        talks.create().append_and_save(clew.user(WORD))
+        talks.create().append_and_save(clew.user(WORD))
+    root.rename(tmp_path / "deleted")
+    with clew.open(path) as store:
+        one, two = store.sessions.list().items
+        assert store.sessions.purge(one.id).pending == (f"mirror {root}",)
+        agents.forget_mirror(store, root)
+        assert store.sessions.purge(two.id).pending == ()
+        assert [one.pending for one in store.sessions.receipts()] == [(), ()]
+
+
+def test_a_purge_that_is_killed_leaves_its_note(path: Path, root: Path) -> None:
+    """The rows are gone, the files are not yet: whoever purges or opens the mirror next removes them."""
+    with agents.open(path, mirror=root) as talks:
+        session = talks.create(cwd="/src")
+        session.append_and_save(clew.user(WORD))
+    work = (
+        "import os, sys, clew, clew.mirrors\n"
+        "clew.mirrors.remove = lambda *_: os._exit(9)\n"
+        "with clew.open(sys.argv[1]) as store: store.sessions.purge(sys.argv[2])"
+    )
+    killed = python(work, path, session.id)
+    killed.communicate(timeout=60)
+    assert killed.returncode == 9
+    assert words_in(root)
+    with agents.open(path, mirror=root) as talks:
+        assert words_in(root) == []
+        assert [one.pending for one in talks._store.sessions.receipts()] == [()]
+
+
+def test_what_is_undone_stays_in_the_mirror(path: Path, root: Path) -> None:
+    """A deletion in a transaction names the mirror in its receipt, and clears it once it is committed."""
+    with agents.open(path, mirror=root) as talks:
+        session = talks.create(cwd="/src")
+        session.append_and_save(clew.user(WORD))
+        with pytest.raises(ZeroDivisionError), talks._store.transaction():
+            assert talks._store.sessions.delete(session.id).pending == ("traces", f"mirror {root}")
+            raise ZeroDivisionError
+        assert words_in(root)
+        with talks._store.transaction():
+            talks._store.sessions.delete(session.id)
+        assert words_in(root)
+    assert words_in(root) == []
+
+
+def test_workspaces_have_their_own_mirrors(path: Path, root: Path, tmp_path: Path) -> None:
+    """A purge in one workspace does not take another's unreached mirror for cleared."""
+    with clew.open(path, workspace="acme") as acme:
+        talks = agents.SessionStore(acme, mirror=root)
+        session = talks.create()
+        session.append_and_save(clew.user(WORD))
+        talks.close()
+        root.rename(tmp_path / "away")
+        assert acme.sessions.purge(session.id).pending == (f"mirror {root}",)
+        with clew.open(path) as store:
+            assert store.sessions.purge(store.sessions.create().id).pending == ()
+        assert [one.pending for one in acme.sessions.receipts()] == [(f"mirror {root}",)]
+
+
+def test_bytes_of_a_damaged_message_go_from_the_mirror(path: Path, root: Path) -> None:
+    """What a purge of the quarantine destroys is destroyed in the mirror, which still had it whole."""
+    with agents.open(path, mirror=root) as talks:
+        session = talks.create(cwd="/src")
+        session.append_and_save(clew.user(WORD))
+    conn = sqlite3.connect(path)
+    conn.execute("UPDATE nodes SET body = x'01' || randomblob(length(body) - 1)")
+    conn.commit()
+    conn.close()
+    with clew.open(path) as store:
+        store.quarantine.sweep(force=True)
+        assert words_in(root)
+        assert store.quarantine.purge(everything=True).messages == 1
+    assert words_in(root) == []
+
+
+def test_a_cleanup_counts_the_same_bytes_dry_and_done(mirrored: agents.SessionStore, root: Path) -> None:
+    """A dry run says what the cleanup then frees, in the store and in the mirror, subagents included."""
+    session = mirrored.create(cwd="/src")
+    session.append_and_save(clew.user(WORD))
+    mirrored.create(cwd="/src", agent_name="a", parent=session).append_and_save(clew.user(WORD))
+    size = sum(file.stat().st_size for file in root.glob("*/sessions/*/*"))
+    would = mirrored.cleanup(older_than=timedelta(microseconds=1), dry_run=True)
+    assert words_in(root)
+    done = mirrored.cleanup(older_than=timedelta(microseconds=1))
+    assert would.bytes_freed == done.bytes_freed == size + done.receipt.bytes
+    assert would.deleted == done.deleted == (session.id,)
+
+
+# -- titles
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_a_title_made_of_deleted_words_goes_with_them(store: Store, long: bool) -> None:
+    """Of the session, of its forks, and of one that was rewound; a title that somebody chose stays."""
+    from clew.titles import title_of
+
+    question = clew.user(f"Why does {WORD} fail?" + " And this?" * 20 * long)
+    made = store.sessions.create(title=title_of([question]))
+    first = made.append(question)
+    made.append(clew.assistant("So."))
+    fork = made.fork()
+    chosen = made.fork(title="Mine")
+    rewound = made.fork()
+    rewound.rewind(to=None)
+    rewound.append(clew.user("Another."))
+    receipt = store.nodes.delete(first.id, recursive=True)
+    assert (receipt.messages, receipt.failures, receipt.pending) == (2, (), ("traces",))
+    titles = [store.sessions.get(one.id).title for one in (made, fork, chosen, rewound)]
+    assert titles == [None, None, "Mine", None]
+    assert store.verify().ok
+    store.sessions.purge(store.sessions.create().id)
+    assert not [file for file in Path(store.path).parent.glob("chats.db*") if WORD.encode() in file.read_bytes()]
+
+
+def test_a_summary_that_may_repeat_deleted_words_is_named(store: Store) -> None:
+    """It was made by the application: the receipt says that it stays."""
+    from tests.records.talk import made, summary
+
+    with RecordService(store) as service:
+        made(service, "talk", summary=summary(WORD))
+        session = store.sessions.latest()
+        receipt = store.nodes.delete(session.path()[0].id)
+        assert [(one.session, one.error) for one in receipt.failures] == [
+            (session.id, "its summary may repeat what was deleted")
+        ]
