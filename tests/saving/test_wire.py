@@ -94,14 +94,14 @@ def check_converted(server: ProviderServer, script: Script, ways: list[Way], end
     assert [word for word in words_of(after) if word in said] == [word for word in words_of(before) if word in said]
 
 
-def system_of(provider: str, asked: Any) -> str:
+def system_of(provider: str, asked: Any) -> Any:
     """The system prompt of a request."""
     if provider == "claude":
         return asked["system"] or ""
     if provider == "gemini":
-        return (asked["systemInstruction"] or {"parts": [{"text": ""}]})["parts"][0]["text"]  # type: ignore[no-any-return]
+        return (asked["systemInstruction"] or {"parts": [{"text": ""}]})["parts"][0]["text"]
     first = asked["input" if provider == "openai-responses" else "messages"][0]
-    return first["content"] if first.get("role") == "system" else ""  # type: ignore[no-any-return]
+    return first["content"] if first.get("role") == "system" else ""
 
 
 def tools_of(asked: Any) -> list[tuple[str, str, str]]:

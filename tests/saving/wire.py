@@ -15,6 +15,7 @@ from clew.snapshots import FileStore, ObjectStore, Snapshot, generate_key
 from clew.testing.providers import ProviderServer, ToolUse
 
 PROVIDERS = ("claude", "openai", "openai-responses", "openai-compatible", "gemini")
+KEY = generate_key()
 PICTURE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUg=="
 _AROUND = {
     "claude": ("system", "tools"),
@@ -158,4 +159,3 @@ PLACES: dict[str, Callable[[Journey], Any]] = {
     "bucket": lambda journey: ObjectStore(f"file://{journey.folder}/bucket"),
     "clew": lambda journey: journey.store.snapshots,
 }
-KEY = generate_key()
