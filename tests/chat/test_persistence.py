@@ -10,7 +10,7 @@ import pytest
 
 from clew import Native, chat
 from clew.errors import Invalid
-from clew.snapshots import SNAPSHOT_VERSION, FileStore, Snapshot, new_snapshot
+from clew.snapshots import SNAPSHOT_VERSION, FileStore, Snapshot, ToolSnapshot, new_snapshot
 from clew.testing.providers import ProviderServer, ToolUse
 from tests.chat.conftest import PERSISTENT, TOKEN, Connect
 
@@ -173,6 +173,104 @@ def test_what_is_wrong_is_said(provider: str, messages: bytes, connect: Connect)
     with pytest.raises(Invalid, match="message 1 of the snapshot is not one of") as caught:
         connect(provider).restore(new_snapshot(provider=provider, messages=messages))
     assert "no type" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": 7},
+        {"role": "user", "content": {"text": "Hello"}},
+        {"role": "user", "content": ["Hello"]},
+        {"role": "user", "content": [{"text": "Hello"}]},
+        {"role": "user"},
+        {"role": "tool", "content": "clear"},
+        {"role": "assistant", "tool_calls": "lookup"},
+        {"role": "assistant", "tool_calls": [{"type": "function", "function": {"name": "lookup"}}]},
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": "lookup"}]},
+    ],
+)
+@pytest.mark.parametrize("provider", ["openai", "openai-compatible"])
+def test_openai_takes_only_its_own_messages(provider: str, message: object, connect: Connect) -> None:
+    """A message whose content or calls are not of OpenAI's form is refused when it is restored, not when it is sent."""
+    with pytest.raises(Invalid, match="message 2 of the snapshot is not one of"):
+        messages = json.dumps([{"role": "user", "content": "Hello"}, message]).encode()
+        connect(provider).restore(new_snapshot(provider=provider, messages=messages))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "user", "content": 7},
+        {"role": "user"},
+        {"role": "assistant", "content": [{"text": "Hello"}]},
+        {"type": "function_call", "name": "lookup", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "1", "output": 7},
+    ],
+)
+def test_responses_takes_only_its_own_items(item: object, connect: Connect) -> None:
+    """So it is with the items of the Responses API."""
+    with pytest.raises(Invalid, match="message 1 of the snapshot is not one of"):
+        messages = json.dumps([item]).encode()
+        connect("openai-responses").restore(new_snapshot(provider="openai-responses", messages=messages))
+
+
+def test_what_openai_says_is_restored(connect: Connect) -> None:
+    """Every form that a message may have is taken."""
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hello"}]},
+        {"role": "assistant", "content": None, "refusal": "No."},
+        {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "lookup"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "clear"},
+        {"role": "assistant", "tool_calls": [{"id": "2", "type": "custom", "custom": {"name": "sh", "input": "ls"}}]},
+    ]
+    client = connect("openai")
+    client.restore(new_snapshot(provider="openai", messages=json.dumps(messages)))
+    assert len(client.history) == 6
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1e400"])
+def test_a_number_that_no_request_can_carry_is_refused(
+    provider: str, number: bytes, server: ProviderServer, connect: Connect
+) -> None:
+    """A snapshot with one is not restored, and the error says why; an answer with one is the provider's error."""
+    client = connect(provider)
+    message = client.message("Hello").raw[:-1] + b',"n":' + number + b"}"
+    with pytest.raises(Invalid, match=r"message 1 of the snapshot .* a number that is too large to be sent"):
+        client.restore(new_snapshot(provider=provider, messages=b"[" + message + b"]"))
+    with pytest.raises(Invalid, match="too large"):
+        client.chat(Native(provider, message))
+    assert client.history == ()
+    assert server.requests == []
+
+
+def test_an_answer_with_a_number_that_cannot_be_sent_back(server: ProviderServer, connect: Connect) -> None:
+    """It is an error at once, and not with every question after it."""
+    client = connect("openai")
+    server.send(b'{"choices":[{"message":{"role":"assistant","content":"Hi","n":1e400},"finish_reason":"stop"}]}')
+    with pytest.raises(chat.ProviderError, match="not in the provider's form"):
+        client.chat("Hello")
+    assert client.chat("Hello") == "You said: Hello"
+
+
+@pytest.mark.parametrize(("snapshot", "client"), [("anthropic", "claude"), ("claude", "anthropic")])
+def test_anthropic_and_claude_are_one_provider(
+    snapshot: str, client: str, server: ProviderServer, connect: Connect
+) -> None:
+    """A client and a snapshot may have either name."""
+    made = connect(client, base_url=server.url)
+    assert made.provider == "claude"
+    saved = new_snapshot(provider=snapshot, messages=b'[{"role":"user","content":"Hello"}]')
+    assert made.restore(saved) is None
+    assert made.chat(Native(snapshot, b'{"role":"user","content":"Still there?"}')) == "You said: Still there?"
+
+
+def test_tools_of_an_earlier_snapshot_are_gone(connect: Connect) -> None:
+    """After a second restore the model is told of the tools of that snapshot, and of those that can run."""
+    client = connect("claude", tools=[lookup])
+    for name in ("first", "second"):
+        client.restore(new_snapshot(provider="claude", tools=[ToolSnapshot(name)]))
+    assert [tool.name for tool in client.tools] == ["lookup", "second"]
 
 
 def test_restore_replaces_the_history(provider: str, server: ProviderServer, connect: Connect) -> None:

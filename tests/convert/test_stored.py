@@ -181,3 +181,16 @@ def test_a_conversion_is_stored_whole_or_not_at_all(store: clew.Store, monkeypat
     with pytest.raises(clew.StorageFull):
         convert_session(store, session, to="gemini")
     assert store.sessions.list().items == [session]
+
+
+def test_a_session_for_a_provider_of_the_same_form(store: clew.Store) -> None:
+    """Messages that another provider takes byte for byte are that provider's in the new session."""
+    session = store.sessions.create()
+    session.append([clew.native("openai-compatible", b'{"role":"user","content":"Hello"}')])
+    made, report = convert_session(store, session, to="openai-responses")
+    assert [(node.native.provider, node.native.raw) for node in made.path() if node.native] == [
+        ("openai-responses", b'{"role":"user","content":"Hello"}')
+    ]
+    assert not report
+    shared = convert_session(store, session, to="openai-compatible").session
+    assert [node.id for node in shared.path()] == [node.id for node in session.path()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sqlite3
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import pytest
 
 import clew
 from clew import cpeconvo
+from clew.convert import convert_session
 from clew.cpeconvo.reading import NOTE
 from tests.cpeconvo.files import Convo, sample
 
@@ -53,6 +55,28 @@ def test_a_subagents_trace_stays_one(store: clew.Store, file: Path) -> None:
     assert (trace.agent, trace.is_subagent) == ("code-review", True)
     assert [node.message.label for node in trace.path()] == ["subagent:code-review:a1b2"] * 2
     assert trace.id not in [one.id for one in store.sessions.list().items]
+
+
+def test_a_pdf_keeps_its_name(store: clew.Store, tmp_path: Path) -> None:
+    """CPE keeps a PDF as an image with a file name beside it: it becomes a document of that name, for any provider."""
+    made = Convo(tmp_path / "pdf")
+    pdf = ("content", 1, "application/pdf", "JVBERi0=", None, {"filename": "report.pdf"})
+    made.say("PDF001", None, "user", "Read it", pdf, ("content", 1, "image/png", "aGVsbG8=", None, {"filename": 7}))
+    made.close()
+    done = cpeconvo.import_file(store, tmp_path / "pdf")
+    session = store.sessions.get(done.sessions[0].id)
+    _, document, picture = session.path()[0].message.blocks
+    assert isinstance(document, clew.Media)
+    assert isinstance(picture, clew.Media)
+    assert (document.name, document.modality, picture.name, picture.modality) == (
+        "report.pdf",
+        "document",
+        None,
+        "image",
+    )
+    found = convert_session(store, session, to="claude").session.path()[0].native
+    assert found is not None
+    assert json.loads(found.raw)["content"][1]["title"] == "report.pdf"
 
 
 def test_every_kind_of_block(store: clew.Store, file: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from clew.chat.dialects import Dialect, Json, load
+from clew.chat.dialects import Dialect, Json, OutOfRange, load
 from clew.chat.events import Reply, UsageTotal
 from clew.chat.protocols import Prompt, Tools
 from clew.chat.tools import Schema, Toolbox
@@ -164,6 +164,8 @@ class Conversation:
         """Why this is not a message of the provider; None if it is one."""
         try:
             message = load(raw)
+        except OutOfRange:
+            return "it has a number that is too large to be sent"
         except (ValueError, RecursionError):
             return "it cannot be read"
         return self._dialect.check(message) if isinstance(message, dict) else "it is not an object"

@@ -128,5 +128,5 @@ def _natives(found: Converted, given: Sequence[Read]) -> Iterator[Native]:
 
 
 def _raw(said: Said) -> object:
-    """What tells a message apart: the bytes of a native one, whoever says them."""
-    return said.raw if isinstance(said, Native) else said
+    """What tells a message apart: whose it is and its bytes, if it is a native one."""
+    return (canonical(said.provider), said.raw) if isinstance(said, Native) else said

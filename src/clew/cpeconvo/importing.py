@@ -304,7 +304,14 @@ class Tree:
             data = {"mime_type": part.mime_type, "modality": part.modality, "content": part.content}
             return Opaque(kind="content", data=data, extra=part.extra)
         digest = session.blobs.put(content).digest
-        return Media(mime_type=part.mime_type, modality=part.modality, blob=digest, extra=part.extra)
+        name = (part.extra or {}).get("filename")
+        return Media(
+            mime_type=part.mime_type,
+            modality="document" if part.mime_type == "application/pdf" else part.modality,  # CPE calls it an image
+            blob=digest,
+            name=name if isinstance(name, str) else None,
+            extra=part.extra,
+        )
 
 
 def _parts(conn: sqlite3.Connection, row: Row) -> Parts:

@@ -7,6 +7,7 @@ came in pieces is put together again, field by field, without a field being left
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -97,12 +98,24 @@ class Dialect(Protocol):
 def load(raw: bytes | str) -> Any:
     """JSON with every integer exact, or as text if it is too long for Python.
 
-    An escaped lone surrogate, which no request can carry, becomes a question mark.
+    An escaped lone surrogate, which no request can carry, becomes a question mark. ValueError if it is not JSON, or has
+    a number that no request can carry.
     """
     text = raw if isinstance(raw, str) else raw.decode()
-    value = json.loads(text, parse_int=integer)
+    value = json.loads(text, parse_int=integer, parse_float=_finite, parse_constant=_finite)
     if "\\ud" in text.lower():
         value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"), parse_int=integer)
+    return value
+
+
+class OutOfRange(ValueError):
+    """A number that is too large for a request."""
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise OutOfRange(number)
     return value
 
 
@@ -128,7 +141,9 @@ def answer(
     """An answer, with its words and tool calls as the neutral view has them. ProviderError if it has no such view."""
     try:
         blocks = [block for raw in messages for block in view(Native(provider, raw)).blocks]
-    except (Invalid, msgspec.MsgspecError, RecursionError):
+        for raw in messages:
+            load(raw)  # it goes back to the provider with the next request
+    except (Invalid, msgspec.MsgspecError, ValueError, RecursionError):
         raise unreadable(provider) from None
     text = "".join(block.text for block in blocks if isinstance(block, Text))
     calls = [block for block in blocks if isinstance(block, ToolCall)]
@@ -146,6 +161,16 @@ def count(used: object, *path: str) -> int | None:
     for name in path:
         used = used.get(name) if isinstance(used, dict) else None
     return used if isinstance(used, int) and not isinstance(used, bool) and used >= 0 else None
+
+
+def wrong_content(content: object) -> str | None:
+    """What is wrong with content that is text or a list of blocks with types; None if nothing is."""
+    if isinstance(content, str):
+        return None
+    if not isinstance(content, list):
+        return "its content is neither text nor a list"
+    good = all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content)
+    return None if good else "it has a block without a type"
 
 
 def text_of(result: ToolResult) -> str:

@@ -7,7 +7,19 @@ from typing import Any
 
 import msgspec
 
-from clew.chat.dialects import Answer, Asked, Collector, Json, answer, count, dump, load, text_of, unreadable
+from clew.chat.dialects import (
+    Answer,
+    Asked,
+    Collector,
+    Json,
+    answer,
+    count,
+    dump,
+    load,
+    text_of,
+    unreadable,
+    wrong_content,
+)
 from clew.model import Text, Thinking, ToolCall, ToolResult, Usage
 
 MAX_TOKENS = 8192
@@ -70,13 +82,7 @@ class Claude:
     def check(self, message: Json) -> str | None:
         if message.get("role") not in ("user", "assistant", "system"):
             return "its role is none of those there are"
-        content = message.get("content")
-        if isinstance(content, str):
-            return None
-        if not isinstance(content, list):
-            return "its content is neither text nor a list"
-        good = all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content)
-        return None if good else "it has a block without a type"
+        return wrong_content(message.get("content"))
 
 
 class _Body(msgspec.Struct):

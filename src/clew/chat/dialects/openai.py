@@ -7,7 +7,19 @@ from typing import Any
 
 import msgspec
 
-from clew.chat.dialects import Answer, Asked, Collector, Json, answer, count, dump, load, text_of, unreadable
+from clew.chat.dialects import (
+    Answer,
+    Asked,
+    Collector,
+    Json,
+    answer,
+    count,
+    dump,
+    load,
+    text_of,
+    unreadable,
+    wrong_content,
+)
 from clew.model import Text, Thinking, ToolCall, ToolResult, Usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -74,7 +86,16 @@ class Completions:
         return _Stream(self)
 
     def check(self, message: Json) -> str | None:
-        return None if message.get("role") in ROLES else "its role is none of those there are"
+        if message.get("role") not in ROLES:
+            return "its role is none of those there are"
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, list) or not all(map(_is_call, calls)):
+            return "its tool calls are not a list of calls with ids"
+        if message["role"] == "tool" and not isinstance(message.get("tool_call_id"), str):
+            return "it does not say which tool call it answers"
+        if message.get("content") is None and message["role"] in ("assistant", "function"):
+            return None  # it has calls, a refusal or sound instead
+        return wrong_content(message.get("content"))
 
     def _answer(self, messages: list[bytes], used: Json | None, stop: str | None, model: str | None) -> Answer:
         usage = Usage(
@@ -84,6 +105,13 @@ class Completions:
             reasoning=count(used, "completion_tokens_details", "reasoning_tokens"),
         )
         return answer(self.provider, messages, usage=usage if used else None, stop=stop, model=model)
+
+
+def _is_call(call: object) -> bool:
+    if not isinstance(call, dict) or not isinstance(call.get("id"), str):
+        return False
+    about = call.get("custom" if call.get("type") == "custom" else "function")
+    return isinstance(about, dict) and isinstance(about.get("name"), str)
 
 
 class _Choice(msgspec.Struct):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from clew.chat.dialects import Answer, Asked, Collector, Json, answer, count, dump, load, unreadable
+from clew.chat.dialects import Answer, Asked, Collector, Json, answer, count, dump, load, unreadable, wrong_content
 from clew.chat.dialects.openai import ROLES, Completions, said
 from clew.errors import ProviderError
 from clew.model import Text, Thinking, ToolCall, ToolResult, Usage
@@ -62,9 +62,17 @@ class Responses(Completions):
         return _Stream()
 
     def check(self, message: Json) -> str | None:
+        kind = message.get("type")
         if "role" in message:
-            return None if message["role"] in ROLES else "its role is none of those there are"
-        return None if isinstance(message.get("type"), str) else "it has neither a role nor a type"
+            known = message["role"] in ROLES
+            return wrong_content(message.get("content")) if known else "its role is none of those there are"
+        if not isinstance(kind, str):
+            return "it has neither a role nor a type"
+        if kind in ("function_call", "function_call_output") and not isinstance(message.get("call_id"), str):
+            return "it does not say which tool call it is"
+        if kind == "function_call_output":
+            return wrong_content(message.get("output"))
+        return None
 
 
 class _Body(msgspec.Struct):

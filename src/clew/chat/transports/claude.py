@@ -35,6 +35,10 @@ class ClaudeTransport:
     def close(self) -> None:
         self._sdk.close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_sdk"):  # the SDK only closes a client of its own making
+            self.close()
+
 
 class AsyncClaudeTransport:
     """Carries requests to Claude."""

@@ -35,6 +35,10 @@ class OpenAITransport:
     def close(self) -> None:
         self._sdk.close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_sdk"):  # the SDK only closes a client of its own making
+            self.close()
+
 
 class AsyncOpenAITransport:
     """Carries chat completions, or requests of the Responses API."""
