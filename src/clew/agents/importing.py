@@ -7,8 +7,10 @@ importing the same tree again adds what is new.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -22,10 +24,12 @@ from clew.agents.mirror import CHECKPOINTS, MEMORY, MESSAGES, METADATA, SESSIONS
 from clew.agents.store import SessionStore
 from clew.agents.transcript import prepare
 from clew.agents.wire import Given
+from clew.backends import RefRow, Tx
 from clew.errors import ClewError, Conflict, Invalid, NotFound
-from clew.node import Node
+from clew.node import Node, microseconds
 from clew.session import Session
 
+_HASH = re.compile(r"[0-9a-f]{16}")
 _KNOWN = frozenset({*metadata.SessionMetadata.__struct_fields__, "mirror"})
 
 
@@ -118,13 +122,13 @@ class _Import:
         return _parents_first(found), memories
 
     def _project(self, place: str, name: str, found: list[_Found], memories: dict[str, str]) -> None:
-        for session in _folders(os.path.join(place, SESSIONS)):
-            found += self._session(session, name)
+        mine = [one for session in _folders(os.path.join(place, SESSIONS)) for one in self._session(session, name)]
+        found += mine
         summary = os.path.join(place, MEMORY, SUMMARY)
         try:
             text = folder.read(summary, LIMIT + 1)
             if text is not None and text.strip():
-                memories[metadata.safe_hash(name, None)] = text.decode()
+                memories[_project_of(name, mine)] = text.decode()
         except UnicodeDecodeError:
             self._skip(summary, None, "it is not UTF-8")
         except ClewError as error:
@@ -190,6 +194,7 @@ class _Import:
 
     def _take(self, one: _Found) -> ImportedSession:
         session, shared = self._open(one)
+        before = session.updated_at if session.head_id is not None and not shared else None
         there = {node.id: node for node in session.iter()}
         added = known = 0
         for number, given in self._messages(one):
@@ -209,7 +214,21 @@ class _Import:
         kept = checkpoint_files.take(
             os.path.join(one.place, CHECKPOINTS), session, lambda path, why: self._skip(path, None, why)
         )
+        if added:
+            self._keep_time(session, one, before)
         return ImportedSession(one.id, added, events, known + old, kept)
+
+    def _keep_time(self, session: Session, one: _Found, before: datetime | None) -> None:
+        """A session was last active when its files say so, or later if it was in the store."""
+        engine, refs = self._core._engine, self._core._refs
+        active = min(round(one.active * 1_000_000), engine.clock())
+        last = active if before is None else max(active, microseconds(before))
+
+        def work(tx: Tx) -> RefRow:
+            row = refs.checked(refs.get(tx, session._row.kind, session._row.key))
+            return refs.change(tx, row, refs.data(row), look=row.look, active_at=last)
+
+        refs.write_one(work)
 
     def _append(self, session: Session, given: Given) -> Node:
         """Stores a message; under an id of its own if another message of the store has its id."""
@@ -300,6 +319,19 @@ def _extra(one: _Found) -> dict[str, Any]:
     if before:
         extra[IMPORTED] = before
     return extra
+
+
+def _project_of(name: str, sessions: list[_Found]) -> str:
+    """The hash of the project that a folder is about: its name, or that of the one directory its sessions were in.
+
+    Invalid if neither tells: nobody could read its memory.
+    """
+    hashes = {metadata.project_hash(cwd) for one in sessions if (cwd := _text(one.about.get("cwd"))) is not None}
+    if name in hashes or _HASH.fullmatch(name):
+        return name
+    if len(hashes) != 1:
+        raise Invalid("neither the folder's name nor its sessions say which directory it is about")
+    return hashes.pop()
 
 
 def _text(value: object) -> str | None:

@@ -30,12 +30,15 @@ _BLOCK = 1 << 16
 
 
 class _Mark(NamedTuple):
-    """Which file was read, told by its path and its first line, how far, and the answer that was counted last."""
+    """Which file was read, told by its path and its first line, how far, and the answer that was counted last, with
+    what was counted.
+    """
 
     path: str
     first: str
     offset: int
     answer: str | None
+    counted: dict[str, int]
 
 
 class Prompt(NamedTuple):
@@ -67,7 +70,7 @@ def _some(store: clew.Store, session: clew.Session, path: str) -> int:
             piece += file.readline(LONGEST)
             whole = piece if piece.endswith(b"\n") else b""
         beyond = 0 if whole or len(piece) < LONGEST else _end_of_line(file)
-    at, lines, talk = mark.offset, 0, Talk(store, session, mark.answer)
+    at, lines, talk = mark.offset, 0, Talk(store, session, mark.answer, mark.counted)
     if beyond:
         _left_out(session, beyond - at, str(uuid.uuid5(uuid.UUID(session.id), f"line {at}")))
         at, lines = beyond, 1
@@ -79,7 +82,7 @@ def _some(store: clew.Store, session: clew.Session, path: str) -> int:
         at += len(line) + 1
         lines += 1
     if lines:
-        beside = {"path": path, "first": first, "offset": at, "answer": talk.answer}
+        beside = {"path": path, "first": first, "offset": at, "answer": talk.answer, "counted": talk.counted}
         session.update(extra={**session.refresh().extra, "transcript": beside})
     return lines
 
@@ -107,8 +110,10 @@ def _marked(session: clew.Session, path: str, first: str, size: int) -> _Mark:
     known = said if isinstance(said, dict) else {}
     offset, answer = known.get("offset"), known.get("answer")
     if (known.get("path"), known.get("first")) != (path, first) or not isinstance(offset, int) or offset > size:
-        return _Mark(path, first, 0, None)
-    return _Mark(path, first, max(0, offset), answer if isinstance(answer, str) else None)
+        return _Mark(path, first, 0, None, {})
+    said = known.get("counted")
+    counted = {name: value for name, value in said.items() if type(value) is int} if isinstance(said, dict) else {}
+    return _Mark(path, first, max(0, offset), answer if isinstance(answer, str) else None, counted)
 
 
 def _keep(session: clew.Session, event: dict[str, Any], line: bytes, at: int) -> None:
