@@ -290,7 +290,7 @@ def test_an_import_keeps_times(sessions, tree):
 
 
 def test_a_memory_can_be_read_after_it_was_imported(sessions, tmp_path):
-    """It is that of the directory which the sessions beside it were in; if nothing tells that, it is skipped by name."""
+    """It is that of the directory that the sessions beside it were in; if nothing tells that, it is skipped."""
     for name, cwd in (("-src-app", "/src/app"), ("unknown", None)):
         write(tmp_path / name, str(uuid.uuid4()), row("one"), cwd=cwd)
         (tmp_path / name / "memory").mkdir()
