@@ -39,7 +39,7 @@ _decode = msgspec.json.Decoder(SessionData).decode
 
 
 def directory(cwd: str | os.PathLike[str] | None) -> str | None:
-    """A directory as it is kept: `/src/app/` and `/src/app` are the same."""
+    """A directory as it is kept, absolute: `/src/app/` and `/src/app` are the same."""
     if cwd is None:
         return None
     try:
@@ -48,7 +48,7 @@ def directory(cwd: str | os.PathLike[str] | None) -> str | None:
         path = None
     if not isinstance(path, str):
         raise Invalid(f"a directory is text or a path, not {type(cwd).__name__}")
-    return os.path.normpath(path) if path else None
+    return os.path.abspath(path) if path else None
 
 
 def relocated(data: SessionData, old: str, new: str) -> SessionData:

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import uuid
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
@@ -267,6 +268,39 @@ def test_links_and_pipes_are_not_followed(sessions, tree, tmp_path):
     done = import_tree(sessions, tree)
     assert [one.messages for one in done.sessions] == [0]
     assert {os.path.basename(one.path) for one in done.skipped} == {"messages.jsonl", "transcript.jsonl", "summary.md"}
+
+
+def test_an_import_keeps_times(sessions, tree):
+    """A session was last active when its files say so, not when it was imported; what goes on is active now."""
+    at = write(
+        tree, A, row("one"), cwd="/src", created_at="2024-01-02T03:04:05Z", updated_at="2024-02-03T04:05:06.789Z"
+    )
+    import_tree(sessions, tree)
+    then = datetime(2024, 2, 3, 4, 5, 6, 789000, tzinfo=UTC)
+    session = sessions.load(A)
+    assert (session.metadata.updated_at, session.conversation.updated_at) == (then, then)
+    assert sessions._store.verify().ok
+    with (at / "messages.jsonl").open("ab") as file:
+        file.write(row("two"))
+    assert import_tree(sessions, tree).sessions[0].messages == 1
+    assert sessions.load(A).metadata.updated_at == then
+    session = sessions.load(A)
+    session.append_and_save({"role": "user", "content": "three"})
+    assert sessions.load(A).metadata.updated_at > then
+
+
+def test_a_memory_can_be_read_after_it_was_imported(sessions, tmp_path):
+    """It is that of the directory that the sessions beside it were in; if nothing tells that, it is skipped."""
+    for name, cwd in (("-src-app", "/src/app"), ("unknown", None)):
+        write(tmp_path / name, str(uuid.uuid4()), row("one"), cwd=cwd)
+        (tmp_path / name / "memory").mkdir()
+        (tmp_path / name / "memory" / "summary.md").write_text(f"of {name}")
+    done = import_tree(sessions, tmp_path)
+    assert done.memories == (agents.project_hash("/src/app"),)
+    assert sessions.memory("/src/app").read() == "of -src-app"
+    assert [(os.path.relpath(one.path, tmp_path), "directory" in one.why) for one in done.skipped] == [
+        ("unknown/memory/summary.md", True)
+    ]
 
 
 def test_a_memory_is_not_written_over(full, root, tmp_path):

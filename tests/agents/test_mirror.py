@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import stat
 import subprocess
@@ -181,6 +182,18 @@ def test_a_store_without_a_mirror_has_none_to_rebuild(sessions):
     with pytest.raises(clew.Invalid):
         sessions.rebuild_mirror()
     assert sessions.transcript_path(sessions.create()) is None
+
+
+def test_a_folder_that_was_removed_is_made_again(mirrored, root):
+    """A flush brings everything back that the store has, and what comes after it is followed."""
+    session = mirrored.create(cwd="/src")
+    session.append_and_save({"role": "user", "content": "one"})
+    before = {path.relative_to(root): path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
+    shutil.rmtree(root)
+    mirrored.flush()
+    assert before == {path.relative_to(root): path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
+    session.append_and_save({"role": "user", "content": "two"})
+    assert len(next(Path(root).rglob("messages.jsonl")).read_bytes().splitlines()) == 2
 
 
 def test_a_transaction_that_is_undone_leaves_no_line(mirrored, root):

@@ -12,6 +12,7 @@ import clew
 from clew import agents
 from clew.agents import Options, project_hash
 from clew.agents.lines import LINE_LIMIT
+from clew.checkpoints import Checkpoints
 from tests.agents.conftest import sdk, texts
 
 ID = str(uuid.UUID(int=7))
@@ -304,3 +305,30 @@ def test_a_message_that_is_stored_before_something_fails(sessions, monkeypatch):
 
 def _gone(*_):
     raise clew.NotFound("session", "gone")
+
+
+def test_options_that_are_not_known_are_refused(sessions):
+    """A misspelt option is an error that names it, and starts nothing."""
+    with pytest.raises(clew.Invalid, match="resumeSession"):
+        sessions.start({"resumeSession": ID}, cwd="/src")
+    assert sessions.list() == []
+
+
+def test_files_are_checkpointed_if_that_was_asked_for(sessions, tmp_path):
+    """`enableFileCheckpointing` is known to the session, also one that is resumed; without it captures do nothing."""
+    (tmp_path / "a").write_text("one")
+    first = sessions.start(cwd=tmp_path)
+    for asked in (True, False):
+        run = sessions.start({"resume": first.id, "enableFileCheckpointing": asked})
+        checkpoints = Checkpoints(run.conversation, tmp_path, enabled=run.file_checkpointing)
+        assert (checkpoints.capture(ID, ["a"]) is not None) == asked
+    assert first.file_checkpointing is False
+    assert sessions.create().file_checkpointing is True
+
+
+def test_a_relative_directory_is_made_absolute(sessions, tmp_path, monkeypatch):
+    """It is that of the process, and found by either name."""
+    monkeypatch.chdir(tmp_path)
+    made = sessions.create(cwd="app")
+    assert made.metadata.cwd == str(tmp_path / "app")
+    assert sessions.load_latest("./app/").id == sessions.load_latest(tmp_path / "app").id == made.id

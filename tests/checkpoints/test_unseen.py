@@ -20,10 +20,10 @@ from tests.checkpoints.test_capture import as_nobody
 from tests.checkpoints.test_rewind import sh
 
 
-def both(checkpoints: Checkpoints, message: str, **rest: bool) -> clew.checkpoints.Rewound:
+def both(checkpoints: Checkpoints, message: str, *, force: bool = False) -> clew.checkpoints.Rewound:
     """Rewinds after a dry run, and sees that it did what that said."""
-    told = checkpoints.rewind(message, dry_run=True, **rest)
-    done = checkpoints.rewind(message, **rest)
+    told = checkpoints.rewind(message, dry_run=True, force=force)
+    done = checkpoints.rewind(message, force=force)
     assert msgspec.structs.replace(told, dry_run=False) == msgspec.structs.replace(done, undo=None)
     return done
 

@@ -313,6 +313,20 @@ def talked(agent):
     agent.hook("Stop")
 
 
+def test_an_answer_in_several_lines_counts_its_largest_usage_once(agent, clew_cli):
+    """An answer grows from line to line, also between two hooks: the sums are those of its last line."""
+    agent.say("go")
+    for number, output in enumerate((1, 40, 40, 90)):
+        about = {"role": "assistant", "id": "msg_1", "content": [{"type": "text", "text": str(number)}]}
+        usage = {"input_tokens": 10, "output_tokens": output, "service_tier": "standard"}
+        agent.write(type="assistant", uuid=str(uuid.UUID(int=200 + number)), message={**about, "usage": usage})
+        if number % 2:
+            agent.hook("Stop")
+    found = clew_cli("ls", "--all", "--json").json
+    found = found["sessions"] if isinstance(found, dict) else found
+    assert [(one["tokens_in"], one["tokens_out"], one["cost"]) for one in found] == [(10, 90, None)]
+
+
 def test_messages_are_messages_of_the_session(agent, db, clew_cli):
     """What hooks alone have seen can be shown, searched and resumed, under the ids that the agent gave."""
     talked(agent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ from clew.agents.memory import LIMIT
 from clew.agents.mirror import MEMORY, SUMMARY
 from clew.errors import ClewError, Invalid
 from clew.mirrors import MESSAGES, METADATA, SESSIONS, TRANSCRIPT
+
+_HASH = re.compile(r"[0-9a-f]{16}")
 
 
 class Skipped(NamedTuple):
@@ -75,13 +78,13 @@ class Finder:
         return _parents_first(found), memories
 
     def _project(self, place: str, name: str, found: list[Found], memories: dict[str, str]) -> None:
-        for session in _folders(os.path.join(place, SESSIONS)):
-            found += self._session(session, name)
+        mine = [one for session in _folders(os.path.join(place, SESSIONS)) for one in self._session(session, name)]
+        found += mine
         summary = os.path.join(place, MEMORY, SUMMARY)
         try:
             text = folder.read(summary, LIMIT + 1)
             if text is not None and text.strip():
-                memories[metadata.safe_hash(name, None)] = text.decode()
+                memories[_project_of(name, mine)] = text.decode()
         except UnicodeDecodeError:
             self._skips.add(summary, None, "it is not UTF-8")
         except ClewError as error:
@@ -112,6 +115,19 @@ class Finder:
         if found.get("id") != id:
             self._skips.add(path, None, "its id is not the name of its folder, which is taken instead")
         return found
+
+
+def _project_of(name: str, sessions: list[Found]) -> str:
+    """The hash of the project that a folder is about: its name, or that of the one directory its sessions were in.
+
+    Invalid if neither tells: nobody could read its memory.
+    """
+    hashes = {metadata.project_hash(cwd) for one in sessions if isinstance(cwd := one.about.get("cwd"), str) and cwd}
+    if name in hashes or _HASH.fullmatch(name):
+        return name
+    if len(hashes) != 1:
+        raise Invalid("neither the folder's name nor its sessions say which directory it is about")
+    return hashes.pop()
 
 
 def _folders(path: str) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -22,8 +23,10 @@ from clew.agents.mirror import MEMORY, SUMMARY
 from clew.agents.store import SessionStore
 from clew.agents.transcript import prepare
 from clew.agents.wire import Given
+from clew.backends import RefRow, Tx
 from clew.errors import ClewError, Conflict, Invalid, NotFound
 from clew.mirrors import CHECKPOINTS, MESSAGES, TRANSCRIPT
+from clew.node import microseconds
 from clew.session import Session
 
 BATCH = 4 * 1024 * 1024
@@ -146,6 +149,7 @@ class _Taking:
     def run(self) -> ImportedSession:
         """Reads a batch, then stores it, until all is stored. ClewError; what was committed stays."""
         session = self._find()
+        before = None if session is None else session.updated_at
         for batch in _batches(self._items()):
             fresh = [item for item in batch if session is None or not self._is_known(item.given)]
             self._old += len(batch) - len(fresh)
@@ -157,6 +161,8 @@ class _Taking:
                     session = self._make() if session is None else session.refresh()
                     for item in fresh:
                         self._keep(session, item)
+                    if self.added > counts[0]:
+                        self._keep_time(session, before)
             except BaseException:
                 self.added, self._events, self._old = counts
                 raise
@@ -226,6 +232,18 @@ class _Taking:
             return sessions.fork(parent, at=self._shared[-1], id=one.id).update(cwd=cwd, model=model, extra=_extra(one))
         owner = None if agent is None else parent
         return sessions.create(cwd=cwd, model=model, id=one.id, agent=agent, owner=owner, extra=_extra(one))
+
+    def _keep_time(self, session: Session, before: datetime | None) -> None:
+        """A session was last active when its files say so, or later if it was in the store."""
+        engine, refs = self._core._engine, self._core._refs
+        active = min(round(self._one.active * 1_000_000), engine.clock())
+        last = active if before is None else max(active, microseconds(before))
+
+        def work(tx: Tx) -> RefRow:
+            row = refs.checked(refs.get(tx, session._row.kind, session._row.key))
+            return refs.change(tx, row, refs.data(row), look=row.look, active_at=last)
+
+        refs.write_one(work)
 
     def _keep(self, session: Session, item: _Item) -> None:
         """Stores a message or an event."""

@@ -102,6 +102,9 @@ class Mirror:
         self._behind: dict[tuple[Callable[[str], None], str], None] = {}
         self._guard = threading.Lock()
         self._allowed()
+        self._make()
+
+    def _make(self) -> None:
         with self._writing(self.root):
             folder.make(self.root)
             self._claim()
@@ -120,7 +123,10 @@ class Mirror:
         self._later(self.remember, project)
 
     def flush(self) -> None:
-        """Brings up to date whatever is behind. Raises what keeps it from that."""
+        """Brings up to date whatever is behind, all of it if the folder was removed. Raises what keeps it from that."""
+        if not os.path.isdir(self.root):
+            self._make()
+            self.rebuild()
         with self._guard:
             waiting = list(self._behind)
         for task in waiting:

@@ -8,9 +8,9 @@ from clew import ids
 from clew.errors import Invalid
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a runtime was asked for. The names in JSON are those of agent SDKs: ``continue``, ``resume``, ``sessionId``,
-    ``resumeSessionAt``, ``forkSession``, ``persistSession``.
+    ``resumeSessionAt``, ``forkSession``, ``persistSession``, ``enableFileCheckpointing``. Others are Invalid.
     """
 
     continue_: bool = msgspec.field(default=False, name="continue")
@@ -25,6 +25,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The id of the new session."""
     persist: bool = msgspec.field(default=True, name="persistSession")
     """False to write nothing to the disk."""
+    file_checkpointing: bool = msgspec.field(default=False, name="enableFileCheckpointing")
+    """True to keep files before tools change them: `Session.file_checkpointing` says so to `clew.checkpoints`."""
 
     def check(self) -> None:
         """Invalid, saying which two do not go together, if this cannot be done."""

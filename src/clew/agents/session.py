@@ -30,6 +30,7 @@ class Session:
     def __init__(self, store: SessionStore, conversation: Conversation, at: str | None = None) -> None:
         self._store = store
         self._at = at
+        self._file_checkpointing = True
         self._unsaved: list[Given] = []
         self._messages: list[Node] | None = None
         self._conversation = conversation
@@ -49,6 +50,11 @@ class Session:
     def metadata(self) -> SessionMetadata:
         """What is known about it. `cwd`, `model` and `exit_reason` may be set; `save` stores them."""
         return self._metadata
+
+    @property
+    def file_checkpointing(self) -> bool:
+        """False if `SessionStore.start` was not asked for it: pass it on as ``Checkpoints(…, enabled=…)``."""
+        return self._file_checkpointing
 
     @property
     def messages(self) -> list[Node]:

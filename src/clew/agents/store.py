@@ -115,6 +115,11 @@ class SessionStore:
         With ``persist=False`` what it goes on with is read, and nothing is written: the session is in memory.
         """
         asked = parse(options or Options())
+        session = self._started(asked, cwd, model)
+        session._file_checkpointing = asked.file_checkpointing
+        return session
+
+    def _started(self, asked: Options, cwd: str | os.PathLike[str] | None, model: str | None) -> Session:
         source: Session | None = None
         if asked.continue_:
             source = self.load_latest(cwd or "")

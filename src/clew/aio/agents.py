@@ -178,6 +178,11 @@ class Session(_Face):
         return self._sync.metadata
 
     @property
+    def file_checkpointing(self) -> bool:
+        """False if `SessionStore.start` was not asked for it: pass it on as ``Checkpoints(…, enabled=…)``."""
+        return self._sync.file_checkpointing
+
+    @property
     def messages(self) -> Awaitable[list[Node]]:
         """Its messages, root first, read when they are first asked for; then with what is saved through this object."""
         return self._threads.run(lambda: self._sync.messages)

@@ -37,12 +37,14 @@ _BLOCK = 1 << 16
 
 
 class _Mark(NamedTuple):
-    """Which file was read, told by its path and its first line, how far, and the answer that was counted last."""
+    """Which file was read, known by its path and its first line, how far, and the answer that was counted last."""
 
     path: str
     first: str
     offset: int
     answer: str | None
+    counted: dict[str, int]
+    """What that answer has used, as far as it was counted."""
     scanned: int
     """How far a line was read that is too long to be stored, and begins at `offset`."""
 
@@ -96,7 +98,7 @@ class Follower:
 
     def _keep(self, mark: _Mark, piece: _Piece) -> None:
         at, session = mark.offset, self._session
-        talk = Talk(self._store, session, mark.answer, self._above)
+        talk = Talk(self._store, session, mark.answer, mark.counted, self._above)
         if piece.ended:
             _left_out(session, piece.scanned - at, str(uuid.uuid5(uuid.UUID(session.id), f"line {at}")))
             at = piece.scanned
@@ -106,7 +108,9 @@ class Follower:
                 _keep(session, event, line, at)
                 talk.take(event, line)
             at += len(line) + 1
-        new = mark._replace(offset=at, answer=talk.answer, scanned=0 if piece.ended else piece.scanned)
+        new = mark._replace(
+            offset=at, answer=talk.answer, counted=talk.counted, scanned=0 if piece.ended else piece.scanned
+        )
         session.update(extra={**session.refresh().extra, "transcript": new._asdict()})
 
 
@@ -159,8 +163,10 @@ def _marked(session: clew.Session, path: str, first: str, size: int) -> _Mark:
     known = said if isinstance(said, dict) else {}
     offset, scanned, answer = _number(known, "offset"), _number(known, "scanned"), known.get("answer")
     if (known.get("path"), known.get("first")) != (path, first) or max(offset, scanned) > size:
-        return _Mark(path, first, 0, None, 0)
-    return _Mark(path, first, offset, answer if isinstance(answer, str) else None, scanned)
+        return _Mark(path, first, 0, None, {}, 0)
+    used = known.get("counted")
+    counted = {name: value for name, value in used.items() if type(value) is int} if isinstance(used, dict) else {}
+    return _Mark(path, first, offset, answer if isinstance(answer, str) else None, counted, scanned)
 
 
 def _number(known: Any, name: str) -> int:

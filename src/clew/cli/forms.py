@@ -86,7 +86,7 @@ def session_json(session: clew.Session) -> dict[str, Any]:
         "turns": counters.turns,
         "tokens_in": counters.tokens_in,
         "tokens_out": counters.tokens_out,
-        "cost": counters.cost,
+        "cost": counters.cost if counters.cost or counters.cost_known else None,
         "head_id": session.head_id,
         "forked_from": session.forked_from,
         "forked_at": session.forked_at,

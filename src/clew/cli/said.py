@@ -2,12 +2,14 @@
 
 A line whose type is user or assistant is a message, under its own uuid, and so is stored once. The agent goes back to
 an earlier message by saying something whose parent that is: the session then goes back as well, and what it leaves
-stays as a branch. A transcript has an answer in several lines, each with the usage of all of it: it is counted once.
+stays as a branch. A transcript has an answer in several lines, each with the usage of all of it so far. It is counted
+once: a later line counts by how much it tells of more.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
@@ -23,14 +25,21 @@ KINDS = ("user", "assistant")
 
 
 class Talk:
-    """Takes over messages into a session. `answer` is the id of the answer that was last counted, `above` has the lines
-    that are no messages, each with what it follows.
+    """Takes over messages into a session. `answer` is the id of the answer last counted, `counted` what it used.
+
+    `above` has the lines that are no messages, each with what it follows.
     """
 
     def __init__(
-        self, store: clew.Store, session: clew.Session, answer: str | None, above: dict[str, str | None]
+        self,
+        store: clew.Store,
+        session: clew.Session,
+        answer: str | None,
+        counted: Mapping[str, int],
+        above: dict[str, str | None],
     ) -> None:
         self.answer = answer
+        self.counted = dict(counted)
         self._store = store
         self._sessions = SessionStore(store)
         self._session = session
@@ -48,13 +57,21 @@ class Talk:
             self._go_back(_text(event.get("parentUuid")))
         answer = _text(said.get("id"))
         if answer is not None and answer == self.answer:
-            rest = {name: value for name, value in said.items() if name != "usage"}
+            more = self._more(_numbers(said.get("usage")))
+            rest = {name: value for name, value in said.items() if name != "usage"} | ({"usage": more} if more else {})
             line = json.dumps({**event, "message": rest}, separators=(",", ":")).encode()
-        self.answer = answer or self.answer
+        elif answer is not None:
+            self.answer, self.counted = answer, _numbers(said.get("usage"))
         model = _text(said.get("model"))
         if model and not self._session.model:
             self._session.update(model=model)
         self._append(line, name if isinstance(name, str) else sha256(line).hexdigest())
+
+    def _more(self, used: Mapping[str, int]) -> dict[str, int]:
+        """By how much an answer's usage is larger than what was counted of it; nothing if it is not."""
+        more = {name: max(0, number - self.counted.get(name, 0)) for name, number in used.items()}
+        self.counted |= {name: max(number, self.counted.get(name, 0)) for name, number in used.items()}
+        return more if any(more.values()) else {}
 
     def _append(self, line: bytes, name: str) -> None:
         try:
@@ -92,6 +109,10 @@ def is_prompt(event: dict[str, Any]) -> bool:
         kinds = {part.get("type") for part in content if isinstance(part, dict)}
         return "tool_result" not in kinds and isinstance(event.get("uuid"), str)
     return isinstance(content, str) and isinstance(event.get("uuid"), str)
+
+
+def _numbers(usage: object) -> dict[str, int]:
+    return {name: value for name, value in usage.items() if type(value) is int} if isinstance(usage, dict) else {}
 
 
 def _text(value: object) -> str | None:
