@@ -33,8 +33,8 @@ from clew.sessions import Sessions
 NAMES: dict[object, str] = {
     clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage Save Counters "
     "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Implausible Invalid "
-    "NotAStore Sealed WrongKey Tampered Unavailable StorageFull ReadOnly Unfinished SchemaTooNew Closed keys "
-    "redaction retention __version__",
+    "NotAStore Sealed WrongKey Tampered Unavailable StorageFull ReadOnly MissingPackage Unfinished SchemaTooNew Closed "
+    "keys redaction retention __version__",
     clew.Store: "sessions nodes audit quarantine search verify backup transaction close path __enter__ __exit__",
     clew.Node: "id handle parent_id created_at message native role text depth counters redactions",
     clew.Session: "append path iter history watch fork rewind branches subagents compact rename label update attach "

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Invalid,
         InvalidBaseURL,
         InvalidSnapshotID,
+        MissingPackage,
         NotAStore,
         NotFound,
         ProviderError,
@@ -55,8 +56,9 @@ if TYPE_CHECKING:
     from clew.store import Store, open
 else:
     _HOMES = {
-        "errors": "Ambiguous ClewError Closed Conflict Implausible Invalid InvalidBaseURL InvalidSnapshotID NotAStore "
-        "NotFound ProviderError ReadOnly SchemaTooNew Sealed StorageFull Tampered Unavailable Unfinished WrongKey",
+        "errors": "Ambiguous ClewError Closed Conflict Implausible Invalid InvalidBaseURL InvalidSnapshotID "
+        "MissingPackage NotAStore NotFound ProviderError ReadOnly SchemaTooNew Sealed StorageFull Tampered Unavailable "
+        "Unfinished WrongKey",
         "model": "Media Message Native Opaque Text Thinking ToolCall ToolResult Usage assistant native system tool "
         "user",
         "node": "Counters Node",
@@ -97,6 +99,7 @@ __all__ = [
     "InvalidSnapshotID",
     "Media",
     "Message",
+    "MissingPackage",
     "Native",
     "Node",
     "NotAStore",

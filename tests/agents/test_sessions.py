@@ -177,9 +177,9 @@ def test_a_message_longer_than_a_line(sessions):
     session = sessions.create()
     long = "x" * LINE_LIMIT
     for message in (clew.user(long), {"role": "user", "content": long}):
-        with pytest.raises(clew.Invalid, match="10,485,760"):
+        with pytest.raises(clew.Invalid, match="the limit is 10,481,664"):
             sessions.append_message(session.id, message)
-    with pytest.raises(clew.Invalid, match="10,485,760"):
+    with pytest.raises(clew.Invalid, match="the limit is 10,485,759"):
         session.append_event({"type": "x", "text": long})
     sessions.append_message(session.id, clew.user("x" * (LINE_LIMIT - 8192)))
 

@@ -218,7 +218,8 @@ def _remove(store: SnapshotStore, asked: str, dry_run: bool, purge: bool) -> Don
     if not isinstance(receipt, Receipt):  # a folder or a bucket, where the file is gone
         return Done(id, said, {"snapshot": id})
     sentence = "\n".join((said, *left(receipt)))
-    return Done(id, sentence, {"snapshot": id, "kept": receipt.kept, "pending": receipt.pending})
+    kept = [one._asdict() for one in receipt.kept]
+    return Done(id, sentence, {"snapshot": id, "kept": kept, "pending": receipt.pending})
 
 
 # -- telling
