@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import clew
 from tests.concurrency.workers import Writer, stored
 from tests.postgres.server import Server, Standby, distribution, started
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Pair:
@@ -140,3 +147,14 @@ def waiting(server: Server) -> None:
         while not look.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'").fetchone():
             assert time.monotonic() < until, "nobody waits for the standby"
             time.sleep(0.02)
+
+
+@pytest.mark.soak
+def test_a_host_that_dies_during_an_append() -> None:
+    """A host that stops answering during an append is given up, and the append is finished through another."""
+    inside = ["unshare", "-n", sys.executable, "-m", "tests.postgres.dead_host"]
+    if not shutil.which("unshare") or subprocess.run(["unshare", "-n", "ip", "link"], capture_output=True).returncode:
+        assert not os.environ.get("CLEW_REQUIRE_TOOLS"), "no network of its own can be had"
+        pytest.skip("no network of its own can be had")
+    done = subprocess.run(inside, capture_output=True, text=True, cwd=ROOT, timeout=240)
+    assert (done.returncode, done.stdout) == (0, "['first', 'second'] True\n"), done.stderr
