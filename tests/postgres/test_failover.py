@@ -49,6 +49,7 @@ class Pair:
         """The primary is gone for good, and the standby takes its place."""
         assert self.standby is not None
         self.primary.kill()
+        time.sleep(0.5)  # whoever comes meanwhile finds a server that can only be read
         self.standby.promote()
 
     def swap(self) -> None:
@@ -82,22 +83,24 @@ def storm(pair: Pair, *, writers: int, seconds: float) -> None:
     crew = [Writer(url, session, number, seconds=seconds) for number in range(writers)]
     for writer in crew:
         writer.go()
+    for writer in crew:
         assert writer.line() == "ACK 0\n"
-    time.sleep(seconds / 2)
+    time.sleep(seconds / 5)
     pair.fail_over()
-    acked = {}
+    acked, longest = {}, 0.0
     for writer in crew:
         later, err, summary = writer.finish()
         acked[writer.name] = [0, *later]
         assert (writer.process.returncode, err) == (0, ""), "an error reached a caller"
         assert summary is not None
-    assert sum(map(len, acked.values())) > 4 * writers
+        longest = max(longest, summary["longest"])
+    assert longest > 0.4, "nobody was at work when the primary was killed"
     assert stored(url, session) == acked
 
 
 def test_a_standby_that_is_promoted(pair: Pair) -> None:
     """The primary is killed under load and the standby promoted: all that was acknowledged is there, once."""
-    storm(pair, writers=3, seconds=3.0)
+    storm(pair, writers=3, seconds=5.0)
 
 
 @pytest.mark.soak
