@@ -99,6 +99,8 @@ def test_a_server_that_does_not_let_one_in(server: Server, database: str) -> Non
         ),
         (f"{AT} FATAL:  sorry, too many clients already", True),
         (f"{AT} FATAL:  remaining connection slots are reserved for roles with the SUPERUSER attribute", True),
+        (f'{AT} FATAL:  too many connections for role "me"', True),
+        (f"{AT} FATAL:  canceling authentication due to timeout", True),
         (f"{AT} No route to host", True),
         (f"{AT} session is read-only", True),
         (f"{AT} server closed the connection unexpectedly", True),

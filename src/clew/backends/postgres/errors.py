@@ -11,10 +11,13 @@ from clew.errors import ClewError, Conflict, Invalid, NotFound, ReadOnly, Storag
 _AGAIN = "Make the same call again."
 _CHECK = "Check the server, then make the same call again."
 _USER = "Check user and password; a password may be in ~/.pgpass."
-_PASSING = ("the database system is", "too many c", "connection slots", "server login", "terminating connection")
+_PASSING = (
+    "the database system is", "too many c", "connection slots", "server login", "terminating connection",
+    "due to timeout",
+)  # fmt: skip
 """What a server or a pooler says while it starts, stops or recovers, or has no connection to give."""
 _PASSING_STATES = ("08", "57P", "53300")
-_REFUSED = ("password", "authentication", "role ", "pg_hba.conf")
+_REFUSED = ("password", "authentication failed", "pg_hba.conf")
 _LASTING = ("password", "authentication", "certificate", "does not support SSL", "invalid ")
 """What libpq says of a failure that another try would not mend."""
 
@@ -90,8 +93,8 @@ def temporary(error: psycopg.Error) -> bool:
     """
     if error.sqlstate:
         return error.sqlstate.startswith(_PASSING_STATES)
-    return not any(
-        any(word in line for word in _LASTING) or ("FATAL:" in line and not any(word in line for word in _PASSING))
+    return all(
+        any(word in line for word in _PASSING) if "FATAL:" in line else not any(word in line for word in _LASTING)
         for line in str(error).splitlines()
     )
 
@@ -101,6 +104,6 @@ def _unreached(said: str, path: str) -> ClewError:
     why = re.split("failed: |FATAL: ", said)[-1].strip()
     if why.startswith("database ") and why.endswith("does not exist"):
         return NotFound("store", path, hint="There is no such database: create it first.")
-    if any(word in why for word in _REFUSED):
+    if why.startswith(("role ", "permission denied")) or any(word in why for word in _REFUSED):
         return Unavailable(f"{path} refuses this user ({why})", hint=_USER)
     return Unavailable(f"{path} cannot be reached{f' ({why})' if why else ''}", hint=_CHECK)
