@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _UNSET: Any = object()
+_OWN = (SETUP, RECORD)
+"""What clew itself keeps in free data."""
 _ONE = (Message, Native)
 
 
@@ -391,7 +393,8 @@ class Session:
     ) -> Session:
         """Changes its model, its directory or its free data.
 
-        `extra` replaces what was there, but for what `clew.records` and `clew.chat` keep in it.
+        `extra` replaces what was there, but for what `clew.records` keeps in it, and what `clew.chat` does unless it is
+        given.
         """
         given = {
             name: value for name, value in (("model", model), ("cwd", cwd), ("extra", extra)) if value is not _UNSET
@@ -401,9 +404,8 @@ class Session:
 
         def change(data: SessionData) -> SessionData:
             if isinstance(extra, dict | None):
-                kept = {name: (data.extra or {})[name] for name in (SETUP, RECORD) if name in (data.extra or {})}
-                replaced = {**kept, **(extra or {}), **{name: kept[name] for name in (RECORD,) if name in kept}}
-                given["extra"] = replaced or extra
+                setup, record = ({name: had for name, had in (data.extra or {}).items() if name == own} for own in _OWN)
+                given["extra"] = {**setup, **(extra or {}), **record} or extra
             return msgspec.structs.replace(data, **given)
 
         return self._change(change)

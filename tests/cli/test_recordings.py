@@ -82,13 +82,13 @@ def test_what_people_see(width: int, tmp_path: Path) -> None:
             terminal.type("And a fork?", "Enter")
             terminal.shown("A fork keeps both(.|\n)*›$")
             terminal.type("/quit", "Enter")
-            check("fork", width, terminal.shown(r"goes on here\.\n\$$"), store)
+            check("fork", width, terminal.shown(r"Resume with: .*\n\$$"), store)
 
             terminal.run("clew chat -m offline", "Other idea(.|\n)*›$")
             terminal.type("Where were we?", "Enter")
             terminal.shown("You said(.|\n)*›$")
             terminal.type("C-d")
-            check("resume", width, terminal.shown(r"goes on here\.\n\$$"), store)
+            check("resume", width, terminal.shown(r"Resume with: .*\n\$$"), store)
 
             check("tree", width, terminal.run("clew tree", r"------\n\$$"), store)
 
@@ -143,4 +143,4 @@ def test_whatever_happens_to_the_terminal(tmp_path: Path) -> None:
             terminal.type("fg", "Enter")
             terminal.shown(r"fg(.|\n)*›")
             terminal.type("/quit", "Enter")
-            terminal.shown(r"goes on here\.\n\$$")
+            terminal.shown(r"Resume with: .*\n\$$")

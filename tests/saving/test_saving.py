@@ -15,6 +15,7 @@ import pytest
 import clew
 from clew import chat
 from clew.saving import SavingMiddleware, resume
+from clew.snapshots.setup import setup_of
 from clew.testing.providers import ProviderServer, ToolUse
 
 PROVIDERS = ("claude", "openai", "openai-responses", "openai-compatible", "gemini")
@@ -375,3 +376,25 @@ def test_a_kill_in_the_middle_of_an_answer_leaves_the_question(tmp_path: Path, s
         assert said(session) == [("user", "Will you remember?")]
         SavingMiddleware(store, session=session).wrap(connect(server)).chat("Again")
         assert store.verify().ok
+
+
+def test_a_session_notes_the_tools_it_is_held_with() -> None:
+    """Those that the model is told of now, also if there are none any more; other free data stays."""
+
+    def lookup(word: str) -> str:
+        """Looks a word up."""
+        return word
+
+    with clew.open(":memory:") as store:
+        saving = SavingMiddleware(store)
+        client = saving.wrap(chat.connect(provider="offline", tools=[lookup]))
+        client.chat("One")
+        assert [tool.name for tool in setup_of(saving.session).tools] == ["lookup"]
+        saving.session.update(extra={"mine": 1})
+        client.chat("Two")
+        assert [tool.name for tool in setup_of(saving.session.refresh()).tools] == ["lookup"]
+        assert saving.session.refresh().extra["mine"] == 1
+        client.set_tools([])
+        client.chat("Three")
+        assert setup_of(saving.session.refresh()).tools == ()
+        assert saving.session.refresh().extra["mine"] == 1

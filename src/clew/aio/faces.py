@@ -377,7 +377,8 @@ class Session(_Face):
     ) -> Session:
         """Changes its model, its directory or its free data.
 
-        `extra` replaces what was there, but for what `clew.records` and `clew.chat` keep in it.
+        `extra` replaces what was there, but for what `clew.records` keeps in it, and what `clew.chat` does unless it is
+        given.
         """
         return cast(
             "Session", self._wrap(await self._threads.run(self._sync.update, model=model, cwd=cwd, extra=extra))

@@ -89,11 +89,11 @@ class Keeper:
         with self._shield():
             try:
                 ids = self._append(self._chain[same - 1].id if same else self._root, described)
+                self._chain[same:] = map(Stored, rest, ids)
+                self._seen = usage
                 self._hold(setup)
             except ClewError as error:
                 raise unsaved(error) from error
-        self._chain[same:] = map(Stored, rest, ids)
-        self._seen = usage
         return True
 
     def keep_pieces(self, events: Sequence[Event], model: str | None) -> None:

@@ -33,7 +33,6 @@ def setup_of(session: Session) -> Setup:
 
 
 def with_setup(extra: dict[str, Any], setup: Setup) -> dict[str, Any] | None:
-    """Free data with this setup in it, and not with another."""
+    """Free data with this setup in place of the one it has."""
     told = msgspec.to_builtins(setup)
-    rest = {name: value for name, value in extra.items() if name != SETUP}
-    return {**rest, SETUP: told} if told else rest or None
+    return {**extra, SETUP: told} if told or SETUP in extra else extra or None
