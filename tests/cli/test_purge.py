@@ -57,7 +57,7 @@ def test_what_is_purged_is_gone(clew_cli: Run, talk: Talk, db: str) -> None:
 
 
 def test_a_purge_that_is_repeated(clew_cli: Run, talk: Talk) -> None:
-    """Ids and handles that are gone already are named and passed over, the others go; a name that never was stops it."""
+    """Ids and handles that are gone already are named, and the others go; a name that never was stops it."""
     first, second, third = talk("a"), talk("b"), talk("c")
     handle = ids.handle(ids.parse(second), 10)
     assert clew_cli("purge", first, second, "--yes").code == 0
