@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import pytest
 import clew
 from clew import purge
 from clew.backends.sqlite import scrubbing
-from clew.errors import Conflict, Invalid, NotFound, StorageFull, Tampered, Unavailable
+from clew.errors import Conflict, Invalid, NotFound, ReadOnly, StorageFull, Tampered, Unavailable
 from clew.receipts import RECEIPTS, Failure, Kept, Receipt
 from clew.session import Session
 from clew.store import Store
@@ -638,7 +639,7 @@ def test_an_index_whose_removal_was_cut_short(path: Path, monkeypatch: pytest.Mo
 
     def once(name: str) -> None:
         if removed:
-            raise PermissionError(name)
+            raise PermissionError(errno.EACCES, "not now")
         removed.append(name)
         unlink(name)
 
@@ -651,7 +652,7 @@ def test_an_index_whose_removal_was_cut_short(path: Path, monkeypatch: pytest.Mo
         store._search.close()
         wal.write_bytes(kept)  # as a process that is killed leaves it
         monkeypatch.setattr(os, "unlink", once)
-        with pytest.raises(PermissionError):
+        with pytest.raises(ReadOnly):
             store._search.remove()
         monkeypatch.undo()
         assert removed

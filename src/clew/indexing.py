@@ -22,7 +22,7 @@ from clew.backends.sqlite.identity import OpenFiles
 from clew.damage import Damage
 from clew.engine import Engine
 from clew.errors import ClewError, Invalid, Tampered
-from clew.files import sync, sync_folder
+from clew.files import sync, sync_folder, unwritten
 from clew.model import Message, ToolCall, texts
 
 Mode = Literal["words", "substring"]
@@ -177,11 +177,10 @@ class Index:
                 return False
         except (ClewError, OSError):
             return False
-        try:
+        with suppress(ClewError):
             self.remove()
-        except OSError:
-            return False
-        return True
+            return True
+        return False
 
     def remove(self) -> None:
         """Takes the file away, if there is one: a sealed store has none."""
@@ -190,10 +189,13 @@ class Index:
         if file is None:
             return
         path = f"{file}-search"
-        for end in ("-wal", "-shm", ""):  # the file last: while it is there, whoever comes next removes the rest
-            with suppress(FileNotFoundError):
-                os.unlink(path + end)
-        sync_folder(os.path.dirname(path))
+        try:
+            for end in ("-wal", "-shm", ""):  # the file last: while it is there, whoever comes next removes the rest
+                with suppress(FileNotFoundError):
+                    os.unlink(path + end)
+            sync_folder(os.path.dirname(path))
+        except OSError as error:
+            raise unwritten(error, path) from error
 
     def _sync_log(self) -> None:
         """SQLite empties its log without a sync. It has no locks on that file that closing it here would drop."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from clew.backends import Backend
+from clew.backends import Backend, Tx
 from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.connection import Durability
 from clew.engine import MAX_BODY, Clock, Engine, wall_clock, whole_number
@@ -307,7 +307,6 @@ class Store:
         from clew import rekey
         from clew.purge import soil
 
-        before = self._key_id()
         rekey.begin(self._engine, kind, key)
         self._search.remove()  # words in clear text, of a store that is to have none
         self._engine.write(soil)
@@ -315,16 +314,24 @@ class Store:
         damage = self.verify(progress=progress).damage
         if damage:
             raise Tampered(self.path, f"{len(damage)} things in it are, so nothing that opens it is given up yet")
-        rekey.finish(self._engine)
-        self.audit._record("rotate" if kind == "deep" else kind, before if kind == "unseal" else self._key_id())
-        self._search.remove()
-        if not self._finish():
+        rekey.finish(self._engine, lambda tx: self._note_key(tx, "rotate" if kind == "deep" else kind))
+        cleared = False
+        with suppress(ClewError):  # it is done all the same; the status says that traces are left
+            self._search.remove()
+            cleared = self._finish()
+        if not cleared:
             self._engine.owe(self._finish)
         return self.key_status()
 
     def _key_id(self) -> str:
         """Which key the store is kept with; ``none`` while it is plain."""
         return (self._engine.read(lambda tx: tx.state()).key_id or b"").hex() or "none"
+
+    def _note_key(self, tx: Tx, kind: str) -> None:
+        """Notes in the audit which key is the store's from now on, or was the last one."""
+        from clew import audit
+
+        audit.note(self._engine, self._refs, tx, kind, (tx.state().key_id or b"").hex())
 
     def _finish(self) -> bool:
         """Clears traces that were left; True if none are."""

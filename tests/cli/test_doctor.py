@@ -112,3 +112,10 @@ def test_work_that_was_cut_short(
         status = store.key_status()
     monkeypatch.setattr(clew.Store, "key_status", lambda _: status._replace(state="rotating"))
     assert states(clew_cli)["key"] == "wrong"
+
+
+def test_which_sqlite_has_the_wal_reset_bug() -> None:
+    """Versions before 3.51.3, but for two older lines that have the fix."""
+    bad = [(3, 37, 0), (3, 40, 1), (3, 44, 5), (3, 45, 0), (3, 50, 6), (3, 51, 2)]
+    good = [(3, 44, 6), (3, 50, 7), (3, 51, 3), (3, 52, 0), (3, 53, 1)]
+    assert [doctor.resets_badly(version) for version in (*bad, *good)] == [True] * len(bad) + [False] * len(good)

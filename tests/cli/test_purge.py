@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew import ids
 from clew.cli import purge
 from clew.receipts import Receipt
 from clew.sessions import Sessions
@@ -53,6 +54,21 @@ def test_what_is_purged_is_gone(clew_cli: Run, talk: Talk, db: str) -> None:
     assert len(lines) == 2
     assert "user-requested  1 session, 2 messages" in lines[0]
     assert CANARY not in clew_cli("receipts", "--json").out
+
+
+def test_a_purge_that_is_repeated(clew_cli: Run, talk: Talk) -> None:
+    """Ids and handles that are gone already are named, and the others go; a name that never was stops it."""
+    first, second, third = talk("a"), talk("b"), talk("c")
+    handle = ids.handle(ids.parse(second), 10)
+    assert clew_cli("purge", first, second, "--yes").code == 0
+    assert clew_cli("purge", first, third, "nothere", "--yes").code == 3
+    assert left(clew_cli) == [third]
+    done = clew_cli("purge", first, handle, third, "--yes")
+    assert (done.code, left(clew_cli)) == (0, [])
+    assert done.err.splitlines() == [f"{name} was purged already" for name in (first, handle)]
+    assert done.out.startswith("purged 1 session, 1 message")
+    again = clew_cli("purge", first, handle, third, "--yes")
+    assert (again.code, again.out) == (0, "nothing was purged\n")
 
 
 def test_nothing_was_purged(clew_cli: Run, talk: Talk) -> None:

@@ -158,7 +158,8 @@ def sweep(prepared: dict[str, Path], folder: Path, stopper: Path, kind: str, who
     for at in range(1, 10_000, step):
         run = Run(prepared, folder / f"{kind}-{at}", stopper, kind, at, who)
         if not run.reached:
-            assert run.process.wait() == 0, run.process.communicate()
+            said = run.process.communicate()
+            assert run.process.returncode == 0, said
             break
         waited.append(attack(run))
         shutil.rmtree(run.path.parent)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +20,7 @@ from clew.errors import ClewError, Sealed, WrongKey
 from clew.keys import key_id
 from clew.store import Store
 from tests.crash.images import Recording
+from tests.crash.test_first_open import shim
 from tests.reliability.canaries import canary, content, found
 from tests.reliability.test_rekey import EXCHANGES, NEW, OLD, Exchange
 
@@ -128,3 +136,48 @@ def test_a_crash_anywhere(tmp_path: Path, how: str) -> None:
 def test_a_crash_anywhere_in_a_larger_store(tmp_path: Path, how: str) -> None:
     """500 runs, and every tenth image is resumed."""
     assert crashes(tmp_path, how, 500, 50, torn=0.3, resumed=10) > 200
+
+
+SEAL = """
+import sys, clew
+with clew.open(sys.argv[1]) as store:
+    try:
+        print(store.seal(bytes(range(32))).state)
+    except clew.ClewError as error:
+        print(type(error).__name__)
+"""
+
+
+def lost_answers(folder: Path, choose: Callable[[int], Iterable[int]]) -> None:
+    """Seals a store while one sync fails; the syncs are chosen from how many there are."""
+    made = folder / "made"
+    made.mkdir()
+    with clew.open(made / "s.db") as store:
+        store.sessions.create(title="first").append(clew.user("said"))
+    work = Path(shutil.copytree(made, folder / "recorded"))
+    syncs = sum(event.kind == "S" for event in Recording(work, SEAL, str(work / "s.db")).events)
+    assert syncs > 10
+    for nth in choose(syncs):
+        work = Path(shutil.copytree(made, folder / str(nth)))
+        env = {**os.environ, "LD_PRELOAD": str(shim()), "PC_ROOT": str(work), "PC_LOG": str(folder / "log")}
+        env |= {"PC_FAULT": f"sync,EIO,{nth}", "PYTHONPATH": str(Path(clew.__file__).parents[1])}
+        done = subprocess.run([sys.executable, "-c", SEAL, work / "s.db"], env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        with closing(sqlite3.connect(work / "s.db")) as conn:
+            (state,) = conn.execute("SELECT state FROM epoch").fetchone()
+        assert (done.stdout == "sealed\n") == (state == "sealed"), (nth, done.stdout, state)
+        if state == "sealed":
+            with clew.open(work / "s.db", key=bytes(range(32))) as store:
+                assert len(list(store.audit.read(kind="seal"))) == 1
+                assert store.verify().ok
+
+
+def test_a_seal_whose_last_answer_is_lost(tmp_path: Path) -> None:
+    """If a sync fails in the last steps of a seal that is done all the same, it returns and does not raise."""
+    lost_answers(tmp_path, lambda syncs: range(syncs - 9, syncs + 1))
+
+
+@pytest.mark.soak
+def test_a_seal_whose_answer_is_lost_anywhere(tmp_path: Path) -> None:
+    """The same for every sync: what raises is not sealed, and what is sealed does not raise."""
+    lost_answers(tmp_path, lambda syncs: range(1, syncs + 1))

@@ -88,10 +88,20 @@ def _lines(checks: list[Check]) -> Iterator[str]:
 
 def _programs() -> Iterator[Check]:
     yield Check("clew", "ok", f"{clew.__version__}, Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}")
+    if os.name == "nt" and resets_badly(sqlite3.sqlite_version_info):
+        hint = "Let one program at a time write to the store, or use a Python with SQLite 3.51.3 or newer."
+        yield Check(
+            "sqlite", "note", "this SQLite has the WAL-reset bug, and Windows has no turnstile", hint
+        )
     missing = [extra for extra, module in _EXTRAS.items() if find_spec(module) is None]
     if missing:
         hint = f"pip install 'clew[{','.join(missing)}]' brings them."
         yield Check("extras", "note", f"not installed: {', '.join(missing)}", hint)
+
+
+def resets_badly(version: tuple[int, ...]) -> bool:
+    """True for a SQLite that can corrupt a database when a commit resets the log in the middle of a checkpoint."""
+    return version < (3, 51, 3) and not (3, 50, 7) <= version < (3, 51) and not (3, 44, 6) <= version < (3, 45)
 
 
 def _settings() -> Iterator[Check]:

@@ -8,6 +8,8 @@ from typing import Any, get_args
 
 import click
 
+import clew
+from clew import ids
 from clew.cli import moments
 from clew.cli.ask import agrees, can_ask
 from clew.cli.exits import FAILED, PARTIAL, say
@@ -70,6 +72,7 @@ def purge(
 
     Nothing brings it back. What a fork shares stays with the fork, and what is held stays. Prints the receipt, which is
     kept in the store and has no content. Exit code 8 if some could not go, or if something is still to be cleared.
+    Sessions that were purged before are passed over, so the same command can be repeated after it was cut short.
     """
     if bool(sessions) + trash + everything != 1:
         raise click.UsageError("name sessions, or give --trash, or --all")
@@ -77,8 +80,8 @@ def purge(
         raise click.UsageError("--before chooses among --trash or --all: leave it out")
     if not dry_run and not yes and not can_ask():
         raise click.UsageError("purging is final: --dry-run says what would go, --yes does it")
-    names = sessions or None
     with existing() as store:
+        names = _still_there(store, sessions) if sessions else None
 
         def run(dry_run: bool) -> Receipt:
             return store.sessions.purge(
@@ -121,6 +124,23 @@ def receipts(form: Form) -> None:
         out_lines(_table(found))
     else:
         warn("Nothing was purged.")
+
+
+def _still_there(store: clew.Store, names: tuple[str, ...]) -> list[str]:
+    """The names without those that were purged already: a purge that was cut short can be repeated as it was."""
+    kept, purged = [], None
+    for name in names:
+        try:
+            store.sessions._anywhere(name)
+        except clew.NotFound:
+            if purged is None:
+                purged = [ids.parse(id) for receipt in store.sessions.receipts() for id in receipt.sessions]
+            id, span = ids.maybe(name), ids.span(name)
+            if id in purged or (span is not None and any(span[0] <= one <= span[1] for one in purged)):
+                warn(f"{plain(name)} was purged already")
+                continue
+        kept.append(name)
+    return kept
 
 
 def _code(receipt: Receipt) -> int:

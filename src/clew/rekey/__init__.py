@@ -128,8 +128,13 @@ def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
     before = engine.key
     if kind == "seal":
         engine.key = key  # first: other threads look at the store anew as soon as it is sealed
+
+    def work(tx: Tx) -> bool:
+        _begin(engine, tx, kind, key, new)
+        return True
+
     try:
-        engine.write(lambda tx: _begin(engine, tx, kind, key, new))
+        engine.write_settled(work, lambda tx, _: (mark := _mark(tx)) is not None and mark.kind == kind)
     except BaseException:
         engine.key = before
         raise
@@ -152,13 +157,21 @@ def go_on(engine: Engine, progress: Progress | None = None) -> None:
             progress(min(seen, total), total)
 
 
-def finish(engine: Engine) -> None:
+def finish(engine: Engine, note: Callable[[Tx], object] = lambda _: None) -> None:
     """Retires the old key, or the last one. To be called once everything was found to be sound.
 
-    Tampered, and both keys stay good, if there is a data key that nobody could open any more.
+    `note` is called in the same transaction, before the state changes. Tampered, and both keys stay good, if there is a
+    data key that nobody could open any more.
     """
+
+    def work(tx: Tx) -> bool:
+        if _mark(tx) is not None:  # else another process was first
+            note(tx)
+            _finish(engine, tx)
+        return True
+
     engine.read(lambda tx: _check(engine, tx))
-    engine.write(lambda tx: _finish(engine, tx))
+    engine.write_settled(work, lambda tx, _: _mark(tx) is None)
     engine.backend.look_anew()
 
 
