@@ -153,7 +153,7 @@ class Conversation:
     def _wrong(self, raw: bytes) -> str | None:
         """Why this is not a message of the provider; None if it is one."""
         try:
-            message = load(raw)
+            message = load(raw, int)
         except (ValueError, RecursionError):
             return "it cannot be read"
         return self._dialect.check(message) if isinstance(message, dict) else "it is not an object"
