@@ -163,7 +163,7 @@ class Conversation:
     def _wrong(self, raw: bytes) -> str | None:
         """Why this is not a message of the provider; None if it is one."""
         try:
-            message = load(raw)
+            message = load(raw, int)
         except OutOfRange:
             return "it has a number that is too large to be sent"
         except (ValueError, RecursionError):

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 @click.command(
     short_help="Read everything and name what is damaged.",
     epilog="\b\nExamples:\n  clew verify\n  clew verify --json | jq .damage\n"
-    "  clew verify --print-head > /mnt/usb/clew-head\n"
-    '  clew verify --since "$(cat /mnt/usb/clew-head)"',
+    "  clew verify --print-head\n  clew verify --since clew-head-1.3gAQxAjm1l",
 )
 @click.option("--print-head", is_flag=True, help="Print a short text to keep elsewhere, for --since; check nothing.")
 @click.option("--since", metavar="HEAD", help="Report also if the store is an earlier copy than the one HEAD is of.")

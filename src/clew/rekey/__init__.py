@@ -134,7 +134,7 @@ def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
         return True
 
     try:
-        engine.write_settled(work, lambda tx, _: (mark := _mark(tx)) is not None and mark.kind == kind)
+        engine.write_settled(work, lambda tx, _: (mark := read_mark(engine, tx)) is not None and mark.kind == kind)
     except BaseException:
         engine.key = before
         raise
@@ -165,13 +165,13 @@ def finish(engine: Engine, note: Callable[[Tx], object] = lambda _: None) -> Non
     """
 
     def work(tx: Tx) -> bool:
-        if _mark(tx) is not None:  # else another process was first
+        if read_mark(engine, tx) is not None:  # else another process was first
             note(tx)
             _finish(engine, tx)
         return True
 
     engine.read(lambda tx: _check(engine, tx))
-    engine.write_settled(work, lambda tx, _: _mark(tx) is None)
+    engine.write_settled(work, lambda tx, _: read_mark(engine, tx) is None)
     engine.backend.look_anew()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -95,14 +95,14 @@ class Dialect(Protocol):
         """What is wrong with a message of a snapshot; None if nothing is."""
 
 
-def load(raw: bytes | str) -> Any:
-    """JSON with every integer exact, or as text if it is too long for Python.
+def load(raw: bytes | str, number: Callable[[str], int | str] = integer) -> Any:
+    """JSON with every integer exact, or as text if it is too long for Python. With `number` int that is a ValueError.
 
     An escaped lone surrogate, which no request can carry, becomes a question mark. ValueError if it is not JSON, or has
     a number that no request can carry.
     """
     text = raw if isinstance(raw, str) else raw.decode()
-    value = json.loads(text, parse_int=integer, parse_float=_finite, parse_constant=_finite)
+    value = json.loads(text, parse_int=number, parse_float=_finite, parse_constant=_finite)
     if "\\ud" in text.lower():
         value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"), parse_int=integer)
     return value
