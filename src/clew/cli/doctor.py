@@ -90,9 +90,7 @@ def _programs() -> Iterator[Check]:
     yield Check("clew", "ok", f"{clew.__version__}, Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}")
     if os.name == "nt" and resets_badly(sqlite3.sqlite_version_info):
         hint = "Let one program at a time write to the store, or use a Python with SQLite 3.51.3 or newer."
-        yield Check(
-            "sqlite", "note", "this SQLite has the WAL-reset bug, and Windows has no turnstile", hint
-        )
+        yield Check("sqlite", "note", "this SQLite has the WAL-reset bug, and Windows has no turnstile", hint)
     missing = [extra for extra, module in _EXTRAS.items() if find_spec(module) is None]
     if missing:
         hint = f"pip install 'clew[{','.join(missing)}]' brings them."
