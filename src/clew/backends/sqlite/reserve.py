@@ -9,7 +9,7 @@ SIZE = 4 << 20
 """As much as the write-ahead log takes while a store is in use."""
 SLICE = 64 << 10
 """What opening takes: the index of the write-ahead log."""
-PLENTY = 256 << 20
+PLENTY = 32 << 20
 """Nothing is set aside where less is left: whoever appends needs it more."""
 
 
