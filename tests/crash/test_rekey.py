@@ -19,8 +19,8 @@ import clew
 from clew.errors import ClewError, Sealed, WrongKey
 from clew.keys import key_id
 from clew.store import Store
+from tests.crash import lab
 from tests.crash.images import Recording
-from tests.crash.test_first_open import shim
 from tests.reliability.canaries import canary, content, found
 from tests.reliability.test_rekey import EXCHANGES, NEW, OLD, Exchange
 
@@ -159,7 +159,7 @@ def lost_answers(folder: Path, choose: Callable[[int], Iterable[int]]) -> None:
     assert syncs > 10
     for nth in choose(syncs):
         work = Path(shutil.copytree(made, folder / str(nth)))
-        env = {**os.environ, "LD_PRELOAD": str(shim()), "PC_ROOT": str(work), "PC_LOG": str(folder / "log")}
+        env = {**os.environ, "LD_PRELOAD": str(lab.shim()), "PC_ROOT": str(work), "PC_LOG": str(folder / "log")}
         env |= {"PC_FAULT": f"sync,EIO,{nth}", "PYTHONPATH": str(Path(clew.__file__).parents[1])}
         done = subprocess.run([sys.executable, "-c", SEAL, work / "s.db"], env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
