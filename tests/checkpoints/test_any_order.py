@@ -210,7 +210,9 @@ class World:
             then, found = copy.paths.get(path), now.paths.get(path)
             if then == found or ("dir" in ((then or "-")[0], (found or "-")[0]) and "names" in self.kind):
                 continue
-            excused = any(one.hides(path) or path in one.closed for one in since) or (self.hiding and path in done.kept)
+            inside = [path, *(one for one in now.paths if one.startswith(f"{path}/"))]  # it stays for what is in it
+            excused = any(one.hides(name) or name in one.closed for one in since for name in inside)
+            excused = excused or (self.hiding and path in done.kept)
             assert excused, f"{path} is {found}, and in the copy {then}"
 
     def by_name(self, path: str) -> bool:
