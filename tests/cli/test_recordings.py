@@ -84,7 +84,7 @@ def test_what_people_see(width: int, tmp_path: Path) -> None:
             terminal.type("/quit", "Enter")
             check("fork", width, terminal.shown(r"Resume with: .*\n\$$"), store)
 
-            terminal.run("clew chat -m offline", "Other idea(.|\n)*›$")
+            terminal.run("clew chat", "Other idea(.|\n)*›$")
             terminal.type("Where were we?", "Enter")
             terminal.shown("You said(.|\n)*›$")
             terminal.type("C-d")
