@@ -39,6 +39,11 @@ def opened(path: str) -> clew.Store:
                 assert time.monotonic() < until, "no key opens the store"
 
 
+def refused(error: clew.ClewError) -> bool:
+    """True for what is raised while keys change, and promises that nothing was done."""
+    return isinstance(error, Sealed | WrongKey) or (isinstance(error, Conflict) and "being unsealed" in error.message)
+
+
 class Actor:
     """Makes calls, each written down before and after."""
 
@@ -60,7 +65,9 @@ class Actor:
         self.note("call", kind=kind, **about)
         try:
             found = work(self.store) or {}
-        except (Sealed, WrongKey, Renewed, Undone) as error:
+        except (clew.ClewError, Renewed, Undone) as error:
+            if isinstance(error, clew.ClewError) and not refused(error):
+                raise
             self.note("fail")
             if isinstance(error, Sealed):
                 self.store.close()
@@ -86,14 +93,16 @@ class Actor:
         if self.call("append", work, parts={session: texts}, ids=ids) and self.chance.random() < 0.1:
             try:
                 work(self.store)  # nothing happens
-            except (Sealed, WrongKey):
-                pass
+            except clew.ClewError as error:
+                if not refused(error):
+                    raise
 
-    def again(self, parts: dict[str, list[str]], ids: list[str]) -> None:
-        """A call whose end nobody knows, made once more."""
+    def again(self, end: float, parts: dict[str, list[str]], ids: list[str]) -> None:
+        """A call whose end nobody knows, made once more; until `end`, while keys change."""
         ((session, texts),) = parts.items()
         while not self.call("again", lambda store: self.add(store, session, texts, ids), parts=parts):
-            pass
+            if time.monotonic() > end:
+                return
 
     def add(self, store: clew.Store, session: str, texts: list[str], ids: list[str] | None = None) -> None:
         nodes = store.sessions.get(session).append([clew.user(text) for text in texts], id=ids)
@@ -171,7 +180,10 @@ class Actor:
             session = self.chance.choice(self.mine)
 
             def work(store: clew.Store) -> None:
-                assert store.sessions.purge(session).failures == ()
+                failures = store.sessions.purge(session).failures
+                if any("being unsealed" in one.error for one in failures):
+                    raise Undone
+                assert failures == ()
 
             if self.call("purge", work, parts={session: []}):
                 self.mine.remove(session)
@@ -210,7 +222,7 @@ def main(path: str, journal: str, part: str, shared: str, again: str) -> None:
     print("ready", flush=True)
     end = float(sys.stdin.readline())
     if again:
-        actor.again(**json.loads(again))
+        actor.again(end, **json.loads(again))
     doing = {
         actor.append: 8, actor.pair: 3, actor.read: 4, actor.read_both: 1,
         actor.create: 1, actor.extend: 3, actor.rewind: 1, actor.purge: 0.3,
