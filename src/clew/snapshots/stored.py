@@ -229,9 +229,7 @@ class Snapshots:
             head = self._row(id).head_id
             setup = Setup(tools=kept.tools)
             at = None if head is None else ids.text(head)
-            return self._sessions.create(
-                title=title, model=kept.model or None, at=at, extra=with_setup({}, setup)
-            )  # fmt: skip
+            return self._sessions.create(title=title, model=kept.model or None, at=at, extra=with_setup({}, setup))
 
     # -- inside
 
@@ -312,6 +310,7 @@ class Snapshots:
             if ground is None:
                 tree = tx.add_tree(engine.workspace, engine.clock()) if row is None or row.tree is None else row.tree
                 ground = Ground(tree)
+            self._refs.ensure_sound(tx, ground.pos if drafts else None)
             at = _last(ground, engine.grow(tx, ground, drafts)) if drafts else ground
             if row is None or row.tree != at.tree:
                 self._refs_anew(tx, key, payload, row, at)
