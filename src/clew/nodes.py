@@ -234,6 +234,7 @@ class Nodes:
                 raise NotFound("node", ids.text(parent), hint="Save the parent first, or in the same call.")
             ground = found
             assert ground.pos is not None
+            self._refs.ensure_sound(tx, ground.pos)
             above = tx.run(ground.pos >> SEQ_BITS)
             if above is None or above.tip != ground.pos & MAX_SEQ:
                 # What was saved here is the beginning of its run, so that the tip alone tells it from a session's own.

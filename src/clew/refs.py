@@ -258,11 +258,15 @@ class Refs:
 
         def work(tx: Tx) -> None:
             tip = tx.tip(row.ref)
-            place = None if tip is None or tip.pos is None else tx.node_at(tip.pos)
-            if place is not None and not (place.row[BODY] == b"" and tx.quarantined(place.row[POS])):
-                self._engine.node(place)._payload()
+            self.ensure_sound(tx, None if tip is None else tip.pos)
 
         self._engine.read(work)
+
+    def ensure_sound(self, tx: Tx, pos: int | None) -> None:
+        """`ensure_sound_head` for the message at a position, wherever something is to follow it."""
+        place = None if pos is None else tx.node_at(pos)
+        if place is not None and not (place.row[BODY] == b"" and tx.quarantined(place.row[POS])):
+            self._engine.node(place)._payload()
 
     def appended(self, tx: Tx, row: RefRow, drafts: Sequence[Draft]) -> Appended | None:
         """After a commit that may have failed: what became of `drafts`, None if they are not stored."""
@@ -310,6 +314,7 @@ class Refs:
         ground = Ground(ref.tree) if expect is None else tx.ground(expect)
         if ground is None or ground.tree != ref.tree:
             raise NotFound("node", ids.text(expect or b""))
+        self.ensure_sound(tx, ground.pos)
         nodes = self._engine.grow(tx, ground, drafts)
         last = Ground(ground.tree, nodes[-1]._row[POS], nodes[-1]._row[ID])
         self.branch(tx, ref.ref, last)

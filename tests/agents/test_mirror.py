@@ -9,6 +9,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import time
 import uuid
 from datetime import timedelta
@@ -45,6 +46,19 @@ def true_to(sessions: agents.SessionStore, root: Path) -> None:
         about = json.loads((folder / "metadata.json").read_bytes())
         assert about.pop("mirror")["format"] == 1
         assert about == json.loads(one.json())
+
+
+def test_a_moved_session_is_in_one_place(mirrored, root, path):
+    """When its project has moved, its files are in the folder of the new one, and no copy is left in the old."""
+    session = mirrored.create(cwd="/src")
+    session.append_and_save(clew.user("one"))
+    quiet = mirrored.create(cwd="/src")
+    subprocess.run([sys.executable, "-m", "clew", "relocate", "/src", "/moved", "--db", path], check=True)
+    mirrored.resume(session.id).append_and_save(clew.user("two"))
+    assert len(list(root.glob(f"*/sessions/{session.id}"))) == 1
+    mirrored.rebuild_mirror()
+    assert len(list(root.glob(f"*/sessions/{quiet.id}"))) == 1
+    true_to(mirrored, root)
 
 
 def test_it_follows_whatever_is_done(mirrored, root):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import clew
 from clew import agents, redaction
 from tests.agents.conftest import sdk
 
@@ -27,3 +28,25 @@ def test_no_way_of_an_agent_goes_around_redaction(path: Path, root: Path) -> Non
     assert len(files) > 3
     for word in (SECRET.encode(), b"MIIEvQIBADANBgkqhkiG9w0BAQ"):
         assert not [one.name for one in files if word in one.read_bytes()]
+
+
+def test_an_import_knows_what_was_redacted(path: Path, root: Path, tmp_path: Path) -> None:
+    """Files that were imported with redaction add nothing when they are imported without; their forks are shared."""
+    first, second = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+    with agents.open(path, mirror=root) as sessions:
+        session = sessions.create(cwd="/src")
+        sessions.append_message(session.id, sdk("user", f"It is {SECRET}", first))
+        sessions.append_message(session.id, sdk("assistant", "Thanks", second))
+        fork = sessions.fork(session.id)
+        fork.append_and_save(clew.user("Another way"))
+        sessions.flush()
+    other = tmp_path / "other.db"
+    with agents.open(other, redact=redaction.Rules(redaction.builtin())) as sessions:
+        agents.import_tree(sessions, root)
+    with agents.open(other) as sessions:
+        done = agents.import_tree(sessions, root)
+        assert [one.messages for one in done.sessions] == [0, 0]
+        assert [node.text for node in sessions.resume(session.id).messages] == ["It is ***", "Thanks"]
+        shared = sessions.resume(fork.id).messages
+        assert [node.id for node in shared[:2]] == [first, second]
+        assert len(shared) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew import agents
 from clew.cli.progress import Progress
 from tests.cli.conftest import Run
 from tests.cli.terminal import at_a_terminal
@@ -158,6 +160,20 @@ def test_a_plain_store_is_sealed_and_unsealed(clew_cli: Run, db: str, filled: st
     assert LAST in clew_cli("show", filled, "--last", "1").out
     again = clew_cli("key", "unseal", "--key-file", keys[0])
     assert (again.code, "is not sealed" in again.err) == (0, True)
+
+
+def test_sealing_names_mirrors(clew_cli: Run, db: str, keys: tuple[str, str], tmp_path: Path) -> None:
+    """A mirror stays clear text when its store is sealed: sealing says so, and so does the doctor until it is gone."""
+    root = tmp_path / "mirror"
+    with agents.open(db, mirror=root) as sessions:
+        sessions.create(cwd="/src").append_and_save(clew.user("secret"))
+    done = clew_cli("key", "seal", "--key-file", keys[0])
+    assert done.code == 0
+    assert f"{root} still has its sessions in clear text" in done.err
+    checks = clew_cli("doctor", "--key-file", keys[0], "--json").json
+    assert [one["what"] for one in checks if one["name"] == "mirror"] == [f"{root} has sessions in clear text"]
+    shutil.rmtree(root)
+    assert "in clear text" not in clew_cli("doctor", "--key-file", keys[0]).out
 
 
 def test_a_reader_keeps_traces(clew_cli: Run, db: str, filled: str, keys: tuple[str, str]) -> None:

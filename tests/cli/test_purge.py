@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew import ids
+from clew import agents, ids
 from clew.cli import purge
 from clew.receipts import Receipt
 from clew.sessions import Sessions
@@ -69,6 +69,27 @@ def test_a_purge_that_is_repeated(clew_cli: Run, talk: Talk) -> None:
     assert done.out.startswith("purged 1 session, 1 message")
     again = clew_cli("purge", first, handle, third, "--yes")
     assert (again.code, again.out) == (0, "nothing was purged\n")
+
+
+def test_a_repeated_purge_tells_what_is_pending(clew_cli: Run, talk: Talk, db: str, tmp_path: Path) -> None:
+    """While files of a mirror are left, the same command says so again, as the doctor does; then it removes them."""
+    with agents.open(db, mirror=tmp_path / "mirror") as sessions:
+        session = sessions.create(cwd="/src")
+        session.append_and_save(clew.user(CANARY))
+    away = (tmp_path / "mirror").rename(tmp_path / "away")
+    pending = [f"mirror {tmp_path / 'mirror'}"]
+    for _ in range(2):
+        done = clew_cli("purge", session.id, "--yes", "--json")
+        assert (done.code, done.json["pending"], done.json["finished_at"]) == (8, pending, None)
+    told = clew_cli("purge", session.id, "--yes")
+    assert (told.code, told.out.splitlines()[0]) == (8, "nothing was purged")
+    assert "pending" in told.out
+    (found,) = [one for one in clew_cli("doctor", "--json").json if one["name"] == "purges"]
+    assert pending[0] in found["what"]
+    away.rename(tmp_path / "mirror")
+    done = clew_cli("purge", session.id, "--yes", "--json")
+    assert (done.code, done.json["pending"]) == (0, [])
+    assert not list((tmp_path / "mirror").rglob("messages.jsonl"))
 
 
 def test_nothing_was_purged(clew_cli: Run, talk: Talk) -> None:

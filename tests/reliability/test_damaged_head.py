@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.records import RecordService
+from clew.snapshots import Messages, new_snapshot
 from clew.store import Store
 
 KEY = bytes(range(32))
@@ -40,9 +42,30 @@ def said(opened: Callable[[], Store]) -> str:
         return session.id
 
 
-WRITES: dict[str, Callable[[clew.Session], object]] = {
-    "append": lambda session: session.append(clew.user("four")),
-    "compact": lambda session: session.compact(clew.system("summary")),
+def to_branch(store: Store, session: clew.Session) -> object:
+    """Appends after the last message, from which the session has gone back."""
+    damaged = session.branches()[0].head_id if session.branches() else session.head_id
+    session.rewind(session.path()[1].id)
+    return session.append(clew.user("four"), expect_head=damaged, on_conflict="branch")
+
+
+def to_record(store: Store, session: clew.Session) -> object:
+    """Adds a message to the session as a record."""
+    privacy = {"containsSecrets": False, "redactionRulesApplied": []}
+    four = {
+        "frameId": "4", "sequence": 4, "role": "user", "content": "four", "createdAt": "2025-10-21T12:00:00Z",
+        "privacy": privacy,
+    }  # fmt: skip
+    with RecordService(store) as service:
+        return service.update(session.id, {"appendMessages": [four]})
+
+
+WRITES: dict[str, Callable[[Store, clew.Session], object]] = {
+    "append": lambda store, session: session.append(clew.user("four")),
+    "compact": lambda store, session: session.compact(clew.system("summary")),
+    "save": lambda store, session: store.nodes.save(clew.user("four"), parent=session.head_id),
+    "branch": to_branch,
+    "record": to_record,
 }
 
 
@@ -59,9 +82,22 @@ def test_nothing_is_written_after_a_damaged_message(
         head = session.head_id or ""
         for _ in range(2):
             with pytest.raises(clew.Tampered) as told:
-                WRITES[write](session)
+                WRITES[write](store, session)
             assert head in str(told.value)
         assert {damage.where for damage in store.verify().damage} == {f"node {head}"}
+
+
+def test_a_snapshot_does_not_grow_after_a_damaged_message(opened: Callable[[], Store], path: Path) -> None:
+    """Nor does a client's conversation that is saved again, whose stored messages are not read for that."""
+    messages = Messages([b'{"role":"user","content":"one"}'])
+    snapshot = new_snapshot(provider="openai", messages=messages)
+    with opened() as store:
+        store.snapshots.save(snapshot)
+        spoil(path, "totals", 1)
+        messages.append(b'{"role":"assistant","content":"two"}')
+        with pytest.raises(clew.Tampered):
+            store.snapshots.save(new_snapshot(provider="openai", messages=messages).replace(id=snapshot.id))
+        assert len(store.verify().damage) == 1
 
 
 def test_damage_elsewhere_stops_nothing(opened: Callable[[], Store], path: Path) -> None:

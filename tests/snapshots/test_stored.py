@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import clew
+from clew.convert import convert_session
 from clew.errors import Conflict, Invalid, NotFound, Tampered
 from clew.snapshots import Messages, Snapshot, ToolSnapshot, new_snapshot
 from clew.testing.snapshots import sample
@@ -201,6 +202,29 @@ def test_a_purge_leaves_what_a_snapshot_keeps(store: clew.Store) -> None:
     store.snapshots.delete(snapshot.id)
     assert [node.native.raw for node in held.path() if node.native] == said(3)
     held.release()
+
+
+@pytest.mark.parametrize("way", ["compacted", "converted"])
+def test_a_snapshot_keeps_only_what_it_shows(store: clew.Store, way: str) -> None:
+    """Messages that a compaction or a conversion has replaced go with their session: no snapshot keeps them."""
+    session = store.sessions.create()
+    session.append([clew.user("c4nary question"), clew.assistant("c4nary answer")])
+    if way == "compacted":
+        session.compact(clew.user("A summary"))
+        frozen = store.snapshots.take(session)
+    else:
+        derived = convert_session(store, session, to="openai").session
+        frozen = store.snapshots.take(derived)
+        derived.delete()
+    shown = frozen.message_count
+    receipt = store.sessions.purge(session.id)
+    assert receipt.kept == ()
+    assert stored(store) == shown
+    assert [hit.node.text for hit in store.search("question")] == ([] if way == "compacted" else ["c4nary question"])
+    again = store.snapshots.resume(frozen.id)
+    assert again.counters.messages == shown
+    assert store.snapshots.load(frozen.id).messages == frozen.messages
+
 
 
 @pytest.mark.parametrize("key", [None, bytes(range(32))])

@@ -26,7 +26,7 @@ from clew.agents.wire import Given
 from clew.backends import RefRow, Tx
 from clew.errors import ClewError, Conflict, Invalid, NotFound
 from clew.mirrors import CHECKPOINTS, MESSAGES, TRANSCRIPT
-from clew.node import microseconds
+from clew.node import Node, microseconds
 from clew.session import Session
 
 BATCH = 4 * 1024 * 1024
@@ -188,7 +188,7 @@ class _Taking:
         if parent is not None and _text(self._one.about.get("agent_name")) is None:
             quiet = _Import(self._work.store)  # its lines are read again, and named then
             for node, item in zip(parent.iter(), _Taking(quiet, self._one)._messages(), strict=False):
-                if item.given is None or node.id != item.given.id or not wire.alike(node.said, item.given.said):
+                if item.given is None or node.id != item.given.id or not _is_same(node, item.given):
                     break
                 self._shared.append(node.id)
         self._there = set(self._shared)
@@ -219,7 +219,7 @@ class _Taking:
         """Whether the session has this very message. Not of an event: its id tells when it is stored."""
         if given is None or given.id is None or given.id not in self._there:
             return False
-        return wire.alike(self._core.nodes.get(given.id)[0].said, given.said)
+        return _is_same(self._core.nodes.get(given.id)[0], given)
 
     # -- storing
 
@@ -281,6 +281,11 @@ class _Taking:
         before = transcript.count()
         transcript.append(prepare(item.data, name)[0])
         return transcript.count() > before
+
+
+def _is_same(node: Node, given: Given) -> bool:
+    """True if `node`, which has the id of `given`, is that message. Redaction may have changed it when it was stored."""
+    return bool(node.redactions) or wire.alike(node.said, given.said)
 
 
 def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:

@@ -239,6 +239,8 @@ class Mirror:
         tip = session.path(last=1)
         about = metadata.of(session, tip[0].counters if tip else None)
         place = self.folder(about)
+        if not os.path.isdir(place):
+            mirrors.remove(self.root, session_id)  # it may have been in another directory
         folder.make(place)
         for name in FILES:
             folder.remove(os.path.join(place, name + PART))

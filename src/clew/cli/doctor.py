@@ -19,6 +19,7 @@ from clew.cli.exits import FAILED, code_of
 from clew.cli.forms import Form, json_options, out_lines, out_values
 from clew.cli.place import location, looking, store_option
 from clew.cli.text import bold, dim, many, pad, plain, style
+from clew.mirrors import PENDING
 
 LOG, SPACE = 64 << 20, 200 << 20
 """Bytes of a write-ahead log that somebody keeps from being emptied; bytes that should be free."""
@@ -193,10 +194,17 @@ def _work(store: clew.Store) -> Iterator[Check]:
     else:
         hint = "'clew key status' says how far it is; the same command again goes on."
         yield Check("key", "wrong", f"it was cut short while it was {status.state}", hint)
-    pending = sum(bool(receipt.pending) for receipt in store.sessions.receipts())
+    if status.state == "sealed":
+        for folder in filter(os.path.isdir, store._purger.mirrors.folders()):
+            yield Check("mirror", "note", f"{plain(folder)} has sessions in clear text", "Remove it if it is not needed.")
     hint = "The next command that writes clears them, once no other program has the store open."
-    if pending:
-        yield Check("purges", "note", f"{pending:,} left traces that are still to be cleared", hint)
+    pending = [receipt.pending for receipt in store.sessions.receipts() if receipt.pending]
+    for mirror in sorted({what for left in pending for what in left if what.startswith(PENDING)}):
+        about = f"files of purged sessions are left in the {plain(mirror)}, which cannot be reached"
+        yield Check("purges", "note", about, "The next purge removes them once the folder is there.")
+    traces = sum(any(not what.startswith(PENDING) for what in left) for left in pending)
+    if traces:
+        yield Check("purges", "note", f"{traces:,} left traces that are still to be cleared", hint)
     elif status.unclean and status.state in ("plain", "sealed"):
         yield Check("traces", "note", "its files may hold traces of how things were kept before", hint)
     aside = len(store.quarantine.list())

@@ -43,7 +43,7 @@ _CUT_SHORT = "Cut short. 'clew receipts' says what has gone; the rest is as it w
 )
 @click.argument("sessions", nargs=-1, metavar="[SESSION...]")
 @click.option("--trash", is_flag=True, help="All that are in the trash.")
-@click.option("--all", "everything", is_flag=True, help="All there are, in the trash or not.")
+@click.option("--all", "everything", is_flag=True, help="All sessions, in the trash or not.")
 @click.option(
     "--before", callback=moments.since, metavar="WHEN",
     help="Of these only those last active, or put in the trash, before then: a date, or 2d, 3h, 15m ago.",
@@ -72,7 +72,8 @@ def purge(
 
     Nothing brings it back. What a fork shares stays with the fork, and what is held stays. Prints the receipt, which is
     kept in the store and has no content. Exit code 8 if some could not go, or if something is still to be cleared.
-    Sessions that were purged before are passed over, so the same command can be repeated after it was cut short.
+    Sessions that were purged before are passed over, so the same command can be repeated after it was cut short, or to
+    clear what is pending.
     """
     if bool(sessions) + trash + everything != 1:
         raise click.UsageError("name sessions, or give --trash, or --all")
@@ -81,7 +82,7 @@ def purge(
     if not dry_run and not yes and not can_ask():
         raise click.UsageError("purging is final: --dry-run says what would go, --yes does it")
     with existing() as store:
-        names = _still_there(store, sessions) if sessions else None
+        names, gone = _still_there(store, sessions) if sessions else (None, set[str]())
 
         def run(dry_run: bool) -> Receipt:
             return store.sessions.purge(
@@ -99,6 +100,8 @@ def purge(
         except KeyboardInterrupt:
             warn(_CUT_SHORT)
             raise
+        if gone and not dry_run:
+            receipt = _with_earlier(store, receipt, gone)
         if form == "text":
             out_lines(_told(receipt, dry_run))
         else:
@@ -126,9 +129,9 @@ def receipts(form: Form) -> None:
         warn("Nothing was purged.")
 
 
-def _still_there(store: clew.Store, names: tuple[str, ...]) -> list[str]:
-    """The names without those that were purged already: a purge that was cut short can be repeated as it was."""
-    kept, purged = [], None
+def _still_there(store: clew.Store, names: tuple[str, ...]) -> tuple[list[str], set[str]]:
+    """The names without those that were purged already, and the ids of these: a purge can be repeated as it was."""
+    kept, gone, purged = list[str](), set[str](), None
     for name in names:
         try:
             store.sessions._anywhere(name)
@@ -136,11 +139,21 @@ def _still_there(store: clew.Store, names: tuple[str, ...]) -> list[str]:
             if purged is None:
                 purged = [ids.parse(id) for receipt in store.sessions.receipts() for id in receipt.sessions]
             id, span = ids.maybe(name), ids.span(name)
-            if id in purged or (span is not None and any(span[0] <= one <= span[1] for one in purged)):
+            found = {one for one in purged if one == id or (span is not None and span[0] <= one <= span[1])}
+            if found:
                 warn(f"{plain(name)} was purged already")
+                gone.update(map(ids.text, found))
                 continue
         kept.append(name)
-    return kept
+    return kept, gone
+
+
+def _with_earlier(store: clew.Store, receipt: Receipt, gone: set[str]) -> Receipt:
+    """The receipt, with what is still pending of sessions that were purged before. That is tried again first."""
+    store._finish()
+    earlier = [what for one in store.sessions.receipts() if gone.intersection(one.sessions) for what in one.pending]
+    pending = tuple(dict.fromkeys((*receipt.pending, *earlier)))
+    return receipt._replace(pending=pending, finished_at=None if pending else receipt.finished_at)
 
 
 def _code(receipt: Receipt) -> int:
@@ -153,6 +166,8 @@ def _told(receipt: Receipt, dry_run: bool) -> Iterator[str]:
     """The receipt in words."""
     if not receipt.sessions:
         yield "nothing would be purged" if dry_run else "nothing was purged"
+        if receipt.pending:
+            yield from (f"  {line}" for line in _ending(receipt))
         return
     yield f"{'would purge' if dry_run else 'purged'} {_counted(receipt)}"
     for kept in receipt.kept:

@@ -64,6 +64,8 @@ def seal(ctx: click.Context, passphrase: bool, form: Form) -> None:
             key = source.key()
         with _resumable("seal", store), Progress("sealing") as progress:
             store.seal(key, progress=progress)
+        for folder in store._purger.mirrors.folders():
+            warn(f"The mirror {plain(folder)} still has its sessions in clear text: remove the folder.")
         ctx.exit(_told(store, "is sealed", form, remind=True))
 
 

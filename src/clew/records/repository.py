@@ -230,6 +230,7 @@ class Repository:
         for n in new:
             self._check_attachments(tx, row, said[n])
         tip = self._refs.tip(tx, row)
+        self._refs.ensure_sound(tx, tip.pos)
         last = self._engine.grow(tx, tip.ground, [drafts[n] for n in new])[-1]._row
         move = self._refs.move(tx, row.ref, tip, last[POS], last[ID])
         counted = found.kept.count([said[n] for n in new])

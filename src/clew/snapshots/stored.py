@@ -192,8 +192,9 @@ class Snapshots:
         tools: Iterable[ToolSnapshot] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Snapshot:
-        """A snapshot of a session as it is now. Its provider is that of the session's messages, which are not copied.
+        """A snapshot of a session as it is now. Its provider is that of the session's messages.
 
+        Messages are copied only after a compaction or a conversion, since a snapshot keeps nothing that it does not show.
         The system prompt and the tools are those of the session, unless they are given: restored into a client, the
         snapshot sends what the session would. Messages in neutral form make a snapshot of the provider ``clew``.
         Invalid if they are of several providers: `clew.convert.convert_session` makes a session of one.
@@ -203,7 +204,7 @@ class Snapshots:
         provider, prompt, count = _conversation(nodes)
         source = Messages(map(raw_of, nodes[count:]))
         leading = prompt if count == 1 and is_prompt(nodes[0], prompt) and system_prompt in (None, prompt) else ""
-        shared = bool(nodes) and bool(leading) == bool(count)
+        shared = bool(nodes) and bool(leading) == bool(count) and not self._is_derived(nodes[-1])
         if shared:
             self._marks[source] = Mark(len(source), nodes[-1]._row[ID], sum(map(count_tokens, source)), leading)
         snapshot = new_snapshot(
@@ -228,11 +229,13 @@ class Snapshots:
             head = self._row(id).head_id
             setup = Setup(tools=kept.tools)
             at = None if head is None else ids.text(head)
-            return self._sessions.create(
-                title=title, model=kept.model or None, at=at, extra=with_setup({}, setup)
-            )  # fmt: skip
+            return self._sessions.create(title=title, model=kept.model or None, at=at, extra=with_setup({}, setup))
 
     # -- inside
+
+    def _is_derived(self, head: Node) -> bool:
+        """True if a compaction or a conversion made the path: to share it would keep what it was made of."""
+        return len(self._engine.read(lambda tx: paths.origins(self._engine, tx, head._row[POS]))) > 1
 
     def _rows(self) -> Iterator[RefRow]:
         edge = None
@@ -307,6 +310,7 @@ class Snapshots:
             if ground is None:
                 tree = tx.add_tree(engine.workspace, engine.clock()) if row is None or row.tree is None else row.tree
                 ground = Ground(tree)
+            self._refs.ensure_sound(tx, ground.pos if drafts else None)
             at = _last(ground, engine.grow(tx, ground, drafts)) if drafts else ground
             if row is None or row.tree != at.tree:
                 self._refs_anew(tx, key, payload, row, at)
