@@ -3,7 +3,9 @@
 A mirror is a copy of sessions in clear text, in a folder: see `clew.agents.Mirror`. The store knows the folders of each
 workspace, as the data of a ref that is sealed with the rest. A deletion of something that a mirror may have notes the
 sessions in its own transaction, and removes their files after it. A folder that cannot be reached keeps its notes, and
-the receipt names it: the next purge, or the next program that opens the mirror, removes the files.
+the receipt names it: the next purge, or the next program that opens the mirror, removes the files. The notes of such a
+folder do not grow without bound: past `MOST`, those of sessions that are gone become one, that everything is to be
+removed there that the store no longer has.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ import os
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
 from clew import files, ids
 from clew.backends import RefRow, Tx
+from clew.deletion import TALKS
 from clew.engine import Engine
-from clew.errors import ClewError, Conflict, Invalid, Tampered
+from clew.errors import ClewError, Conflict, Invalid, NotFound, Tampered, clip
 from clew.refs import Refs
 
 MIRRORS = "mirrors"
@@ -32,6 +36,8 @@ PART = ".part"
 """Ends the name of a file until it is whole. One that is there when nobody writes was left by a crash."""
 PENDING = "mirror "
 """What a receipt says of a folder that could not be reached begins with this."""
+MOST = 256
+"""Ids that are noted of a folder before those of sessions that are gone become one note."""
 PATIENCE = 5.0
 """Seconds that a purge waits for whoever writes to a mirror."""
 
@@ -45,9 +51,27 @@ class Marker(msgspec.Struct, omit_defaults=True):
     """Keyed hash of its name, if it has one: what is rebuilt for one must not take away another's."""
 
 
+class Notes(NamedTuple):
+    """What is still to be removed in a folder."""
+
+    sessions: list[str]
+    """Ids of sessions whose files are to go."""
+    merged: int = 0
+    """How often ids were too many, and became one note: the files of all sessions are to go that the store no longer
+    has.
+    """
+    cleared: int = 0
+    """What `merged` was when that was last done."""
+
+    def __bool__(self) -> bool:
+        return bool(self.sessions) or self.merged > self.cleared
+
+
 class _Folders(msgspec.Struct, omit_defaults=True):
     folders: dict[str, list[str]] = {}
     """Each with the ids of the sessions whose files are still to go."""
+    merged: dict[str, tuple[int, int]] = {}
+    """Of those where ids were merged, `Notes.merged` and `Notes.cleared`."""
 
 
 class Mirrors:
@@ -61,24 +85,28 @@ class Mirrors:
         """Remembers a folder, before anything is written there. True if something is still to be removed in it."""
         found = self._engine.read(self._folders)
         if root not in found:
-            self._engine.write(lambda tx: self._set(tx, {root: [], **self._folders(tx)}))
+            self._engine.write(lambda tx: self._set(tx, {root: Notes([]), **self._folders(tx)}))
         return bool(found.get(root))
 
-    def forget(self, root: str) -> None:
-        """Forgets a folder that is gone for good: receipts name it no more."""
-        self._engine.write(
-            lambda tx: self._set(tx, {name: left for name, left in self._folders(tx).items() if name != root})
-        )
+    def forget(self, root: str) -> Notes:
+        """Forgets a folder that is gone for good: receipts name it no more. What was to go there. NotFound."""
 
-    def folders(self) -> tuple[str, ...]:
-        """The folders that are known."""
-        return tuple(self._engine.read(self._folders))
+        def work(tx: Tx) -> Notes:
+            found = self._folders(tx)
+            if root not in found:
+                known = ", ".join(clip(one, 4096) for one in found) or "none"
+                raise NotFound("mirror", root, hint=f"Mirrors of this store: {known}.")
+            left = found.pop(root)
+            self._set(tx, found)
+            return left
+
+        return self._engine.write(work)
 
     def note(self, tx: Tx, sessions: Iterable[str]) -> None:
         """Notes, in the transaction that deletes something of these sessions, that their files are to go."""
         found, names = self._folders(tx), list(sessions)
         if found and names:
-            self._set(tx, {root: [*dict.fromkeys((*left, *names))] for root, left in found.items()})
+            self._set(tx, {root: self._with(tx, left, names) for root, left in found.items()})
 
     def clear(self) -> tuple[str, ...]:
         """Removes the files that are to go. Returns the folders where that is not done yet, as receipts name them."""
@@ -113,39 +141,58 @@ class Mirrors:
         if found.workspace != mine.workspace:
             raise Conflict(f"{root} is the mirror of another workspace", hint="Name another folder.")
 
-    def _removed(self, root: str, sessions: Iterable[str]) -> bool:
+    def _removed(self, root: str, left: Notes) -> bool:
         """Removes files; False if the folder cannot be reached, or is not the mirror any more."""
         try:
             self.check(root)
             with files.lock(os.path.join(root, LOCK), PATIENCE):
-                for session in sessions:
+                there = (
+                    mirrored(root) if left.merged > left.cleared else []
+                )  # looked up after: what is new there is in the store
+                gone = self._engine.read(lambda tx: [one for one in there if not self._stored(tx, one)])
+                for session in {*left.sessions, *gone}:
                     remove(root, session)
         except (OSError, ClewError):
             return False
         return True
 
-    def _folders(self, tx: Tx) -> dict[str, list[str]]:
+    def _with(self, tx: Tx, left: Notes, names: Iterable[str]) -> Notes:
+        """The notes of a folder with these sessions added."""
+        sessions = [*dict.fromkeys((*left.sessions, *names))]
+        if len(sessions) <= MOST:
+            return left._replace(sessions=sessions)
+        return Notes([one for one in sessions if self._stored(tx, one)], left.merged + 1, left.cleared)
+
+    def _stored(self, tx: Tx, session: str) -> bool:
+        """True if the store has a session, in the trash or not."""
+        return any(tx.ref(self._engine.workspace, kind, ids.parse(session)) is not None for kind in TALKS)
+
+    def _folders(self, tx: Tx) -> dict[str, Notes]:
         row = self._refs.own(tx, MIRRORS)
         return {} if row is None else self._read(row)
 
-    def _read(self, row: RefRow) -> dict[str, list[str]]:
+    def _read(self, row: RefRow) -> dict[str, Notes]:
         payload = self._refs.data(self._refs.checked(row))
         try:
-            return msgspec.json.decode(payload[1:], type=_Folders).folders
+            found = msgspec.json.decode(payload[1:], type=_Folders)
         except msgspec.DecodeError:
             raise Tampered("the list of mirrors", "it does not decode") from None
+        return {root: Notes(left, *found.merged.get(root, ())) for root, left in found.folders.items()}
 
-    def _set(self, tx: Tx, folders: dict[str, list[str]]) -> None:
+    def _set(self, tx: Tx, folders: dict[str, Notes]) -> None:
         row = self._refs.checked(self._refs.add_own(tx, MIRRORS))
         if self._read(row) != folders:
-            self._refs.change(tx, row, b"\x01" + msgspec.json.encode(_Folders(folders)), look=None)
+            merged = {root: (left.merged, left.cleared) for root, left in folders.items() if left.merged}
+            data = _Folders({root: left.sessions for root, left in folders.items()}, merged)
+            self._refs.change(tx, row, b"\x01" + msgspec.json.encode(data), look=None)
 
-    def _drop(self, tx: Tx, done: dict[str, list[str]]) -> None:
+    def _drop(self, tx: Tx, done: dict[str, Notes]) -> None:
         """Takes back what was noted and is done; what was noted since stays."""
         now = self._folders(tx)
-        for root, sessions in done.items():
+        for root, left in done.items():
             if root in now:
-                now[root] = [one for one in now[root] if one not in sessions]
+                rest = [one for one in now[root].sessions if one not in left.sessions]
+                now[root] = Notes(rest, now[root].merged, max(now[root].cleared, left.merged))
         self._set(tx, now)
 
 
@@ -166,6 +213,15 @@ def remove(root: str, session_id: str) -> int:
             os.rmdir(place)
         files.sync_folder(os.path.dirname(place))
     return freed
+
+
+def mirrored(root: str) -> list[str]:
+    """The sessions that have a folder in a mirror."""
+    found = []
+    for project in os.listdir(root):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            found += [name for name in os.listdir(os.path.join(root, project, SESSIONS)) if is_id(name)]
+    return found
 
 
 def size(place: str) -> int:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import uuid
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import clew
+import clew.mirrors
 from clew import agents, retention
 from clew.agents import Mirror
+from clew.cli.root import cli
 from clew.receipts import Receipt
 from clew.records import RecordService
 from clew.retention import Policy
@@ -137,6 +142,77 @@ def test_a_mirror_that_is_gone_can_be_forgotten(path: Path, root: Path, tmp_path
         agents.forget_mirror(store, root)
         assert store.sessions.purge(two.id).pending == ()
         assert [one.pending for one in store.sessions.receipts()] == [(), ()]
+
+
+def test_notes_of_a_mirror_that_is_away_are_bounded(
+    path: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many sessions go while the folder is away, few ids are noted, and all their files go when it is back."""
+    monkeypatch.setattr(clew.mirrors, "MOST", 4)
+    with agents.open(path, mirror=root) as talks:
+        gone = [talks.create(cwd="/src") for _ in range(12)]
+        changed, other, trashed = (talks.create(cwd="/src") for _ in range(3))
+        for one in (*gone, changed, trashed):
+            one.append_and_save(clew.user(WORD))
+        other.append_and_save(clew.user("stays"))
+    away = tmp_path / "away"
+    root.rename(away)
+    with clew.open(path) as store:
+        known = store._purger.mirrors
+        assert store.nodes.delete(store.sessions.get(changed.id).path()[0].id).pending
+        store.sessions.trash(trashed.id)
+        for one in gone:
+            assert store.sessions.purge(one.id).pending == (f"mirror {root}",)
+            assert len(store._engine.read(known._folders)[str(root)].sessions) <= 5
+        assert changed.id in store._engine.read(known._folders)[str(root)].sessions
+        away.rename(root)
+        assert len(words_in(root)) == 14
+        assert store.sessions.purge(store.sessions.create().id).pending == ()
+        assert [file.parent.name for file in words_in(root)] == [trashed.id]
+        assert (next(root.glob(f"*/sessions/{other.id}")) / "messages.jsonl").exists()
+        assert not store._engine.read(known._folders)[str(root)]
+        assert all(one.pending == () for one in store.sessions.receipts())
+
+
+def test_ids_merged_while_a_mirror_is_cleared_are_not_dropped(
+    path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that has cleared a folder takes back only what was noted before it looked there."""
+    monkeypatch.setattr(clew.mirrors, "MOST", 1)
+    with agents.open(path, mirror=root) as talks, clew.open(path) as store:
+        known = store._purger.mirrors
+        talks.create(cwd="/src").append_and_save(clew.user("stays"))
+        ids = [str(uuid.uuid4()) for _ in range(4)]
+        store._engine.write(lambda tx: known.note(tx, ids[:2]))
+        seen = store._engine.read(known._folders)
+        store._engine.write(lambda tx: known._drop(tx, seen))
+        assert not store._engine.read(known._folders)[str(root)]
+        store._engine.write(lambda tx: known.note(tx, ids[2:]))
+        store._engine.write(lambda tx: known._drop(tx, seen))
+        assert store._engine.read(known._folders)[str(root)]
+
+
+def test_the_program_forgets_a_mirror(path: Path, root: Path, tmp_path: Path) -> None:
+    """`clew purge --forget-mirror` ends what is pending for a folder that is gone; another folder is an error."""
+    with agents.open(path, mirror=root) as talks:
+        session = talks.create(cwd="/src")
+        session.append_and_save(clew.user(WORD))
+    root.rename(tmp_path / "deleted")
+    runner, at = CliRunner(), ["--db", str(path)]
+    done = runner.invoke(cli, ["purge", "--yes", session.id, *at])
+    assert done.exit_code == 8
+    assert f"clew purge --forget-mirror {root}" in " ".join(done.stdout.split())
+    wrong = runner.invoke(cli, ["purge", "--forget-mirror", str(tmp_path), *at])
+    assert wrong.exit_code == 3
+    assert str(root) in wrong.stderr
+    assert runner.invoke(cli, ["purge", "--forget-mirror", str(root), "--all", *at]).exit_code == 2
+    done = runner.invoke(cli, ["purge", "--forget-mirror", str(root), "--json", *at])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"mirror": str(root), "pending": True}
+    with clew.open(path) as store:
+        assert [one.pending for one in store.sessions.receipts()] == [()]
+        with pytest.raises(clew.NotFound, match="mirror"):
+            agents.forget_mirror(store, root)
 
 
 def test_a_purge_that_is_killed_leaves_its_note(path: Path, root: Path) -> None:

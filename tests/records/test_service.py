@@ -16,11 +16,13 @@ import pytest
 
 import clew
 from clew import events, ids
+from clew.backends import BODY
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.errors import Closed, Conflict, Invalid, NotFound, Unfinished
 from clew.records import Pending, Policy, RecordService
 from clew.records.kept import Found
+from clew.records.repository import Repository
 from clew.store import Store
 from clew.testing import FakeClock
 from tests.records.talk import frame, given, made, snapshot, stored, summary, texts
@@ -491,6 +493,68 @@ def test_a_record_that_is_too_large_is_refused(sealed: Store) -> None:
         service.attach("talk", b"x" * 1_000_000, type="document")
     with pytest.raises(Invalid):
         RecordService(sealed, max_payload=0)
+
+
+def noted_size(store: Store, key: str) -> tuple[int, int]:
+    """The size that the record's data notes, and what its messages add up to."""
+    repository = Repository(store, 1, False)
+    found = repository.find(ids.parse(key))
+    assert found is not None
+    nodes = store.sessions.get(key).path()
+    return found.kept.size, sum(len(node._row[BODY]) for node in nodes)
+
+
+def test_the_noted_size_is_what_is_stored(sealed: Store) -> None:
+    """After every write the noted size is the bytes that are stored, whoever wrote or rewound before it."""
+    name = "01890000-0000-7000-8000-000000000001"
+    with RecordService(sealed, max_payload=20_000) as service:
+        made(service, name, frame(content="x" * 3000))
+
+        def write(n: int) -> None:
+            service.update(name, {"appendMessages": [frame(n, content="x" * 1000), frame(n + 1)]})
+            noted, counted = noted_size(sealed, name)
+            assert noted == counted > 1000
+
+        write(2)
+        sealed.sessions.get(name).append(clew.user("y" * 2000))
+        write(4)
+        session = sealed.sessions.get(name)
+        session.rewind(to=session.path()[0].id)
+        write(6)
+        service.commit_snapshot(snapshot(name, frame(8, content="x" * 500)))
+        assert len(set(noted_size(sealed, name))) == 1
+        session.refresh().compact([clew.user("short")])
+        write(9)
+        fork = sealed.sessions.fork(name)
+        service.update(fork.id, {"appendMessages": [frame(11, content="x" * 700)]})
+        assert len(set(noted_size(sealed, fork.id))) == 1
+        sealed.sessions.get(name).append(clew.user("z" * 20_000))
+        with pytest.raises(Invalid, match="limit"):
+            service.update(name, {"appendMessages": [frame(13)]})
+
+
+def test_a_write_does_not_count_the_record_again(sealed: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a record that others have written to is counted, once: else a write costs what it adds."""
+    counted = []
+    count = SQLiteTx.body_bytes
+
+    def spy(tx: SQLiteTx, low: int, high: int) -> int:
+        counted.append(high - low + 1)
+        return count(tx, low, high)
+
+    name = "01890000-0000-7000-8000-000000000001"
+    with RecordService(sealed) as service:
+        made(service, name, *[frame(n) for n in range(1, 200)])
+        sealed.sessions.get(name).append(clew.user("From elsewhere"))
+        monkeypatch.setattr(SQLiteTx, "body_bytes", spy)
+        service.update(name, {"appendMessages": [frame(300)]})
+        assert counted == [200]
+        service.update(name, {"appendMessages": [frame(301)], "title": "A longer title than there was before"})
+        service.commit_snapshot(snapshot(name, frame(302), summary=summary()))
+        service.commit_conversation(name, {"appendMessages": [frame(303)]})
+    with RecordService(sealed) as service:
+        service.update(name, {"appendMessages": [frame(304)]})
+    assert counted == [200]
 
 
 @pytest.mark.parametrize("field", ["title", "summary", "participants"])

@@ -250,17 +250,16 @@ def test_a_list_does_not_read_what_is_no_document(tmp_path: Path) -> None:
     assert limits == [HEAD]
 
 
-def test_newer_files(tmp_path: Path) -> None:
+def test_newer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot of a newer version, or in a newer form, is refused and says so."""
     path = tmp_path / f"{ID}.json"
     path.write_bytes(ORIGINAL.replace(b'"version": 1', b'"version": 2'))
     with pytest.raises(SchemaTooNew, match="format 2"):
         FileStore(tmp_path).load(ID)
     store = FileStore(tmp_path, KEY)
-    store.save(new_snapshot(provider="claude").replace(id=ID))
-    data = bytearray(path.read_bytes())
-    data[8] = 2
-    path.write_bytes(data)
+    with monkeypatch.context() as newer:
+        newer.setattr("clew.snapshots.forms._FORM", 2)
+        store.save(new_snapshot(provider="claude").replace(id=ID))
     with pytest.raises(SchemaTooNew):
         store.load(ID)
     FileStore(tmp_path).save(new_snapshot(provider="claude").replace(id=ID))
@@ -289,6 +288,54 @@ def test_a_list_passes_over_what_is_foreign(tmp_path: Path, caplog: pytest.LogCa
     assert {text for level, text in told if level == "WARNING"} == {
         f"snapshot {ID} is passed over: snapshot {ID} is damaged: this is not a snapshot: it has no version"
     }
+
+
+def test_one_random_file_hides_no_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Bytes that no key opens are logged and passed over, also beside snapshots that are all damaged."""
+    logger = logging.getLogger("tests.snapshots")
+    store, snapshot = FileStore(tmp_path, KEY, logger), sample()
+    store.save(snapshot)
+    (tmp_path / f"{ID}.json").write_bytes(bytes(range(255, 0, -1)) * 3)
+    for _ in range(2):
+        with caplog.at_level(logging.WARNING, "tests.snapshots"):
+            assert [one.id for one in store.list()] == [snapshot.id]
+        assert any(ID in record.getMessage() for record in caplog.records)
+        caplog.clear()
+    path = tmp_path / f"{snapshot.id}.json"
+    data = bytearray(path.read_bytes())
+    data[40] ^= 1  # in the head, after the id of the key
+    path.write_bytes(data)
+    with caplog.at_level(logging.WARNING, "tests.snapshots"):
+        assert store.list() == []
+    assert len(caplog.records) == 2
+    with pytest.raises(WrongKey):
+        FileStore(tmp_path, bytes(32)).list()
+
+
+def test_nothing_that_opens_and_no_sign_of_the_key_is_an_error(tmp_path: Path) -> None:
+    """A folder of another key never looks empty, whether or not its files name that key."""
+    (tmp_path / f"{ID}.json").write_bytes(bytes(range(255, 0, -1)) * 3)
+    with pytest.raises(WrongKey) as caught:
+        FileStore(tmp_path, KEY).list()
+    assert "damaged" in caught.value.hint
+    FileStore(tmp_path, bytes(32)).save(sample())
+    with pytest.raises(WrongKey):
+        FileStore(tmp_path, KEY).list()
+
+
+def test_a_damaged_beginning_is_damage_and_not_a_wrong_key(tmp_path: Path) -> None:
+    """A flipped bit before the head, in the name of the key too, is told as damage: the rest opens with the key."""
+    store, snapshot = FileStore(tmp_path, KEY), sample()
+    store.save(snapshot)
+    path = tmp_path / f"{snapshot.id}.json"
+    data = path.read_bytes()
+    for bit in range(21 * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with pytest.raises(Tampered):
+            store.load(snapshot.id)
+        assert store.list() == []
 
 
 @pytest.mark.parametrize("key", [None, KEY])

@@ -156,7 +156,7 @@ class Mirror:
                     self._sync(session.id, anew=True)
                 except Tampered as error:
                     failures.append((session.id, error.message))
-            gone = [session_id for session_id in self._mirrored() if session_id not in kept]
+            gone = [session_id for session_id in mirrors.mirrored(self.root) if session_id not in kept]
             for session_id in gone:
                 mirrors.remove(self.root, session_id)
             remembered = projects(self._store._engine, self._store._refs)
@@ -295,21 +295,15 @@ class Mirror:
         for subagents in (False, True):
             yield from every(partial(self._store.sessions.list, limit=200, include_expired=True, subagents=subagents))
 
-    def _mirrored(self) -> list[str]:
-        """The sessions that have a folder."""
-        found = []
-        for project in os.listdir(self.root):
-            with suppress(FileNotFoundError, NotADirectoryError):
-                found += [
-                    name for name in os.listdir(os.path.join(self.root, project, SESSIONS)) if mirrors.is_id(name)
-                ]
-        return found
 
+def forget_mirror(store: Store, root: str | os.PathLike[str]) -> bool:
+    """Tells the store that a mirror is gone for good, with all its files: receipts name it no more.
 
-def forget_mirror(store: Store, root: str | os.PathLike[str]) -> None:
-    """Tells the store that a mirror is gone for good, with all its files: receipts name it no more."""
-    store._purger.mirrors.forget(os.path.abspath(os.fspath(root)))
+    Nothing is removed there. True if something was still to be removed. NotFound if the store has no such mirror.
+    """
+    left = store._purger.mirrors.forget(os.path.abspath(os.fspath(root)))
     store._finish()
+    return bool(left)
 
 
 def _missing(session: Session, tip: Node | None, head: str | None) -> Iterable[Node] | None:

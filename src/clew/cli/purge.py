@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, get_args
@@ -36,7 +38,8 @@ _CUT_SHORT = "Cut short. 'clew receipts' says what has gone; the rest is as it w
 @click.command(
     short_help="Delete sessions for good, with every trace.",
     epilog="\b\nExamples:\n  clew purge k3m9qa q8r2vt\n  clew purge --trash --before 30d --dry-run\n"
-    "  clew purge --all --yes --reason workspace-reset\n\n\b\n"
+    "  clew purge --all --yes --reason workspace-reset\n"
+    "  clew purge --forget-mirror /mnt/usb/sessions\n\n\b\n"
     "A REASON is one of\n"
     "  user-requested, retention-expired, privacy-policy-change, workspace-reset,\n"
     "  corruption-detected, session-timeout, policy-update, error-recovery",
@@ -52,6 +55,10 @@ _CUT_SHORT = "Cut short. 'clew receipts' says what has gone; the rest is as it w
     "--reason", type=click.Choice(get_args(Reason)), default="user-requested", show_default=True, metavar="REASON",
     help="Why; it is kept in the receipt.",
 )  # fmt: skip
+@click.option(
+    "--forget-mirror", type=click.Path(), metavar="PATH",
+    help="Purge nothing; stop waiting for a mirror folder that no longer exists. Files there are not removed.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_options
@@ -64,6 +71,7 @@ def purge(
     everything: bool,
     before: datetime | None,
     reason: Reason,
+    forget_mirror: str | None,
     dry_run: bool,
     yes: bool,
     form: Form,
@@ -75,6 +83,11 @@ def purge(
     Sessions that were purged before are passed over, so the same command can be repeated after it was cut short, or to
     clear what is pending.
     """
+    if forget_mirror is not None:
+        if sessions or trash or everything or before is not None or dry_run:
+            raise click.UsageError("--forget-mirror purges nothing: give it alone")
+        _forget(os.path.abspath(forget_mirror), form)
+        return
     if bool(sessions) + trash + everything != 1:
         raise click.UsageError("name sessions, or give --trash, or --all")
     if sessions and before is not None:
@@ -109,6 +122,18 @@ def purge(
         for failure in receipt.failures:
             say(failure.error, "", FAILED)
     ctx.exit(_code(receipt))
+
+
+def _forget(root: str, form: Form) -> None:
+    from clew.agents import forget_mirror
+
+    with existing() as store:
+        pending = forget_mirror(store, root)
+    if form != "text":
+        out_value({"mirror": root, "pending": pending}, form)
+        return
+    left = ": files of deleted sessions were still to be removed there" if pending else ""
+    out_lines(fitted(f"forgot the mirror {plain(root)}{left}"))
 
 
 @click.command(
@@ -189,6 +214,8 @@ def _ending(receipt: Receipt) -> Iterator[str]:
         yield from fitted(f"{style('pending', '1;33')}: {_named(what)}")
     if all(what.startswith(PENDING) for what in receipt.pending):
         yield from fitted("the next purge, or the next program that opens the mirror, removes them")
+        gone = [plain(what.removeprefix(PENDING)) for what in receipt.pending]
+        yield from (f"if it is gone for good: clew purge --forget-mirror {shlex.quote(root)}" for root in gone)
         return
     yield from fitted("whoever writes to the store or opens it next finishes this; 'clew receipts' tells")
 

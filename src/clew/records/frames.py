@@ -188,7 +188,7 @@ def attachment(id: str, type: Type, digest: str, size: int) -> AttachmentRef:
     return validate(AttachmentRef, given)
 
 
-def attachments(frames: Iterable[MessageFrame]) -> tuple[AttachmentRef, ...] | None:
-    """The attachments of all frames, each once."""
-    found = {one.attachment_id: one for frame in frames for one in frame.attachments or ()}
-    return tuple(found.values()) or None
+def attachments(frames: Iterable[MessageFrame], before: tuple[AttachmentRef, ...]) -> tuple[AttachmentRef, ...]:
+    """The attachments of frames and those `before` them, each once."""
+    new = {one.attachment_id: one for frame in frames for one in frame.attachments or ()}
+    return tuple(({one.attachment_id: one for one in before} | new).values()) if new else before

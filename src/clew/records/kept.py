@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,6 +18,7 @@ from clew.records.frames import NotOurs, attachments, frames
 from clew.records.shapes import (
     SCHEMA,
     Amount,
+    AttachmentRef,
     ConversationMetrics,
     ConversationRecord,
     ConversationRecordSummary,
@@ -59,6 +60,10 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Fields, each with the version in which it was last changed."""
     begun: bool = False
     """True while there are snapshots alone, and no record was created."""
+    size: int = 0
+    """Bytes of the messages' bodies, as they were stored, from the first to the one that `sized` names."""
+    sized: str | None = None
+    """Id of the last message that `size` counts. If the session's head is another one, `size` says nothing."""
 
     def count(self, frames: Sequence[MessageFrame]) -> Kept:
         """With these messages added."""
@@ -69,6 +74,10 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             assistant_utterances=self.assistant_utterances + len(frames) - users,
             said_at=frames[-1].created_at,
         )
+
+    def weigh(self, head: bytes, size: int) -> Kept:
+        """With the size of its messages down to this head."""
+        return msgspec.structs.replace(self, size=size, sized=ids.text(head))
 
     def measure(self, metrics: PartialMetrics | None) -> Kept:
         """With the metrics that were given."""
@@ -105,6 +114,8 @@ class Messages(NamedTuple):
     size: int
     """Bytes of their bodies, as they are stored."""
     frames: tuple[MessageFrame, ...]
+    attachments: tuple[AttachmentRef, ...]
+    """Those of all frames, each once."""
     digest: Any
     """SHA-256 of the frames as JSON, but for the end of the list."""
     damage: tuple[Tampered, ...]
@@ -115,7 +126,7 @@ class Messages(NamedTuple):
         """Before the first message."""
         from hashlib import sha256
 
-        return cls(None, -1, 0, (), sha256(b"["), ())
+        return cls(None, -1, 0, (), (), sha256(b"["), ())
 
     def plus(self, nodes: Sequence[Node]) -> Messages:
         """With the messages that follow. Tampered if one was written by a newer clew."""
@@ -126,10 +137,10 @@ class Messages(NamedTuple):
         digest = self.digest.copy()
         if new:
             digest.update(b"," * bool(self.frames) + msgspec.json.encode(new)[1:-1])
-        size = sum(len(body) for node in nodes if isinstance(body := node._row[BODY], bytes))
         last = nodes[-1]
         return Messages(
-            last._row[ID], last.depth, self.size + size, self.frames + new, digest, (*self.damage, *damage)
+            last._row[ID], last.depth, self.size + size_of(nodes), self.frames + new,
+            attachments(new, self.attachments), digest, (*self.damage, *damage),
         )  # fmt: skip
 
     @property
@@ -138,6 +149,11 @@ class Messages(NamedTuple):
         digest = self.digest.copy()
         digest.update(b"]")
         return str(digest.hexdigest())
+
+
+def size_of(nodes: Iterable[Node]) -> int:
+    """Bytes of the bodies of messages, as they are stored."""
+    return sum(len(body) for node in nodes if isinstance(body := node._row[BODY], bytes))
 
 
 class Found(NamedTuple):
@@ -181,7 +197,7 @@ class Found(NamedTuple):
         return ConversationRecord(
             conversation_id=self.conversation_id, version=SCHEMA, title=self.data.title or "",
             created_at=self.created_at, last_interaction_at=time_text(self.row.active_at), summary=self.kept.summary,
-            participants=self.kept.participants, messages=said.frames, attachments=attachments(said.frames),
+            participants=self.kept.participants, messages=said.frames, attachments=said.attachments or None,
             metrics=self._metrics(), retention=self._retention(policy), privacy=self._privacy(), storage=storage,
         )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -13,19 +13,18 @@ from clew.backends import ID, POS, SEQ_BITS, RefRow, Tx
 from clew.engine import Draft
 from clew.errors import Conflict, Invalid, Tampered, clip
 from clew.node import Node
+from clew.records import changes
+from clew.records.changes import Change
 from clew.records.frames import draft, foreign, frames, session_key
-from clew.records.kept import Found, Kept, kept
+from clew.records.kept import Found, Kept, kept, size_of
 from clew.records.marks import Marked, Marks
 from clew.records.shapes import (
     ConversationRecordInput,
-    ConversationRecordMutation,
     MessageFrame,
-    PartialRetention,
     RecoverySnapshot,
-    time_micros,
     time_text,
 )
-from clew.session_data import SessionData, is_record, record_end, unpack
+from clew.session_data import SessionData, is_record, unpack
 from clew.sessions import SCAN, SESSION
 from clew.store import Store
 
@@ -35,20 +34,6 @@ class Whole(NamedTuple):
 
     found: Found
     nodes: list[Node]
-
-
-class Change(NamedTuple):
-    """A mutation, encoded and checked, before it has a place."""
-
-    mutation: ConversationRecordMutation
-    drafts: Sequence[Draft]
-    frames: Sequence[MessageFrame]
-
-    @property
-    def fields(self) -> list[str]:
-        """The fields that are set, as opposed to messages, which are added."""
-        named = ("title", "summary", "retention", "metrics")
-        return [name for name in named if getattr(self.mutation, name) is not None]
 
 
 class Repository:
@@ -124,9 +109,13 @@ class Repository:
         row = tx.ref(self._engine.workspace, SESSION, key)
         return None if row is None or row.trashed_at is not None else row
 
-    def _size(self, tx: Tx, head: int | None) -> int:
-        if head is None:
+    def _size(self, tx: Tx, found: Found) -> int:
+        """Bytes of a record's messages: as the last write noted them, or counted if the head has moved since."""
+        head, head_id, said = found.row.head, found.row.head_id, found.kept
+        if head is None or head_id is None:
             return 0
+        if said.sized == ids.text(head_id):
+            return said.size
         spans = ((run.run << SEQ_BITS, run.run << SEQ_BITS | upto) for run, upto in paths.lineage(tx, head))
         return sum(tx.body_bytes(low, high) for low, high in spans)
 
@@ -166,7 +155,7 @@ class Repository:
 
         def work(tx: Tx) -> Found:
             found = self.found(self._refs.get(tx, SESSION, key))
-            _refuse_stale(found, change.fields, expected_version)
+            changes.refuse_stale(found, change.fields, expected_version)
             mutation = change.mutation
             added = self._append(tx, found, change.drafts, change.frames)
             said = added.kept
@@ -177,7 +166,7 @@ class Repository:
                 said = msgspec.structs.replace(said, summary=mutation.summary)
             data = added.data if mutation.title is None else msgspec.structs.replace(added.data, title=mutation.title)
             self._refuse_words(tx, found, Found(added.row, data, said))
-            columns = {} if mutation.retention is None else _columns(added.row, mutation.retention)
+            columns = {} if mutation.retention is None else changes.columns(added.row, mutation.retention)
             version = added.row.version + 1
             said = msgspec.structs.replace(
                 said,
@@ -226,19 +215,21 @@ class Repository:
         new = [n for n, one in enumerate(drafts) if not self._stored(tx, row, one, clip(said[n].frame_id))]
         if not new:
             return found
-        self._refuse_size(tx, found, sum(len(drafts[n].encoded.payload) for n in new))
+        size = self._size(tx, found)
+        self._refuse_size(found, size + sum(len(drafts[n].encoded.payload) for n in new))
         for n in new:
             self._check_attachments(tx, row, said[n])
         tip = self._refs.tip(tx, row)
         self._refs.ensure_sound(tx, tip.pos)
-        last = self._engine.grow(tx, tip.ground, [drafts[n] for n in new])[-1]._row
+        nodes = self._engine.grow(tx, tip.ground, [drafts[n] for n in new])
+        last = nodes[-1]._row
         move = self._refs.move(tx, row.ref, tip, last[POS], last[ID])
-        counted = found.kept.count([said[n] for n in new])
+        counted = found.kept.count([said[n] for n in new]).weigh(last[ID], size + size_of(nodes))
         return found._replace(row=row._replace(**move._asdict()), kept=counted)
 
-    def _refuse_size(self, tx: Tx, found: Found, more: int = 0) -> None:
-        """Invalid if a record has become too large, or would with so many bytes more."""
-        size = self._size(tx, found.row.head) + found.words + more
+    def _refuse_size(self, found: Found, messages: int) -> None:
+        """Invalid if a record with so many bytes of messages is too large."""
+        size = messages + found.words
         if size > self._max_payload:
             raise Invalid(
                 f"the record would have {size:,} bytes, the limit is {self._max_payload:,}",
@@ -248,7 +239,7 @@ class Repository:
     def _refuse_words(self, tx: Tx, before: Found, after: Found) -> None:
         """Invalid if a record has become too large by what is said of it."""
         if after.words > before.words:
-            self._refuse_size(tx, after)
+            self._refuse_size(after, self._size(tx, after))
 
     def _stored(self, tx: Tx, row: RefRow, one: Draft, name: str) -> bool:
         """True if the message is there already. Conflict if its id is taken by another, or it is elsewhere."""
@@ -277,7 +268,7 @@ class Repository:
             data = msgspec.structs.replace(data, hold_reason=None)
         payload, look, _ = self._store.sessions._pack(data)
         row = self._refs.change(tx, found.row, payload, look=look, **columns)
-        for deed in _deeds(found.row, columns):
+        for deed in changes.deeds(found.row, columns):
             audit.note(self._engine, self._refs, tx, deed, ids.text(row.key))
         return self.found(row)
 
@@ -297,7 +288,7 @@ class Repository:
             row = self._row(tx, key)
             before = self._begin(tx, key, snapshot.conversation_id) if row is None else self.found(row)
             if said.summary is not None:
-                self._refuse_size(tx, before, len(codec.to_json(said)))
+                self._refuse_size(before, self._size(tx, before) + len(codec.to_json(said)))
             mark[:] = [self._marks.set(tx, before.row, said)]
             after = self._append(tx, before, drafts, snapshot.pending_messages)
             return before if after is before else self._save(tx, after)
@@ -358,42 +349,3 @@ def _after(nodes: Sequence[Node], base: bytes | None) -> tuple[MessageFrame, ...
     at = next((n for n, node in enumerate(nodes) if node._row[ID] == base), -1)
     before = sum(node.role in ("user", "assistant") for node in nodes[: at + 1])
     return tuple(frames(nodes, []))[before:]
-
-
-def _refuse_stale(found: Found, fields: Sequence[str], expected: int | None) -> None:
-    version = found.row.version
-    if expected is None or expected == version:
-        return
-    if expected > version:
-        raise Conflict(f"the record has version {version}, and never had {expected}", hint="Read it, then try again.")
-    late = [name for name in fields if found.kept.changed.get(name, 0) > expected]
-    if late:
-        raise Conflict(
-            f"someone else has set {' and '.join(late)} since version {expected}",
-            hint="Read the record, then try again.",
-        )
-
-
-def _columns(row: RefRow, retention: PartialRetention) -> dict[str, int | None]:
-    """What of a row a retention changes."""
-    columns: dict[str, int | None] = {}
-    if retention.manual_hold is not None:
-        columns["hold"] = int(retention.manual_hold)
-    expires, policy = retention.retention_expires_at, retention.retention_policy
-    if policy == "workspace-default":
-        if expires is not None:
-            raise Invalid("the workspace's policy says when a record expires", hint="Leave out retentionExpiresAt.")
-        columns["expires_at"] = None
-    elif expires is not None:
-        columns["expires_at"] = record_end(row.active_at, time_micros(expires))
-    elif policy == "custom" and row.expires_at is None:
-        raise Invalid("a custom retention needs to know when", hint="Give retentionExpiresAt.")
-    return columns
-
-
-def _deeds(row: RefRow, columns: dict[str, int | None]) -> Iterator[str]:
-    """What the audit says of a change."""
-    if "hold" in columns and bool(columns["hold"]) != bool(row.hold):
-        yield "hold" if columns["hold"] else "release"
-    if "expires_at" in columns and columns["expires_at"] != row.expires_at:
-        yield "retain"

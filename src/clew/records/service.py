@@ -17,13 +17,14 @@ from clew.events import Events
 from clew.policy import Policy
 from clew.records import keeping, reports, shapes
 from clew.records.calls import Calls
+from clew.records.changes import Change
 from clew.records.deferred import MOST, MOST_BYTES, Pending, seconds
 from clew.records.frames import NotOurs, Type, attachment
 from clew.records.kept import Found
 from clew.records.latency import LIMIT_MS
 from clew.records.purging import Purging
 from clew.records.recent import Read, Recent
-from clew.records.repository import Change, Repository
+from clew.records.repository import Repository
 from clew.records.shapes import (
     AttachmentRef,
     ConversationRecord,

@@ -7,6 +7,7 @@ import re
 _NUMBERS = (
     "schema", "sequence", "byteLength", "durationMs", "averageLatencyMs", "userUtteranceCount",
     "assistantUtteranceCount", "duration_ms", "average_latency_ms", "user_utterances", "assistant_utterances",
+    "size",
 )  # fmt: skip
 _TIMES = ("created_at", "said_at", "changed_at", "last_interaction_at", "updated_at", "lastUpdatedAt")
 
@@ -24,6 +25,6 @@ FORMS = {
 KEYS = frozenset({
     *FORMS, "conversation_id", "participants", "id", "displayName", "summary", "synopsis", "keywords", "actionItems",
     "exportable", "consent_capture", "changed", "title", "retention", "metrics", "begun", "frame_id", "privacy",
-    "containsSecrets", "redactionRulesApplied", "attachments", "attachmentId", "audio",
+    "containsSecrets", "redactionRulesApplied", "attachments", "attachmentId", "audio", "sized",
 })  # fmt: skip
 """Every key there; another is searched, too."""

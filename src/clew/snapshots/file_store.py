@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from clew.errors import ClewError, Invalid, NotFound, Sealed, Tampered, Unavailable, clip
+from clew.errors import ClewError, Invalid, NotFound, Tampered, Unavailable, clip
 from clew.files import unwritten
-from clew.snapshots.forms import HEAD, Form, Head
+from clew.snapshots.forms import HEAD, Form, Head, listed
 from clew.snapshots.fs import LOCK, Files, LocalFiles
 from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
@@ -84,18 +84,7 @@ class FileStore:
                 # It was saved meanwhile, and the media that it showed before went.
 
     def list(self) -> Summaries:
-        found, locked = list[SnapshotSummary](), None
-        for id in self._ids():
-            try:
-                found.append(self._head(id).summary)
-            except NotFound:
-                continue  # it was deleted meanwhile
-            except ClewError as error:
-                self._warn("snapshot %s is passed over: %s", id, error.message)
-                locked = locked or (error if isinstance(error, Sealed) else None)
-        if locked is not None and not found:
-            raise locked  # nothing opens: not to be taken for an empty store
-        return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
+        return listed(map(self._told, self._ids()), self._warn)
 
     def delete(self, id: str) -> None:
         path = self._path(id)
@@ -142,6 +131,13 @@ class FileStore:
                 yield id
             elif name not in (MEDIA, LOCK):
                 self._debug("%s is not a snapshot", clip(name))
+
+    def _told(self, id: str) -> tuple[str, Head | ClewError]:
+        """What a file says at its beginning, or why it does not."""
+        try:
+            return id, self._head(id)
+        except ClewError as error:
+            return id, error
 
     def _head(self, id: str) -> Head:
         """What a file says at its beginning; all of it is read only if that does not tell."""

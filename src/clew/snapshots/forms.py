@@ -27,7 +27,7 @@ The original writes the document alone, plain, or as nonce and ciphertext bound 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import cached_property
 from hashlib import blake2b, sha256
@@ -36,7 +36,7 @@ from zlib import crc32
 
 import msgspec
 
-from clew.errors import Invalid, MissingPackage, SchemaTooNew, Sealed, Tampered, WrongKey
+from clew.errors import ClewError, Invalid, MissingPackage, NotFound, SchemaTooNew, Sealed, Tampered, WrongKey
 from clew.snapshots.content import Cut, Span, count_tokens, cut_media, put_back
 from clew.snapshots.raw import members
 from clew.snapshots.types import KEY_SIZE, Snapshot, SnapshotSummary
@@ -76,6 +76,10 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             id=self.id, provider=self.provider, model=self.model, created_at=self.created_at,
             message_count=self.message_count, token_count=self.token_count,
         )  # fmt: skip
+
+
+class Damaged(Tampered):
+    """It was sealed with the key that was given, and is damaged: the key is right."""
 
 
 class Packed(NamedTuple):
@@ -145,8 +149,10 @@ class Form:
 
         Tampered, WrongKey, Sealed, and Invalid if it is none.
         """
+        length = _PREFIX + int.from_bytes(data[_PREFIX - 4 : _PREFIX], "big")
+        if self._key is not None and self._opens_but_for_prefix(id, data[:length], length):
+            raise Damaged(f"snapshot {id}", "its first bytes were changed")
         if data.startswith(_MAGIC):
-            length = _PREFIX + int.from_bytes(data[_PREFIX - 4 : _PREFIX], "big")
             if len(data) < _PREFIX or len(data) < length:
                 return None
             raw = self._open(f"snapshot {id}", data[_PREFIX:length], _bound(b"head", data[:_PREFIX], id), data)
@@ -257,8 +263,15 @@ class Form:
             raise WrongKey(where, [theirs], self._key_id)
         opened = self._decrypted(sealed, bound)
         if opened is None:
-            raise Tampered(where, "it was changed, cut short, or belongs elsewhere")
+            raise Damaged(where, "it was changed, cut short, or belongs elsewhere")
         return opened
+
+    def _opens_but_for_prefix(self, id: str, data: bytes, length: int) -> bool:
+        """True if the bytes before a head were changed, so that they do not tell the key or the form any more."""
+        prefix = _MAGIC + bytes([_FORM]) + self._key_id + data[_PREFIX - 4 : _PREFIX]
+        if len(data) != length or data.startswith(prefix):
+            return False
+        return self._decrypted(data[_PREFIX:], _bound(b"head", prefix, id)) is not None
 
     def _open_original(self, where: str, sealed: bytes) -> bytes:
         opened = self._decrypted(sealed, None)
@@ -267,7 +280,8 @@ class Form:
                 raise Invalid("it is not encrypted, and the store has a key")
             if len(sealed) < _LEAST or sealed.isascii():
                 raise Tampered(where, "it is not an encrypted snapshot")
-            raise WrongKey(where, [], self._key_id)  # or damaged: such a file does not say which key it was
+            hint = "It was encrypted with another key, or it is damaged: the file does not say which key it was."
+            raise WrongKey(where, [], self._key_id, hint=hint)
         return opened
 
     def _decrypted(self, sealed: bytes, bound: bytes | None) -> bytes | None:
@@ -296,6 +310,27 @@ class Form:
             return data
 
         return content
+
+
+def listed(
+    told: Iterable[tuple[str, Head | ClewError]], warn: Callable[[str, str, str], object]
+) -> list[SnapshotSummary]:
+    """What a store lists, of the heads of its files or what was raised for them; the newest first.
+
+    A file that does not open is passed over, and `warn` is told. If none opens and none is known to be of the key that
+    was given, the key may be wrong, and Sealed or WrongKey is raised: the store must not look empty.
+    """
+    found, locked, right_key = list[SnapshotSummary](), list[Sealed](), False
+    for id, head in told:
+        if isinstance(head, Head):
+            found.append(head.summary)
+        elif not isinstance(head, NotFound):  # else it was deleted meanwhile
+            warn("snapshot %s is passed over: %s", id, head.message)
+            right_key = right_key or isinstance(head, Damaged)
+            locked += [head] if isinstance(head, Sealed) else []
+    if locked and not found and not right_key:
+        raise locked[0]
+    return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
 
 
 def _indented(snapshot: Snapshot, messages: bytes, name: str = "messages") -> bytes:

@@ -8,8 +8,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew import files, objects
-from clew.errors import ClewError, Conflict, NotFound, Sealed, Tampered, clip
-from clew.snapshots.forms import HEAD, Form, Head
+from clew.errors import ClewError, Conflict, NotFound, Tampered, clip
+from clew.snapshots.forms import HEAD, Form, Head, listed
 from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
 if TYPE_CHECKING:
@@ -81,17 +81,8 @@ class ObjectStore:
     def list(self) -> Summaries:
         from concurrent.futures import ThreadPoolExecutor
 
-        found, locked = list[SnapshotSummary](), None
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for id, head in pool.map(self._told, self._ids()):
-                if isinstance(head, Head):
-                    found.append(head.summary)
-                elif not isinstance(head, NotFound):  # else it was deleted meanwhile
-                    self._warn("snapshot %s is passed over: %s", id, head.message)
-                    locked = locked or (head if isinstance(head, Sealed) else None)
-        if locked is not None and not found:
-            raise locked  # nothing opens: not to be taken for an empty store
-        return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
+            return listed(pool.map(self._told, self._ids()), self._warn)
 
     def delete(self, id: str) -> None:
         import obstore
