@@ -81,6 +81,10 @@ class Mirrors:
         self._engine = engine
         self._refs = refs
 
+    def folders(self) -> list[str]:
+        """The folders that the store's sessions were mirrored to."""
+        return list(self._engine.read(self._folders))
+
     def add(self, root: str) -> bool:
         """Remembers a folder, before anything is written there. True if something is still to be removed in it."""
         found = self._engine.read(self._folders)

@@ -194,7 +194,7 @@ class Snapshots:
     ) -> Snapshot:
         """A snapshot of a session as it is now. Its provider is that of the session's messages.
 
-        Messages are copied only after a compaction or a conversion, since a snapshot keeps nothing that it does not show.
+        Messages are copied only after a compaction or a conversion: a snapshot keeps nothing that it does not show.
         The system prompt and the tools are those of the session, unless they are given: restored into a client, the
         snapshot sends what the session would. Messages in neutral form make a snapshot of the provider ``clew``.
         Invalid if they are of several providers: `clew.convert.convert_session` makes a session of one.
