@@ -26,6 +26,8 @@ class Crew:
         self._store, self._folder = store, folder
         self._started = 0
         with opened(store) as here:
+            if here.key_status().state == "unsealing":  # cut short in the round before
+                here.unseal()
             self.shared = [here.sessions.create().id for _ in range(2)]
         self.living: dict[str, subprocess.Popen[str]] = {}
         self.killed: list[str] = []
