@@ -284,7 +284,7 @@ class _Taking:
 
 
 def _is_same(node: Node, given: Given) -> bool:
-    """True if `node`, which has the id of `given`, is that message. Redaction may have changed it when it was stored."""
+    """True if `node`, which has the id of `given`, is that message. Redaction may have changed what was stored."""
     return bool(node.redactions) or wire.alike(node.said, given.said)
 
 

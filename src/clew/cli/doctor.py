@@ -196,7 +196,9 @@ def _work(store: clew.Store) -> Iterator[Check]:
         yield Check("key", "wrong", f"it was cut short while it was {status.state}", hint)
     if status.state == "sealed":
         for folder in filter(os.path.isdir, store._purger.mirrors.folders()):
-            yield Check("mirror", "note", f"{plain(folder)} has sessions in clear text", "Remove it if it is not needed.")
+            yield Check(
+                "mirror", "note", f"{plain(folder)} has sessions in clear text", "Remove it if it is not needed."
+            )
     hint = "The next command that writes clears them, once no other program has the store open."
     pending = [receipt.pending for receipt in store.sessions.receipts() if receipt.pending]
     for mirror in sorted({what for left in pending for what in left if what.startswith(PENDING)}):
