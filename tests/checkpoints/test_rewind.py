@@ -362,6 +362,35 @@ def test_a_fork_goes_back_to_before_it_was_forked(store, session, work, say):
     assert (work / "a").read_text() == "original"
 
 
+@pytest.mark.parametrize("way", ["trash", "purge"])
+def test_a_fork_whose_source_is_gone(store, session, work, say, way):
+    """Checkpoints go with their session: its fork does not go back to a shared message without them, unless forced."""
+    (work / "a").write_text("0")
+    first = say("one")
+    with Checkpoints(session, work).guard(first, ["a"]):
+        (work / "a").write_text("1")
+    answer = session.append(clew.assistant("Done")).id
+    fork = session.fork()
+    mine = fork.append(clew.user("two")).id
+    checkpoints = Checkpoints(fork.fork(), work)
+    with Checkpoints(fork, work).guard(mine, ["a"]):
+        (work / "a").write_text("2")
+    assert checkpoints.rewind(first, dry_run=True).can_rewind
+    session.trash() if way == "trash" else store.sessions.purge(session.id)
+    for one in (Checkpoints(fork, work), checkpoints):
+        refused = one.rewind(first)
+        assert (refused.can_rewind, session.id in (refused.error or "")) == (False, True)
+        assert one.rewind(answer, dry_run=True).files_changed == ("a",)
+    assert (work / "a").read_text() == "2"
+    assert Checkpoints(fork, work).rewind(first, force=True, dry_run=True).can_rewind
+    assert Checkpoints(fork, work).rewind(mine).can_rewind
+    assert (work / "a").read_text() == "1"
+    if way == "trash":
+        store.sessions.restore(session.id)
+        assert Checkpoints(fork, work).rewind(first, force=True).can_rewind
+        assert (work / "a").read_text() == "0"
+
+
 def test_a_checkpoint_by_handle(checkpoints, work, session):
     """A message is named by its handle as well, or given as a node."""
     (work / "a").write_text("original")

@@ -177,6 +177,28 @@ def test_a_session_in_neutral_form(store: clew.Store) -> None:
         store.snapshots.take(session)
 
 
+@pytest.mark.parametrize("way", ["compacted", "prompted", "elsewhere"])
+def test_neutral_messages_that_are_copied(store: clew.Store, way: str) -> None:
+    """A snapshot of neutral messages that cannot share them resumes as such, with words and with attachments."""
+    session = store.sessions.create()
+    picture = session.attach(b"pixels", mime_type="image/png", modality="image")
+    said = [clew.user("A c4nary", *([] if way == "elsewhere" else [picture])), clew.assistant("Yes")]
+    session.append(said)
+    if way == "compacted":
+        session.compact(said)
+    taken = store.snapshots.take(session, system_prompt="Be brief." if way == "prompted" else None)
+    if way == "elsewhere":
+        taken = Snapshot.from_json(taken.to_json()).replace(id=str(uuid.uuid4()))
+        store.snapshots.save(taken)
+    assert store.sessions.purge(session.id).failures == ()
+    again = store.snapshots.resume(taken.id)
+    nodes = again.path()[-2:]
+    assert [node.said for node in nodes] == said
+    assert store.snapshots.load(taken.id).messages == taken.messages
+    if way != "elsewhere":
+        assert again.blobs.get(picture.blob) == b"pixels"
+
+
 def test_messages_that_a_snapshot_needs(store: clew.Store) -> None:
     """Deleting them by name is refused while the snapshot is there."""
     session = store.sessions.create()
@@ -224,7 +246,6 @@ def test_a_snapshot_keeps_only_what_it_shows(store: clew.Store, way: str) -> Non
     again = store.snapshots.resume(frozen.id)
     assert again.counters.messages == shown
     assert store.snapshots.load(frozen.id).messages == frozen.messages
-
 
 
 @pytest.mark.parametrize("key", [None, bytes(range(32))])

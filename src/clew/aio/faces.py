@@ -843,8 +843,9 @@ class Snapshots(_Face):
         tools: Iterable[ToolSnapshot] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Snapshot:
-        """A snapshot of a session as it is now. Its provider is that of the session's messages, which are not copied.
+        """A snapshot of a session as it is now. Its provider is that of the session's messages.
 
+        Messages are copied only after a compaction or a conversion: a snapshot keeps nothing that it does not show.
         The system prompt and the tools are those of the session, unless they are given: restored into a client, the
         snapshot sends what the session would. Messages in neutral form make a snapshot of the provider ``clew``.
         Invalid if they are of several providers: `clew.convert.convert_session` makes a session of one.

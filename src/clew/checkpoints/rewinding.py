@@ -45,6 +45,10 @@ class Rewinding:
         manifests = self._since(message) if files else []
         if manifests is None:
             return Rewound(False, NO_CHECKPOINT, message=message, dry_run=dry_run)
+        lost = self._shelf.read(lambda tx: self._shelf.lost(tx, message)) if files and not force else None
+        if lost is not None:
+            error = f"checkpoints are missing: they were those of session {lost}, which is deleted or in the trash"
+            return Rewound(False, error, message=message, dry_run=dry_run)
         heads = Heads(self._shelf.session.refresh().head_id, said) if talk else None
         return self._go(message, manifests, heads, tree=files, dry_run=dry_run, force=force)
 

@@ -119,6 +119,22 @@ class Shelf:
                 if until is None or above(tx, shared, until):
                     yield from self._chain(tx, Session(session._sessions, source), shared, since)
 
+    def lost(self, tx: Tx, message: str) -> str | None:
+        """The session whose checkpoints are missing to tell how things were at a message that a fork shares with it.
+
+        It is deleted, or in the trash, and its checkpoints with it. None if there is none.
+        """
+        session = self.session
+        while (data := session.data).forked_from is not None and data.forked_at is not None:
+            source = tx.ref(session._row.workspace, "session", ids.parse(data.forked_from))
+            if source is None or source.trashed_at is not None:
+                place = tx.node(ids.parse(data.forked_at))
+                answer = place is not None and self._engine.node(place).role != "user"
+                before = above(tx, message, data.forked_at) and not (answer and message == data.forked_at)
+                return data.forked_from if before else None
+            session = Session(session._sessions, source)
+        return None
+
     def get(self, tx: Tx, message: str) -> Kept | None:
         """The checkpoint of a message, if the session has it itself."""
         row = tx.ref(self._engine.workspace, CHECKPOINT, self._key(CHECKPOINT, message))

@@ -20,7 +20,6 @@ from clew.engine import Draft, Engine
 from clew.errors import Invalid, Tampered
 from clew.model import system
 from clew.node import Node
-from clew.provider_names import canonical, prompt_is_message
 from clew.purge import Purger
 from clew.receipts import Reason, Receipt
 from clew.refs import Refs
@@ -30,9 +29,9 @@ from clew.snapshots.content import count_tokens
 from clew.snapshots.frames import Frame, frame, join
 from clew.snapshots.setup import Setup, setup_of, with_setup
 from clew.snapshots.stored_messages import (
-    NEUTRAL,
     SNAPSHOT,
     StoredMessages,
+    conversation,
     draft,
     is_prompt,
     leading_prompt,
@@ -122,26 +121,31 @@ class Snapshots:
         snapshot = self._ready(snapshot)
         self._keep(snapshot, leading_prompt(snapshot, _parted(snapshot)[0]))
 
-    def _keep(self, snapshot: Snapshot, prompt: str) -> None:
-        """Stores a snapshot, with `prompt` as a system message before its own; with none if it is empty."""
+    def _keep(self, snapshot: Snapshot, prompt: str, tree: int | None = None) -> None:
+        """Stores a snapshot, with `prompt` as a system message before its own; with none if it is empty.
+
+        In `tree`, if that is given and still there: it has the blobs that the messages show.
+        """
         key = ids.parse(snapshot.id)
         parts, told = _parted(snapshot)
         for left in reversed(range(TRIES)):
             # The last time nobody else can be first.
             with nullcontext() if left else self._engine.transaction():
-                if self._saved(key, snapshot, parts, told, prompt):
+                if self._saved(key, snapshot, parts, told, prompt, tree):
                     return
         raise AssertionError("a transaction has seen another's changes")
 
-    def _saved(self, key: bytes, snapshot: Snapshot, parts: Parts, told: Frame | None, prompt: str) -> bool:
+    def _saved(
+        self, key: bytes, snapshot: Snapshot, parts: Parts, told: Frame | None, prompt: str, tree: int | None
+    ) -> bool:
         """Stores what is not stored yet; False, and nothing is done, if someone else has saved it meanwhile."""
         plan = self._engine.read(lambda tx: self._plan(tx, key, parts, prompt))
         fresh = parts[plan.mark.size if plan.mark else 0 :]
         drafts = [self._engine.draft(system(prompt))] if prompt and plan.mark is None else []
-        drafts += [draft(self._engine, snapshot.provider, raw) for raw in fresh]
+        drafts += [draft(self._engine, snapshot.provider, raw, blobs=tree is not None) for raw in fresh]
         tokens = (plan.mark.tokens if plan.mark else 0) + sum(map(count_tokens, fresh))
         payload = _pack(snapshot, len(parts), tokens, told, prompted=bool(prompt))
-        head = self._put(key, plan, drafts, payload)
+        head = self._put(key, plan, drafts, payload, tree)
         if head and isinstance(parts.source, Messages | StoredMessages):
             self._marks[parts.source] = Mark(len(parts), head, tokens, prompt)
         return head is not None
@@ -201,7 +205,7 @@ class Snapshots:
         """
         talk = session if isinstance(session, Session) else self._sessions.get(session)
         nodes = talk.path()
-        provider, prompt, count = _conversation(nodes)
+        provider, prompt, count = conversation(nodes)
         source = Messages(map(raw_of, nodes[count:]))
         leading = prompt if count == 1 and is_prompt(nodes[0], prompt) and system_prompt in (None, prompt) else ""
         shared = bool(nodes) and bool(leading) == bool(count) and not self._is_derived(nodes[-1])
@@ -213,7 +217,7 @@ class Snapshots:
             tools=setup_of(talk).tools if tools is None else tools, metadata=metadata,
         )  # fmt: skip
         snapshot = self._ready(snapshot)
-        self._keep(snapshot, leading if shared else leading_prompt(snapshot, source))
+        self._keep(snapshot, leading if shared else leading_prompt(snapshot, source), talk._row.tree)
         return snapshot
 
     def resume(self, id: str, *, title: str | None = None) -> Session:
@@ -223,9 +227,12 @@ class Snapshots:
         prompt that is not the session's own.
         """
         with self._engine.transaction():
-            kept, snapshot = self._unpack(self._row(id)), self.load(id)
-            if kept.system_prompt and not kept.prompted and leading_prompt(snapshot, _parted(snapshot)[0]):
-                self.save(snapshot)  # its messages are stored without it: those of a session, or by an older clew
+            row, snapshot = self._row(id), self.load(id)
+            kept, prompt = self._unpack(row), leading_prompt(snapshot, _parted(snapshot)[0])
+            if kept.system_prompt and not kept.prompted and prompt:
+                self._keep(
+                    self._ready(snapshot), prompt, row.tree
+                )  # its messages are stored without it: those of a session, or by an older clew
             head = self._row(id).head_id
             setup = Setup(tools=kept.tools)
             at = None if head is None else ids.text(head)
@@ -296,7 +303,9 @@ class Snapshots:
             mark = Mark(size, node._row[ID], tokens, prompt)
         return mark
 
-    def _put(self, key: bytes, plan: _Plan, drafts: Sequence[Draft], payload: bytes) -> bytes | None:
+    def _put(
+        self, key: bytes, plan: _Plan, drafts: Sequence[Draft], payload: bytes, beside: int | None
+    ) -> bytes | None:
         """Stores what is new, and points the ref at it. The id of the head, or b""; None if another was first."""
         engine = self._engine
 
@@ -308,7 +317,9 @@ class Snapshots:
             if row is not None:
                 self._refs.checked(row)
             if ground is None:
-                tree = tx.add_tree(engine.workspace, engine.clock()) if row is None or row.tree is None else row.tree
+                tree = beside if row is None or row.tree is None else row.tree
+                if tree is None or tx.tree_workspace(tree) != engine.workspace:
+                    tree = tx.add_tree(engine.workspace, engine.clock())
                 ground = Ground(tree)
             self._refs.ensure_sound(tx, ground.pos if drafts else None)
             at = _last(ground, engine.grow(tx, ground, drafts)) if drafts else ground
@@ -374,23 +385,6 @@ def _summary(row: RefRow, kept: Kept) -> SnapshotSummary:
         id=ids.text(row.key), provider=kept.provider, model=kept.model, created_at=kept.created_at,
         message_count=kept.message_count, token_count=kept.token_count,
     )  # fmt: skip
-
-
-def _conversation(nodes: Sequence[Node]) -> tuple[str, str, int]:
-    """The provider of a session's messages, its system prompt, and how many of the first messages are that alone."""
-    count = next((at for at, node in enumerate(nodes) if node.role != "system"), len(nodes))
-    providers = {_provider(node) for node in nodes[count:] or nodes[:1]} or {NEUTRAL}
-    if len(providers) > 1:
-        hint = "Convert it to one of them first, with clew.convert.convert_session."
-        raise Invalid(f"the session has messages of several providers: {', '.join(sorted(providers))}", hint=hint)
-    provider = providers.pop()
-    prompt = "\n\n".join(node.text for node in nodes[:count])
-    own = all(_provider(node) == provider for node in nodes[:count])
-    return provider, prompt, 0 if own and (provider == NEUTRAL or prompt_is_message(provider)) else count
-
-
-def _provider(node: Node) -> str:
-    return NEUTRAL if node.native is None else canonical(node.native.provider)
 
 
 def _last(ground: Ground, nodes: Sequence[Node]) -> Ground:

@@ -13,7 +13,7 @@ from clew.engine import Draft, Engine
 from clew.errors import Invalid, NotFound, Tampered
 from clew.model import Message, Native, Opaque, Text
 from clew.node import Node
-from clew.provider_names import prompt_is_message
+from clew.provider_names import canonical, prompt_is_message
 from clew.snapshots.types import Snapshot
 
 SNAPSHOT = "snapshot"
@@ -24,12 +24,29 @@ _RAW = "clew/raw"
 _encode = msgspec.json.Encoder().encode
 
 
-def draft(engine: Engine, provider: str, raw: bytes) -> Draft:
-    """A message to be stored: the provider's, or if no provider would send it, bytes that mean nothing to clew."""
+def draft(engine: Engine, provider: str, raw: bytes, *, blobs: bool) -> Draft:
+    """A message to be stored: the provider's, or if no provider would send it, bytes that mean nothing to clew.
+
+    One in clew's own form is stored as such, but if it shows blobs only where these are.
+    """
     try:
+        own = _neutral(raw) if provider == NEUTRAL else None
+        if own is not None:
+            made = engine.draft(own)
+            if blobs or not made.encoded.blobs:
+                return made
         return engine.draft(Native(provider, raw))
     except Invalid:
         return engine.draft(Message("user", (Opaque(kind=_RAW, data=raw.decode()),)))
+
+
+def _neutral(raw: bytes) -> Message | None:
+    """The message in clew's own form that these bytes are, and would be again; None if there is none."""
+    try:
+        said = codec.decode(b"\x01" + raw, "")
+    except Tampered:
+        return None
+    return said if isinstance(said, Message) and _encode(said) == raw else None
 
 
 def raw_of(node: Node) -> bytes:
@@ -41,6 +58,23 @@ def raw_of(node: Node) -> bytes:
     if isinstance(block, Opaque) and block.kind == _RAW and isinstance(block.data, str):
         return block.data.encode()
     return _encode(said)
+
+
+def conversation(nodes: Sequence[Node]) -> tuple[str, str, int]:
+    """The provider of a session's messages, its system prompt, and how many of the first messages are that alone."""
+    count = next((at for at, node in enumerate(nodes) if node.role != "system"), len(nodes))
+    providers = {_provider(node) for node in nodes[count:] or nodes[:1]} or {NEUTRAL}
+    if len(providers) > 1:
+        hint = "Convert it to one of them first, with clew.convert.convert_session."
+        raise Invalid(f"the session has messages of several providers: {', '.join(sorted(providers))}", hint=hint)
+    provider = providers.pop()
+    prompt = "\n\n".join(node.text for node in nodes[:count])
+    own = all(_provider(node) == provider for node in nodes[:count])
+    return provider, prompt, 0 if own and (provider == NEUTRAL or prompt_is_message(provider)) else count
+
+
+def _provider(node: Node) -> str:
+    return NEUTRAL if node.native is None else canonical(node.native.provider)
 
 
 def leading_prompt(snapshot: Snapshot, parts: Sequence[bytes]) -> str:
