@@ -130,6 +130,22 @@ def test_opening_the_mirror_removes_what_is_left(path: Path, root: Path, tmp_pat
         assert [one.pending for one in store.sessions.receipts()] == [()]
 
 
+def test_a_cleanup_does_not_need_the_mirror(path: Path, root: Path, tmp_path: Path) -> None:
+    """A folder that is away, or is something else now, keeps no session from going; the receipt names it."""
+    clock = FakeClock()
+    with clew.open(path, clock=clock) as store:
+        talks = agents.SessionStore(store, mirror=Mirror(store, root))
+        sessions = [talks.create(cwd="/src") for _ in range(2)]
+        sessions[0].append_and_save(clew.user(WORD))
+        clock.advance(timedelta(days=3))
+        root.rename(tmp_path / "away")
+        cleaned = talks.cleanup(older_than=timedelta(days=1))
+        assert len(cleaned.deleted) == 2
+        assert cleaned.receipt.pending == (f"mirror {root}",)
+        root.write_bytes(b"")
+        assert talks.cleanup(older_than=timedelta(days=1)).deleted == ()
+
+
 def test_a_mirror_that_is_gone_can_be_forgotten(path: Path, root: Path, tmp_path: Path) -> None:
     """A folder that was deleted is named by every receipt until the store is told so."""
     with agents.open(path, mirror=root) as talks:

@@ -1,5 +1,5 @@
-"""Records, chats and mirrored sessions in one store, deleted in every way: a plain model says what may be gone, and
-where a word that is gone may still be.
+"""Records, chats, mirrored sessions, subagents and snapshots, deleted in every way: a plain model says what may be
+gone, and where a word that is gone may still be.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from clew.cli.root import cli
 from clew.mirrors import PENDING
 from clew.records import RecordService
 from clew.retention import Policy
+from clew.snapshots import FileStore, ObjectStore, new_snapshot
+from clew.snapshots.stored import Snapshots
 from clew.testing import FakeClock
 from clew.titles import title_of
 from tests.records.talk import frame, given, stored
@@ -40,6 +42,22 @@ class Talk:
     words: list[str] = field(default_factory=list)
     trashed: datetime | None = None
     held: bool = False
+    subagents: dict[str, list[str]] = field(default_factory=dict)
+    """What was said in each that it owns."""
+    busy: datetime | None = None
+    """When one of them was last active."""
+
+    @property
+    def all_words(self) -> list[str]:
+        return [*self.words, *(word for words in self.subagents.values() for word in words)]
+
+
+@dataclass
+class Taken:
+    """What the model knows of a snapshot."""
+
+    store: Snapshots | FileStore | ObjectStore
+    words: list[str]
 
 
 class World:
@@ -59,6 +77,9 @@ class World:
         self.service.initialize()
         self.policy: Policy = retention.get_policy(self.store) or Policy()
         assert self.policy == POLICIES[0]
+        key = KEY if self.sealed else None
+        self.files, self.bucket = FileStore(folder / "files", key), ObjectStore(f"file://{folder}/bucket", key)
+        self.taken: dict[str, Taken] = {}
         self.talks: dict[str, Talk] = {}
         self.dead: set[str] = set()
         self.in_files: set[str] = set()
@@ -114,6 +135,41 @@ class World:
         self.talks[made.id] = Talk(made.id, record, made.updated_at, list(talk.words))
         self.say(self.talks[made.id])
 
+    def delegate(self, talk: Talk) -> None:
+        if talk.trashed:
+            return
+        word = self.word()
+        made = self.agents.create(cwd="/src", agent_name="explorer", parent=talk.id)
+        made.append_and_save(clew.user(word))
+        talk.subagents[made.id] = [word]
+        talk.busy = self.store.sessions.get(made.id).updated_at
+
+    def take(self, talk: Talk) -> None:
+        """A snapshot, in the store or as a copy elsewhere."""
+        if talk.trashed or not talk.words:
+            return
+        stores: list[Snapshots | FileStore | ObjectStore] = [self.store.snapshots, self.files, self.bucket]
+        store = self.pick.choice(stores)
+        if isinstance(store, Snapshots):
+            id = store.take(talk.id).id
+        else:
+            snapshot = new_snapshot(provider="claude", system_prompt=" ".join(talk.words))
+            store.save(snapshot)
+            id = snapshot.id
+        self.taken[id] = Taken(store, list(talk.words))
+
+    def drop_snapshot(self) -> None:
+        if not self.taken:
+            return
+        self._before = self.living()
+        id = self.pick.choice(list(self.taken))
+        store = self.taken.pop(id).store
+        if isinstance(store, Snapshots):
+            purged = self.pick.random() < 0.5
+            self.settle((store.purge if purged else store.delete)(id).pending, purged=purged)
+        else:
+            store.delete(id)
+
     def trash(self, talk: Talk) -> None:
         if talk.held:
             return
@@ -139,8 +195,7 @@ class World:
         self.settle(pending, purged=purged)
 
     def settle(self, pending: tuple[str, ...], *, purged: bool) -> None:
-        live = {word for talk in self.talks.values() for word in talk.words}
-        died = self.said - live - self.dead
+        died = self.said - self.living() - self.dead
         self.dead |= died
         unreached = any(one.startswith(PENDING) for one in pending)
         assert not unreached or self.away.exists(), "a mirror that is in its place was not reached"
@@ -149,13 +204,18 @@ class World:
         assert rest == ([] if purged else ["traces"] * bool(rest))
         self.in_files = set() if purged else self.in_files | died
 
+    def living(self) -> set[str]:
+        """The words that the store has to keep."""
+        talked = {word for talk in self.talks.values() for word in talk.all_words}
+        return talked.union(*(one.words for one in self.taken.values() if isinstance(one.store, Snapshots)))
+
     @property
     def said(self) -> set[str]:
-        return self.dead | {word for talk in self.talks.values() for word in talk.words} | self._before
+        return self.dead | self.living() | self._before
 
     def delete(self, talk: Talk) -> None:
         """By one of the ways there are; a hold keeps it from all of them."""
-        self._before = {word for one in self.talks.values() for word in one.words}
+        self._before = self.living()
         way = self.pick.choice(["purge", "delete", "agents", "nodes", "program", "records"])
         if talk.trashed and way in ("delete", "agents", "nodes"):
             way = "purge"
@@ -193,6 +253,11 @@ class World:
         if not talk.words or any(one.held for one in sharing):
             return
         root = self.store.sessions.get(talk.id).path()[0]
+        kept = [one for one in self.taken.values() if isinstance(one.store, Snapshots)]
+        if any(one.words[:1] == talk.words[:1] for one in kept):
+            with pytest.raises(clew.Conflict):
+                self.store.nodes.delete(root.id, recursive=True)
+            return
         receipt = self.store.nodes.delete(root.id, recursive=True)
         for one in sharing:
             one.words.clear()
@@ -209,18 +274,19 @@ class World:
             days = self.policy.days
             if record:
                 days = self.policy.records or (None if days is None else min(max(days, 7), 180))
-            since = talk.active
+            busy = max(talk.active, talk.busy or talk.active)
+            since = busy
             if talk.trashed is not None:
                 usual = days if record else None
                 days = usual if self.policy.trash_days is None else self.policy.trash_days
                 since = talk.trashed
             old = days is not None and now - since >= days * DAY
-            if old and not talk.held and now - talk.active >= timedelta(minutes=30):
+            if old and not talk.held and now - busy >= timedelta(minutes=30):
                 found.add(talk.id)
         return found
 
     def sweep(self) -> None:
-        self._before = {word for one in self.talks.values() for word in one.words}
+        self._before = self.living()
         records, force = self.pick.random() < 0.5, self.pick.random() < 0.7
         due = self.due(self.now(), records=records)
         before = set(self.talks)
@@ -244,6 +310,18 @@ class World:
         if due - held_back:
             self.gone(due - held_back, pending[:1], purged=True)
 
+    def cleanup(self) -> None:
+        self._before = self.living()
+        older = self.pick.choice([DAY, 10 * DAY])
+        edge = self.now() - older
+        due = {one.id for one in self.talks.values() if (one.trashed or one.active) < edge}
+        held = {id for id in due if self.talks[id].held}
+        cleaned = self.agents.cleanup(older_than=older)
+        assert {*cleaned.deleted} & {*self.talks} == due - held
+        assert {id for id, _ in cleaned.failures} >= held
+        if due - held:
+            self.gone(due - held, cleaned.receipt.pending, purged=True)
+
     def everything(self) -> list[clew.Session]:
         live = self.store.sessions.list(limit=1000, include_expired=True).items
         return live + self.store.sessions.trashed(limit=1000).items
@@ -256,9 +334,11 @@ class World:
 
     def move_mirror(self) -> None:
         if self.away.exists():
+            self.root.unlink()
             self.away.rename(self.root)
         else:
             self.root.rename(self.away)
+            self.root.write_bytes(b"")  # else whoever writes next makes the folder again
 
     def rebuild(self) -> None:
         if not self.away.exists():
@@ -269,7 +349,9 @@ class World:
         talks = list(self.talks.values())
         one = self.pick.choice(talks) if talks else None
         acts = [self.begin, self.begin, self.sweep, self.set_policy, self.move_mirror, self.rebuild]
-        about = [self.say, self.say, self.fork, self.trash, self.hold, self.delete, self.delete, self.delete]
+        acts += [self.drop_snapshot, self.cleanup]
+        about = [self.say, self.say, self.fork, self.delegate, self.take, self.take, self.trash, self.hold]
+        about += [self.delete, self.delete, self.delete]
         choice = self.pick.randrange(len(acts) + len(about) + 2)
         if choice < len(acts):
             acts[choice]()
@@ -289,16 +371,32 @@ class World:
             if not file.is_file():
                 continue
             raw = file.read_bytes()
-            mirror = self.root in file.parents or self.away in file.parents
-            for word in self.dead - (self.in_mirror if mirror else self.in_files):
+            for word in self.dead - self.allowed(file):
                 assert word.encode() not in raw, (file, word)
+
+    def allowed(self, file: Path) -> set[str]:
+        """The words that may be in a file, although the store has them no more."""
+        if self.root in file.parents or self.away in file.parents:
+            return self.in_mirror
+        for name, store in (("files", self.files), ("bucket", self.bucket)):
+            if self.folder / name in file.parents:
+                return {word for one in self.taken.values() if one.store is store for word in one.words}
+        return self.in_files
 
     def close(self) -> None:
         if self.away.exists():
             self.move_mirror()
         for talk in self.talks.values():
             if not talk.trashed:
-                assert [node.text for node in self.store.sessions.get(talk.id).path()] == talk.words
+                for id, words in {talk.id: talk.words, **talk.subagents}.items():
+                    assert [node.text for node in self.store.sessions.get(id).path()] == words
+        for store in (self.store.snapshots, self.files, self.bucket):
+            mine = {id: one for id, one in self.taken.items() if one.store is store}
+            assert {one.id for one in store.list()} == set(mine)
+            for id, one in mine.items():
+                snapshot = store.load(id)
+                shown = snapshot.messages.decode() if isinstance(store, Snapshots) else snapshot.system_prompt
+                assert [word for word in one.words if word in shown] == one.words
         assert self.store.verify().ok
         self.service.dispose()
         self.agents.close()

@@ -168,8 +168,11 @@ class Mirror:
         return Rebuilt(len(kept) - len(failures), len(remembered), len(gone), tuple(failures))
 
     def size(self, session_ids: Iterable[str]) -> int:
-        """Bytes of the files of these sessions."""
-        projects = [os.path.join(self.root, project, SESSIONS) for project in os.listdir(self.root)]
+        """Bytes of the files of these sessions; 0 if the folder cannot be reached."""
+        try:
+            projects = [os.path.join(self.root, project, SESSIONS) for project in os.listdir(self.root)]
+        except OSError:
+            return 0
         return sum(mirrors.size(os.path.join(one, session_id)) for session_id in session_ids for one in projects)
 
     def remember(self, project: str) -> None:
