@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import closing
 
+from clew.backends.opened import forks
 from clew.backends.sqlite.connection import uri
 from clew.backends.sqlite.mounts import mount_of
 from clew.errors import ClewError, Invalid, ReadOnly, Unavailable
@@ -112,7 +113,9 @@ def _connect_alone(path: str) -> bool:
             conn.execute("PRAGMA locking_mode = EXCLUSIVE")
             conn.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:  # what else may be wrong with it is told when it is opened
-        return getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            # What a child has from its parent counts for SQLite like a connection of its own, and for nobody else.
+            return forks() > 0 and _lock_elsewhere(path, False)
     return True
 
 
