@@ -26,7 +26,7 @@ from clew.backends.sqlite.connection import (
     is_full,
     translate,
 )
-from clew.backends.sqlite.identity import OpenFiles, check_mount, check_unshared, resolve
+from clew.backends.sqlite.identity import OpenFiles, check_mount, check_new, check_unshared, resolve
 from clew.backends.sqlite.readers import Readers
 from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
@@ -345,6 +345,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         self._readers.drop()
         self._writer.turnstile.acquire(self._timeout)
         try:
+            check_new(self.path)
             with suppress(OSError):  # it exists, or SQLite says better why it cannot
                 # Owner-only from the first byte on: -wal and -shm take their mode from it.
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

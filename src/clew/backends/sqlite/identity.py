@@ -67,6 +67,19 @@ def check_mount(path: str, *, network: bool) -> None:
         )
 
 
+def check_new(path: str) -> None:
+    """Invalid if a write-ahead log lies where a new store would be made: SQLite would delete it, and what it holds."""
+    try:
+        orphan = os.path.getsize(f"{path}-wal") and not (os.path.exists(path) and os.path.getsize(path))
+    except OSError:
+        return
+    if orphan:
+        raise Invalid(
+            f"{path}-wal is there without its store, and may hold the last messages of it",
+            hint="Put the store's file back beside it; or move the -wal away, and a new store can be made.",
+        )
+
+
 def check_unshared(path: str, timeout: float) -> bool:
     """Whether the file has one name, a hard link being another. Unavailable if a program has it open under another.
 
