@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -136,3 +138,82 @@ def test_a_task_of_a_child_is_told_too(path: Path) -> None:
         runner.run(store.close())
     with clew.open(path) as again:
         assert [node.text for node in again.sessions.latest().path()] == ["before", "after"]
+
+
+FORKED = """
+import os, subprocess, sys
+import clew
+
+path, when = sys.argv[1:]
+store = clew.open(path)
+session = store.sessions.create(title="of the parent")
+session.append(clew.user("before"))
+wait, go = os.pipe()
+child = os.fork()
+if child == 0:
+    if when == "late":
+        os.read(wait, 1)
+    if when != "never":
+        own = clew.open(path)
+        mine = own.sessions.get(session.id)
+        mine.append(clew.user("of the child"))
+    if when == "early":
+        os.write(go, b"opened")
+        while os.path.exists(path + "-closed") is False:
+            pass
+        mine.append(clew.user("and on"))
+    if when == "never":
+        os.read(wait, 1)
+    sys.exit(0)
+if when == "early":
+    os.read(wait, 6)
+store.close()
+open(path + "-closed", "w").close()
+if when == "never":
+    killed = "import clew, os; clew.open({!r}).sessions.latest().append(clew.user('killed')); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", killed.format(path)])
+os.write(go, b"x")
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [("never", ["killed"]), ("early", ["of the child", "and on"]), ("late", ["of the child"])],
+    ids=["never opens it", "opens it before its parent closes it", "opens it after"],
+)
+def test_a_child_that_outlives_its_parents_store(path: Path, when: str, said: list[str]) -> None:
+    """A child ends, or writes with a store of its own, when its parent has closed: nothing acknowledged goes."""
+    done = subprocess.run([sys.executable, "-c", FORKED, str(path), when], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    with clew.open(path) as store:
+        assert [node.text for node in store.sessions.latest().path()] == ["before", *said]
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("ending", ["sys.exit(0)", "raise ValueError", "pass"])
+@pytest.mark.parametrize("nested", ["nullcontext()", "store.transaction()"], ids=["", "nested"])
+def test_a_child_that_leaves_its_parents_transaction(path: Path, ending: str, nested: str) -> None:
+    """A child made in the middle of a long transaction neither undoes nor commits it, however it ends."""
+    program = f"""
+import os, sys
+from contextlib import nullcontext
+import clew
+
+with clew.open(sys.argv[1]) as store:
+    session = store.sessions.create()
+    with store.transaction(), {nested}:
+        for number in range(200):  # more than SQLite keeps in memory
+            session.append(clew.user(str(number) + 20_000 * "x"))
+        child = os.fork()
+        if child == 0:
+            {ending}
+        else:
+            os.waitpid(child, 0)
+            session.append(clew.user("last"))
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    with clew.open(path) as store:
+        assert len(store.sessions.latest().path()) == 201
+        assert store.verify().ok

@@ -247,6 +247,8 @@ class Index:
     # -- opening
 
     def _connect(self, path: str) -> sqlite3.Connection:
+        if os.path.islink(path):  # words belong beside the store alone
+            self.remove()
         conn = sqlite3.connect(
             path if path == ":memory:" else uri(path, "rwc"), uri=path != ":memory:",
             timeout=60, isolation_level=None, check_same_thread=False,

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import time
 import uuid
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -365,7 +365,51 @@ def test_a_file_that_was_moved_while_it_is_open(path: Path, tmp_path: Path) -> N
         assert store.verify().ok
 
 
+@pytest.mark.parametrize("left", ["nothing", "an empty file"])
+def test_a_log_that_is_left_without_its_store(path: Path, tmp_path: Path, left: str) -> None:
+    """No new store is made over the log of one that was moved away: it is all there when the file is back."""
+    script = (
+        "import os, sys, clew\nstore = clew.open(sys.argv[1])\nsession = store.sessions.create()\n"
+        "session.append(clew.user('in the log'))\nprint(session.id, flush=True)\nos.kill(os.getpid(), 9)\n"
+    )
+    id = python(script, path).communicate(timeout=60)[0].strip()
+    path.rename(tmp_path / "moved.db")
+    if left == "an empty file":
+        path.touch()
+    before = hashes(path)
+    with pytest.raises(clew.Invalid, match="without its store") as caught:
+        clew.open(path)
+    assert "Put the store's file back" in caught.value.hint
+    assert hashes(path) == before
+    (tmp_path / "moved.db").rename(path)
+    with clew.open(path) as store:
+        assert [node.text for node in store.sessions.get(id).path()] == ["in the log"]
+        assert store.verify().ok
+
+
 # -- the files beside it
+
+
+@pytest.mark.parametrize("how", ["link", "link to nothing", "hard link"])
+@pytest.mark.parametrize("end", ["-reserve", "-search", "-lock"])
+def test_a_file_beside_the_store_that_leads_elsewhere(path: Path, tmp_path: Path, end: str, how: str) -> None:
+    """What a file beside the store is linked to stays as it was, and nothing is made where a link leads to nothing."""
+    with clew.open(path) as store:
+        say(store, "one")
+    beside, precious = path.with_name(path.name + end), tmp_path / "precious.txt"
+    beside.unlink(missing_ok=True)
+    if how != "link to nothing":
+        precious.write_text("precious")
+    if how == "hard link":
+        beside.hardlink_to(precious)
+    else:
+        beside.symlink_to(precious)
+    refused = end == "-lock" and how != "hard link"
+    with clew.open(path) as store, pytest.raises(clew.Unavailable, match="-lock") if refused else nullcontext():
+        session = say(store, "two")
+        assert [hit.node.text for hit in store.search("two")]
+        store.sessions.purge(session.id)
+    assert (precious.read_text() if precious.exists() else None) == ("precious" if "nothing" not in how else None)
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced", "moved"])

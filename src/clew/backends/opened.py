@@ -77,6 +77,11 @@ class Opened(Generic[TxT]):
         return state
 
 
+def forks() -> int:
+    """How many forks lie between the process that loaded clew and this one."""
+    return Opened._forks
+
+
 def _after_fork() -> None:
     """In the child: what was opened before is the parent's."""
     Opened._forks += 1

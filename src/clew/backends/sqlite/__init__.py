@@ -11,6 +11,7 @@ from typing import Literal, TypeVar, cast
 from clew.backends import Call, Job, Renewed, Tail, Tx
 from clew.backends.opened import Opened
 from clew.backends.sql import FORMAT
+from clew.backends.sqlite import forked
 from clew.backends.sqlite.batches import Batches
 from clew.backends.sqlite.commit import Committer
 from clew.backends.sqlite.connection import (
@@ -25,7 +26,7 @@ from clew.backends.sqlite.connection import (
     is_full,
     translate,
 )
-from clew.backends.sqlite.identity import OpenFiles, check_mount, check_unshared, resolve
+from clew.backends.sqlite.identity import OpenFiles, check_mount, check_new, check_unshared, resolve
 from clew.backends.sqlite.readers import Readers
 from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.rows import SQLiteTx
@@ -76,6 +77,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 self.look_anew()
                 self._writer.files = None if self.memory else OpenFiles(path, one_name=self._one_name)
                 self._writer.store_id = self.read(lambda tx: tx.header("store_id"))
+            forked.note(self)
         except BaseException:
             self.close()
             raise
@@ -283,6 +285,14 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 conn.execute("ROLLBACK")
             self._readers.give(tx)
 
+    def connections(self) -> tuple[sqlite3.Connection | None, bool, list[sqlite3.Connection]]:
+        """See `clew.backends.sqlite.forked.Holder`."""
+        if self._closed or self.memory:
+            return None, False, []
+        writer = self._writer.tx and self._writer.tx.conn
+        at_work = self._committer.at_work or (writer is not None and writer.in_transaction)
+        return writer, at_work, self._readers.idle()
+
     # -- opening
 
     def _open(self, create: bool, network: bool) -> None:
@@ -293,6 +303,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         if os.path.isdir(self.path):
             raise Invalid(f"{self.path} is a folder", hint="Name a file in it.")
         check_mount(self.path, network=network)
+        forked.let_go()
         found = 0
         if os.path.exists(self.path):
             self._one_name = check_unshared(self.path, self._timeout)
@@ -334,6 +345,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         self._readers.drop()
         self._writer.turnstile.acquire(self._timeout)
         try:
+            check_new(self.path)
             with suppress(OSError):  # it exists, or SQLite says better why it cannot
                 # Owner-only from the first byte on: -wal and -shm take their mode from it.
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

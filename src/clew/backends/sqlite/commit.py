@@ -68,6 +68,11 @@ class Committer:
         self._taken: list[_Party] = []
         """Whose jobs it does."""
 
+    @property
+    def at_work(self) -> bool:
+        """True if somebody leads."""
+        return bool(self._leader)
+
     def take_lead(self) -> bool:
         """True if nobody else is at work: the caller then leads until it calls `leave`."""
         me = threading.get_ident()

@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import closing
 
+from clew.backends.opened import forks
 from clew.backends.sqlite.connection import uri
 from clew.backends.sqlite.mounts import mount_of
 from clew.errors import ClewError, Invalid, ReadOnly, Unavailable
@@ -66,6 +67,19 @@ def check_mount(path: str, *, network: bool) -> None:
         )
 
 
+def check_new(path: str) -> None:
+    """Invalid if a write-ahead log lies where a new store would be made: SQLite would delete it, and what it holds."""
+    try:
+        orphan = os.path.getsize(f"{path}-wal") and not (os.path.exists(path) and os.path.getsize(path))
+    except OSError:
+        return
+    if orphan:
+        raise Invalid(
+            f"{path}-wal is there without its store, and may hold the last messages of it",
+            hint="Put the store's file back beside it; or move the -wal away, and a new store can be made.",
+        )
+
+
 def check_unshared(path: str, timeout: float) -> bool:
     """Whether the file has one name, a hard link being another. Unavailable if a program has it open under another.
 
@@ -112,7 +126,9 @@ def _connect_alone(path: str) -> bool:
             conn.execute("PRAGMA locking_mode = EXCLUSIVE")
             conn.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:  # what else may be wrong with it is told when it is opened
-        return getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            # What a child has from its parent counts for SQLite like a connection of its own, and for nobody else.
+            return forks() > 0 and _lock_elsewhere(path, False)
     return True
 
 

@@ -49,6 +49,10 @@ class Readers:
         if self._closed:
             self.drop()
 
+    def idle(self) -> list[sqlite3.Connection]:
+        """Those that nobody uses."""
+        return [tx.conn for tx in self._idle]
+
     def drop(self) -> None:
         """Closes those that are idle."""
         self._first = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 SIZE = 4 << 20
 """As much as the write-ahead log takes while a store is in use."""
@@ -11,6 +12,9 @@ SLICE = 64 << 10
 """What opening takes: the index of the write-ahead log."""
 PLENTY = 32 << 20
 """Nothing is set aside where less is left: whoever appends needs it more."""
+
+_ALONE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""No link is followed, and no pipe waited for."""
 
 
 class Reserve:
@@ -27,20 +31,29 @@ class Reserve:
             left = os.statvfs(os.path.dirname(self.path))
             if left.f_bavail * left.f_frsize < PLENTY:
                 return
-            fd = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            try:
+            with self._file(os.O_CREAT) as fd:
                 _fill(fd)
-            finally:
-                os.close(fd)
 
     def give(self, size: int = SIZE) -> bool:
         """Gives so much of it back. False if there was nothing left of it, or it cannot be reached."""
         try:
-            left = os.path.getsize(self.path)
-            os.truncate(self.path, max(0, left - size))
+            with self._file() as fd:
+                left = os.fstat(fd).st_size
+                os.ftruncate(fd, max(0, left - size))
         except OSError:
             return False
         return left > 0
+
+    @contextmanager
+    def _file(self, flags: int = 0) -> Iterator[int]:
+        """The file. OSError if it is a link: what it leads to is somebody's, and holds something."""
+        fd = os.open(self.path, flags | os.O_WRONLY | _ALONE, 0o600)
+        try:
+            if os.fstat(fd).st_nlink > 1:
+                raise OSError(f"{self.path} has another name")
+            yield fd
+        finally:
+            os.close(fd)
 
 
 def _fill(fd: int) -> None:

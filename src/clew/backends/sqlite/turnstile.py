@@ -28,6 +28,9 @@ except ImportError:  # Windows has no such lock: SQLite's own waiting has to do
         """Nothing to wait for."""
 
 
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+
 class _Descriptors:
     """Descriptors of lock files that this process has open.
 
@@ -42,7 +45,7 @@ class _Descriptors:
     @classmethod
     def open(cls, path: str) -> int:
         with cls.mutex:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NO_LINK, 0o600)
             cls.found.add(fd)
             return fd
 

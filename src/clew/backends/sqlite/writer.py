@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
 from clew.backends import Job, Renewed
+from clew.backends.opened import forks
 from clew.backends.sqlite.connection import ANY, ODD, is_full, translate
 from clew.backends.sqlite.identity import OpenFiles
 from clew.backends.sqlite.reserve import Reserve
@@ -50,6 +51,7 @@ class Writer:
         self._cramped = False
         """True while there is no space to spare: see `make_room`."""
         self._closed = False
+        self._opened_after = forks()
         self._connect = connect
         self._timeout = timeout
 
@@ -119,7 +121,9 @@ class Writer:
             raise Renewed from error
 
     def undo(self, tx: SQLiteTx | None) -> None:
-        """Ends the transaction without a trace."""
+        """Ends the transaction without a trace. In a forked child it is its parent's, who goes on with it."""
+        if self._opened_after != forks():
+            return
         try:
             if tx is not None and tx.conn.in_transaction:
                 tx.conn.execute("ROLLBACK")
@@ -221,7 +225,7 @@ class Writer:
         try:
             yield
         except BaseException:
-            if tx.conn.in_transaction:
+            if tx.conn.in_transaction and self._opened_after == forks():
                 tx.conn.execute("ROLLBACK TO nested")
                 tx.conn.execute("RELEASE nested")
             raise
@@ -229,7 +233,12 @@ class Writer:
         tx.conn.execute("RELEASE nested")
 
     def still(self, tx: SQLiteTx) -> None:
-        """Unavailable if the driver has undone the transaction: what follows would be kept without what came first."""
+        """Unavailable if the driver has undone the transaction: what follows would be kept without what came first.
+
+        Closed in a forked child: the transaction is its parent's.
+        """
+        if self._opened_after != forks():
+            raise Closed("the store was opened before this process was forked")
         if not tx.conn.in_transaction:
             raise Unavailable(
                 "an error has undone the whole transaction", hint="Leave it, and make all of its calls again."
