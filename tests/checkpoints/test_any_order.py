@@ -1,4 +1,4 @@
-"""P21: captures, changes, rewinds and undos in any order, against a plain copy of the folder."""
+"""P21: captures, changes, rewinds and undos in any order, against a plain model of the folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,37 +15,36 @@ import msgspec
 import pytest
 
 import clew
-from clew.checkpoints import Checkpoints, Rewound
-from tests.checkpoints.conftest import picture
+from clew.checkpoints import Checkpoints, Rewound, tree
+from tests.checkpoints.model import (
+    MAYBE,
+    Copy,
+    Look,
+    Picture,
+    State,
+    Went,
+    changing,
+    expected,
+    folders,
+    named,
+    settled,
+    target,
+    undoing,
+    walked,
+)
 from tests.checkpoints.test_capture import as_nobody
 
 NAMES = ("a", "b", "d", "d/a", "d/e", "d/e/a", "d/e/b", "f", "f/a", "f/g/a", "f/g/b")
 RULES = ("b", "e", "f", "g", "d/", "g/")
-Picture = dict[str, tuple[object, ...]]
-
-
-class Copy:
-    """The folder as it was: everything in it, and what nobody could see then."""
-
-    def __init__(self, work: Path, closed: set[str]) -> None:
-        self.paths: Picture = picture(work)
-        rules = work / ".gitignore"
-        self.rules = rules.read_text().split() if rules.is_file() else []
-        self.closed = closed
-
-    def hides(self, path: str) -> bool:
-        """Whether a look at the tree could miss the path: a rule leaves it out, or it is in a closed folder."""
-        parts = path.split("/")
-        folders = {"/".join(parts[:number]) for number in range(1, len(parts))}
-        return bool(self.closed & folders) or any(rule.rstrip("/") in parts for rule in self.rules)
 
 
 class World:
-    """A folder of nobody's, its checkpoints, and a copy of it for each message. `hiding` changes rules and modes."""
+    """A folder of nobody's, its checkpoints, and what each capture saw of it. `hiding` changes rules and modes."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
         self.kind, self.hiding = self.chance.choice((("tree",), ("names",), ("tree", "names"))), seed % 2 == 1
+        self.trusting = seed % 4 > 1
         self.work = folder / "work"
         self.work.mkdir()
         if os.geteuid() == 0:
@@ -53,49 +52,74 @@ class World:
         self.session = clew.open(":memory:").sessions.create()
         self.checkpoints = Checkpoints(self.session, self.work)
         assert self.session.blobs  # imported before the rights to do so are given up
-        self.copies: dict[str, Copy] = {}
-        self.moments: dict[str, list[Copy]] = {}
-        self.undos: list[Picture] = []
-        self.rewound = False
+        self.looks: list[Look] = []
+        self.first: dict[str, int] = {}
+        """The number of the look that each checkpoint was made with."""
+        self.known: Picture | None = None
+        """What the last walk through the tree saw."""
+        self.undos: dict[str, Went] = {}
+        """Rewinds that were not taken back, by the checkpoint that each has made."""
         self.log: list[str] = []
 
     def run(self) -> None:
         """Some steps of a history; every rewind and undo in it is judged."""
-        with as_nobody():
+        with as_nobody(), pytest.MonkeyPatch.context() as patch:
+            if self.trusting:
+                patch.setattr(tree, "RACY", -60_000_000_000)
             self.change(self.chance.sample(NAMES, 5))
             for _ in range(self.chance.randint(4, 12)):
                 step = self.chance.choice((self.capture, self.capture, self.rewind, self.undo))
                 step()
 
-    def look(self) -> Copy:
+    def copy(self) -> Copy:
         """A copy of the folder, made with the rights to see all of it."""
         with as_root():
-            closed = {str(path.relative_to(self.work)) for path in self.work.rglob("*") if is_closed(path)}
-            return Copy(self.work, closed)
+            return Copy(self.work)
+
+    def walk(self) -> Look:
+        """What a walk through the tree sees now."""
+        return walked(self.copy(), self.known or {})
+
+    def walks(self) -> None:
+        """Notes that a walk through the tree has been made."""
+        self.looks.append(self.walk())
+        self.known = self.looks[-1].seen
 
     # -- what an agent does
 
     def capture(self) -> None:
         """One message: a capture by name or of the tree, and changes."""
         message, how = self.session.append(clew.user("go")).id, self.chance.choice(self.kind)
-        self.rewound = False
         names = [name for name in self.chance.sample(NAMES, 3) if self.can_be_named(self.work / name)]
         self.log.append(f"{how} {message[-4:]} {names if how == 'names' else ''}")
-        copy = self.look()
-        self.moments[message] = [copy]
-        with suppress(clew.ClewError):  # of a path that cannot be read nothing is kept, and nothing is done
-            with self.checkpoints.guard(message, None if how == "tree" else names):
-                self.copies[message] = copy
-                if how == "names":
-                    self.change_named(names)
-                    return
-                self.change(self.chance.sample(NAMES, 3))
-                if self.hiding:
-                    self.hide()
+        copy = self.copy()
+        if how == "names" and any(map(copy.hides, names)):  # of a path that cannot be read nothing is kept
+            with pytest.raises(clew.Unavailable):
+                self.checkpoints.capture(message, names)
+            return
+        with self.checkpoints.guard(message, None if how == "tree" else names):
+            self.first[message] = len(self.looks)
+            if how == "names":
+                self.looks.append(named(copy, names))
+                self.wait()
+                self.change_named(names)
+                return
+            self.walks()
+            self.wait()
+            self.change(self.chance.sample(NAMES, 3))
+            if self.hiding:
+                self.hide()
+        self.walks()
+
+    def wait(self) -> None:
+        """Where stamps are trusted at once, lets the file system's clock go on: what follows must be told by them."""
+        if self.trusting:
+            time.sleep(0.01)
 
     def can_be_named(self, path: Path) -> bool:
-        """A folder cannot; behind a link, it would be another path that is captured."""
-        return not os.path.isdir(path) and not any(os.path.islink(above) for above in path.parents)
+        """A folder cannot, nor can what is behind a link or a file."""
+        above = [folder for folder in path.parents if os.path.lexists(folder)]
+        return not os.path.isdir(path) and all(one.is_dir() and not one.is_symlink() for one in above)
 
     def change(self, names: list[str]) -> None:
         """Files, folders and links come, change, go and become each other."""
@@ -157,72 +181,77 @@ class World:
     # -- going back
 
     def rewind(self) -> None:
-        """To any message; what it does is judged by the copies."""
-        if not self.copies:
+        """To any checkpoint; the model says what comes of it."""
+        if not self.first:
             return
-        message = self.chance.choice([*self.copies])
+        message = self.chance.choice([*self.first])
         self.log.append(f"rewind {message[-4:]}")
-        before = self.look()
-        self.moments[max(self.moments)].append(before)
-        done = self.go(lambda dry_run: self.checkpoints.rewind(message, dry_run=dry_run))
-        self.log.append(f"  {done}")
-        if done.can_rewind:
-            self.judge(message, before, self.look(), done)
-        else:
-            assert self.hiding, "refused, and the copy allows it"
-        if done.undo is not None:
-            self.undos.append(before.paths)
-            self.rewound = True
+        before, looks = self.copy(), self.looks[self.first[message] :]
+        if self.known is not None:
+            looks = [*looks, self.walk()]
+        every = {*before.paths, *(path for look in looks for path in look.seen)}
+        targets = {path: target(path, looks) for path in every}
+        done = self.go(lambda dry_run: self.checkpoints.rewind(message, dry_run=dry_run), before, targets)
+        if done is None:
+            return
+        self.takes_back(message, done)
+        stays, now = {None, (MAYBE, None)}, self.copy().paths
+        told = {*done.unseen, *(looks[-1].ignored if self.known is not None else ())}  # or still left out
+        for path in before.paths.keys() & now.keys():
+            if targets[path] in stays and any(look.hides(path) for look in looks):
+                assert told & {path, *folders(path)}, f"{path} was not seen, and is not named"
 
     def undo(self) -> None:
-        """One step, or two; right after a rewind, it brings back exactly what was there."""
-        steps = 1 if self.rewound else self.chance.choice((1, 2))
+        """One step, or two: what those rewinds have changed comes back, unless it was changed since."""
+        steps = self.chance.choice((1, 1, 2))
         self.log.append(f"undo {steps}")
-        done = self.go(lambda dry_run: self.checkpoints.undo(steps=steps, dry_run=dry_run))
-        self.log.append(f"  {done}")
-        if self.rewound and (done.can_rewind or not self.look().closed):  # a folder that it has closed it cannot empty
-            assert done.can_rewind
-            assert self.look().paths == self.undos[-1]
-        if done.can_rewind:
-            del self.undos[-steps:]
-        self.rewound = False
+        if len(self.undos) < steps:
+            assert not self.checkpoints.undo(steps=steps).can_rewind
+            return
+        before, taken = self.copy(), [*self.undos][-steps:]
+        targets, others = undoing([self.undos[one] for one in taken], before)
+        done = self.go(lambda dry_run: self.checkpoints.undo(steps=steps, dry_run=dry_run), before, targets, others)
+        if done is not None:
+            self.takes_back(taken[0], done)
 
-    def go(self, call: Callable[[bool], Rewound]) -> Rewound:
-        """A dry run, and the run: it does what was said or nothing, and leaves nothing to be finished."""
-        before = self.look().paths
-        told = call(True)
-        assert self.look().paths == before
+    def takes_back(self, message: str, done: Rewound) -> None:
+        """A rewind to where another began takes that one back, and all after it; it is not to be undone itself."""
+        if done.undo is not None and message in self.undos:
+            for one in [*self.undos][[*self.undos].index(message) :]:
+                del self.undos[one]
+
+    def go(
+        self,
+        call: Callable[[bool], Rewound],
+        before: Copy,
+        targets: Mapping[str, State | None],
+        others: Iterable[str] = (),
+    ) -> Rewound | None:
+        """A dry run, and the run: it does what was told and what the model says. None if it was refused."""
+        told, seen = call(True), self.walk() if self.known is not None else None
+        assert self.copy().paths == before.paths
         done = call(False)
+        self.log.append(f"  {done}")
+        now = self.copy().paths
         assert msgspec.structs.replace(told, dry_run=False) == msgspec.structs.replace(done, undo=None)
-        assert done.can_rewind or self.look().paths == before
         assert self.checkpoints.finish() is None
+        wanted = expected(before, settled(targets, now), others)
+        if not done.can_rewind:
+            assert now == before.paths
+            left_out = seen is not None and any(seen.hides(path) for path in changing(before, targets))
+            assert wanted is None or left_out, "refused, and the model allows it"
+            return None
+        assert wanted is not None, "done, and the model forbids it"
+        wanted.compare(now)
+        gone = {path for path, was in before.paths.items() if was[0] != "dir" and path not in now}
+        assert ({*done.removed}, {*done.kept}) == (gone, wanted.kept)
+        if done.undo is not None:
+            went = Went(before.paths, now)
+            self.undos[done.undo] = went
+            self.first[done.undo] = len(self.looks)
+            self.looks.append(went.look(seen))
+            self.known = None if seen is None else seen.seen
         return done
-
-    def judge(self, message: str, before: Copy, now: Copy, done: Rewound) -> None:
-        """Nothing is removed that the copy has or could not see; all that was seen is as in the copy."""
-        copy = self.copies[message]
-        since = [one for name, seen in self.moments.items() if name >= message for one in seen]
-        for path, was in before.paths.items():
-            if path not in now.paths:
-                assert path not in copy.paths or copy.paths[path][0] != was[0], f"{path} is lost"
-                assert not copy.hides(path) or self.by_name(path), f"{path} was not seen, and is lost"
-        for path in copy.paths.keys() | now.paths.keys():
-            then, found = copy.paths.get(path), now.paths.get(path)
-            if then == found or ("dir" in ((then or "-")[0], (found or "-")[0]) and "names" in self.kind):
-                continue
-            inside = [path, *(one for one in now.paths if one.startswith(f"{path}/"))]  # it stays for what is in it
-            excused = any(one.hides(name) or name in one.closed for one in since for name in inside)
-            excused = excused or (self.hiding and path in done.kept)
-            assert excused, f"{path} is {found}, and in the copy {then}"
-
-    def by_name(self, path: str) -> bool:
-        """Whether a capture has looked at exactly this path, or at one below it."""
-        every = {name for one in self.checkpoints.list() for name in one.states}
-        return any(name == path or name.startswith(f"{path}/") for name in every)
-
-
-def is_closed(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and not path.stat().st_mode & 0o500
 
 
 def remove(path: Path) -> None:

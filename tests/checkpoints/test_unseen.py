@@ -309,7 +309,7 @@ def test_undo_goes_further_back(checkpoints, work, say):
     for number in (2, 1, 0):
         assert checkpoints.rewind(messages[number]).can_rewind
     seen = []
-    while checkpoints.undo(dry_run=True).can_rewind:
+    while len(seen) < 4 and checkpoints.undo(dry_run=True).can_rewind:
         assert checkpoints.undo().can_rewind
         seen.append((work / "a").read_text())
     assert seen == ["one", "two", "three"]
@@ -377,3 +377,66 @@ def test_an_old_index_is_read_safely(checkpoints, work, say, monkeypatch):
     with checkpoints.guard(second):
         (work / "newer").write_text("new")
     assert both(checkpoints, second).removed == ("newer",)
+
+
+def test_what_comes_into_a_folder_that_is_left_out_later_stays_out(checkpoints, work, say, monkeypatch):
+    """A folder that was seen is left out by new rules: what comes into it is left out by every later look."""
+    monkeypatch.setattr(tree, "RACY", -60_000_000_000)
+    sh(work, "mkdir build; echo old > build/old")
+    with checkpoints.guard(say()):
+        sh(work, "echo build/ > .gitignore")
+    message = say()
+    with checkpoints.guard(message):
+        sh(work, "echo secret > build/secret; echo changed > build/old")
+    assert "build/secret" not in checkpoints.show(message).states
+    assert both(checkpoints, message).removed == ()
+    assert [(work / "build" / name).read_text() for name in ("old", "secret")] == ["old\n", "secret\n"]
+
+
+def test_what_was_made_in_a_folder_closed_since_is_no_conflict(lent):
+    """A path came into a folder, or with it, before the folder was closed: nobody else is said to have made it."""
+    work, checkpoints, first = lent
+    session = checkpoints._shelf.session
+    with as_nobody():
+        (work / "d").mkdir()
+        (work / "d" / "a").write_text("a")
+        with checkpoints.guard(first):
+            (work / "d" / "a").unlink()
+        with checkpoints.guard(session.append(clew.user("go")).id):
+            (work / "d" / "a").mkdir()
+            (work / "d").chmod(0)
+        assert both(checkpoints, first).unseen == ("d", "d/a")
+        assert both(checkpoints, first).conflicts == ()
+        assert (work / "d" / "a").read_text() == "a"
+
+
+def test_a_closed_folder_that_is_new_is_no_conflict(lent):
+    """A folder that is made again and closed, all for one message, is that message's doing."""
+    work, checkpoints, first = lent
+    with as_nobody():
+        (work / "d").mkdir()
+        with checkpoints.guard(first):
+            (work / "d").rmdir()
+        with checkpoints.guard(checkpoints._shelf.session.append(clew.user("go")).id):
+            (work / "d").mkdir()
+            (work / "d").chmod(0)
+        done = both(checkpoints, first)
+        assert (done.can_rewind, done.conflicts) == (True, ())
+
+
+def test_a_file_in_the_place_of_a_folder_is_someone_elses(checkpoints, work, say):
+    """Two rewinds went through a folder; a file that has its name since is not overwritten by an undo of both."""
+    (work / "d").symlink_to("nowhere")
+    first, second = say(), say()
+    with checkpoints.guard(first):
+        sh(work, "rm d; mkdir d; echo x > d/x")
+    with checkpoints.guard(second):
+        sh(work, "mkdir d/y; rm d/x")
+    third = say()
+    with checkpoints.guard(third):
+        sh(work, "rm -r d; ln -s elsewhere d")
+    assert checkpoints.rewind(third).can_rewind
+    assert checkpoints.rewind(second).can_rewind
+    sh(work, "rm -r d; echo mine > d")
+    assert checkpoints.undo(steps=2).conflicts == ("d",)
+    assert (work / "d").read_text() == "mine\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
@@ -9,6 +10,9 @@ from unicodedata import normalize
 
 from clew.checkpoints.shelf import Step
 from clew.checkpoints.states import ANY, FOLDER, MISSING, UNSEEN, Entry, Manifest, State, folders_of, packed
+
+READ = 0o500
+"""The permissions of a folder that its owner needs to see what is in it."""
 
 
 class Link(NamedTuple):
@@ -57,7 +61,7 @@ def wanted(manifests: Sequence[Manifest]) -> dict[str, list[Link]]:
     """The chains of all paths that the manifests have.
 
     Whoever found something in a folder, or found it missing there, found the folder: what a manifest does not say of a
-    folder above its paths is that it was one.
+    folder above its paths is that it was one. In a folder that was unseen or closed everything else was unseen.
     """
     found: dict[str, list[Link]] = {}
     named = set[str]()
@@ -68,7 +72,19 @@ def wanted(manifests: Sequence[Manifest]) -> dict[str, list[Link]]:
             found.setdefault(folder, []).append(Link(at, manifest, Entry(packed(folder), FOLDER)))
         for path, entry in entries.items():
             found.setdefault(path, []).append(Link(at, manifest, entry))
-    return {path: chain for path, chain in found.items() if path in named}
+    chains = {path: chain for path, chain in found.items() if path in named}
+    for at, manifest in enumerate(manifests):
+        entries = manifest.paths()
+        dark = {path for path, entry in entries.items() if _is_dark(entry.state)}
+        for path in chains if dark else ():
+            if path not in entries and any(folder in dark for folder in folders_of(path)):
+                insort(chains[path], Link(at, manifest, Entry(packed(path), UNSEEN)), key=lambda link: link.at)
+    return chains
+
+
+def _is_dark(state: State) -> bool:
+    """Whether nobody could see what was in a folder."""
+    return state == UNSEEN or (state.kind == "dir" and state.mode != ANY and state.mode & READ != READ)
 
 
 def alike(paths: Iterable[str]) -> list[str]:
@@ -111,8 +127,14 @@ def foreign(chain: Sequence[Link], now: State) -> bool:
     last = max((number for number, link in enumerate(chain) if link.manifest.to is not None), default=0)
     entries = [link.entry for link in chain[last:]]
     found = [*(entry.state for entry in entries[1:]), now]
-    pairs = zip(entries, found, strict=True)
-    return any(entry.after is not None and later != UNSEEN and not entry.after.same(later) for entry, later in pairs)
+    return any(_differs(entry, later) for entry, later in zip(entries, found, strict=True))
+
+
+def _differs(entry: Entry, later: State) -> bool:
+    """Whether a path was left otherwise than it was found next. A folder that was walked through may go, not more."""
+    if entry.after is None:
+        return entry.state == FOLDER and later.kind in ("file", "link", "skipped")
+    return later != UNSEEN and not entry.after.same(later)
 
 
 def _target(path: str, chains: Chains) -> State | None:
@@ -131,7 +153,7 @@ def _target(path: str, chains: Chains) -> State | None:
         return _with_mode(chains[path])
     if first.state.kind != "missing":
         return first.state
-    dark = [link.at for name in (path, *folders_of(path)) for link in chains.get(name, ()) if link.state == UNSEEN]
+    dark = [link.at for link in chains[path] if link.state == UNSEEN]
     return None if dark and min(dark) <= first.at else MISSING
 
 

@@ -126,6 +126,8 @@ class _Walk:
             return []
         except OSError:
             self.unread.append(place.path)
+            if known is None and self.before.absent(place.path) == MISSING:
+                self.changes.append(Change(place.path, MISSING, UNSEEN))
             return []
         self._count += len(listed.rows)
         if self._count > MOST:
@@ -207,10 +209,11 @@ class _Walk:
                 continue
             way = path in self._on_the_way
             asked = here.stale or path not in self.old or way
-            out = here.ignored or (asked and here.rules.ignores(path, folder=True))
-            if out and path not in self.old and not way:
+            said = here.rules.ignores(path, folder=True) if asked else packed(f"{name}/") in left_out
+            out = here.ignored or said
+            if out:
                 ignored.append(f"{name}/")
-            else:
+            if not out or path in self.old or way:
                 below.append(here._replace(path=path, ignored=out))
         return below
 
