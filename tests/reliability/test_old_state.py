@@ -245,7 +245,7 @@ def test_nothing_is_written_in_clear_after_an_unsealing_is_put_back(
 
 @pytest.mark.parametrize("name", ["sealing again", "sealing again, a step on"])
 def test_nothing_is_written_in_clear_after_a_sealing_is_put_back(life: list[Moment], now: Moment, name: str) -> None:
-    """All that says that a store is being sealed, put back with planted and earlier plain sessions: no new text is clear.
+    """All that says that a store is being sealed, put back with sessions that have no key: no new text is clear.
 
     Not a message, a title, a log entry or an attachment.
     """

@@ -17,8 +17,8 @@ _NUMBERED = {
     "search": "DELETE, INSERT",
     "runs": "DELETE, INSERT, UPDATE (parent, derived, tip, closed, wrapped_key, mac)",
     "blobs": "DELETE, INSERT, UPDATE (look, size, chunks, wrapped_key, mac)",
-    "refs": "DELETE, INSERT, UPDATE (owner, head, head_id, version, active_at, rank, trashed_at, expires_at, hold, look, "
-    "wrapped_key, mac, data)",
+    "refs": "DELETE, INSERT, UPDATE (owner, head, head_id, version, active_at, rank, trashed_at, expires_at, hold, "
+    "look, wrapped_key, mac, data)",
 }
 """Tables whose rows are numbered for all tenants, and what a tenant may do there: it chooses no number, and does not
 move a row to a place that is another's."""
