@@ -212,7 +212,12 @@ class Blobs:
         return row
 
     def _fill(self, tx: Tx, row: BlobRow, first: int, batch: list[bytes]) -> None:
-        box = self._box(_still(tx, row))
+        row = _still(tx, row)
+        if row.wrapped_key is None and self._engine.keyed:  # the store is being sealed since
+            _, wrapped = self._engine.seal.new_box(blob_owner(row.tree, row.blob))
+            row = row._replace(wrapped_key=wrapped)
+            tx.set_blob(row)
+        box = self._box(row)
         for number, piece in enumerate(batch, first):
             pos = row.blob << SEQ_BITS | number
             tx.add_chunk(pos, box.close(piece, chunk_context(pos)))

@@ -13,6 +13,7 @@ from clew.engine import Engine, whole_number
 from clew.envelope import MISTYPED, Box, log_context, ref_owner
 from clew.errors import Conflict, Invalid, NotFound, Tampered
 from clew.node import moment
+from clew.refs import keyed
 
 PAGE = 256
 
@@ -92,7 +93,7 @@ class Log:
         stored = self._known(tx, here, entries)
         if stored is not None:
             return stored
-        pos, now, box = tx.log_next(ref.ref), self._engine.clock(), self._box(here)
+        pos, now, box = tx.log_next(ref.ref), self._engine.clock(), self._box(keyed(self._engine, tx, here))
         if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
             raise Invalid("the log is full")
         rows = [

@@ -175,6 +175,7 @@ class Refs:
 
     def change(self, tx: Tx, row: RefRow, payload: bytes, *, look: bytes | None, **columns: Any) -> RefRow:
         """The ref with other data and columns, signed and stored; not an activity. Conflict if it was changed."""
+        row = keyed(self._engine, tx, row)
         changed = row._replace(version=row.version + 1, look=look, **columns)
         mac = self._engine.seal.sign(ref_fields(changed), row.wrapped_key)
         changed = changed._replace(mac=mac, data=self.box(row).close(payload, ref_context(changed)))
@@ -319,6 +320,22 @@ class Refs:
         last = Ground(ground.tree, nodes[-1]._row[POS], nodes[-1]._row[ID])
         self.branch(tx, ref.ref, last)
         return Appended(nodes, None)
+
+
+def keyed(engine: Engine, tx: Tx, row: RefRow) -> RefRow:
+    """The ref, to be written to. While a store is being sealed it gets its data key now: nothing new is in clear.
+
+    Else somebody who puts a store back into that state, with a ref that has no key, would read it. Tampered.
+    """
+    if row.wrapped_key is not None or not engine.keyed:
+        return row
+    refs = Refs(engine)
+    payload = refs.data(refs.checked(row))
+    box, wrapped = engine.seal.new_box(ref_owner(row.key))
+    mac = engine.seal.sign(ref_fields(row), wrapped)
+    row = row._replace(wrapped_key=wrapped, mac=mac, data=box.close(payload, ref_context(row)))
+    tx.rekey_ref(row)
+    return row
 
 
 def expiry(row: RefRow) -> int | None:

@@ -74,14 +74,19 @@ class _Refusing:
 
     head = b"\x01"
 
+    def __init__(self, change: str) -> None:
+        self._change = change
+
     def close(self, payload: bytes, context: bytes) -> bytes:
-        raise Conflict("the store is being unsealed", hint="Finish that first: unseal it again, or 'clew key unseal'.")
+        hint = f"Finish that first: {self._change} it again, or 'clew key {self._change}'."
+        raise Conflict(f"the store is being {self._change}ed", hint=hint)
 
     def open(self, envelope: bytes, context: bytes) -> bytes | None:
         return None
 
 
-_REFUSING = _Refusing()
+_REFUSING = {True: _Refusing("seal"), False: _Refusing("unseal")}
+"""By whether new things get a data key."""
 
 
 class Unsealing:
@@ -156,8 +161,10 @@ class SealedSeal:
         return box
 
     def _open_plain(self) -> Box:
-        """The box of what is not sealed; it closes nothing unless that is meant."""
-        return self._plain if self._clear else Unsealing(self._plain, _REFUSING)
+        """The box of what is not sealed; it closes nothing unless that is meant, and never while a store is sealed."""
+        if self._clear and not self.keyed:
+            return self._plain
+        return Unsealing(self._plain, _REFUSING[self.keyed])
 
     def new_box(self, owner: bytes) -> tuple[Box, bytes | None]:
         if not self.keyed:

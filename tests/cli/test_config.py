@@ -211,6 +211,21 @@ def test_secrets_in_the_environment_are_not_shown(clew_cli: Run) -> None:
     assert "correct horse" not in done.out + done.err
 
 
+@pytest.mark.parametrize("url", ["app:pass-w@rd@db.example/app", "db.example/app?sslmode=require&password=pass-w@rd"])
+def test_the_password_of_a_server_is_not_shown(url: str, clew_cli: Run) -> None:
+    """`config show` has the address of a server without its password, in every form."""
+    for form in ((), ("--json",), ("--jsonl",), ("--origin",)):
+        done = clew_cli("config", "show", *form, env={"CLEW_DB": f"postgresql://{url}"})
+        assert "db.example/app" in done.out
+        assert "pass" not in done.out.replace("password=", "")
+
+
+def test_a_number_beyond_reason_in_a_file_is_no_bug(clew_cli: Run, user: Path) -> None:
+    """More digits than Python reads are told as what they are: a file that cannot be read."""
+    user.write_text(f"timeout = {'9' * 5000}\n")
+    assert "is not TOML" in clew_cli("config", "show").err
+
+
 def test_the_name_of_a_user_is_no_secret(clew_cli: Run, user: Path) -> None:
     """A server is named with the user who connects to it; the password is elsewhere."""
     url = "postgresql://me@db.test/x"

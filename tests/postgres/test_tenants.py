@@ -211,6 +211,46 @@ def test_the_oldest_notes_go(place: Place) -> None:
             assert 100_000 <= count < 101_000
 
 
+def test_no_tenant_is_in_anothers_way(place: Place) -> None:
+    """Rows that a tenant puts where another's stand or will stand are refused: the other finds, stores and deletes."""
+    with place.open(0) as first, place.open(1) as second, place.server.connect() as owner, place.sql(0) as conn:
+        fill(first, "apple")
+        session = fill(second, "pear")
+        owner.execute(f"SET search_path = {place.schema}")
+        select = "SELECT ref, tree, head FROM refs WHERE workspace = 'b' AND kind = 'session' ORDER BY ref LIMIT 1"
+        found = owner.execute(select).fetchone()
+        assert found is not None
+        ref, tree, head = found
+        (last,) = conn.execute("SELECT last_value FROM run_numbers").fetchone() or (0,)
+        columns = "workspace, kind, %s, owner, {}, head, head_id, 1, 1, 1, 1, NULL, NULL, 0, look, NULL, mac, data"
+        run = "tree, NULL, NULL, 0, 0, -1, 0, NULL, mac FROM runs LIMIT 1"
+        copy = f"INSERT INTO refs SELECT %s, {columns} FROM refs WHERE kind = 'session' LIMIT 1"
+        for query, values in (
+            ("INSERT INTO search VALUES ('a', 'words', %s, 'x', 1, 1, '')", (head + 1,)),
+            ("UPDATE search SET pos = %s WHERE pos = (SELECT min(pos) FROM search)", (head + 1,)),
+            (
+                "INSERT INTO runs SELECT %s, tree, NULL, NULL, 0, 0, -1, 0, NULL, mac FROM runs LIMIT 1",
+                (tree << 31 | last,),
+            ),
+            (f"INSERT INTO runs SELECT (tree & 255) << 31 | %s, {run}", (last + 1,)),
+            ("UPDATE runs SET run = run + 1", ()),
+            ("UPDATE blobs SET blob = blob + 1", ()),
+            ("UPDATE refs SET tree = %s", (tree,)),
+            ("UPDATE refs SET ref = ref + 1", ()),
+            ("UPDATE refs SET owner = %s", (ref,)),
+            (copy.format("tree"), (ref + 1000, b"k" * 16)),
+            (copy.format("%s"), (ref, b"k" * 16, tree)),
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                conn.execute(query, values)
+        session.append(clew.user("lemon"))
+        assert [hit.node.text for hit in second.search("lemon")] == ["lemon"]
+        assert second.sessions.create().append(clew.user("new"))
+        for one in second.sessions.list().items:
+            assert not second.sessions.purge(one.id).failures
+        assert owner.execute("SELECT 1 FROM trees WHERE tree = %s", (tree,)).fetchone() is None
+
+
 def test_an_older_clew_gave_tenants_more(place: Place) -> None:
     """Switching the rules on again takes away rights that tenants no longer have."""
     with place.server.connect(options=f"-csearch_path={place.schema}") as owner:

@@ -243,6 +243,25 @@ def test_nothing_is_written_in_clear_after_an_unsealing_is_put_back(
             store.sessions.create()
 
 
+@pytest.mark.parametrize("name", ["sealing again", "sealing again, a step on"])
+def test_nothing_is_written_in_clear_after_a_sealing_is_put_back(life: list[Moment], now: Moment, name: str) -> None:
+    """All that says that a store is being sealed, put back with sessions that have no key: no new text is clear.
+
+    Not a message, a title, a log entry or an attachment.
+    """
+    forge(now.file)
+    put_back(now.file, now, moment(life, name), KEYS)
+    put_back(now.file, now, moment(life, "plain"), tuple(one for one in now.rows if one.startswith("ref ")))
+    with clew.open(now.file, key=now.key) as store:
+        forged = store.sessions.get(clew.ids.text(b"k" * 16))
+        forged.rename(NEW)
+        assert forged.title == NEW
+        forged.log.append([WORDS, WORDS])
+        assert [entry.data for entry in forged.log.read()] == [WORDS, WORDS]
+        forged.append(clew.user(NEW, forged.attach(WORDS * 9, mime_type="text/plain")))
+    assert weakened(now.file, now, forgery=False) is None
+
+
 def test_an_open_store_does_not_believe_that_it_was_unsealed(life: list[Moment], now: Moment) -> None:
     """A process that has a sealed store open writes nothing in clear because the epoch row says that it is plain."""
     plain, names = moment(life, "plain"), ("epoch", "header unsealed", "header lookup_key", "header secrets")

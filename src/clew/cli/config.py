@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
@@ -78,7 +79,16 @@ def _settings(wrong: list[Invalid]) -> Iterator[tuple[str, Found]]:
         except Invalid as error:
             wrong.append(error)
             continue
-        yield name, found._replace(value=default()) if name == "db" and found.value is None else found
+        if name == "db":
+            found = found._replace(value=default() if found.value is None else _without_password(str(found.value)))
+        yield name, found
+
+
+def _without_password(url: str) -> str:
+    """`url`, a path or the URL of a server, for people."""
+    if "://" not in url:
+        return url
+    return re.sub("(password=)[^&]*", r"\1…", re.sub("^([^:/]*://[^:/@]*):[^/?]*@", r"\1:…@", url))
 
 
 def _secrets() -> Iterator[tuple[str, Found]]:

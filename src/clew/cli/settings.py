@@ -286,7 +286,7 @@ def parse(text: str, path: str) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number with more digits than Python reads
         where = f": {error}" if isinstance(error, tomllib.TOMLDecodeError) else ""
         raise Invalid(f"{path} is not TOML{where}", hint="Correct it, or move it away.") from None
 

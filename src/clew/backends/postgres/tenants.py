@@ -8,15 +8,20 @@ from clew.backends.postgres.connection import Connection
 from clew.backends.sql import script
 
 _WRITTEN = (
-    "refs", "runs", "quarantine", "labels", "log", "blobs", "chunks", "uses", "objects", "search", "search_edge",
-    "header", "watched",
+    "quarantine", "labels", "log", "chunks", "uses", "objects", "search_edge", "header", "watched",
 )  # fmt: skip
 _NUMBERED = {
     "trees": "DELETE, INSERT (workspace, created_at)",
     "nodes": "DELETE, INSERT (pos, facts, id, body), UPDATE (body)",
     "forgotten": "DELETE, INSERT (low, high)",
+    "search": "DELETE, INSERT",
+    "runs": "DELETE, INSERT, UPDATE (parent, derived, tip, closed, wrapped_key, mac)",
+    "blobs": "DELETE, INSERT, UPDATE (look, size, chunks, wrapped_key, mac)",
+    "refs": "DELETE, INSERT, UPDATE (owner, head, head_id, version, active_at, rank, trashed_at, expires_at, hold, "
+    "look, wrapped_key, mac, data)",
 }
-"""Tables whose rows the server numbers for all tenants, and what a tenant may do there: it chooses no number."""
+"""Tables whose rows are numbered for all tenants, and what a tenant may do there: it chooses no number, and does not
+move a row to a place that is another's."""
 _COUNTERS = ("trees_tree_seq", "forgotten_number_seq")
 """Their sequences. Nobody needs a right to draw from them: the columns do it themselves."""
 

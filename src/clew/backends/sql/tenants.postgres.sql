@@ -41,6 +41,37 @@ BEGIN
 END
 $$;
 
+-- What a tenant adds, or points elsewhere, stands among its own rows: else it would keep another's tree or session from
+-- being deleted, or words of another's message from being found. A number is one that was given already, in the tree's
+-- own shard: else it would be taken when it is given to another. What these look at a tenant cannot change later; see the
+-- rights that it has.
+DO $$
+DECLARE
+    rule record;
+BEGIN
+    FOR rule IN SELECT * FROM (VALUES
+        ('runs',   'run >> 31 = tree & 255 AND run & 2147483647 <= (SELECT last_value FROM run_numbers)'),
+        ('blobs',  'blob >> 31 = tree & 255 AND blob & 2147483647 <= (SELECT last_value FROM blob_numbers)'),
+        ('refs',   'ref >> 31 = coalesce(tree, 0) & 255 AND ref & 2147483647 <= (SELECT last_value FROM ref_numbers)
+                    AND (tree IS NULL OR EXISTS (SELECT 1 FROM trees t WHERE t.tree = refs.tree))'),
+        ('search', 'EXISTS (SELECT 1 FROM runs u WHERE u.run = search.pos >> 24)')
+    ) AS rules (of, own)
+    LOOP
+        EXECUTE format('DROP POLICY IF EXISTS given ON %I', rule.of);
+        EXECUTE format('CREATE POLICY given ON %I AS RESTRICTIVE FOR INSERT WITH CHECK (%s)', rule.of, rule.own);
+    END LOOP;
+END
+$$;
+
+-- A policy of a table cannot look into the same table, so this does, with the rights of the owner.
+CREATE OR REPLACE FUNCTION is_in(the_ref bigint, the_workspace text) RETURNS boolean LANGUAGE plpgsql STABLE
+SECURITY DEFINER AS $$
+BEGIN
+    RETURN EXISTS (SELECT 1 FROM refs r WHERE r.ref = the_ref AND r.workspace = the_workspace);
+END $$;
+DROP POLICY IF EXISTS beside ON refs;
+CREATE POLICY beside ON refs AS RESTRICTIVE USING (true) WITH CHECK (owner IS NULL OR is_in(owner, workspace));
+
 -- What holds for the whole store is read by all; of it a tenant changes the marks of an unfinished purge alone.
 ALTER TABLE header ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS seen ON header;
@@ -71,6 +102,7 @@ REVOKE ALL ON FUNCTION forget_old FROM PUBLIC;
 DO $$ -- with those rights, a name means a table of the store's, and none that a tenant makes
 BEGIN
     EXECUTE format('ALTER FUNCTION forget_old SET search_path = pg_catalog, %I, pg_temp', current_schema());
+    EXECUTE format('ALTER FUNCTION is_in SET search_path = pg_catalog, %I, pg_temp', current_schema());
 END
 $$;
 DROP TRIGGER IF EXISTS old ON forgotten;
