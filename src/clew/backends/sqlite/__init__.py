@@ -24,6 +24,7 @@ from clew.backends.sqlite.connection import (
     connect,
     is_full,
     translate,
+    translate_os,
 )
 from clew.backends.sqlite.identity import OpenFiles, check_mount, check_unshared, resolve
 from clew.backends.sqlite.readers import Readers
@@ -33,6 +34,7 @@ from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.writer import Writer
 from clew.backends.watching import Ear, Watching
 from clew.errors import Closed, Invalid, NotFound, ReadOnly, Unavailable
+from clew.loading import loading
 
 T = TypeVar("T")
 
@@ -76,6 +78,9 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 self.look_anew()
                 self._writer.files = None if self.memory else OpenFiles(path, one_name=self._one_name)
                 self._writer.store_id = self.read(lambda tx: tx.header("store_id"))
+        except OSError as error:
+            self.close()
+            raise translate_os(error, self.path) from error
         except BaseException:
             self.close()
             raise
@@ -346,7 +351,8 @@ class SQLiteBackend(Opened[SQLiteTx]):
             self._writer.turnstile.release()
 
     def _migrate(self, conn: sqlite3.Connection, found: int) -> None:
-        from clew.backends.sqlite.migrate import migrate  # most stores are of the newest format
+        with loading:
+            from clew.backends.sqlite.migrate import migrate  # most stores are of the newest format
 
         migrate(conn, found)
 
@@ -354,7 +360,8 @@ class SQLiteBackend(Opened[SQLiteTx]):
         return connect(self.path, mode, durability=self._durability, timeout=self._timeout)
 
     def _ear(self) -> Ear:
-        from clew.backends.sqlite.watching import FileEar, MemoryEar
+        with loading:
+            from clew.backends.sqlite.watching import FileEar, MemoryEar
 
         if self.memory:
             return MemoryEar(lambda refs: self.read(lambda tx: cast(SQLiteTx, tx).versions(refs)))

@@ -16,6 +16,7 @@ from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.turnstile import Turnstile
 from clew.errors import ClewError, Closed, Unavailable
+from clew.loading import loading
 
 FEW = 200
 """Pages that are given back at a time, where space is short."""
@@ -163,7 +164,8 @@ class Writer:
             self.turnstile.release()
 
     def _clean(self) -> tuple[str, ...]:
-        from clew.backends.sqlite.scrubbing import clean as scrub
+        with loading:
+            from clew.backends.sqlite.scrubbing import clean as scrub
 
         tx = self._renew() if self.tx is None or self.suspect else self.tx
         if not self._empty_log(tx):
