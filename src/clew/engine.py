@@ -103,6 +103,7 @@ class Engine:
         """True while something is left to do: see `owe`."""
         backend.on_epoch = self._follow
         state, self._change = backend.read(lambda tx: (self.renew(tx), tx.state().change))
+        backend.unlocked()
         if state == "plain" and key is not None:
             with loading:
                 from clew import header

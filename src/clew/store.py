@@ -383,6 +383,7 @@ class Store:
             self._engine.backend.in_transaction()  # Closed in a forked process: all there is belongs to its parent
             with suppress(ClewError):  # what is left to be cleared stays noted
                 if self._engine.owes or self._owes_objects():
+                    self._engine.backend.hurry()
                     self._finish()
             if "_search" in self.__dict__:
                 self._search.close()

@@ -37,6 +37,8 @@ from clew.errors import Closed, Invalid, NotFound, ReadOnly, Unavailable
 from clew.loading import loading
 
 T = TypeVar("T")
+CLOSING = 0.1
+"""Seconds that a store which is being closed waits for other writers, before it leaves a cleanup to them."""
 
 
 class SQLiteBackend(Opened[SQLiteTx]):
@@ -217,6 +219,26 @@ class SQLiteBackend(Opened[SQLiteTx]):
             self._local.frame = None
             self._committer.leave()
 
+    def unlocked(self) -> None:
+        if self.memory or os.path.exists(f"{self.path}-wal"):
+            return
+        with suppress(ReadOnly), self._told():  # another program has switched the log off
+            self._prepare()
+            self.look_anew()
+            self._writer.files = OpenFiles(self.path, one_name=self._one_name)
+
+    def hurry(self) -> None:
+        if self.memory or self._here() is not None:
+            return
+        self._not_again()
+        self._committer.enter()
+        try:
+            self._timeout = min(self._timeout, CLOSING)
+            self._writer.hurry(self._timeout)
+        finally:
+            self._local.frame = None
+            self._committer.leave()
+
     def close(self) -> None:
         if self._closed:
             return
@@ -303,9 +325,6 @@ class SQLiteBackend(Opened[SQLiteTx]):
             self._one_name = check_unshared(self.path, self._timeout)
             found = self._look() if os.path.getsize(self.path) else 0
         if found == FORMAT:
-            if not os.path.exists(f"{self.path}-wal"):  # another program has switched the log off
-                with suppress(ReadOnly):
-                    self._prepare()
             return
         if not create and not found:
             raise NotFound("store", self.path, hint="Check the path.")
@@ -346,7 +365,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
             found = check(tx.conn, self.path)
             check_schema(tx.conn, self.path)
             self._migrate(tx.conn, found)
-            self._writer.reserve.keep()
+            self._writer.set_aside(tx)
         finally:
             self._writer.turnstile.release()
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from clew.backends import Job, Renewed
 from clew.backends.sqlite.connection import ANY, ODD, is_full, translate
 from clew.backends.sqlite.identity import OpenFiles
-from clew.backends.sqlite.reserve import Reserve
+from clew.backends.sqlite.reserve import PAGE, SIZE, Reserve
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.turnstile import Turnstile
@@ -53,6 +53,11 @@ class Writer:
         self._closed = False
         self._connect = connect
         self._timeout = timeout
+
+    def hurry(self, timeout: float) -> None:
+        """From now on waits for other processes no longer than this."""
+        self._timeout = timeout
+        self._drop()  # the connection has the old timeout
 
     def close(self) -> None:
         """Idempotent. Who still waits to write is told."""
@@ -132,6 +137,12 @@ class Writer:
             self.alone.release()
         else:
             self.turnstile.release()
+
+    def set_aside(self, tx: SQLiteTx) -> None:
+        """Keeps space for a full disk; and a log that is short enough to be copied into the store in that space."""
+        self.reserve.keep()
+        if 0 < self.reserve.size < SIZE:
+            tx.conn.execute(f"PRAGMA wal_autocheckpoint = {max(16, self.reserve.size // (2 * PAGE))}")
 
     def clean(self) -> tuple[str, ...]:
         """Leaves nothing in the file but live rows, and nothing in the write-ahead log. What could not be done now."""
@@ -250,7 +261,7 @@ class Writer:
             if self._cramped:
                 self.tx.conn.execute("PRAGMA secure_delete = OFF")
             elif self.alone is None:
-                self.reserve.keep()
+                self.set_aside(self.tx)
             if self.store_id and self.tx.header("store_id") != self.store_id:
                 self._drop()
                 raise Unavailable(f"{self.path} is another store by now", hint="Open it again.")
