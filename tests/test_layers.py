@@ -12,6 +12,7 @@ SOURCE = Path(clew.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors"},
+    {"loading"},
     {"ids", "files", "events", "paging", "damage", "visible", "provider_names", "undoing"},
     {"objects"},
     {"keys"},
@@ -126,6 +127,7 @@ def test_backends_know_rows_alone() -> None:
         if name.startswith("backends"):
             assert {layer(other) for other in imported(tree)} <= {
                 "errors",
+                "loading",
                 "backends",
                 "backends.sql",
                 "backends.sqlite",

@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     from clew.session import Branch, Session
     from clew.store import Store, open
 else:
+    from importlib import import_module
+
+    from clew.loading import loading
+
     _HOMES = {
         "errors": "Ambiguous ClewError Closed Conflict Implausible Invalid InvalidBaseURL InvalidSnapshotID "
         "MissingPackage NotAStore NotFound ProviderError ReadOnly SchemaTooNew Sealed StorageFull Tampered Unavailable "
@@ -70,12 +74,12 @@ else:
 
     def __getattr__(name: str) -> object:
         """Each name is loaded when it is first asked for: who wants an error, or `clew --help`, waits for no store."""
-        from importlib import import_module
-
         home = next((home for home, names in _HOMES.items() if name in names.split()), None)
         if home is None and name not in _PARTS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = import_module(f"clew.{name}") if home is None else getattr(import_module(f"clew.{home}"), name)
+        with loading:
+            module = import_module(f"clew.{home or name}")
+        found = module if home is None else getattr(module, name)
         globals()[name] = found
         return found
 

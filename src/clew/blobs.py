@@ -13,6 +13,7 @@ from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, ObjectRow, Tx
 from clew.engine import Engine
 from clew.envelope import MISTYPED, Box, blob_fields, blob_owner, chunk_context
 from clew.errors import ClewError, Invalid, NotFound, Tampered, Unavailable
+from clew.loading import loading
 from clew.outside import Sent
 
 CHUNK = 256 * 1024
@@ -59,7 +60,8 @@ class Blobs:
 
     def _put(self, pieces: Iterator[bytes]) -> Blob:
         """Stores pieces as rows of the store."""
-        from hashlib import sha256
+        with loading:
+            from hashlib import sha256
 
         engine, tree = self._engine, self._tree()
         staged = engine.write(lambda tx: self._stage(tx, tree))
@@ -82,7 +84,8 @@ class Blobs:
 
     def _put_outside(self, pieces: Iterator[bytes]) -> Blob:
         """Stores pieces as an object. What is cut short is noted, and goes later."""
-        from hashlib import sha256
+        with loading:
+            from hashlib import sha256
 
         engine, tree, name = self._engine, self._tree(), outside.new_name(self._engine)
         staged = engine.write(lambda tx: self._stage(tx, tree, name))
@@ -184,7 +187,8 @@ class Blobs:
 
     def _keep(self, tx: Tx, tree: int, data: bytes) -> Blob:
         """`put` for bytes that are in memory, as a step of a transaction that the caller runs."""
-        from hashlib import sha256
+        with loading:
+            from hashlib import sha256
 
         blob = Blob(sha256(data).hexdigest(), len(data))
         if tx.blob(tree, self._engine.blob_look(tree, blob.digest)) is None:

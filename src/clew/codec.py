@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from clew.errors import Invalid, Tampered, clip
+from clew.loading import loading
 from clew.model import ROLES, Media, Message, Native, Said, Text, ToolResult, Usage
 
 NEUTRAL, NATIVE = 1, 2
@@ -115,7 +116,8 @@ def neutral(said: Said) -> Message:
     """The neutral view of a message; that of a native one is made by its provider's rules."""
     if isinstance(said, Message):
         return said
-    from clew.providers import view  # most stores never need it
+    with loading:
+        from clew.providers import view  # most stores never need it
 
     return view(said)
 

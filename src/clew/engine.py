@@ -16,6 +16,7 @@ from clew.codec import Encoded
 from clew.envelope import MISTYPED, NO_BOX, NO_ID, Plain, Seal, node_place, pack_facts, run_fields, run_owner, totals
 from clew.errors import ClewError, Conflict, Invalid, NotFound, Sealed, Tampered, WrongKey, clip
 from clew.ids import IdSource
+from clew.loading import loading
 from clew.model import ROLES, Said
 from clew.node import Node, Stretch
 from clew.undoing import Undoing
@@ -102,8 +103,10 @@ class Engine:
         """True while something is left to do: see `owe`."""
         backend.on_epoch = self._follow
         state, self._change = backend.read(lambda tx: (self.renew(tx), tx.state().change))
+        backend.unlocked()
         if state == "plain" and key is not None:
-            from clew import header
+            with loading:
+                from clew import header
 
             made = header.made(key)
             self.write(lambda tx: header.take(tx, self.store_id, made, backend.path))
@@ -121,7 +124,8 @@ class Engine:
             raise Invalid(f"{self.backend.path} is a copy that is not whole", hint="Copy it again.")
         if state != "plain":
             secrets = self.secrets(tx)
-            from clew import sealed  # 20 ms at import, and most stores are plain
+            with loading:
+                from clew import sealed  # 20 ms at import, and most stores are plain
 
             lookup_key = secrets.lookup
             if self._sealed is None:
@@ -149,7 +153,8 @@ class Engine:
             key_id = tx.state().key_id
             wanted = [key_id] if isinstance(key_id, bytes) else []  # a damaged row may hold anything
             raise Sealed(self.backend.path, wanted, passphrase=bool(tx.headers("kdf ")))
-        from clew import header
+        with loading:
+            from clew import header
 
         known = [] if self._sealed is None else self._sealed.secrets.keys
         try:
@@ -201,7 +206,8 @@ class Engine:
 
     @cached_property
     def _hash(self) -> Any:
-        from hashlib import blake2b  # 2 ms at import, and many programs never look anything up
+        with loading:
+            from hashlib import blake2b  # 2 ms at import, and many programs never look anything up
 
         return blake2b
 
@@ -231,7 +237,8 @@ class Engine:
         """
         encoded = codec.encode(said)
         if self.rules is not None and not stored:
-            from clew import redaction
+            with loading:
+                from clew import redaction
 
             redacted = redaction.redact(said, self.rules, token=self.token).said
             if redacted is not said:
@@ -247,7 +254,8 @@ class Engine:
         """`data`, JSON or text, without what the rules find; `own` if it is JSON of clew's."""
         if self.rules is None:
             return data
-        from clew import redaction
+        with loading:
+            from clew import redaction
 
         return redaction.redact_bytes(data, self.rules, own=own)
 

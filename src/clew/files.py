@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from clew.errors import ClewError, Invalid, NotFound, ReadOnly, StorageFull, Unavailable, clip
+from clew.loading import CLOSE_SOME, NO_DESCRIPTOR
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -184,7 +185,7 @@ def _open_private(path: str, flags: int) -> int:
     except OSError as error:
         if os.path.islink(path):
             raise Invalid(f"{path} is a symbolic link", hint="Name the file itself.") from None
-        hint = "Check its permissions, its folder and the disk."
+        hint = CLOSE_SOME if error.errno in NO_DESCRIPTOR else "Check its permissions, its folder and the disk."
         raise Unavailable(f"{path} cannot be opened: {error.strerror}", hint=hint) from error
     try:
         _check_private(path, os.fstat(fd), me)
@@ -216,10 +217,12 @@ def sync(fd: int) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """A name is durable once its folder is; some systems cannot sync one."""
+    """A name is durable once its folder is; some systems cannot sync one. OSError, also if no file can be opened."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in NO_DESCRIPTOR:
+            raise
         return
     try:
         os.fsync(fd)
@@ -233,6 +236,5 @@ def unwritten(error: OSError, path: str) -> ClewError:
         return StorageFull(f"no space is left for {path}")
     if error.errno in _FORBIDDEN:
         return ReadOnly(f"{path} cannot be written")
-    return Unavailable(
-        f"{path} cannot be written: {error.strerror}", hint="Check the disk, then make the same call again."
-    )
+    hint = CLOSE_SOME if error.errno in NO_DESCRIPTOR else "Check the disk, then make the same call again."
+    return Unavailable(f"{path} cannot be written: {error.strerror}", hint=hint)

@@ -13,6 +13,7 @@ from clew import ids
 from clew.backends import RefRow, Tx
 from clew.engine import Engine
 from clew.errors import Conflict
+from clew.loading import loading
 
 _BATCH = 1000
 
@@ -25,7 +26,8 @@ def note(engine: Engine, tx: Tx, ref: RefRow) -> None:
     """
     if tx.state().state == "plain":
         return
-    from clew import header
+    with loading:
+        from clew import header
 
     secrets, name = engine.secrets(tx), _name(engine, ref)
     listed = set(found(engine, tx) if secrets.held is None else secrets.held)

@@ -14,6 +14,7 @@ from clew import ids, paths
 from clew.backends import ID, POS, SEQ_BITS, Ground, Move, RefRow, Tx, running
 from clew.engine import Draft, Engine, whole_number
 from clew.errors import ClewError, Invalid, NotFound, Tampered
+from clew.loading import loading
 from clew.model import RECORD, SETUP, Media, Message, Modality, Native, Said
 from clew.node import Counters, Node, microseconds, moment
 from clew.refs import BRANCH, Appended, Refs, expiry
@@ -187,14 +188,16 @@ class Session:
     @property
     def blobs(self) -> Blobs:
         """The attachments of its tree."""
-        from clew.blobs import Blobs
+        with loading:
+            from clew.blobs import Blobs
 
         return Blobs(self._engine, lambda: self._now().tree or 0)
 
     @property
     def log(self) -> Log:
         """Entries beside its messages: a transcript, an audit."""
-        from clew.log import Log
+        with loading:
+            from clew.log import Log
 
         return Log(self._engine, self._now)
 
@@ -299,7 +302,8 @@ class Session:
         `parent_id` is not the one before. What was taken back before it was given is not given. It ends when nothing
         has come for `timeout` seconds; NotFound once the session is deleted or in the trash, Closed with the store.
         """
-        from clew.watching import Watch
+        with loading:
+            from clew.watching import Watch
 
         row, trashed = self._row, self._row.trashed_at is not None  # now: this object may go to the trash meanwhile
 
@@ -466,7 +470,8 @@ class Session:
 
         Messages that other sessions share stay with them. Conflict if it, its owner or a subagent's trace is held.
         """
-        from clew import audit, trash
+        with loading:
+            from clew import audit, trash
 
         row = self._row
 
@@ -600,7 +605,8 @@ class Session:
             row = self._refs.change(tx, row, payload, look=look, **columns)
             tx.set_labels(row.ref, labelled)
             if deed is not None:
-                from clew import audit
+                with loading:
+                    from clew import audit
 
                 audit.note(self._engine, self._refs, tx, deed, self.id)
             return row

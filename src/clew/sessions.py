@@ -13,6 +13,7 @@ from clew import ids
 from clew.backends import RefRow, Tx
 from clew.engine import Engine, whole_number
 from clew.errors import Ambiguous, Conflict, Invalid, NotFound
+from clew.loading import loading
 from clew.node import microseconds
 from clew.refs import Refs, expiry
 from clew.session import Session
@@ -235,7 +236,8 @@ class Sessions:
 
         NotFound if it is not in the trash; Conflict if it is a subagent's and its owner is there.
         """
-        from clew import trash
+        with loading:
+            from clew import trash
 
         row = self._named(key, trashed=True)._row
 
@@ -335,7 +337,8 @@ class Sessions:
     def _note(self, tx: Tx, deed: str, key: bytes) -> None:
         """Has the audit say so, if the store was opened with ``audit=True``."""
         if self._engine.audits:
-            from clew import audit
+            with loading:
+                from clew import audit
 
             audit.note(self._engine, self._refs, tx, deed, ids.text(key))
 

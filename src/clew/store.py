@@ -14,6 +14,7 @@ from clew.backends.sqlite.connection import Durability
 from clew.engine import MAX_BODY, Clock, Engine, wall_clock, whole_number
 from clew.errors import ClewError, Closed, Invalid, Tampered
 from clew.ids import IdSource, new_id
+from clew.loading import loading
 from clew.refs import Refs
 from clew.sessions import Sessions
 
@@ -83,12 +84,14 @@ def open(
     whole_number("pool_size", pool_size, 2)
     bucket = None
     if blobs is not None:
-        from clew import objects
+        with loading:
+            from clew import objects
 
         bucket = objects.bucket(blobs)
     backend: Backend
     if name.startswith(_POSTGRES):
-        from clew.backends.postgres import PostgresBackend
+        with loading:
+            from clew.backends.postgres import PostgresBackend
 
         backend = PostgresBackend(name, durability=durability, timeout=timeout, create=create, pool_size=pool_size)
     else:
@@ -126,8 +129,9 @@ def _name(path: str | os.PathLike[str]) -> str:
 def _check(key: Key | None, workspace: str, actor: str | None, redact: Rules | None) -> None:
     """Invalid, Unavailable for what would be noticed only when the file is made already."""
     if key is not None:
-        from clew import header
-        from clew.keys import Passphrase, check
+        with loading:
+            from clew import header
+            from clew.keys import Passphrase, check
 
         header.needed()
 
@@ -140,11 +144,13 @@ def _check(key: Key | None, workspace: str, actor: str | None, redact: Rules | N
     except UnicodeEncodeError:
         raise Invalid("the workspace is not valid Unicode") from None
     if actor is not None:
-        from clew.audit import actor_name
+        with loading:
+            from clew.audit import actor_name
 
         actor_name(actor)
     if redact is not None:
-        from clew.redaction import Rules
+        with loading:
+            from clew.redaction import Rules
 
         if not isinstance(redact, Rules):
             raise Invalid(
@@ -175,48 +181,55 @@ class Store:
     @cached_property
     def nodes(self) -> Nodes:
         """Its messages, as a tree."""
-        from clew.nodes import Nodes
+        with loading:
+            from clew.nodes import Nodes
 
         return Nodes(self._engine, self._refs, lambda: self._purger)
 
     @cached_property
     def blobs(self) -> StoreBlobs:
         """Attachments, images, files: of any session."""
-        from clew.beside import StoreBlobs
+        with loading:
+            from clew.beside import StoreBlobs
 
         return StoreBlobs(self._engine, self.sessions)
 
     @cached_property
     def log(self) -> StoreLog:
         """Entries beside the messages: of any session."""
-        from clew.beside import StoreLog
+        with loading:
+            from clew.beside import StoreLog
 
         return StoreLog(self.sessions)
 
     @cached_property
     def snapshots(self) -> Snapshots:
         """Conversations with a provider, saved whole, to be restored elsewhere."""
-        from clew.snapshots.stored import Snapshots
+        with loading:
+            from clew.snapshots.stored import Snapshots
 
         return Snapshots(self._engine, self._refs, self.sessions, lambda: self._purger)
 
     @cached_property
     def quarantine(self) -> Quarantine:
         """What was taken out because it is damaged."""
-        from clew.quarantine import Quarantine
+        with loading:
+            from clew.quarantine import Quarantine
 
         return Quarantine(self._engine, self._search, lambda: self._purger)
 
     @cached_property
     def audit(self) -> Audit:
         """Who did what and when, without a word of what was said."""
-        from clew.audit import Audit
+        with loading:
+            from clew.audit import Audit
 
         return Audit(self._engine, self._refs)
 
     @cached_property
     def _search(self) -> Search:
-        from clew.search import Search
+        with loading:
+            from clew.search import Search
 
         return Search(self._engine, self.sessions)
 
@@ -248,19 +261,22 @@ class Store:
         It writes nothing, and others may go on writing. With `since`, a `head` that was kept elsewhere, it also reports
         that the store was rolled back to an earlier copy. Invalid if that is not a head.
         """
-        from clew.verify import verify
+        with loading:
+            from clew.verify import verify
 
         return verify(self._engine, since=since, progress=progress, checks=[self._search.check])
 
     def head(self) -> str:
         """A short text that says how far the store has come, without content: keep it elsewhere, for `verify`."""
-        from clew.verify import head
+        with loading:
+            from clew.verify import head
 
         return head(self._engine)
 
     def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
         """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""
-        from clew.backup import backup
+        with loading:
+            from clew.backup import backup
 
         made = backup(self._engine, path, progress=progress)
         if self._engine.audits:
@@ -293,19 +309,22 @@ class Store:
 
     def key_status(self) -> Status:
         """How the store is kept, by which keys, how far an exchange has come, and whether traces are left."""
-        from clew.rekey import status
+        with loading:
+            from clew.rekey import status
 
         return status(self._engine)
 
     def recovery_key(self) -> str:
         """The store's key, also one from a passphrase, as letters to be printed: see `clew.keys.recovery`. Invalid."""
-        from clew.rekey import recovery
+        with loading:
+            from clew.rekey import recovery
 
         return recovery(self._engine)
 
     def _rekey(self, kind: Kind, key: Key | None, progress: Progress | None) -> Status:
-        from clew import rekey
-        from clew.purge import soil
+        with loading:
+            from clew import rekey
+            from clew.purge import soil
 
         rekey.begin(self._engine, kind, key)
         self._search.remove()  # words in clear text, of a store that is to have none
@@ -329,7 +348,8 @@ class Store:
 
     def _note_key(self, tx: Tx, kind: str) -> None:
         """Notes in the audit which key is the store's from now on, or was the last one."""
-        from clew import audit
+        with loading:
+            from clew import audit
 
         audit.note(self._engine, self._refs, tx, kind, (tx.state().key_id or b"").hex())
 
@@ -341,13 +361,15 @@ class Store:
         """True if objects wait to be removed, and can be."""
         if not self._tidy or self._engine.bucket is None:
             return False
-        from clew import outside
+        with loading:
+            from clew import outside
 
         return outside.owed(self._engine)
 
     @cached_property
     def _purger(self) -> Purger:
-        from clew.purge import Purger
+        with loading:
+            from clew.purge import Purger
 
         return Purger(self._engine, self._refs, lambda: self._search.index)
 
@@ -361,6 +383,7 @@ class Store:
             self._engine.backend.in_transaction()  # Closed in a forked process: all there is belongs to its parent
             with suppress(ClewError):  # what is left to be cleared stays noted
                 if self._engine.owes or self._owes_objects():
+                    self._engine.backend.hurry()
                     self._finish()
             if "_search" in self.__dict__:
                 self._search.close()

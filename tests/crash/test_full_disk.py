@@ -134,8 +134,8 @@ def test_a_transaction_on_a_full_disk_is_all_or_nothing(small: disk.Disk) -> Non
 
 @pytest.fixture
 def roomy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[disk.Disk]:
-    """A disk on which a store sets something aside."""
-    monkeypatch.setattr(reserve, "PLENTY", 0)
+    """A disk on which a store sets as much aside as it ever does."""
+    monkeypatch.setattr(reserve, "SHARE", 1)
     with disk.mounted(tmp_path / "disk", "32m") as made:
         yield made
 
@@ -174,6 +174,35 @@ def test_purging_on_a_full_disk(roomy: disk.Disk, key: bytes | None, again: bool
         store.close()
 
 
+@pytest.mark.parametrize(
+    ("space", "size"), [("8m", 5000), ("8m", 60_000), pytest.param("16m", 5000, marks=pytest.mark.soak)]
+)
+@pytest.mark.parametrize("again", [False, True], ids=["open", "opened again"])
+def test_purging_on_a_small_disk(tmp_path: Path, space: str, again: bool, size: int) -> None:
+    """On a disk of a few megabytes that a store has filled to the last byte, a purge succeeds and frees the space."""
+    with disk.mounted(tmp_path / "disk", space) as made:
+        path = made.folder / "s.db"
+        store = clew.open(path)
+        gone, stays = (store.sessions.create(title=title) for title in ("gone", "stays"))
+        stays.append([clew.user(f"harmless {number}") for number in range(50)])
+        kept, *_ = until_full(gone, size)
+        if again:
+            store.close()
+        made.fill()
+        assert made.left() == 0
+        store = clew.open(path) if again else store
+        try:
+            receipt = store.sessions.purge(gone.id)
+            assert (receipt.messages, receipt.failures, receipt.pending) == (len(kept), (), ())
+            assert made.left() > 6_000_000
+            stays = store.sessions.get(stays.id)
+            stays.append(clew.user("more"))
+            assert len(stays.path()) == 51
+            assert store.verify().ok
+        finally:
+            store.close()
+
+
 def test_what_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the owner's alone, takes its space really, and is given back in parts; not where little is left."""
     kept = reserve.Reserve(str(tmp_path / "s.db"))
@@ -184,7 +213,7 @@ def test_what_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert file.stat().st_blocks * 512 >= reserve.SIZE
     assert kept.give(reserve.SLICE)
     assert file.stat().st_size == reserve.SIZE - reserve.SLICE
-    monkeypatch.setattr(reserve, "PLENTY", 1 << 60)
+    monkeypatch.setattr(reserve, "SHARE", 1 << 60)
     kept.keep()
     assert file.stat().st_size == reserve.SIZE - reserve.SLICE
     assert kept.give()
@@ -201,7 +230,7 @@ def test_no_space_to_open_in(small: disk.Disk) -> None:
     with clew.open(path) as store:
         session = store.sessions.create()
         session.append(clew.user("hello"))
-    assert not (small.folder / "s.db-reserve").exists()
+    (small.folder / "s.db-reserve").unlink()
     small.fill()
     with pytest.raises(StorageFull):
         clew.open(path)

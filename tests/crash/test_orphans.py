@@ -185,6 +185,28 @@ def test_killed_at_every_call(tmp_path: Path, stopper: Path, prepared: dict[str,
     assert any(waited) == (who == "scrub.py")
 
 
+LIST = "import sys; from clew.cli import main; sys.argv = ['clew', '--db', sys.argv[1], 'ls']; main()"
+OPEN = "import sys, clew; store = clew.open(sys.argv[1]); store.sessions.list(); store.close()"
+
+
+@pytest.mark.parametrize("code", [LIST, OPEN], ids=["clew ls", "open and close"])
+def test_reading_while_a_helper_is_stopped(tmp_path: Path, stopper: Path, prepared: dict[str, Path], code: str) -> None:
+    """While another process clears traces, a program that only reads waits neither to read nor to close."""
+    run = Run(prepared, tmp_path / "run", stopper, "purge", 20, "scrub.py")
+    assert run.reached
+    try:
+        began = time.monotonic()
+        output(python(code, run.path))
+        assert time.monotonic() - began < 10  # of 60 that a write would wait
+    finally:
+        os.kill(run.pid, signal.SIGCONT)
+    run.process.communicate(timeout=30)
+    assert run.process.returncode == 0
+    with clew.open(run.path) as store:
+        assert store.verify().ok
+        assert not store.key_status().unclean
+
+
 LOCKED = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import clew
+from clew import rekey
 from clew.agents import Memory
 from clew.backends import Call
 from clew.errors import Unavailable
@@ -123,6 +124,26 @@ def test_a_purge(proxy: Proxy, when: Cut) -> None:
         assert store.sessions.receipts() == [receipt]
         assert not store.key_status().unclean
         assert not store.nodes.list().items
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["begin", "finish"])
+def test_a_key_change(proxy: Proxy, step: str, when: Cut) -> None:
+    """The first and the last transaction of a key change are looked for, and done again only if they were not kept."""
+    with clew.open(proxy.url(), timeout=10) as store:
+        session = store.sessions.create()
+        session.append([clew.user("x"), clew.assistant("y")])
+        if step == "begin":
+            cut_next(store, proxy, when)
+        rekey.begin(store._engine, "seal", b"k" * 32)
+        rekey.go_on(store._engine)
+        if step == "finish":
+            cut_next(store, proxy, when)
+        rekey.finish(store._engine)
+        assert proxy.cuts == 1
+        assert store.key_status().state == "sealed"
+        assert [node.text for node in session.path()] == ["x", "y"]
+        assert store.verify().ok
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

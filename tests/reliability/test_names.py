@@ -451,6 +451,23 @@ def test_a_log_that_another_program_has_switched_off(path: Path) -> None:
         assert len(store.sessions.get(id).path()) == 2
 
 
+@pytest.mark.parametrize("given", [None, b"w" * 32], ids=["no key", "wrong key"])
+def test_a_log_that_is_off_stays_off_without_the_key(path: Path, given: bytes | None) -> None:
+    """P7: whoever does not have the key changes no byte, also if the log would be switched on for others."""
+    with clew.open(path, key=b"k" * 32) as store:
+        id = say(store, "one").id
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("PRAGMA journal_mode = DELETE")
+    before = path.read_bytes()
+    with pytest.raises(clew.Sealed):
+        clew.open(path, key=given)
+    assert path.read_bytes() == before
+    with clew.open(path, key=b"k" * 32) as store:
+        store.sessions.get(id).append(clew.user("two"))
+        assert path.with_name("chats.db-wal").exists()
+        assert store.verify().ok
+
+
 def test_a_log_that_is_deleted_before_the_writer_is_killed(path: Path) -> None:
     """What was acknowledged is brought into the file as soon as the loss is noticed."""
     script = (

@@ -590,6 +590,14 @@ class Backend(Protocol):
         """
         ...
 
+    def unlocked(self) -> None:
+        """The key is proven: until then nothing of an existing store is changed."""
+        ...
+
+    def hurry(self) -> None:
+        """The store is about to be closed: cleanup that is still pending waits for no other process from now on."""
+        ...
+
     def close(self) -> None:
         """Idempotent. Later calls raise Closed."""
         ...

@@ -33,6 +33,12 @@ class Opened(Generic[TxT]):
     def in_transaction(self) -> bool:
         return self._here() is not None
 
+    def unlocked(self) -> None:
+        pass
+
+    def hurry(self) -> None:
+        pass
+
     @property
     def _forked(self) -> bool:
         """True in a child of the process that opened it: there it may not be used, nor even closed."""

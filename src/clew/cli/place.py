@@ -83,7 +83,7 @@ def looking() -> clew.Store:
 
 
 def reading() -> clew.Store:
-    """`existing`; before the first message, the default store reads as an empty one.
+    """`existing`, for commands that only read; before the first message, the default store reads as an empty one.
 
     A file of CPE's reads as a store in memory that has what it has; ids of its messages mean what they mean there.
     """
@@ -91,7 +91,7 @@ def reading() -> clew.Store:
     if not named and not os.path.exists(path):
         return clew.open(":memory:")
     try:
-        return _open(_existing(), create=False)[0]
+        return _open(_existing(), create=False, tidy=False)[0]
     except clew.NotAStore:
         shown = _foreign(path)
         if shown is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from clew.backends.sql import FORMAT
 from clew.errors import ClewError, Tampered
+from clew.loading import loading
 from clew.verify.findings import Findings
 
 _ALWAYS = {"store_id": 16, "created_at": 8}
@@ -56,8 +57,9 @@ def _kept(sealed: bool) -> str:
 
 def _problems(found: Findings, derivations: list[str]) -> Iterator[tuple[str, str]]:
     """What is wrong with the mark of a key change, and with what passphrases are derived with."""
-    from clew import header, rekey
-    from clew.keys import check_parameters
+    with loading:
+        from clew import header, rekey
+        from clew.keys import check_parameters
 
     try:
         rekey.read_mark(found.engine, found.tx)

@@ -19,6 +19,8 @@ _MAGIC = 0x377F0682
 """With the last bit set, checksums are made of big endian numbers."""
 _PAIRS = {_MAGIC: Struct("<2I"), _MAGIC | 1: Struct(">2I")}
 _BITS = 0xFFFFFFFF
+TRIES = 5
+"""Looks at a log that changes while it is read; damage shows the same twice in a row."""
 
 Sum = tuple[int, int]
 
@@ -41,8 +43,11 @@ def check_wal(found: Findings) -> None:
     path = f"{os.path.realpath(found.engine.backend.path)}-wal"
     size = found.one("PRAGMA page_size")[0]
     seen = None
-    while (broken := _look(path, size)) is not None:
-        if broken == seen:  # else somebody may have been writing there just then
+    for _ in range(TRIES):
+        broken = _look(path, size)
+        if broken is None:
+            return
+        if broken == seen:  # else another program may have been writing there
             what = f"frame {broken.frame:,} is" if broken.frame else "its header is"
             behind = f"{broken.frames:,} frames and {broken.commits:,} commits behind it are lost to SQLite"
             found.add("wal", path, f"{what} damaged, and {behind}")
@@ -53,13 +58,15 @@ def check_wal(found: Findings) -> None:
 def _look(path: str, size: int) -> Break | None:
     try:
         with open(path, "rb") as file:  # SQLite has no locks on this file that closing it would drop
-            return _walk(file, size)
+            return _walk(file, size, os.fstat(file.fileno()).st_size)
     except FileNotFoundError:
         return None
 
 
-def _walk(file: BinaryIO, size: int) -> Break | None:
+def _walk(file: BinaryIO, size: int, end: int) -> Break | None:
     """The first break that is proof of damage: behind it a whole commit is followed by what was written after it.
+
+    Frames beyond `end` are not read: writers may append faster than this reads.
 
     A break in the last commit is none. A power cut leaves the same, of a commit that nobody was told of.
     """
@@ -73,7 +80,8 @@ def _walk(file: BinaryIO, size: int) -> Break | None:
     broken = None if made == stored and magic in _PAIRS else 0
     number = frames = commits = 0
     ended = proof = False
-    while len(frame := file.read(_FRAME.size + size)) == _FRAME.size + size:
+    length = _FRAME.size + size
+    while _HEADER.size + (number + 1) * length <= end and len(frame := file.read(length)) == length:
         number += 1
         _, pages, *found, first, second = _FRAME.unpack_from(frame)
         if broken == 0 and number == 1:

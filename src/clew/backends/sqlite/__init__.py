@@ -25,6 +25,7 @@ from clew.backends.sqlite.connection import (
     connect,
     is_full,
     translate,
+    translate_os,
 )
 from clew.backends.sqlite.identity import OpenFiles, check_mount, check_new, check_unshared, resolve
 from clew.backends.sqlite.readers import Readers
@@ -34,8 +35,11 @@ from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.writer import Writer
 from clew.backends.watching import Ear, Watching
 from clew.errors import Closed, Invalid, NotFound, ReadOnly, Unavailable
+from clew.loading import loading
 
 T = TypeVar("T")
+CLOSING = 0.1
+"""Seconds that a store which is being closed waits for other writers, before it leaves a cleanup to them."""
 
 
 class SQLiteBackend(Opened[SQLiteTx]):
@@ -78,6 +82,9 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 self._writer.files = None if self.memory else OpenFiles(path, one_name=self._one_name)
                 self._writer.store_id = self.read(lambda tx: tx.header("store_id"))
             forked.note(self)
+        except OSError as error:
+            self.close()
+            raise translate_os(error, self.path) from error
         except BaseException:
             self.close()
             raise
@@ -214,6 +221,26 @@ class SQLiteBackend(Opened[SQLiteTx]):
             self._local.frame = None
             self._committer.leave()
 
+    def unlocked(self) -> None:
+        if self.memory or os.path.exists(f"{self.path}-wal"):
+            return
+        with suppress(ReadOnly), self._told():  # another program has switched the log off
+            self._prepare()
+            self.look_anew()
+            self._writer.files = OpenFiles(self.path, one_name=self._one_name)
+
+    def hurry(self) -> None:
+        if self.memory or self._here() is not None:
+            return
+        self._not_again()
+        self._committer.enter()
+        try:
+            self._timeout = min(self._timeout, CLOSING)
+            self._writer.hurry(self._timeout)
+        finally:
+            self._local.frame = None
+            self._committer.leave()
+
     def close(self) -> None:
         if self._closed:
             return
@@ -309,9 +336,6 @@ class SQLiteBackend(Opened[SQLiteTx]):
             self._one_name = check_unshared(self.path, self._timeout)
             found = self._look() if os.path.getsize(self.path) else 0
         if found == FORMAT:
-            if not os.path.exists(f"{self.path}-wal"):  # another program has switched the log off
-                with suppress(ReadOnly):
-                    self._prepare()
             return
         if not create and not found:
             raise NotFound("store", self.path, hint="Check the path.")
@@ -353,12 +377,13 @@ class SQLiteBackend(Opened[SQLiteTx]):
             found = check(tx.conn, self.path)
             check_schema(tx.conn, self.path)
             self._migrate(tx.conn, found)
-            self._writer.reserve.keep()
+            self._writer.set_aside(tx)
         finally:
             self._writer.turnstile.release()
 
     def _migrate(self, conn: sqlite3.Connection, found: int) -> None:
-        from clew.backends.sqlite.migrate import migrate  # most stores are of the newest format
+        with loading:
+            from clew.backends.sqlite.migrate import migrate  # most stores are of the newest format
 
         migrate(conn, found)
 
@@ -366,7 +391,8 @@ class SQLiteBackend(Opened[SQLiteTx]):
         return connect(self.path, mode, durability=self._durability, timeout=self._timeout)
 
     def _ear(self) -> Ear:
-        from clew.backends.sqlite.watching import FileEar, MemoryEar
+        with loading:
+            from clew.backends.sqlite.watching import FileEar, MemoryEar
 
         if self.memory:
             return MemoryEar(lambda refs: self.read(lambda tx: cast(SQLiteTx, tx).versions(refs)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import struct
@@ -10,6 +11,7 @@ from typing import Literal
 
 from clew.backends.sql import FORMAT
 from clew.errors import ClewError, Closed, NotAStore, ReadOnly, SchemaTooNew, StorageFull, Tampered, Unavailable
+from clew.loading import CLOSE_SOME, NO_DESCRIPTOR
 
 APPLICATION_ID = 0x636C6577  # "clew"
 OLDEST_SQLITE = (3, 37, 0)
@@ -22,6 +24,9 @@ ODD = (TypeError, ValueError, OverflowError, struct.error)
 """What a value of another kind in a row leads to. All that callers give is checked before a transaction begins, and all
 that is stored was right when it was: inside one, these tell of damage."""
 ANY = (sqlite3.Error, *ODD)
+_PAGE = 65536
+"""The largest page of SQLite's."""
+_RAISE = "Raise the limit (ulimit -f), then make the same call again; the store stays usable."
 
 
 def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, timeout: float) -> sqlite3.Connection:
@@ -117,13 +122,41 @@ def translate(error: Exception, path: str) -> ClewError:
         case sqlite3.SQLITE_CANTOPEN:
             if os.path.exists(path) and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
                 return _nowhere(path)
-            return Unavailable(f"{path} cannot be opened", hint="Check its folder, and the limit on open files.")
+            return Unavailable(f"{path} cannot be opened", hint=f"Check its folder. {CLOSE_SOME}")
         case sqlite3.SQLITE_IOERR:
+            if code == sqlite3.SQLITE_IOERR_WRITE and (limit := _size_limit(path)):
+                return StorageFull(f"{path} has reached the limit on file sizes, {limit:,} bytes", hint=_RAISE)
             hint = "Check the disk, then make the same call again."
             return Unavailable(f"reading or writing {path} failed ({error})", hint=hint)
     if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
         return Closed("the store is closed")
     return Unavailable(f"{path}: {error}", hint="Make the same call again; if it fails again, verify the store.")
+
+
+def translate_os(error: OSError, path: str) -> ClewError:
+    """The error of clew's that says why a file of the store could not be opened or made."""
+    if isinstance(error, PermissionError):
+        return ReadOnly(f"{path} cannot be written")
+    if error.errno == errno.EROFS:
+        return ReadOnly(f"{path} is on a read-only file system")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull(f"no space is left for {path}")
+    few = error.errno in NO_DESCRIPTOR
+    hint = CLOSE_SOME if few else "Check the folder and the disk, then make the same call again."
+    return Unavailable(f"{path} cannot be opened: {error.strerror}", hint=hint)
+
+
+def _size_limit(path: str) -> int:
+    """The limit on file sizes, if a file of the store has reached it; else 0. SQLite does not say why a write fails."""
+    try:
+        import resource
+    except (ImportError, OSError):  # Windows has none; or no file can be opened
+        return 0
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return 0
+    sizes = [os.stat(name).st_size for name in (path, f"{path}-wal") if os.path.exists(name)]
+    return limit if max(sizes, default=0) > limit - _PAGE else 0
 
 
 def _nowhere(path: str) -> ReadOnly:

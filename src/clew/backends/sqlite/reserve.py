@@ -10,8 +10,10 @@ SIZE = 4 << 20
 """As much as the write-ahead log takes while a store is in use."""
 SLICE = 64 << 10
 """What opening takes: the index of the write-ahead log."""
-PLENTY = 32 << 20
-"""Nothing is set aside where less is left: whoever appends needs it more."""
+PAGE = 4096
+"""Bytes of a page of a store."""
+SHARE = 8
+"""At most one part in so many of the free space is set aside: on a small disk whoever appends needs it more."""
 
 _ALONE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """No link is followed, and no pipe waited for."""
@@ -23,16 +25,26 @@ class Reserve:
     def __init__(self, path: str) -> None:
         self.path = f"{path}-reserve"
 
+    @property
+    def size(self) -> int:
+        """Bytes that it has."""
+        try:
+            return os.path.getsize(self.path)
+        except OSError:
+            return 0
+
     def keep(self) -> None:
-        """Makes it whole, if there is plenty of space; never an error."""
+        """Makes it as large as there is space for; never an error."""
         with suppress(OSError, AttributeError):  # the latter where nobody can ask how much is left
-            if os.path.exists(self.path) and os.path.getsize(self.path) >= SIZE:
+            have = self.size
+            if have >= SIZE:
                 return
             left = os.statvfs(os.path.dirname(self.path))
-            if left.f_bavail * left.f_frsize < PLENTY:
+            size = min(SIZE, (left.f_bavail * left.f_frsize + have) // SHARE // SLICE * SLICE)
+            if size <= have:
                 return
             with self._file(os.O_CREAT) as fd:
-                _fill(fd)
+                _fill(fd, size)
 
     def give(self, size: int = SIZE) -> bool:
         """Gives so much of it back. False if there was nothing left of it, or it cannot be reached."""
@@ -56,10 +68,10 @@ class Reserve:
             os.close(fd)
 
 
-def _fill(fd: int) -> None:
+def _fill(fd: int, size: int) -> None:
     """Takes the space up, really: a hole in a file takes none."""
     if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, SIZE)
+        os.posix_fallocate(fd, 0, size)
     else:
-        while os.fstat(fd).st_size < SIZE:  # of bytes that no file system makes smaller
+        while os.fstat(fd).st_size < size:  # of bytes that no file system makes smaller
             os.write(fd, os.urandom(SLICE))

@@ -8,6 +8,7 @@ from functools import cache
 
 from clew.backends.sql import FORMAT, migrations
 from clew.errors import Tampered, clip
+from clew.loading import loading
 
 Row = tuple[str, str, str, str | None]
 
@@ -43,7 +44,8 @@ def schema_of(conn: sqlite3.Connection) -> list[Row]:
 
 def differences(rows: list[Row]) -> Iterator[tuple[str, str]]:
     """What a schema has, lacks or words otherwise than the newest format, but for comments: names, and how."""
-    from clew.backends.sqlite.migrate import migrate
+    with loading:
+        from clew.backends.sqlite.migrate import migrate
 
     new = sqlite3.connect(":memory:", isolation_level=None)
     try:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from clew.errors import ClewError, NotFound, ReadOnly, StorageFull, Tampered, Unavailable
+from clew.loading import loading
 
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scrub.py")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -70,7 +71,8 @@ def clean(path: str, *, write: bool, keep: Sequence[int] = ()) -> Scrubbed:
 
 
 def _ask(arguments: list[str], keep: Sequence[int]) -> _Said:
-    import subprocess
+    with loading:
+        import subprocess
 
     path = arguments[0]
     if not sys.executable or getattr(sys, "frozen", False):

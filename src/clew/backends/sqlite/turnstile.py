@@ -7,14 +7,14 @@ file because closing any descriptor of the database itself would drop SQLite's l
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections import deque
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from clew.errors import ReadOnly, StorageFull, Unavailable
+from clew.backends.sqlite.connection import translate_os
+from clew.errors import Unavailable
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, LOCK_UN
@@ -140,18 +140,8 @@ class Turnstile:
     def _open(self) -> int:
         try:
             return _Descriptors.open(self._path)
-        except PermissionError:
-            raise ReadOnly(f"{self._path} cannot be written") from None
         except OSError as error:
-            if error.errno == errno.EROFS:
-                raise ReadOnly(f"{self._path} is on a read-only file system") from None
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageFull(f"no space is left for {self._path}") from None
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                hint = "Close some files or raise the limit on open ones, then make the same call again."
-            else:
-                hint = "Check the folder and the disk, then make the same call again."
-            raise Unavailable(f"{self._path} cannot be opened: {error.strerror}", hint=hint) from None
+            raise translate_os(error, self._path) from None
 
     def _wait(self, timeout: float) -> None:
         """Blocks in the kernel's queue on a thread of its own, because flock takes no timeout."""

@@ -12,11 +12,12 @@ from clew.backends import Job, Renewed
 from clew.backends.opened import forks
 from clew.backends.sqlite.connection import ANY, ODD, is_full, translate
 from clew.backends.sqlite.identity import OpenFiles
-from clew.backends.sqlite.reserve import Reserve
+from clew.backends.sqlite.reserve import PAGE, SIZE, Reserve
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.turnstile import Turnstile
 from clew.errors import ClewError, Closed, Unavailable
+from clew.loading import loading
 
 FEW = 200
 """Pages that are given back at a time, where space is short."""
@@ -54,6 +55,11 @@ class Writer:
         self._opened_after = forks()
         self._connect = connect
         self._timeout = timeout
+
+    def hurry(self, timeout: float) -> None:
+        """From now on waits for other processes no longer than this."""
+        self._timeout = timeout
+        self._drop()  # the connection has the old timeout
 
     def close(self) -> None:
         """Idempotent. Who still waits to write is told."""
@@ -136,6 +142,12 @@ class Writer:
         else:
             self.turnstile.release()
 
+    def set_aside(self, tx: SQLiteTx) -> None:
+        """Keeps space for a full disk; and a log that is short enough to be copied into the store in that space."""
+        self.reserve.keep()
+        if 0 < self.reserve.size < SIZE:
+            tx.conn.execute(f"PRAGMA wal_autocheckpoint = {max(16, self.reserve.size // (2 * PAGE))}")
+
     def clean(self) -> tuple[str, ...]:
         """Leaves nothing in the file but live rows, and nothing in the write-ahead log. What could not be done now."""
         self.turnstile.acquire(self._timeout)
@@ -167,7 +179,8 @@ class Writer:
             self.turnstile.release()
 
     def _clean(self) -> tuple[str, ...]:
-        from clew.backends.sqlite.scrubbing import clean as scrub
+        with loading:
+            from clew.backends.sqlite.scrubbing import clean as scrub
 
         tx = self._renew() if self.tx is None or self.suspect else self.tx
         if not self._empty_log(tx):
@@ -257,7 +270,7 @@ class Writer:
             if self._cramped:
                 self.tx.conn.execute("PRAGMA secure_delete = OFF")
             elif self.alone is None:
-                self.reserve.keep()
+                self.set_aside(self.tx)
             if self.store_id and self.tx.header("store_id") != self.store_id:
                 self._drop()
                 raise Unavailable(f"{self.path} is another store by now", hint="Open it again.")
