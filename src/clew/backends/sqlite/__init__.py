@@ -316,7 +316,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         """See `clew.backends.sqlite.forked.Holder`."""
         if self._closed or self.memory:
             return None, False, []
-        writer = self._writer.tx and self._writer.tx.conn
+        writer = None if self._writer.tx is None else self._writer.tx.conn
         at_work = self._committer.at_work or (writer is not None and writer.in_transaction)
         return writer, at_work, self._readers.idle()
 
