@@ -196,7 +196,7 @@ def test_neutral_messages_that_are_copied(store: clew.Store, way: str) -> None:
     assert [node.said for node in nodes] == said
     assert store.snapshots.load(taken.id).messages == taken.messages
     if way != "elsewhere":
-        assert again.blobs.get(picture.blob) == b"pixels"
+        assert again.blobs.get(picture.blob or "") == b"pixels"
 
 
 def test_messages_that_a_snapshot_needs(store: clew.Store) -> None:
