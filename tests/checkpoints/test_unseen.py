@@ -308,7 +308,7 @@ def test_undo_goes_further_back(checkpoints, work, say):
         texts.append(text)
     for number in (2, 1, 0):
         assert checkpoints.rewind(messages[number]).can_rewind
-    seen = []
+    seen: list[str] = []
     while len(seen) < 4 and checkpoints.undo(dry_run=True).can_rewind:
         assert checkpoints.undo().can_rewind
         seen.append((work / "a").read_text())
@@ -440,3 +440,19 @@ def test_a_file_in_the_place_of_a_folder_is_someone_elses(checkpoints, work, say
     sh(work, "rm -r d; echo mine > d")
     assert checkpoints.undo(steps=2).conflicts == ("d",)
     assert (work / "d").read_text() == "mine\n"
+
+
+def test_an_undo_of_two_takes_back_what_came_into_a_closed_folder(lent):
+    """One rewind opened a folder, the next put a file into it: undoing both removes the file."""
+    work, checkpoints, message = lent
+    with as_nobody():
+        (work / "d").mkdir()
+        (work / "d" / "a").write_text("a")
+        with checkpoints.guard(message):
+            (work / "d" / "a").unlink()
+            (work / "d").chmod(0)
+        assert both(checkpoints, message).can_rewind
+        assert both(checkpoints, message).files_changed == ("d/a",)
+        assert checkpoints.undo(steps=2).removed == ("d/a",)
+        (work / "d").chmod(0o755)
+        assert picture(work).keys() == {"d"}
