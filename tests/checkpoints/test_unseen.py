@@ -456,3 +456,22 @@ def test_an_undo_of_two_takes_back_what_came_into_a_closed_folder(lent):
         assert checkpoints.undo(steps=2).removed == ("d/a",)
         (work / "d").chmod(0o755)
         assert picture(work).keys() == {"d"}
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_was_hidden_and_removed_is_not_known_to_have_been_missing(lent, closed):
+    """A folder was hidden at the checkpoint, then removed, then made again: it stays, and is named."""
+    work, checkpoints, first = lent
+    session = checkpoints._shelf.session
+    with as_nobody():
+        (work / "d").mkdir()
+        (work / "d").chmod(0) if closed else (work / ".gitignore").write_text("d\n")
+        with checkpoints.guard(first):
+            (work / "d").rmdir()
+            (work / ".gitignore").unlink(missing_ok=True)
+        with checkpoints.guard(session.append(clew.user("go")).id):
+            (work / "d").mkdir()
+            (work / "d" / "new").write_text("new")
+        done = both(checkpoints, first)
+        assert (done.removed, done.unseen) == ((), ("d", "d/new"))
+        assert (work / "d" / "new").read_text() == "new"

@@ -102,7 +102,7 @@ def make(chains: Chains, present: Present) -> Plan:
     changing: dict[str, State] = {}
     for path, chain in sorted(chains.items()):
         now, state = present.at(path), _target(path, chains)
-        if any(link.state == UNSEEN for link in chain) and (state is None or now.kind == "dir"):
+        if any(link.state == UNSEEN for link in chain) and now.kind == "dir":
             unseen.add(path)
         if state is None or now == UNSEEN:
             if now.kind != "missing":
