@@ -29,6 +29,8 @@ class Tally(NamedTuple):
     tokens_out: int = 0
     cost: int = 0
     """In millionths of the currency's unit."""
+    cost_unknown: int = 0
+    """Answers whose cost is unknown: the cost is a lower bound by these."""
 
     def plus(self, other: Tally) -> Tally:
         """The two together."""
@@ -46,7 +48,7 @@ class Stats(NamedTuple):
     by_project: dict[str, Tally]
     """By the directory of the session that their tree began with."""
     unknown: int
-    """Answers that do not say what they cost: the sums are lower bounds by these."""
+    """Answers whose tokens are unknown: the sums are lower bounds by these."""
     damaged: int
     """Messages that cannot be read, and are not counted."""
 
@@ -93,15 +95,15 @@ def stats(
 
 
 def _read(node: Node) -> tuple[Tally, str | None, bool]:
-    """One message counted, the model if it is an answer, and whether its cost is known."""
+    """One message counted, the model if it is an answer, and whether its tokens are known."""
     if node.role != "assistant":
         return Tally(messages=1, turns=int(node.role == "user")), None, True
     message = node.message
     used = message.usage
     if used is None:
-        return Tally(messages=1), message.model or UNKNOWN, False
+        return Tally(messages=1, cost_unknown=1), message.model or UNKNOWN, False
     known = used.input is not None and used.output is not None
-    spent = Tally(0, 1, 0, used.input or 0, used.output or 0, used.cost or 0)
+    spent = Tally(0, 1, 0, used.input or 0, used.output or 0, used.cost or 0, int(used.cost is None))
     return spent, message.model or UNKNOWN, known
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.checkpoints.conftest import picture
 
@@ -147,21 +147,22 @@ class Went(NamedTuple):
 
 def undoing(taken: Sequence[Went], now: Copy) -> tuple[Picture, set[str]]:
     """What an undo of rewinds should make of paths, and which of them are not as those rewinds left them."""
-    targets, others = Picture(), set[str]()
+    targets, others, through = Picture(), set[str](), set[str]()
     for number, went in enumerate(taken):
         for path, was in went.changed().items():
-            targets.setdefault(path, was)
+            targets.setdefault(path, FOLDER if path in through else was)
             later = [one.before for one in taken[number + 1 :] if path in one.changed()]
             found = later[0] if later else now.paths
             if found.get(path) != went.after.get(path) and (later or not now.hides(path)):
                 others.add(path)
+        through |= {folder for path in went.changed() for folder in folders(path) if folder in went.before}
     return targets, others
 
 
 Targets = Mapping[str, State | None]
 
 
-def settled(targets: Targets, now: Picture) -> Targets:
+def settled(targets: Mapping[str, Any], now: Picture) -> Targets:
     """Targets with what became of paths that may go."""
     either = {path: state[1] for path, state in targets.items() if state is not None and state[0] == MAYBE}
     return {**targets, **{path: state if path in now else GONE for path, state in either.items()}}

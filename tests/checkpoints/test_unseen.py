@@ -308,7 +308,7 @@ def test_undo_goes_further_back(checkpoints, work, say):
         texts.append(text)
     for number in (2, 1, 0):
         assert checkpoints.rewind(messages[number]).can_rewind
-    seen = []
+    seen: list[str] = []
     while len(seen) < 4 and checkpoints.undo(dry_run=True).can_rewind:
         assert checkpoints.undo().can_rewind
         seen.append((work / "a").read_text())
@@ -440,3 +440,38 @@ def test_a_file_in_the_place_of_a_folder_is_someone_elses(checkpoints, work, say
     sh(work, "rm -r d; echo mine > d")
     assert checkpoints.undo(steps=2).conflicts == ("d",)
     assert (work / "d").read_text() == "mine\n"
+
+
+def test_an_undo_of_two_takes_back_what_came_into_a_closed_folder(lent):
+    """One rewind opened a folder, the next put a file into it: undoing both removes the file."""
+    work, checkpoints, message = lent
+    with as_nobody():
+        (work / "d").mkdir()
+        (work / "d" / "a").write_text("a")
+        with checkpoints.guard(message):
+            (work / "d" / "a").unlink()
+            (work / "d").chmod(0)
+        assert both(checkpoints, message).can_rewind
+        assert both(checkpoints, message).files_changed == ("d/a",)
+        assert checkpoints.undo(steps=2).removed == ("d/a",)
+        (work / "d").chmod(0o755)
+        assert picture(work).keys() == {"d"}
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_was_hidden_and_removed_is_not_known_to_have_been_missing(lent, closed):
+    """A folder was hidden at the checkpoint, then removed, then made again: it stays, and is named."""
+    work, checkpoints, first = lent
+    session = checkpoints._shelf.session
+    with as_nobody():
+        (work / "d").mkdir()
+        (work / "d").chmod(0) if closed else (work / ".gitignore").write_text("d\n")
+        with checkpoints.guard(first):
+            (work / "d").rmdir()
+            (work / ".gitignore").unlink(missing_ok=True)
+        with checkpoints.guard(session.append(clew.user("go")).id):
+            (work / "d").mkdir()
+            (work / "d" / "new").write_text("new")
+        done = both(checkpoints, first)
+        assert (done.removed, done.unseen) == ((), ("d", "d/new"))
+        assert (work / "d" / "new").read_text() == "new"

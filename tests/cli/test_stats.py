@@ -27,11 +27,11 @@ def test_a_shared_message_counts_once(db):
     fill(db)
     with clew.open(db) as store:
         found = stats(store)
-    assert found.total == Tally(3, 5, 1, 20, 10, 40_000)
+    assert found.total == Tally(3, 5, 1, 20, 10, 40_000, 2)
     assert {name: one.messages for name, one in found.by_model.items()} == {"m-1": 3, "m-2": 1}
     assert [one.messages for one in found.by_day.values()] == [2, 2, 1]
     assert list(found.by_day)[:2] == ["2026-05-01", "2026-05-02"]
-    assert found.by_project == {"/src/app": Tally(2, 4, 1, 20, 10, 40_000), "": Tally(1, 1)}
+    assert found.by_project == {"/src/app": Tally(2, 4, 1, 20, 10, 40_000, 1), "": Tally(1, 1, cost_unknown=1)}
     assert (found.unknown, found.damaged) == (2, 0)
 
 
@@ -53,7 +53,7 @@ def test_sessions_are_those_of_that_time_and_not_of_the_trash(db):
         assert stats(store, since=now).by_project == {}
         assert stats(store, until=now).total.sessions == 3
         store.sessions.list().items[0].trash()
-        assert stats(store).total == Tally(2, 4, 1, 20, 10, 40_000)
+        assert stats(store).total == Tally(2, 4, 1, 20, 10, 40_000, 1)
 
 
 def test_damage_is_told(clew_cli, db):
@@ -79,3 +79,18 @@ def test_text_and_json(clew_cli, db):
     assert max(map(len, out.splitlines())) <= 80
     assert clew_cli("stats", "--json").json["by_model"]["m-2"]["messages"] == 1
     assert clew_cli("stats", "--jsonl", "--since", "2026-05-03").lines[0]["total"]["messages"] == 1
+
+
+def test_an_unknown_cost_is_null(clew_cli, db):
+    """A cost is null where no answer tells it, and 0 only if it is known to be nothing."""
+    fill(db)
+    with clew.open(db) as store:
+        free = clew.Usage(input=1, output=1, cost=0)
+        store.sessions.create().append(clew.assistant("E", model="free", usage=free))
+        unpriced = clew.Usage(input=1, output=1)
+        store.sessions.create().append(clew.assistant("F", model="unpriced", usage=unpriced))
+    found = clew_cli("stats", "--json").json
+    costs = {name: one["cost"] for name, one in found["by_model"].items()}
+    assert costs == {"m-1": 40_000, "m-2": None, "free": 0, "unpriced": None}
+    assert (found["total"]["cost"], found["total"]["cost_unknown"]) == (40_000, 3)
+    assert "Cost unknown for 3 answers." in clew_cli("stats").out

@@ -57,11 +57,12 @@ class Present(NamedTuple):
         return self.known[path] if path in self.known else self.look(path)
 
 
-def wanted(manifests: Sequence[Manifest]) -> dict[str, list[Link]]:
+def wanted(manifests: Sequence[Manifest], *, undo: bool = False) -> dict[str, list[Link]]:
     """The chains of all paths that the manifests have.
 
     Whoever found something in a folder, or found it missing there, found the folder: what a manifest does not say of a
-    folder above its paths is that it was one. In a folder that was unseen or closed everything else was unseen.
+    folder above its paths is that it was one. In a folder that was unseen or closed everything else was unseen;
+    an `undo` takes back what rewinds have put there.
     """
     found: dict[str, list[Link]] = {}
     named = set[str]()
@@ -76,7 +77,7 @@ def wanted(manifests: Sequence[Manifest]) -> dict[str, list[Link]]:
     for at, manifest in enumerate(manifests):
         entries = manifest.paths()
         dark = {path for path, entry in entries.items() if _is_dark(entry.state)}
-        for path in chains if dark else ():
+        for path in chains if dark and not undo else ():
             if path not in entries and any(folder in dark for folder in folders_of(path)):
                 insort(chains[path], Link(at, manifest, Entry(packed(path), UNSEEN)), key=lambda link: link.at)
     return chains
@@ -101,7 +102,7 @@ def make(chains: Chains, present: Present) -> Plan:
     changing: dict[str, State] = {}
     for path, chain in sorted(chains.items()):
         now, state = present.at(path), _target(path, chains)
-        if any(link.state == UNSEEN for link in chain) and (state is None or now.kind == "dir"):
+        if any(link.state == UNSEEN for link in chain) and now.kind == "dir":
             unseen.add(path)
         if state is None or now == UNSEEN:
             if now.kind != "missing":

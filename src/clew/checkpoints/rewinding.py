@@ -115,7 +115,7 @@ class Rewinding:
             fresh = changed(seat, seen)
             manifests = [one.having(fresh) if one.message == seat.data.message else one for one in manifests]
             closed = seen.now.unread
-        chains = plan.wanted(manifests)
+        chains = plan.wanted(manifests, undo=not tree)
         present = {path: state_at(self._root, path) for path in chains}
         present |= {path: MISSING for path in plan.alike(chains) if not self._root.has(path)}
         made = plan.make(chains, plan.Present(present, partial(state_at, self._root), self._names))

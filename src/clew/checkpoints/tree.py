@@ -17,7 +17,7 @@ import msgspec
 from clew.checkpoints.ignored import NAME, Rules, Tracked, outside, tracked
 from clew.checkpoints.index import Folder, Index, Known, Row, folder_of, rows_of
 from clew.checkpoints.root import PERMISSIONS, Blocked, Root, Seen, is_part, skipped, stamp
-from clew.checkpoints.states import MISSING, UNSEEN, State, folders_of, is_reserved, packed
+from clew.checkpoints.states import MISSING, UNSEEN, State, folders_of, is_reserved, packed, unpacked
 from clew.errors import Invalid, Unavailable
 
 RACY = 2_000_000_000
@@ -65,6 +65,9 @@ def scan(root: Root, before: Index | None, own: Callable[[str], bool], keep: Kee
     gone = [path for path in walk.old if path not in walk.folders]
     for path in gone:
         walk.lost(path, walk.old[path])
+    for path in walk.before.unread:
+        if path.rpartition("/")[0] in walk.folders and not os.path.lexists(os.path.join(root.path, path)):
+            walk.changes.append(Change(path, UNSEEN, MISSING))
     now = Index(2, stamps, walk.folders, all_the_same, tuple(sorted(walk.unread)))
     changed = walk.changed or fresh or bool(gone) or was != all_the_same or walk.before.unread != now.unread
     return Scan(now, _merged(walk.changes), changed, walk.blobs)
@@ -144,6 +147,7 @@ class _Walk:
         below = self._below(fd, place, known, listed, ignored)
         now = tuple(sorted(map(packed, ignored)))
         if now != known.ignored:
+            self._went(place.path, known, {*ignored, *listed.folders})
             self.folders[place.path] = msgspec.structs.replace(known, ignored=now)
             self.changed = True
         return below
@@ -173,6 +177,8 @@ class _Walk:
         elif known.mode != mode:
             self.changes.append(Change(place.path, State("dir", mode=known.mode), State("dir", mode=mode)))
         below = self._below(fd, here, known, listed, ignored)
+        if known is not None:
+            self._went(place.path, known, {*rows, *ignored, *listed.folders})
         self.folders[place.path] = folder_of(mode, now, ignored)
         self.changed = True
         return below
@@ -250,6 +256,13 @@ class _Walk:
         if old == UNSEEN and folder and folder not in self.old:
             return  # its folder was unseen, and says so for all that is in it
         self.changes.append(Change(path, old, now))
+
+    def _went(self, folder: str, known: Folder, names: set[str]) -> None:
+        """Notes names that were left out and are missing now: if they come again, they were not missing at first."""
+        for name in {unpacked(one).rstrip("/") for one in known.ignored} - names:
+            path = f"{folder}/{name}" if folder else name
+            if path not in self.old:
+                self.changes.append(Change(path, UNSEEN, MISSING))
 
     def lost(self, path: str, folder: Folder) -> None:
         """A folder that is not there any more, or is a file now, or cannot be read any more."""

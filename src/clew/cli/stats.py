@@ -48,8 +48,13 @@ def stats(ctx: click.Context, since: datetime | None, until: datetime | None, fo
 
 def _json(found: Stats) -> dict[str, Any]:
     tables = {"by_model": found.by_model, "by_day": found.by_day, "by_project": found.by_project}
-    shown = {name: {key: one._asdict() for key, one in table.items()} for name, table in tables.items()}
-    return {"total": found.total._asdict(), **shown, "unknown": found.unknown, "damaged": found.damaged}
+    shown = {name: {key: _tally(one) for key, one in table.items()} for name, table in tables.items()}
+    return {"total": _tally(found.total), **shown, "unknown": found.unknown, "damaged": found.damaged}
+
+
+def _tally(one: Tally) -> dict[str, int | None]:
+    """A tally as JSON: its cost is null if none is known."""
+    return {**one._asdict(), "cost": one.cost if one.cost or not one.cost_unknown else None}
 
 
 def _lines(found: Stats) -> Iterator[str]:
@@ -60,8 +65,8 @@ def _lines(found: Stats) -> Iterator[str]:
         yield f"{name:<12}{bold(f'{count:>14,}')}"
     if total.cost:
         yield f"{'cost':<12}{bold(_cost(total.cost).rjust(14))}"
-    if found.unknown:
-        yield dim(f"{many(found.unknown, 'answer')} without a word of the cost.")
+    if total.cost_unknown:
+        yield dim(f"Cost unknown for {many(total.cost_unknown, 'answer')}.")
     if found.damaged:
         verb = "is" if found.damaged == 1 else "are"
         yield style(f"{many(found.damaged, 'message')} {verb} damaged: 'clew verify' names them.", "31")
