@@ -100,14 +100,15 @@ def test_allow_insecure_cannot_come_from_a_file(connect: Any, value: object) -> 
 
 
 def test_no_setting_is_called_allow_insecure() -> None:
-    """Only the clients and their check know the name; settings refuse it, and `clew chat` gives it for loopback."""
+    """The clients and their check know the name, and a flag of `clew chat` and `clew run`; settings refuse it."""
     source = Path(chat.__file__).parents[1]
     knowing = {
         path.relative_to(source).parts[0]
         for path in source.rglob("*.py")
         if "allow_insecure" in path.read_text() and path.name not in ("settings.py", "models.py")
     }
-    assert knowing <= {"chat", "testing"}
+    assert knowing <= {"chat", "testing", "cli"}
+    assert "allow_insecure" not in settings.SETTINGS
     assert settings.NOT_FROM_FILES == {"allow_insecure"}
     parameter = inspect.signature(chat.connect).parameters["allow_insecure"]
     assert (parameter.kind, parameter.default) == (parameter.KEYWORD_ONLY, False)

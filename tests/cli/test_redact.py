@@ -57,9 +57,9 @@ def test_every_corner_is_looked_into(clew_cli, talk, db):
         trashed.trash()
         store.snapshots.save(new_snapshot(provider="claude", system_prompt=CANARY, metadata={CANARY: "a"}))
     found = clew_cli("redact", "--scan", "--json").json
-    assert found["counts"] == {"github-token": 9}
-    assert sorted(one["what"] for one in found["found"]) == ["log", *["message"] * 5, "session", "snapshot"]
-    assert found["read"] == {"messages": 5, "sessions": 4, "log entries": 3, "snapshots": 1}
+    assert found["counts"] == {"github-token": 10}  # a snapshot's system prompt is a message, too
+    assert sorted(one["what"] for one in found["found"]) == ["log", *["message"] * 6, "session", "snapshot"]
+    assert found["read"] == {"messages": 6, "sessions": 4, "log entries": 3, "snapshots": 1}
     assert clew_cli("redact", "--scan").code == 1
 
 

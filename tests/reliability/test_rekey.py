@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -150,8 +150,12 @@ def test_a_writer_between_the_steps(path: Path, exchange: Exchange, more: bool) 
         main = store.sessions.create(title="0")
         main.append([clew.user("first"), clew.assistant("second")])
         expected = ["first", "second"]
-        rekey.begin(store._engine, exchange.kind, exchange.after)
-        with clew.open(path, key=exchange.before or exchange.after) as other:
+        with ExitStack() as opened:
+            if exchange.after is None:  # who opens a store in the middle of an unsealing does not write
+                other = opened.enter_context(clew.open(path, key=exchange.before))
+            rekey.begin(store._engine, exchange.kind, exchange.after)
+            if exchange.after is not None:
+                other = opened.enter_context(clew.open(path, key=exchange.before or exchange.after))
             session = other.sessions.get(main.id)
 
             def talk(done: int, total: int) -> None:

@@ -74,8 +74,11 @@ def _walk(file: BinaryIO, size: int, end: int) -> Break | None:
     if len(log) < _HEADER.size:
         return None
     magic, _, _, _, *salts, first, second = _HEADER.unpack(log)
-    pairs = _PAIRS.get(magic, _PAIRS[_MAGIC])
     stored: Sum = (first, second)
+    fitting = [  # the number itself may be what is damaged, and it says how sums are made
+        order for number, order in _PAIRS.items() if _sum(number.to_bytes(4) + log[4:24], (0, 0), order) == stored
+    ]
+    pairs = fitting[0] if fitting else _PAIRS.get(magic, _PAIRS[_MAGIC])
     made = _sum(log[:24], (0, 0), pairs)
     broken = None if made == stored and magic in _PAIRS else 0
     number = frames = commits = 0
