@@ -315,7 +315,7 @@ def test_a_plain_body_opens_only_while_both_may_be_met() -> None:
     """In a sealed store a plain body, or a row without a data key, is damage; while it is being sealed it is not."""
     answers = good()
     mixed, sealed = SealedSeal(answers["store"], known_secrets("sealing"), nothing), known_seal()
-    plain = mixed.box(None, b"run").close(b"payload", b"context")
+    plain = mixed._plain.box(None, b"run").close(b"payload", b"context")
     for seal, expected in ((mixed, b"payload"), (sealed, None)):
         assert seal.box(None, b"run").open(plain, b"context") == expected
         wrapped = seal.new_key(b"run")

@@ -16,7 +16,7 @@ from clew.store import Store
 
 KEY = bytes(range(32))
 DAMAGE = {
-    "body": "body = CAST(substr(body, 1, 20) || x'FF' || substr(body, 22) AS BLOB)",
+    "body": "body = CAST(substr(body, 1, 20) || x'FF00FF00FF00' || substr(body, 27) AS BLOB)",
     "totals": "facts = CAST(substr(facts, 1, 20) || x'FF' || substr(facts, 22) AS BLOB)",
     "empty": "body = x''",
 }

@@ -91,7 +91,7 @@ def reading() -> clew.Store:
     if not named and not os.path.exists(path):
         return clew.open(":memory:")
     try:
-        return _open(_existing(), create=False, tidy=False)[0]
+        return _open(_existing(), create=False)[0]
     except clew.NotAStore:
         shown = _foreign(path)
         if shown is None:

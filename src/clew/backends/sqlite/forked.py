@@ -11,7 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 import sqlite3
-import weakref
+from _weakref import ref  # `weakref` takes longer to import than the rest of this
 from contextlib import suppress
 from typing import Protocol
 
@@ -24,13 +24,13 @@ class Holder(Protocol):
         ...
 
 
-_open: weakref.WeakSet[Holder] = weakref.WeakSet()
+_open: set[ref[Holder]] = set()
 _inherited: list[sqlite3.Connection] = []
 
 
 def note(store: Holder) -> None:
     """To be called once a store is open."""
-    _open.add(store)
+    _open.add(ref(store, _open.discard))
 
 
 def let_go() -> None:
@@ -46,7 +46,7 @@ def let_go() -> None:
 def _after_fork() -> None:
     writing: list[sqlite3.Connection] = []
     reading: list[sqlite3.Connection] = []
-    for store in list(_open):
+    for store in filter(None, [known() for known in _open]):
         writer, at_work, readers = store.connections()
         reading += readers
         if writer is not None and at_work:
