@@ -411,7 +411,7 @@ def test_places_where_no_store_can_be(tmp_path: Path) -> None:
     ]  # fmt: skip
     for place in odd:
         with pytest.raises((clew.Invalid, clew.Unavailable)) as caught:
-            clew.open(place)
+            clew.open(place, timeout=0.2)
         assert str(caught.value)
     with pytest.raises(clew.NotFound):
         clew.open(tmp_path / "chats.db", create=False)

@@ -490,7 +490,7 @@ def test_verify_while_others_write(path: Path) -> None:
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            for _ in range(20):
+            for _ in range(5):
                 assert store.verify().damage == []
         finally:
             stop.set()
