@@ -14,7 +14,7 @@ import clew
 from benchmarks.bench import Bench
 from benchmarks.measure import Figure, Side, interleave, missing, once, ratio
 from clew.checkpoints import Checkpoints
-from clew.checkpoints.tree import RACY
+from clew.checkpoints.tree_scan import RACY
 
 
 def tree(bench: Bench) -> Iterator[Figure]:

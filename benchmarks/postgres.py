@@ -9,8 +9,8 @@ from contextlib import ExitStack, closing
 from importlib.metadata import version
 from typing import Any, Literal
 
-from tests.postgres.server import CannotStart
-from tests.postgres.trips import counted
+from tests.backends.postgres.server import CannotStart
+from tests.backends.postgres.trips import counted
 
 import clew
 from benchmarks import serverpeers

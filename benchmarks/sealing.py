@@ -82,7 +82,7 @@ def _update(bare: sqlite3.Connection, count: int) -> None:
 
 def _wrap(store: clew.Store) -> None:
     """The exchange itself; that everything is read before the old key is retired is not part of it."""
-    from clew import rekey
+    from clew.upkeep import rekey
 
     rekey.begin(store._engine, "rotate", os.urandom(32))
     rekey.go_on(store._engine)

@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-from tests.postgres.server import Server
+from tests.backends.postgres.server import Server
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS messages (

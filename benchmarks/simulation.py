@@ -1,7 +1,7 @@
 """Ten million sessions, without storing one: `python -m benchmarks.simulation [sessions]`.
 
-Ids are made by `clew.ids`, by many processes whose clocks differ, stand still and step back; numbers are given as a
-server gives them. What is looked at is how they spread: over the index of ids, over handles, over shards and over
+Ids are made by `clew.base.ids`, by many processes whose clocks differ, stand still and step back; numbers are given as
+a server gives them. What is looked at is how they spread: over the index of ids, over handles, over shards and over
 partitions; and where the writes of one moment meet. Sessions are as long and as busy as those of people: a fifth of
 them has four fifths of the messages. `check` raises if something is further from even than chance explains.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from clew.backends.rows import COUNTER_BITS, SEQ_BITS, SHARDS
-from clew.ids import SHORTEST, Uuid7
+from clew.base.ids import SHORTEST, Uuid7
 
 SESSIONS = 10_000_000
 PARTITIONS = 16

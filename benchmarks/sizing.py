@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from tests.postgres.server import Server
+from tests.backends.postgres.server import Server
 
 import clew
-from clew import partitions
+from clew.store import partitions
 
 TEXT = 1_000
 """Bytes of text in a message."""
@@ -128,7 +128,7 @@ def _private(pid: int) -> int:
 
 def each(measured: Measured) -> Iterator[str]:
     """What one message and one session take, as a table."""
-    yield "| of each | bytes |"
+    yield "| item | bytes |"
     yield "|---|---|"
     yield f"| message: its body, for {TEXT:,} bytes of text | {measured.body:,.0f} |"
     names = {"nodes": "the rest of its row", "nodes_pkey": "index by position", "nodes_id": "index by id",
@@ -150,11 +150,11 @@ def larger(measured: Measured) -> Iterator[str]:
     for name, one in (
         ("rows of messages", None),
         ("messages with their indexes", TALK * (measured.body + of_message)),
-        ("of that, the index by id: it is read at random", TALK * measured.message["nodes_id"]),
+        ("of that, the index by id (random access)", TALK * measured.message["nodes_id"]),
         ("of that, all indexes", TALK * of_index),
         ("sessions with their indexes", of_session),
         ("words, once someone has searched", TALK * measured.words),
-        ("in all", TALK * (measured.body + of_message + measured.words) + of_session),
+        ("total", TALK * (measured.body + of_message + measured.words) + of_session),
     ):
         cells = [f"{size * TALK:,}" if one is None else _large(size * one) for size in SIZES]
         yield f"| {name} | {' | '.join(cells)} |"

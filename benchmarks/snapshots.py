@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 import clew
 from benchmarks.bench import Bench, texts
 from benchmarks.measure import Block, Figure, Side, each, interleave, once, ratio
+from clew.chat.recording import autosave as saved_as_it_goes
 from clew.snapshots import FileStore, Messages, Snapshot
-from clew.snapshots import autosave as saved_as_it_goes
-from clew.snapshots.forms import Form
+from clew.snapshots.file_format import Form
 
 KEY = bytes(range(32))
 

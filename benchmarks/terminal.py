@@ -19,7 +19,7 @@ ROWS = (
     "WHERE workspace = '' AND kind = 'session' AND trashed_at IS NULL ORDER BY rank DESC"
 )
 """What a list shows of a session, as stored; clew also checks it, counts its messages, and shortens its id."""
-START = "import clew, clew.cli.root, clew.cli.listing; clew.open"
+START = "import clew, clew.cli.root, clew.cli.commands.ls; clew.open"
 """Python's start, with what `clew ls` imports."""
 
 

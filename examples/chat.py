@@ -1,4 +1,4 @@
-"""A chat on the terminal that goes on where it was. `python examples/chat.py [STORE]`; an empty line ends it.
+"""A terminal chat that resumes where it stopped. `python examples/chat.py [STORE]`; an empty line ends it.
 
 The model is an echo. With a STORE the talk is kept; without one it is in a temporary folder and gone at the end.
 """
@@ -12,7 +12,7 @@ import clew
 
 
 def model(messages: list[clew.Message]) -> clew.Message:
-    """Where a real one is called."""
+    """Replace this with a call of a real model."""
     usage = clew.Usage(input=sum(len(message.text.split()) for message in messages), output=3)
     return clew.assistant(f"You said: {messages[-1].text}", model="echo", usage=usage)
 
@@ -26,7 +26,7 @@ def current(store: clew.Store) -> clew.Session:
 
 
 def lines() -> Iterator[str]:
-    """What the person types, up to an empty line."""
+    """Lines that the user types, up to an empty line."""
     while True:
         try:
             typed = input("> ").strip()
@@ -38,13 +38,13 @@ def lines() -> Iterator[str]:
 
 
 def main(path: str) -> None:
-    """Talks."""
+    """Runs the chat."""
     with clew.open(path) as store:
         session = current(store)
         for node in session.path(last=6):
             print(f"{node.role}: {node.text}")
         for text in lines():
-            session.append(clew.user(text))  # before the model is asked: a crash must not lose the question
+            session.append(clew.user(text))  # before calling the model, so that a crash does not lose the question
             answer = session.append(model([node.message for node in session.path()]))
             print(f"assistant: {answer.text}")
             if session.title is None:

@@ -1,4 +1,4 @@
-"""A writer is killed in the middle of its work. Everything it was told is stored, is stored."""
+"""Kills a writer while it writes. Every acknowledged message is stored."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ for number in range(1_000_000):
 
 
 def main(path: Path) -> None:
-    """Starts the writer, kills it, and counts."""
+    """Starts the writer, kills it, and counts its messages."""
     with clew.open(path) as store:
         session = store.sessions.create(title="Notes")
         acknowledged = killed_writer(path)
@@ -28,7 +28,7 @@ def main(path: Path) -> None:
 
 
 def killed_writer(path: Path) -> list[str]:
-    """The ids that a writer acknowledged before SIGKILL took it."""
+    """The ids that the writer acknowledged before SIGKILL."""
     with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         ids = []
@@ -36,7 +36,7 @@ def killed_writer(path: Path) -> list[str]:
             ids.append(line.strip())
             if len(ids) == 50:
                 writer.kill()
-    return [id for id in ids if len(id) == 36]  # the last line may be torn: that is the pipe's loss, not the store's
+    return [id for id in ids if len(id) == 36]  # the pipe may have cut off the last line
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Import a provider's messages from a file of JSON lines. Run again, or after a crash, it stores each line once."""
+"""Import a provider's messages from a file of JSON lines. Repeated runs store each line once."""
 
 import tempfile
 import uuid
@@ -13,8 +13,8 @@ EXPORT = b"""\
 """
 
 
-def imported(store: clew.Store, file: Path, provider: str) -> clew.Session:
-    """The session that holds the file's messages; its id and theirs follow from where they come from."""
+def import_file(store: clew.Store, file: Path, provider: str) -> clew.Session:
+    """Returns the session with the file's messages. All ids derive from the path and the line number."""
     base = uuid.uuid5(uuid.NAMESPACE_URL, file.resolve().as_uri())
     try:
         session = store.sessions.get(str(base))
@@ -26,12 +26,12 @@ def imported(store: clew.Store, file: Path, provider: str) -> clew.Session:
 
 
 def main(folder: Path) -> None:
-    """Imports a file twice, and shows that it is there once, byte for byte."""
+    """Imports a file twice and shows that it is stored once, byte for byte."""
     file = folder / "export.jsonl"
     file.write_bytes(EXPORT)
     with clew.open(folder / "chats.db") as store:
         for _ in range(2):
-            session = imported(store, file, "anthropic")
+            session = import_file(store, file, "anthropic")
         for node in session.path():
             print(f"{node.role}: {node.text}")
         raw = [node.native.raw for node in session.path() if node.native is not None]

@@ -1,4 +1,4 @@
-"""Open a store, talk into it, come back, fork, rewind, search."""
+"""Open a store, add messages, resume, fork, rewind, search."""
 
 import tempfile
 from pathlib import Path
@@ -7,13 +7,13 @@ import clew
 
 
 def main(path: Path) -> None:
-    """Does it all in the store at `path`."""
+    """Runs all steps in the store at `path`."""
     with clew.open(path) as store:
         session = store.sessions.create(title="Build fails", cwd="/src/app")
         question = session.append(clew.user("Why is the build failing?"))
         session.append(clew.assistant("The lint step fails: an import is unused."))
 
-    # Another day, another process.
+    # Later, in another process.
     with clew.open(path) as store:
         session = store.sessions.latest(cwd="/src/app")
         show("where I was", session)
@@ -26,7 +26,7 @@ def main(path: Path) -> None:
         session.append(clew.assistant("It is the type check."))
         show("rewound, and answered anew", session)
         if left is not None:
-            print("  what it left still ends with:", store.nodes.get(left.head_id)[0].text)
+            print("  the branch still ends with:", store.nodes.get(left.head_id)[0].text)
 
         for hit in store.search("lint step"):
             print("found:", hit.snippet)

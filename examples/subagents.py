@@ -1,4 +1,4 @@
-"""Many agents at once: each has a session of its own, and those that wait at the same time share a commit."""
+"""Many agents at once: each has its own session, and appends at the same time share a commit."""
 
 import asyncio
 import tempfile
@@ -9,7 +9,7 @@ import clew.aio
 
 
 async def agent(store: clew.aio.Store, lead: clew.aio.Session, number: int) -> None:
-    """Works on one part, and leaves its trace as a session that belongs to the lead's."""
+    """Works on one part and stores its trace as a subagent session of the lead."""
     trace = await store.sessions.create(title=f"Part {number}", agent=f"worker-{number}", owner=lead)
     for step in range(10):
         await trace.append(clew.assistant(f"step {step}"))
@@ -17,7 +17,7 @@ async def agent(store: clew.aio.Store, lead: clew.aio.Session, number: int) -> N
 
 
 async def main(path: Path) -> None:
-    """Asks, lets eight agents work, and reads what came of it."""
+    """Asks, runs eight agents, and reads their results."""
     async with clew.aio.open(path) as store:
         lead = await store.sessions.create(title="Lead")
         calls = [clew.ToolCall(id=f"call_{number}", name="work", arguments={"part": number}) for number in range(8)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +11,9 @@ import pytest
 from hypothesis import settings
 
 import clew
-from clew.store import Store
+from clew.store.store import Store
 from tests import lanes
-from tests.objects.server import Place, Server
+from tests.engine.objects.server import NodeLocation, Server
 
 pytest.register_assert_rewrite("clew.testing", "tests.concurrency.workers")
 
@@ -22,6 +23,8 @@ settings.load_profile("clew")
 # Who starts the tests in the background may have them ignore these, and programs that they start inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+pytest_plugins = ["tests.costs"] if os.environ.get("CLEW_TEST_COSTS") else []
 
 SOAK = 3600
 """Seconds that a test of `make soak` may take; the others have those of pyproject.toml."""
@@ -48,6 +51,19 @@ def few_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(certificate))
         yield
+
+
+@pytest.fixture
+def quick_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Derives keys from passphrases with little work, in this process: for tests that do it hundreds of times."""
+    from cryptography.hazmat.primitives.kdf import argon2
+
+    slow = argon2.Argon2id
+
+    def quick(*, salt: bytes, length: int, **_: int) -> argon2.Argon2id:
+        return slow(salt=salt, length=length, iterations=1, lanes=1, memory_cost=8)
+
+    monkeypatch.setattr(argon2, "Argon2id", quick)
 
 
 @pytest.fixture
@@ -83,6 +99,6 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def place(s3: Server) -> Place:
+def place(s3: Server) -> NodeLocation:
     """A bucket on it that no other test uses."""
     return s3.bucket()

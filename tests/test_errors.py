@@ -7,13 +7,22 @@ import inspect
 import pytest
 
 import clew
-from clew import errors
-from clew.store import Store
+import clew.providers.errors
+import clew.snapshots.errors
+from clew import errors, providers, snapshots
+from clew.store.store import Store
+
+
+def every_error() -> list[type[Exception]]:
+    """The errors of the package, wherever they are defined."""
+    modules = (errors, providers.errors, snapshots.errors)
+    found = {kind for module in modules for _, kind in inspect.getmembers(module, inspect.isclass)}
+    return [kind for kind in found if issubclass(kind, Exception)]
 
 
 def test_every_error_is_a_clew_error() -> None:
     """One except clause catches everything that clew raises on purpose."""
-    found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
+    found = every_error()
     assert len(found) >= 12
     assert all(issubclass(kind, clew.ClewError) and kind.__doc__ for kind in found)
     assert all(getattr(clew, kind.__name__) is kind for kind in found)
@@ -22,9 +31,7 @@ def test_every_error_is_a_clew_error() -> None:
 def test_the_tree_is_drawn_as_it_is() -> None:
     """The docstring of the module names every error, under its parent."""
     drawn = errors.__doc__ or ""
-    for _, kind in inspect.getmembers(errors, inspect.isclass):
-        if issubclass(kind, Exception):
-            assert kind.__name__ in drawn
+    assert all(kind.__name__ in drawn for kind in every_error())
     assert issubclass(clew.NotAStore, clew.Invalid)
     assert issubclass(clew.StorageFull, clew.Unavailable)
     assert issubclass(clew.ReadOnly, clew.Unavailable)
@@ -35,9 +42,9 @@ def test_fields_and_hint() -> None:
     """An error says what, which and what to do, in fields and in its text."""
     missing = clew.NotFound("session", "k3m9qa", hint="Create one first.")
     assert (missing.what, missing.key, missing.hint) == ("session", "k3m9qa", "Create one first.")
-    assert str(missing) == "no session 'k3m9qa'. Create one first."
+    assert str(missing) == "session 'k3m9qa' not found. Create one first."
     assert clew.SchemaTooNew("a.db", 2, 1).found == 2
-    assert clew.Tampered("node x").where == "node x"
+    assert clew.Corrupted("node x").where == "node x"
     wrong = clew.WrongKey("a.db", [b"\x01" * 8], b"\xab" * 8)
     assert (wrong.path, wrong.expected, wrong.given) == ("a.db", (b"\x01" * 8,), b"\xab" * 8)
     assert wrong.message == "a.db is sealed with key 0101010101010101, not with key abababababababab"
@@ -65,7 +72,7 @@ def test_no_error_or_repr_shows_what_was_said(store: Store) -> None:
         lambda: session.append(clew.user("canary", extra={"canary": float("nan")})),
         lambda: session.append(clew.user("canary\0")),
         lambda: session.append(clew.native("x", b'{"canary":}')),
-        lambda: store.nodes.save(clew.Save(clew.user("canary"), id=node.id)),
+        lambda: store.nodes.save(clew.NewNode(clew.user("canary"), id=node.id)),
     ):
         with pytest.raises(clew.ClewError) as caught:
             bad()

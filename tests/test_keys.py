@@ -24,7 +24,7 @@ from keyring.backends.chainer import ChainerBackend
 
 import clew
 from clew import keys
-from clew.ids import ALPHABET
+from clew.base.ids import ALPHABET
 from tests import keyrings
 
 ROOT = Path(__file__).parents[1]
@@ -212,7 +212,7 @@ def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
 
 def test_a_missing_key_file_is_an_error(tmp_path: Path) -> None:
     """Nothing is made unless it is asked for."""
-    with pytest.raises(clew.NotFound, match=r"no key file .*create=True makes the file") as caught:
+    with pytest.raises(clew.NotFound, match=r"key file .* not found.*create=True makes the file") as caught:
         keys.from_file(tmp_path / "k")
     assert caught.value.key == str(tmp_path / "k")
     assert list(tmp_path.iterdir()) == []
@@ -312,7 +312,7 @@ def test_a_key_in_the_environment(value: str, monkeypatch: pytest.MonkeyPatch) -
 def test_a_missing_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is NotFound, and names the variable."""
     monkeypatch.delenv("CLEW_KEY", raising=False)
-    with pytest.raises(clew.NotFound, match="no environment variable 'CLEW_KEY'"):
+    with pytest.raises(clew.NotFound, match="environment variable 'CLEW_KEY' not found"):
         keys.from_env()
 
 
@@ -370,7 +370,7 @@ def test_a_key_in_the_keyring(ring: Ring) -> None:
 def test_a_missing_entry_is_an_error(ring: Ring) -> None:
     """A key is never made unless it is asked for."""
     backend = ring()
-    with pytest.raises(clew.NotFound, match=r"no keyring entry 'clew/chats'.*create=True"):
+    with pytest.raises(clew.NotFound, match=r"keyring entry 'clew/chats' not found.*create=True"):
         keys.from_keyring("chats")
     assert backend.lines() == []
 
@@ -579,8 +579,8 @@ def test_parameters_within_bounds_are_used(changes: dict[str, object]) -> None:
     ids=str,
 )  # fmt: skip
 def test_parameters_out_of_bounds_are_refused(changes: dict[str, object]) -> None:
-    """A header that would make guessing cheap, or opening dear, is Tampered, before anything is derived."""
-    with pytest.raises(clew.Tampered, match="malformed or out of bounds"):
+    """A header that would make guessing cheap, or opening dear, is Corrupted, before anything is derived."""
+    with pytest.raises(clew.Corrupted, match="malformed or out of bounds"):
         keys.from_passphrase("x").key(stored(**changes))
 
 
@@ -588,7 +588,7 @@ def test_parameters_out_of_bounds_are_refused(changes: dict[str, object]) -> Non
 def test_parameters_are_complete(left_out: str) -> None:
     """None of them has a default: a header cannot leave one out."""
     rest = {name: value for name, value in PARAMETERS.items() if name != left_out}
-    with pytest.raises(clew.Tampered):
+    with pytest.raises(clew.Corrupted):
         keys.from_passphrase("x").key(json.dumps(rest).encode())
 
 
@@ -597,15 +597,15 @@ def test_parameters_are_complete(left_out: str) -> None:
     [b"", b"{", b"null", b"{}", b"[" * 400, b'{"v":' * 80, b"\xff", b'"\xff"', stored() + b" " * 512, stored()[:-1]],
 )
 def test_parameters_that_are_none_are_refused(bad: bytes) -> None:
-    """What is not the small object that `new` makes is Tampered."""
-    with pytest.raises(clew.Tampered):
+    """What is not the small object that `new` makes is Corrupted."""
+    with pytest.raises(clew.Corrupted):
         keys.from_passphrase("x").key(bad)
 
 
 @given(st.binary(max_size=600))
 def test_no_bytes_are_a_surprise(bad: bytes) -> None:
     """Whatever a header holds, the error is one of ours."""
-    with pytest.raises(clew.Tampered):
+    with pytest.raises(clew.Corrupted):
         keys.from_passphrase("x").key(bad)
 
 

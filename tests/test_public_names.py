@@ -17,31 +17,31 @@ import clew.aio
 import clew.aio.agents
 import clew.chat
 import clew.chat.aio
+import clew.chat.recording
 import clew.convert
-import clew.events
 import clew.records
-import clew.saving
+import clew.records.events
 import clew.testing
 import clew.testing.providers
-from clew.audit import Audit
-from clew.blobs import Blobs
-from clew.log import Log
-from clew.nodes import Nodes
-from clew.quarantine import Quarantine
-from clew.sessions import Sessions
+from clew.engine.audit import Audit
+from clew.engine.blobs import Blobs
+from clew.engine.log import Log
+from clew.store.nodes import Nodes
+from clew.store.sessions import Sessions
+from clew.upkeep.quarantine import Quarantine
 
 NAMES: dict[object, str] = {
-    clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage Save Counters "
-    "Branch user assistant system tool native errors ClewError NotFound Ambiguous Conflict Implausible Invalid "
-    "NotAStore Sealed WrongKey Tampered Unavailable StorageFull ReadOnly MissingPackage Unfinished SchemaTooNew Closed "
-    "keys redaction retention __version__",
+    clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage NewNode "
+    "Counters Branch Page user assistant system tool native errors ClewError NotFound Ambiguous Conflict SweepRefused "
+    "Invalid NotAStore Sealed WrongKey Corrupted Unavailable StorageFull ReadOnly MissingPackage ShutdownIncomplete "
+    "SchemaTooNew Closed keys redaction retention __version__",
     clew.Store: "sessions nodes audit quarantine search verify backup transaction close path __enter__ __exit__",
     clew.Node: "id handle parent_id created_at message native role text depth counters redactions",
     clew.Session: "append path iter history watch fork rewind branches subagents compact rename label update attach "
-    "delete hold release held hold_reason retain expires_at trash trashed_at "
+    "purge hold release held hold_reason retain expires_at trash trashed_at "
     "refresh blobs log counters id handle title cwd model labels extra head_id version created_at updated_at agent "
     "forked_from forked_at owner_id __enter__ __exit__",
-    Sessions: "create get latest list fork rename label delete hold release retain trash trashed restore purge",
+    Sessions: "create get latest list fork hold release trash trashed restore purge",
     Quarantine: "sweep list restore purge on_event",
     Nodes: "save save_dialog get list path children subtree delete resolve handles",
     Blobs: "put get open stat",
@@ -49,9 +49,9 @@ NAMES: dict[object, str] = {
     clew.keys: "Key Passphrase generate check from_file from_env from_keyring from_passphrase key_id key_id_text "
     "recovery from_recovery",
     clew.redaction: "Rule Rules builtin redact Redacted Finding Annotation annotation NOTE",
-    clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed WrongKey Tampered Unavailable "
-    "StorageFull SchemaTooNew Implausible",
-    clew.retention: "Policy preview sweep hold release set_policy get_policy Plan Swept Due Spared Sweeper",
+    clew.errors: "ClewError NotFound Ambiguous Conflict Invalid Sealed WrongKey Corrupted Unavailable "
+    "StorageFull SchemaTooNew SweepRefused",
+    clew.retention: "Policy preview sweep set_policy get_policy Plan SweepReport Due Spared Sweeper",
     Audit: "record read jsonl",
     clew.aio: "open Sweeper Watch",
     clew.records: "RecordService Pending Policy CircuitOpen ConversationRecord ConversationRecordInput "
@@ -60,10 +60,10 @@ NAMES: dict[object, str] = {
     clew.records.RecordService: "initialize dispose is_initialized create update get list delete purge_all "
     "commit_snapshot get_snapshot commit_conversation recoverable attach open_attachment export set_privacy "
     "set_policy policy sweep sweeper events pending",
-    clew.events: "Events Event ConversationStored ConversationDeleted PurgeCompleted CapacityWarning "
+    clew.records.events: "Events RecordEvent ConversationStored ConversationDeleted PurgeCompleted CapacityWarning "
     "CorruptionDetected RetentionInDoubt SlowWrites CircuitChanged OperationFinished",
-    clew.agents: "open SessionStore Session SessionMetadata Options Transcript Event Mirror Rebuilt "
-    "Memory Cleaned forget_mirror import_tree Imported ImportedSession Skipped project_hash",
+    clew.agents: "open SessionStore Session SessionMetadata Options Transcript TranscriptEvent Mirror MirrorReport "
+    "Memory CleanupReport forget_mirror import_tree ImportReport ImportedSession SkippedFile project_hash",
     clew.agents.SessionStore: "create start load load_latest resume fork list delete cleanup append_message "
     "append_event load_messages load_messages_up_to transcript transcript_path memory mirror rebuild_mirror flush "
     "close",
@@ -76,7 +76,8 @@ NAMES: dict[object, str] = {
     clew.chat: "ChatClient StreamingChatClient PersistentChatClient connect validate_base_url InvalidBaseURL "
     "MAX_BASE_URL_LENGTH Client ClaudeLocal Tool Reply UsageTotal ProviderError",
     clew.chat.aio: "connect AsyncClient Stream",
-    clew.saving: "SavingMiddleware SavedClient AsyncSavedClient resume answered latest_answered",
+    clew.chat.recording: "SavingMiddleware SavedClient AsyncSavedClient autosave resume through_last_answer "
+    "latest_answered",
     clew.testing.providers: "ProviderServer Request Say Fail Send ToolUse self_signed",
 }
 
@@ -112,16 +113,18 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 @pytest.mark.parametrize(
     "module",
     (
-        "clew errors ids files keys model redaction node nodes blobs log watching session sessions search verify "
-        "backup quarantine store scan audit policy due retention aio aio.retention aio.watching testing "
-        "testing.control testing.contract testing.backend "
-        "events exporting otel records records.shapes records.service records.deferred records.aio "
-        "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importing "
+        "clew errors base.ids base.files keys base.messages redaction engine.node store.nodes engine.blobs engine.log "
+        "engine.watch store.session store.sessions store.search.query upkeep.verify backends.backend upkeep.quarantine "
+        "store.store store.scan engine.audit retention.policy retention.evaluate retention aio aio.retention aio.watch "
+        "testing testing.control testing.contract testing.backend records.events store.export_guard records.otel "
+        "records records.schema records.validation records.service records.deferred records.aio "
+        "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importer "
         "agents.options agents.metadata aio.agents "
-        "convert convert.report convert.core convert.stored testing.snapshots "
-        "chat.aio chat.base_url chat.client chat.connecting chat.conversation chat.events chat.local "
-        "chat.protocols chat.tools testing.providers.answers testing.providers.server "
-        "mcp mcp.tools mcp.http mcp.answers cpeconvo cpeconvo.reading cpeconvo.importing"
+        "convert convert.report convert.core convert.sessions testing.snapshots "
+        "chat.aio providers.base_url chat.client chat.factory chat.conversation chat.events chat.claude_program "
+        "chat.protocols providers.tools testing.providers.scripted testing.providers.server "
+        "agents.mcp agents.mcp.tools agents.mcp.http agents.mcp.answers "
+        "agents.cpe agents.cpe.reader agents.cpe.importer"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

@@ -1,369 +1,219 @@
-"""Writes src/clew/aio/faces.py and agents.py from the sync classes, so that the two faces cannot drift apart.
+"""Writes the type stubs of the async twins (src/clew/aio/*.pyi, src/clew/records/aio.pyi) from the sync classes.
 
-    python tools/aio.py           writes the files
-    python tools/aio.py --check   says whether they are current, and changes nothing
+    python tools/aio.py           writes the stubs
+    python tools/aio.py --check   reports stubs that are not current, and changes nothing
 
-A method of a sync class becomes an async method of the same name, arguments and docstring. What it returns is wrapped
-where it is one of the classes that have an async face.
+A twin (`clew.aio.proxy.Proxy`) gets its members from its sync class at run time; type checkers and editors read the
+stub. A method of the sync class becomes an async method with the same name, arguments and summary, and the classes
+that have twins are replaced by them.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterator
+
+from clew.aio.proxy import TWINS as PROXIES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FACES = ROOT / "src/clew/aio"
+MODULES = ("clew.aio.store", "clew.aio.agents", "clew.aio.checkpoints", "clew.records.aio")
+HEADER = '"""Types of the async twins. Written by tools/aio.py."""\n'
 
-CLASSES = {
-    "Blobs": "blobs", "Log": "log", "Session": "session", "Sessions": "sessions", "Nodes": "nodes",
-    "Quarantine": "quarantine", "StoreBlobs": "beside", "StoreLog": "beside", "Audit": "audit",
-    "Snapshots": "snapshots/stored", "Store": "store",
-}  # fmt: skip
-COMMITS = {
-    ("Session", "append"),
-    ("Nodes", "save"),
-    ("Nodes", "save_dialog"),
-    ("Log", "append"),
-    ("StoreLog", "append"),
+Origin = tuple[str, str]
+"""A module, and the name of something in it."""
+
+TWINS: dict[Origin, Origin] = {
+    ("clew.engine.watch", "Watch"): ("clew.aio.watch", "Watch"),
 }
-"""Calls that share a transaction with whatever else is waiting: what programs do often, and briefly."""
-ASKS = {("Session", "handle"), ("Session", "counters"), ("Session", "owner_id"), ("Session", "messages")}
-"""Properties that read the store: theirs is an awaitable."""
-BY_HAND = {("Store", "close"), ("Store", "transaction"), ("SessionStore", "close")}
-ITERATORS = {
-    "Iterator[Node]": "Node", "Iterator[Entry]": "Entry", "Iterator[bytes]": "bytes", "Iterator[Event]": "Event",
-    "Iterator[Deed]": "Deed", "Iterator[str]": "str",
-}  # fmt: skip
-ALIASES = {
-    "SessionList": "list[Session]", "TranscriptList": "list[Transcript]", "MetadataList": "list[SessionMetadata]",
-}  # fmt: skip
-WRAPPED = ("Session", "Page", "Hit", "Transcript", "Memory")
-"""What a method returns has to be wrapped if one of these words is in its type."""
-
-AGENT_CLASSES = {
-    "Transcript": "agents/transcript", "Memory": "agents/memory", "Session": "agents/session",
-    "SessionStore": "agents/store",
-}  # fmt: skip
-OUTSIDE = {"Conversation"}
-"""Classes with an async face that another of the files has."""
-
-HEADER = '''"""The async face of a store: the same names, awaited. Written by tools/aio.py from the sync classes."""
-
-from __future__ import annotations
-
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from datetime import datetime, timedelta
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Literal, Self, cast, overload
-
-from clew import audit, beside, blobs, log, nodes, quarantine, session, sessions, store
-from clew.aio.face import Threads
-from clew.aio.watching import Watch
-from clew.audit import Deed
-from clew.blobs import Blob, Source
-from clew.indexing import Mode, Progress
-from clew.log import Entry
-from clew.model import Media, Modality, Role, Said
-from clew.node import Counters, Node
-from clew.nodes import NodeList, NodePage, Save
-from clew.quarantine import Event, QuarantinedList, Swept
-from clew.search import Hit as SyncHit
-from clew.session import _UNSET, Branch
-from clew.session_data import SessionData
-from clew.sessions import Page as SyncPage
-
-if TYPE_CHECKING:
-    from clew.backup import Backup
-    from clew.keys import Key
-    from clew.outside import Cleared
-    from clew.receipts import Reason, Receipt, Receipts
-    from clew.rekey import Status
-    from clew.snapshots import Snapshot, ToolSnapshot, stored
-    from clew.snapshots.stored import Summaries
-    from clew.verify import Report
+"""For a sync class, its async one; `main` adds the proxies."""
 
 
-class Page(SyncPage):
-    """Some sessions, with the async face, and where the rest begins."""
+class Sources:
+    """The names that the annotations of one sync module use."""
 
-    items: list[Session]  # type: ignore[assignment]
-
-
-class _Face:
-    def __init__(self, threads: Threads, sync: Any) -> None:
-        self._threads = threads
-        self._sync = sync
-
-    def _wrap(self, value: Any) -> Any:
-        """`value` with the async face on every session in it."""
-        if isinstance(value, session.Session):
-            return Session(self._threads, value)
-        if isinstance(value, SyncPage):
-            return Page(self._wrap(value.items), value.next_cursor, value.total)
-        if isinstance(value, SyncHit):
-            return Hit(self._threads, value)
-        if isinstance(value, list):
-            return [self._wrap(item) for item in value]
-        return value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Face) and self._sync == other._sync
-
-    def __hash__(self) -> int:
-        return hash(self._sync)
-
-    def __repr__(self) -> str:
-        return f"<async {self._sync!r}>"
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.tree = ast.parse(pathlib.Path(inspect.getfile(importlib.import_module(module))).read_text())
+        self.origins: dict[str, Origin] = {}
+        self.aliases: dict[str, ast.expr] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom):
+                self.origins |= {(one.asname or one.name): (node.module or "", one.name) for one in node.names}
+            elif isinstance(node, ast.Import):
+                self.origins |= {one.name.partition(".")[0]: (one.name, "") for one in node.names}
+        for node in self.tree.body:
+            if isinstance(node, ast.ClassDef):
+                self.origins[node.name] = (module, node.name)
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                self.origins[node.targets[0].id] = (module, node.targets[0].id)
+                self.aliases[node.targets[0].id] = node.value
 
 
-class Hit(_Face):
-    """A message that matched."""
+class Stub:
+    """The stub of one module of async twins."""
 
-    _sync: SyncHit
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.sources = Sources(module)
+        self.imports: dict[str, Origin] = dict(self.sources.origins)
+        self.used = {"Awaitable", "AsyncIterator"}
+        self.imports |= {name: ("collections.abc", name) for name in self.used}
+        self.aliases: dict[str, str] = {}
 
-    @property
-    def node(self) -> Node:
-        """The message."""
-        return self._sync.node
+    def text(self) -> str:
+        """The whole stub."""
+        body = [line for node in self.sources.tree.body for line in self.statement(node)]
+        imports = [
+            f"import {module}" if not name else f"from {module} import {name}{f' as {known}' * (known != name)}"
+            for known, (module, name) in self.imports.items()
+            if module not in (self.module, "__future__")
+        ]
+        aliases = [f"{name} = {value}" for name, value in self.aliases.items()]
+        return "\n".join([HEADER, *imports, "", *body, *aliases, ""])
 
-    @property
-    def snippet(self) -> str:
-        """The part of its words where it matched."""
-        return self._sync.snippet
+    def statement(self, node: ast.stmt) -> Iterator[str]:
+        """One statement of the module: its classes, functions and type variables."""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from self.function(node, self.sources, twin=False)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call | ast.List):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from self.class_(node)
 
-    @property
-    def marks(self) -> tuple[tuple[int, int], ...]:
-        """Where in the snippet: from, up to and without."""
-        return self._sync.marks
+    def class_(self, node: ast.ClassDef) -> Iterator[str]:
+        """A class, with the members of its sync class if it is a twin."""
+        cls = getattr(importlib.import_module(self.module), node.name)
+        of = [ast.unparse(word.value) for word in node.keywords if word.arg == "of"]
+        yield ""
+        yield f"class {node.name}({', '.join([*map(ast.unparse, node.bases), *(f'of={one}' for one in of)])}):"
+        yield f"    {summary(inspect.getdoc(cls))}"
+        if of and len(node.bases) == 1:
+            yield f"    _sync: {of[0]}"
+        names = set()
+        for member in node.body:
+            if isinstance(member, ast.AnnAssign):
+                assignment = ast.unparse(member.target), ast.unparse(member.annotation)
+                if of:
+                    yield from ("    @property", f"    def {assignment[0]}(self) -> {assignment[1]}: ...")
+                else:
+                    yield f"    {ast.unparse(member)}  # type: ignore[assignment]"
+            elif isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+                names.add(member.name)
+                if not member.name.startswith("_") or member.name.startswith("__"):
+                    yield from indent(self.function(member, self.sources, twin=False))
+        if of:
+            yield from indent(self.members(next(one for one in PROXIES if PROXIES[one] is cls), names))
 
-    @property
-    def score(self) -> float:
-        """Higher is better; only to be compared within one search."""
-        return self._sync.score
+    def members(self, sync: type, names: set[str]) -> Iterator[str]:
+        """The members that the twin of `sync` has of it, apart from `names`, which the twin defines."""
+        for kind in reversed(sync.__mro__):
+            if kind.__module__.startswith("clew."):
+                yield from self.own_members(kind, names, PROXIES[sync]._awaited)
 
-    @property
-    def session(self) -> Awaitable[Session | None]:
-        """The session last active among those that contain it, asked now; None if it belongs to no session."""
-        return self._session()
+    def own_members(self, kind: type, names: set[str], awaited: frozenset[str]) -> Iterator[str]:
+        """The members that one class defines itself."""
+        sources = Sources(kind.__module__)
+        cls = next(node for node in sources.tree.body if isinstance(node, ast.ClassDef) and node.name == kind.__name__)
+        functions = [node for node in cls.body if isinstance(node, ast.FunctionDef)]
+        overloaded = {node.name for node in functions if "overload" in marks(node)}
+        for node in functions:
+            if node.name.startswith("_") or node.name in names:
+                continue
+            if node.name not in overloaded or "overload" in marks(node):
+                yield from self.function(node, sources, twin=True, awaited=node.name in awaited)
 
-    async def _session(self) -> Session | None:
-        return cast("Session | None", self._wrap(await self._threads.run(lambda: self._sync.session)))
-
-
-def _bare(value: Any) -> Any:
-    return value._sync if isinstance(value, _Face) else value
-'''
-
-AGENT_HEADER = '''"""The async face of `clew.agents`: the same names, awaited. Written by tools/aio.py."""
-
-from __future__ import annotations
-
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
-from datetime import timedelta
-from types import TracebackType
-from typing import Any, Self, cast
-
-from anyio import to_thread
-
-from clew import agents
-from clew.agents import Cleaned, Event, Imported, Mirror, Options, Rebuilt, SessionMetadata
-from clew.agents import memory, session, store, transcript
-from clew.agents.store import NodeList, Sayable
-from clew.receipts import Receipt
-from clew.aio.face import Threads
-from clew.aio.faces import Session as Conversation
-from clew.aio.faces import Store
-from clew.errors import ClewError
-from clew.model import Said
-from clew.node import Node
-
-
-def open(path: str | os.PathLike[str], **options: Any) -> Opening:
-    """Opens a store for agents: await it, or use it with ``async with``. Takes what `clew.agents.open` takes."""
-    return Opening(path, options)
-
-
-async def over(opened: Store, *, mirror: Mirror | str | os.PathLike[str] | None = None) -> SessionStore:
-    """The sessions of a store that is open, for agents. Closing them leaves it open."""
-    made = await opened._threads.run(lambda: agents.SessionStore(opened._sync, mirror=mirror))
-    return SessionStore(opened._threads, made)
-
-
-async def import_tree(into: SessionStore, root: str | os.PathLike[str], *, dry_run: bool = False) -> Imported:
-    """Imports every session below `root`: see `clew.agents.import_tree`."""
-    return await into._threads.run(agents.import_tree, into._sync, root, dry_run=dry_run)
-
-
-class Opening:
-    """Sessions about to be opened."""
-
-    def __init__(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
-        self._path = path
-        self._options = options
-        self._opened: SessionStore | None = None
-
-    def __await__(self) -> Generator[Any, Any, SessionStore]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> SessionStore:
-        self._opened = await self._open()
-        return self._opened
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._opened is not None:
-            await self._opened.close()
-
-    async def _open(self) -> SessionStore:
-        opened = await to_thread.run_sync(lambda: agents.open(self._path, **self._options))
-        return SessionStore(Threads(opened._store._engine), opened)
-
-
-class _Face:
-    def __init__(self, threads: Threads, sync: Any) -> None:
-        self._threads = threads
-        self._sync = sync
-
-    def _wrap(self, value: Any) -> Any:
-        """`value` with the async face on whatever in it has one."""
-        for kind, awaited in _AWAITED.items():
-            if isinstance(value, kind):
-                return awaited(self._threads, value)
-        return [self._wrap(item) for item in value] if isinstance(value, list) else value
-
-    def __repr__(self) -> str:
-        return f"<async {self._sync!r}>"
-
-
-def _bare(value: Any) -> Any:
-    return value._sync if isinstance(value, _Face) else value
-'''
-
-AGENT_TAIL = """
-
-_AWAITED: dict[type, type[_Face]] = {
-    session.Session: Session, transcript.Transcript: Transcript, memory.Memory: Memory
-}
-"""
-
-SESSIONS_TAIL = '''
-    async def close(self) -> None:
-        """Brings the mirror up to date, then closes the store if it was opened here. Idempotent."""
-        if self._sync._closes:
-            await self._threads.close()
-        await self._threads.run(self._sync.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-'''
-
-STORE_TAIL = '''
-    def transaction(self) -> AbstractAsyncContextManager[None]:
-        """Makes several steps of this task one: all are kept, or none. Other writers wait meanwhile: keep it short."""
-        return self._threads.transaction()
-
-    async def close(self) -> None:
-        """Finishes what is waiting, and lets go of the files. Idempotent; the store raises Closed afterwards."""
-        await self._threads.close()
-        await self._threads.run(self._sync.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-'''
-
-
-def face(name: str, module: str) -> str:
-    """The async class of one sync class."""
-    tree = ast.parse((ROOT / f"src/clew/{module}.py").read_text())
-    cls = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-    sync = f"{module.rpartition('/')[2]}.{name}"
-    lines = [f"\n\nclass {name}(_Face):", f'    """{ast.get_docstring(cls)}"""', "", f"    _sync: {sync}"]
-    for node in cls.body:
-        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or (name, node.name) in BY_HAND:
-            continue
-        lines += ["", *member(name, module, node)]
-    text = "\n".join(lines) + "\n"
-    return text + {"Store": STORE_TAIL, "SessionStore": SESSIONS_TAIL}.get(name, "")
-
-
-def member(cls: str, module: str, node: ast.FunctionDef) -> list[str]:
-    """One method or property."""
-    marks = {ast.unparse(mark) for mark in node.decorator_list}
-    returns = ALIASES.get(ast.unparse(node.returns), ast.unparse(node.returns)) if node.returns else "None"
-    doc = [f'        """{ast.get_docstring(node, clean=False)}"""'] if ast.get_docstring(node) else []
-    if marks & {"property", "cached_property"}:
-        if returns in CLASSES.keys() | AGENT_CLASSES.keys() | OUTSIDE:
-            body = [f"        return {returns}(self._threads, self._sync.{node.name})"]
-        elif (cls, node.name) in ASKS:
-            body = [f"        return self._threads.run(lambda: self._sync.{node.name})"]
+    def function(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef, sources: Sources, *, twin: bool, awaited: bool = False
+    ) -> Iterator[str]:
+        """A function or method without its body."""
+        returns = self.resolve(node.returns, sources) if node.returns else "None"
+        is_async = isinstance(node, ast.AsyncFunctionDef)
+        if twin and awaited:
             returns = f"Awaitable[{returns}]"
-        else:
-            body = [f"        return self._sync.{node.name}"]
-        return ["    @property", f"    def {node.name}(self) -> {returns}:", *doc, *body]
-    args = ast.unparse(node.args)
-    for alias, full in ALIASES.items():
-        args = args.replace(alias, full)
-    given = passed(node.args)
-    target = f"self._sync.{node.name}"
-    if "overload" in marks:
-        return ["    @overload", f"    async def {node.name}({args}) -> {returns}: ..."]
-    if returns in ITERATORS:
-        body = [f"        return self._threads.stream({', '.join([target, *given])})"]
-        return [f"    def {node.name}({args}) -> AsyncIterator[{ITERATORS[returns]}]:", *doc, *body]
-    if returns == "Watch":
-        return [f"    def {node.name}({args}) -> Watch:", *doc,
-                f"        return Watch(self._threads, {target}({', '.join(given)}))"]  # fmt: skip
-    verb = "commit" if (cls, node.name) in COMMITS else "run"
-    call = f"await self._threads.{verb}({', '.join([target, *given])})"
-    if any(word in returns for word in WRAPPED) and "NodePage" not in returns:
-        call = f"cast({returns!r}, self._wrap({call}))"
-    return [f"    async def {node.name}({args}) -> {returns}:", *doc, f"        return {call}"]
+        elif twin and returns.startswith("Iterator["):
+            returns = f"Async{returns}"
+        elif twin and returns != "Watch":
+            is_async = not marks(node) & {"property", "cached_property"}
+        for mark in sorted(marks(node) & {"property", "cached_property", "overload"}):
+            self.imports |= {"overload": ("typing", "overload")} if mark == "overload" else {}
+            yield f"@{mark.removeprefix('cached_')}"
+        for arg in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]:
+            if arg is not None and arg.annotation is not None:
+                arg.annotation = ast.parse(self.resolve(arg.annotation, sources), mode="eval").body
+        node.args.defaults = [plain(default) for default in node.args.defaults]
+        node.args.kw_defaults = [default and plain(default) for default in node.args.kw_defaults]
+        yield f"{'async ' * is_async}def {node.name}({ast.unparse(node.args)}) -> {returns}:"
+        doc = ast.get_docstring(node)
+        yield f"    {summary(doc)}" if doc else "    ..."
+
+    def resolve(self, annotation: ast.expr, sources: Sources) -> str:
+        """An annotation of a sync module as the stub says it; imports what it needs."""
+        tree = ast.parse(ast.unparse(annotation), mode="eval")
+        for name in [node for node in ast.walk(tree) if isinstance(node, ast.Name)]:
+            origin = sources.origins.get(name.id)
+            if origin is None or sources.module == self.module:
+                continue
+            alias = sources.aliases.get(name.id)
+            if alias is not None and any(
+                TWINS.get(sources.origins.get(one.id, ("", ""))) for one in ast.walk(alias) if isinstance(one, ast.Name)
+            ):
+                self.aliases[name.id] = self.resolve(alias, sources)
+                continue
+            origin = TWINS.get(origin, origin)
+            if origin[0] == self.module:
+                name.id = origin[1]
+            elif self.imports.setdefault(name.id, origin) != origin:
+                name.id = f"_{name.id}"
+                self.imports[name.id] = origin
+        return ast.unparse(tree)
 
 
-def passed(args: ast.arguments) -> list[str]:
-    """The arguments of a method as it passes them on."""
-    given = [bare(arg) for arg in args.args[1:]]
-    if args.vararg:
-        given.append(f"*{args.vararg.arg}")
-    given += [f"{arg.arg}={bare(arg)}" for arg in args.kwonlyargs]
-    return given
+def name(cls: type) -> Origin:
+    """Where a class is defined."""
+    return cls.__module__, cls.__name__
 
 
-def bare(arg: ast.arg) -> str:
-    """An argument, taken out of its async face if it may have one."""
-    return f"_bare({arg.arg})" if arg.annotation and "Session" in ast.unparse(arg.annotation) else arg.arg
+def marks(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The decorators of a function."""
+    return {ast.unparse(mark) for mark in node.decorator_list}
+
+
+def plain(default: ast.expr) -> ast.expr:
+    """A default as a stub has it: a constant, or an ellipsis."""
+    return default if isinstance(default, ast.Constant) else ast.Constant(...)
+
+
+def summary(doc: str | None) -> str:
+    """The first paragraph of a docstring, which editors show; the whole is there at run time."""
+    return f'"""{" ".join(doc.partition(chr(10) * 2)[0].split())}"""' if doc else "..."
+
+
+def indent(lines: Iterator[str]) -> Iterator[str]:
+    """Lines inside a class."""
+    for line in lines:
+        yield f"    {line}"
 
 
 def main() -> int:
-    """Writes or checks the files."""
-    texts = {
-        "faces.py": HEADER + "".join(face(name, module) for name, module in CLASSES.items()),
-        "agents.py": AGENT_HEADER + "".join(face(*one) for one in AGENT_CLASSES.items()) + AGENT_TAIL,
-    }
-    for name, text in texts.items():
-        target = FACES / name
-        formatted = ruff(["format"], ruff(["check", "--select", "I", "--fix", "--quiet"], text, target), target)
+    """Writes or checks the stubs."""
+    for module in MODULES:
+        importlib.import_module(module)
+    TWINS.update({name(sync): name(twin) for sync, twin in PROXIES.items()})
+    for module in MODULES:
+        target = ROOT / "src" / f"{module.replace('.', '/')}.pyi"
+        text = ruff(
+            ["check", "--select", "I,F401,UP,PYI", "--fix", "--exit-zero", "--quiet"], Stub(module).text(), target
+        )
+        formatted = ruff(["format"], text, target)
         if "--check" not in sys.argv:
             target.write_text(formatted)
         elif not target.exists() or target.read_text() != formatted:
-            print(f"src/clew/aio/{name} is not current: run python tools/aio.py", file=sys.stderr)
+            print(f"{target.relative_to(ROOT)} is not current: run python tools/aio.py", file=sys.stderr)
             return 1
     return 0
 

@@ -1,6 +1,6 @@
 """Writes the generated pages of docs/reference, and checks the docs as a whole.
 
-    python tools/docs.py           writes docs/reference/{cli,api,errors}.md and clew.1
+    python tools/docs.py           writes docs/reference/{cli,api,errors}.md and clew.1, and the rooms in docs/design.md
     python tools/docs.py --check   changes nothing; says what is not current, not documented, or linked and not there
 
 The pages come from the source: commands from click, names and sentences from signatures and docstrings. The check also
@@ -10,6 +10,7 @@ asks tools/aio.py whether the async face is current.
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import pathlib
 import re
@@ -19,9 +20,15 @@ from collections.abc import Iterator
 
 import click
 
+from clew.errors import ClewError
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src/clew"
 REFERENCE = ROOT / "docs/reference"
+DESIGN = ROOT / "docs/design.md"
+ROOMS = re.compile(
+    r"(?<=<!-- The rooms: written by tools/docs.py from tools/house.py. -->\n).*?(?=<!-- End -->)", re.DOTALL
+)
 WRITTEN = "<!-- Written by tools/docs.py. Change the source, then run it. -->\n\n"
 
 AIO = """\
@@ -43,48 +50,70 @@ CorruptionDetected SlowWrites CircuitChanged OperationFinished"""
 
 # Each part of the API page: its title, what to know first, and the names in it as module:name.
 PARTS: list[tuple[str, str, list[str]]] = [
-    ("Opening a store", "", ["store:open", "store:Store"]),
+    ("Opening a store", "", ["store/store:open", "store/store:Store"]),
     (
         "Sessions",
         "Reached as `store.sessions`.",
-        ["sessions:Sessions", "sessions:Page", "session:Session", "watching:Watch"],
+        ["store/sessions:Sessions", "base/paging:Page", "store/session:Session", "engine/watch:Watch"],
     ),
-    ("What sessions give back", "", ["session:Branch", "node:Counters", "session_data:SessionData"]),
-    ("Nodes", "Reached as `store.nodes`.", ["nodes:Nodes", "nodes:Save", "nodes:NodePage", "node:Node"]),
+    (
+        "What sessions give back",
+        "",
+        ["store/session:Branch", "engine/node:Counters", "engine/session_data:SessionData"],
+    ),
+    (
+        "Nodes",
+        "Reached as `store.nodes`.",
+        ["store/nodes:Nodes", "store/nodes:NewNode", "engine/node:Node"],
+    ),
     (
         "Messages",
         "Plain values: frozen, compared by content, checked when they are stored.",
-        [f"model:{name}" for name in ("user", "assistant", "system", "tool", "native", "Message", "Native", "Usage")],
+        [
+            f"base/messages:{name}"
+            for name in ("user", "assistant", "system", "tool", "native", "Message", "Native", "Usage")
+        ],
     ),
     (
         "Blocks",
         "What a message is made of. Each may carry free data in `extra`.",
-        ["model:Text", "model:Thinking", "model:ToolCall", "model:ToolResult", "model:Media", "model:Opaque"],
+        [
+            "base/messages:Text",
+            "base/messages:Thinking",
+            "base/messages:ToolCall",
+            "base/messages:ToolResult",
+            "base/messages:Media",
+            "base/messages:Opaque",
+        ],
     ),
-    ("Blobs", "Reached as `session.blobs`.", ["blobs:Blobs", "blobs:Blob"]),
-    ("Log", "Reached as `session.log`.", ["log:Log", "log:Entry"]),
+    ("Blobs", "Reached as `session.blobs`.", ["engine/blobs:Blobs", "engine/blobs:Blob"]),
+    ("Log", "Reached as `session.log`.", ["engine/log:Log", "engine/log:Entry"]),
     (
         "Keys and deletion",
         "What `store.key_status` and `store.sessions.purge` answer.",
-        ["rekey/__init__:Status", "receipts:Receipt", "receipts:Kept", "receipts:Failure"],
+        ["upkeep/rekey/__init__:Status", "engine/receipts:Receipt", "engine/receipts:Kept", "engine/receipts:Failure"],
     ),
-    ("Search, verify, backup", "", ["search:Hit", "verify/findings:Report", "damage:Damage", "backup:Backup"]),
+    (
+        "Search, verify, backup",
+        "",
+        ["store/search/query:Hit", "upkeep/verify/findings:Report", "engine/damage:Damage", "backends/backend:Backup"],
+    ),
     (
         "Quarantine",
         "Reached as `store.quarantine`.",
-        [f"quarantine:{name}" for name in ("Quarantine", "Swept", "Left", "Quarantined", "Event")],
+        [f"upkeep/quarantine:{name}" for name in ("Quarantine", "Swept", "Left", "Quarantined", "Event")],
     ),
     (
         "clew.checkpoints",
         "Working files as they were, and the way back. A message is named by its id, its handle or its node.",
         [
             "checkpoints/checkpoints:Checkpoints",
-            "checkpoints/values:Checkpoint",
-            "checkpoints/states:Entry",
-            "checkpoints/states:State",
-            "checkpoints/states:Heads",
-            "checkpoints/values:Rewound",
-            "checkpoints/values:FileDiff",
+            "checkpoints/results:Checkpoint",
+            "checkpoints/filestate:PathEntry",
+            "checkpoints/filestate:FileState",
+            "checkpoints/filestate:HeadChange",
+            "checkpoints/results:Rewound",
+            "checkpoints/results:FileDiff",
         ],
     ),
     (
@@ -96,41 +125,41 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "clew.retention",
         "How long sessions are kept, what would go, and what purges it.",
         [
-            "policy:Policy",
-            *(f"retention:{name}" for name in ("preview", "Plan", "sweep", "Swept")),
-            *(f"stored_policy:{name}" for name in ("set_policy", "get_policy")),
-            "due:Due",
-            "due:Spared",
-            *(f"retention:{name}" for name in ("hold", "release", "Sweeper")),
+            "retention/policy:Policy",
+            *(f"retention/__init__:{name}" for name in ("preview", "Plan", "sweep", "SweepReport")),
+            *(f"retention/stored_policy:{name}" for name in ("set_policy", "get_policy")),
+            "retention/evaluate:Due",
+            "retention/evaluate:Spared",
+            "retention/__init__:Sweeper",
         ],
     ),
     (
-        "clew.objects",
+        "clew.buckets",
         "Object storage for large attachments: `clew.open(…, blobs=…)`.",
-        ["objects:Bucket", "outside:Cleared"],
+        ["base/buckets:Bucket", "engine/blob_objects:Cleared"],
     ),
-    ("Audit", "Reached as `store.audit`.", ["audit:Audit", "audit:Deed"]),
+    ("Audit", "Reached as `store.audit`.", ["engine/audit:Audit", "engine/audit:Deed"]),
     (
         "clew.redaction",
         "What must not be stored. Rules are given to `clew.open`, and work on everything that comes in.",
-        ["redaction/rule:Rule", "redaction/rules:Rules", "redaction/secrets:builtin"]
+        ["redaction/rule:Rule", "redaction/rules:Rules", "redaction/builtin_rules:builtin"]
         + [f"redaction/__init__:{name}" for name in ("redact", "Redacted", "Finding", "annotation", "Annotation")],
     ),
-    ("clew.scan", "", ["scan:scan", "scan:Scan", "scan:Spot"]),
-    ("clew.tenants", "", [f"tenants:{name}" for name in ("isolate", "admit", "dismiss")]),
-    ("clew.partitions", "", ["partitions:divide"]),
+    ("clew.scan", "", ["store/scan:scan", "store/scan:Scan", "store/scan:Spot"]),
+    ("clew.tenants", "", [f"store/tenants:{name}" for name in ("isolate", "admit", "dismiss")]),
+    ("clew.partitions", "", ["store/partitions:divide"]),
     (
         "clew.records",
         "Conversations kept by policy. Shapes have the names of their fields in camelCase when they are JSON.",
         ["records/service:RecordService", "records/deferred:Pending", "records/breaker:CircuitOpen"]
-        + [f"records/shapes:{name}" for name in RECORDS.split()],
+        + [f"records/schema:{name}" for name in RECORDS.split()],
     ),
     (
         "clew.events",
         "What the record service tells: `service.events.subscribe`.",
-        [f"events:{name}" for name in EVENTS.split()],
+        [f"records/events:{name}" for name in EVENTS.split()],
     ),
-    ("clew.otel", "", ["otel:instrument"]),
+    ("clew.otel", "", ["records/otel:instrument"]),
     (
         "clew.agents",
         "Sessions for agent runtimes. `Sayable` is a message: clew's own, an SDK's object, or its JSON.",
@@ -142,16 +171,16 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "agents/metadata:project_hash",
             "agents/options:Options",
             "agents/transcript:Transcript",
-            "agents/transcript:Event",
+            "agents/transcript:TranscriptEvent",
             "agents/memory:Memory",
             "agents/mirror:Mirror",
-            "agents/mirror:Rebuilt",
+            "agents/mirror:MirrorReport",
             "agents/mirror:forget_mirror",
-            "agents/store:Cleaned",
-            "agents/importing:import_tree",
-            "agents/importing:Imported",
-            "agents/importing:ImportedSession",
-            "agents/finding:Skipped",
+            "agents/store:CleanupReport",
+            "agents/importer:import_tree",
+            "agents/importer:ImportReport",
+            "agents/importer:ImportedSession",
+            "agents/discovery:SkippedFile",
         ],
     ),
     (
@@ -159,20 +188,19 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "Conversations saved whole. `store.snapshots` keeps them in the store, and has the same names.",
         [f"snapshots/types:{name}" for name in ("Snapshot", "ToolSnapshot", "SnapshotSummary", "SnapshotStore")]
         + [f"snapshots/types:{name}" for name in ("Messages", "new_snapshot", "validate_snapshot_id", "generate_key")]
-        + ["snapshots/file_store:FileStore", "snapshots/object_store:ObjectStore", "snapshots/stored:Snapshots"]
-        + ["snapshots/autosave:autosave"],
+        + ["snapshots/file_store:FileStore", "snapshots/object_store:ObjectStore", "store/snapshots:Snapshots"],
     ),
     (
         "clew.chat",
         "Conversations with models. `clew.chat.aio` has the same names, awaited where they wait for a model.",
         [
-            "chat/connecting:connect",
-            "chat/base_url:validate_base_url",
+            "chat/factory:connect",
+            "providers/base_url:validate_base_url",
             *(f"chat/protocols:{name}" for name in ("ChatClient", "StreamingChatClient", "PersistentChatClient")),
             "chat/client:Client",
             "chat/conversation:Conversation",
-            "chat/local:ClaudeLocal",
-            "chat/tools:Tool",
+            "chat/claude_program:ClaudeLocal",
+            "providers/tools:Tool",
             "chat/events:Reply",
             "chat/events:UsageTotal",
             "chat/aio:connect",
@@ -181,10 +209,11 @@ PARTS: list[tuple[str, str, list[str]]] = [
         ],
     ),
     (
-        "clew.saving",
-        "What a client says and hears, stored as it happens.",
-        [f"saving/middleware:{name}" for name in ("SavingMiddleware", "SavedClient", "AsyncSavedClient")]
-        + [f"saving/resuming:{name}" for name in ("resume", "answered", "latest_answered")],
+        "clew.chat.recording",
+        "Chat clients recorded as they are used: in a session of the store, or as a snapshot.",
+        ["chat/recording/middleware:SavingMiddleware", "chat/recording/autosave:autosave"]
+        + [f"chat/recording/clients:{name}" for name in ("SavedClient", "AsyncSavedClient")]
+        + [f"chat/recording/resuming:{name}" for name in ("resume", "through_last_answer", "latest_answered")],
     ),
     (
         "clew.testing.providers",
@@ -193,7 +222,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "testing/providers/server:ProviderServer",
             "testing/providers/server:Request",
             "testing/providers/server:self_signed",
-            *(f"testing/providers/answers:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
+            *(f"testing/providers/scripted:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
         ],
     ),
     (
@@ -201,21 +230,21 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "Continuing with another provider. Nothing that is converted is changed.",
         [
             *(f"convert/core:{name}" for name in ("convert_messages", "repair_messages", "Converted")),
-            *(f"convert/stored:{name}" for name in ("convert", "ConvertedSnapshot", "convert_session")),
-            *("convert/stored:ConvertedSession", "convert/report:Report", "convert/report:Loss"),
+            *(f"convert/sessions:{name}" for name in ("convert", "ConvertedSnapshot", "convert_session")),
+            *("convert/sessions:ConvertedSession", "convert/report:Report", "convert/report:Loss"),
         ],
     ),
     (
         "clew.aio",
         AIO,
-        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper", "aio/watching:Watch"],
+        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper", "aio/watch:Watch"],
     ),
-    ("clew.mcp", "", ["mcp/tools:server"]),
+    ("clew.agents.mcp", "", ["agents/mcp/tools:server"]),
     (
-        "clew.cpeconvo",
+        "clew.agents.cpe",
         "",
-        ["cpeconvo/importing:import_file", "cpeconvo/importing:view", "cpeconvo/reading:recognised"]
-        + [f"cpeconvo/importing:{name}" for name in ("Imported", "ImportedTree", "Skipped", "View")],
+        ["agents/cpe/importer:import_file", "agents/cpe/importer:view", "agents/cpe/reader:recognised"]
+        + [f"agents/cpe/importer:{name}" for name in ("CpeImportReport", "ImportedTree", "SkippedMessage", "CpeView")],
     ),
     (
         "clew.testing",
@@ -228,7 +257,7 @@ SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]", "QuarantinedL
 TYPES = """\
 | short | means |
 |---|---|
-| `Said` | `Message` or `Native`: what can be stored as one message |
+| `AnyMessage` | `Message` or `Native`: what can be stored as one message |
 | `Piece` | text, or any block |
 | `Role` | `"system"`, `"user"`, `"assistant"` or `"tool"` |
 | `Modality` | `"text"`, `"image"`, `"audio"`, `"video"` or `"document"` |
@@ -243,15 +272,16 @@ ELSEWHERE = {"errors", "keys", "redaction", "retention"}
 
 def main() -> int:
     """Writes the pages, or checks everything."""
-    from clew.cli.manual import manual
+    from clew.cli.commands.help import manual
 
     pages = {"cli.md": cli_page(), "api.md": api_page(), "errors.md": errors_page(), "clew.1": manual()}
     if "--check" not in sys.argv[1:]:
         REFERENCE.mkdir(parents=True, exist_ok=True)
         for name, text in pages.items():
             (REFERENCE / name).write_text(text, encoding="utf-8")
+        DESIGN.write_text(design_page(), encoding="utf-8")
         return 0
-    problems = [*stale(pages), *undocumented(pages), *broken_links(), *old_face()]
+    problems = [*stale(pages), *old_rooms(), *undocumented(pages), *broken_links(), *old_face()]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
@@ -306,6 +336,23 @@ def old_face() -> Iterator[str]:
     )
     if done.returncode:
         yield done.stderr.strip() or "tools/aio.py --check failed"
+
+
+def old_rooms() -> Iterator[str]:
+    """The rooms in docs/design.md, if they are not those of the table."""
+    if DESIGN.read_text(encoding="utf-8") != design_page():
+        yield "docs/design.md does not draw the rooms of tools/house.py: run python tools/docs.py"
+
+
+def design_page() -> str:
+    """docs/design.md with the rooms as tools/house.py has them."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    from tools import house
+
+    text, count = ROOMS.subn(lambda _: f"```text\n{house.picture()}\n```\n", DESIGN.read_text(encoding="utf-8"))
+    assert count == 1, "docs/design.md has no place for the rooms"
+    return text
 
 
 def documents() -> list[pathlib.Path]:
@@ -415,20 +462,14 @@ def api_page() -> str:
         lines += ["", f"## {title}", *(["", first] if first else [])]
         for name in names:
             module, _, wanted = name.partition(":")
-            lines += ["", *entry(module, wanted)]
+            lines += ["", *entry(module, wanted, f"{title}." if title.startswith("clew.") else "clew.")]
     return "\n".join(lines) + "\n"
 
 
-def entry(module: str, name: str) -> Iterator[str]:
+def entry(module: str, name: str, prefix: str) -> Iterator[str]:
     """A class or function with everything public in it."""
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
-    package = "retention" if module in ("policy", "stored_policy", "due") else module.partition("/")[0]
-    known = (
-        "agents", "aio", "convert", "cpeconvo", "events", "keys", "mcp", "objects", "otel", "records", "redaction",
-        "retention", "scan", "snapshots", "testing",
-    )  # fmt: skip
-    prefix = f"clew.{package}." if package in known else "clew."
     shown = name if prefix == "clew." and not _is_public(name) else prefix + name
     yield f"### {shown}"
     yield ""
@@ -441,7 +482,7 @@ def entry(module: str, name: str) -> Iterator[str]:
     yield from fields(node)
     if name == "BackendConformance":
         return  # its methods are the contract: tests, read where they are
-    for method in node.body:
+    for method in [*_inherited(module, node), *node.body]:
         if not isinstance(method, ast.FunctionDef) or method.name.startswith("_") or _is_overload(method):
             continue
         yield ""
@@ -451,6 +492,17 @@ def entry(module: str, name: str) -> Iterator[str]:
         else:
             yield f"- `.{signature(method, bare=True)}`  "
         yield from ("  " + line if line else "" for line in _doc(method).split("\n"))
+
+
+def _inherited(module: str, node: ast.ClassDef) -> Iterator[ast.stmt]:
+    """The members that a class of the store has from its bases in the same room."""
+    room = f"clew.{module.rpartition('/')[0]}."
+    kinds = getattr(importlib.import_module(f"clew.{module.replace('/', '.')}"), node.name).__mro__[1:]
+    for kind in reversed(kinds if room == "clew.store." else ()):
+        if kind.__module__.startswith(room):
+            tree = ast.parse(inspect.getsource(kind)).body[0]
+            assert isinstance(tree, ast.ClassDef)
+            yield from tree.body
 
 
 def fields(node: ast.ClassDef) -> Iterator[str]:
@@ -472,7 +524,7 @@ def fields(node: ast.ClassDef) -> Iterator[str]:
 def signature(node: ast.FunctionDef, *, bare: bool = False) -> str:
     """A signature in one line, or one argument per line where it is long."""
     args = re.sub(r"\bself(, )?", "", ast.unparse(node.args), count=1)
-    args = args.replace("_UNSET", "…").replace("lambda: ", "")
+    args = args.replace("UNSET", "…").replace("lambda: ", "")
     returns = f" -> {_type(node.returns)}" if node.returns else ""
     line = f"{node.name}({args}){returns}"
     if bare or len(line) <= 100:
@@ -508,11 +560,18 @@ def _is_public(name: str) -> bool:
 
 
 def error_classes() -> list[tuple[str, type[Exception]]]:
-    """The errors in the order of their module, each with its class."""
-    from clew import errors
+    """The errors in the order of their modules, each with its class."""
+    return [(node.name, cls) for node, cls in _error_nodes()]
 
-    tree = ast.parse((SOURCE / "errors.py").read_text(encoding="utf-8"))
-    return [(node.name, getattr(errors, node.name)) for node in tree.body if isinstance(node, ast.ClassDef)]
+
+def _error_nodes() -> list[tuple[ast.ClassDef, type[ClewError]]]:
+    import clew
+
+    found = []
+    for module in ("errors", "providers/errors", "snapshots/errors"):
+        tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
+        found += [(node, getattr(clew, node.name)) for node in tree.body if isinstance(node, ast.ClassDef)]
+    return found
 
 
 def errors_page() -> str:
@@ -524,11 +583,7 @@ def errors_page() -> str:
     tree = "\n".join(line.removeprefix("    ") for line in drawn.split("\n"))
     lines = [WRITTEN + "# Errors", "", "Every error that clew raises on purpose is a `clew.ClewError`.", ""]
     lines += ["```text", tree, "```", "", rest.replace("``", "`").strip()]
-    source = ast.parse((SOURCE / "errors.py").read_text(encoding="utf-8"))
-    for node in source.body:
-        if not isinstance(node, ast.ClassDef):
-            continue
-        cls = getattr(errors, node.name)
+    for node, cls in _error_nodes():
         lines += ["", f"## {node.name}", "", _doc(node)]
         above = "".join(inspect.getsource(kind) for kind in cls.__mro__ if issubclass(kind, errors.ClewError))
         carried = sorted(set(re.findall(r"self\.(\w+) = ", above)))

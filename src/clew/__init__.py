@@ -12,29 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from clew import errors, keys, redaction, retention
-    from clew.errors import (
-        Ambiguous,
-        ClewError,
-        Closed,
-        Conflict,
-        Implausible,
-        Invalid,
-        InvalidBaseURL,
-        InvalidSnapshotID,
-        MissingPackage,
-        NotAStore,
-        NotFound,
-        ProviderError,
-        ReadOnly,
-        SchemaTooNew,
-        Sealed,
-        StorageFull,
-        Tampered,
-        Unavailable,
-        Unfinished,
-        WrongKey,
-    )
-    from clew.model import (
+    from clew.base import buckets as buckets
+    from clew.base.messages import (
         Media,
         Message,
         Native,
@@ -50,27 +29,71 @@ if TYPE_CHECKING:
         tool,
         user,
     )
-    from clew.node import Counters, Node
-    from clew.nodes import Save
-    from clew.session import Branch, Session
-    from clew.store import Store, open
+    from clew.base.paging import Page
+    from clew.engine.node import Counters, Node
+    from clew.errors import (
+        Ambiguous,
+        ClewError,
+        Closed,
+        Conflict,
+        Corrupted,
+        Invalid,
+        MissingPackage,
+        NotAStore,
+        NotFound,
+        ReadOnly,
+        SchemaTooNew,
+        Sealed,
+        ShutdownIncomplete,
+        StorageFull,
+        SweepRefused,
+        Unavailable,
+        WrongKey,
+    )
+    from clew.providers.errors import InvalidBaseURL, ProviderError
+    from clew.records import events as events
+    from clew.records import otel as otel
+    from clew.snapshots.errors import InvalidSnapshotID
+    from clew.store import partitions as partitions
+    from clew.store import scan as scan
+    from clew.store import stats as stats
+    from clew.store import tenants as tenants
+    from clew.store.nodes import NewNode
+    from clew.store.session import Branch, Session
+    from clew.store.store import Store, open
 else:
     from importlib import import_module
 
-    from clew.loading import loading
+    from clew.base.loading import loading
 
     _HOMES = {
-        "errors": "Ambiguous ClewError Closed Conflict Implausible Invalid InvalidBaseURL InvalidSnapshotID "
-        "MissingPackage NotAStore NotFound ProviderError ReadOnly SchemaTooNew Sealed StorageFull Tampered Unavailable "
-        "Unfinished WrongKey",
-        "model": "Media Message Native Opaque Text Thinking ToolCall ToolResult Usage assistant native system tool "
-        "user",
-        "node": "Counters Node",
-        "nodes": "Save",
-        "session": "Branch Session",
-        "store": "Store open",
+        "errors": "Ambiguous ClewError Closed Conflict SweepRefused Invalid "
+        "MissingPackage NotAStore NotFound ReadOnly SchemaTooNew Sealed StorageFull Corrupted "
+        "Unavailable ShutdownIncomplete WrongKey",
+        "base.messages": "Media Message Native Opaque Text Thinking ToolCall ToolResult Usage assistant native system "
+        "tool user",
+        "base.paging": "Page",
+        "engine.node": "Counters Node",
+        "providers.errors": "InvalidBaseURL ProviderError",
+        "snapshots.errors": "InvalidSnapshotID",
+        "store.nodes": "NewNode",
+        "store.session": "Branch Session",
+        "store.store": "Store open",
     }
-    _PARTS = ("errors", "keys", "redaction", "retention")
+    _PARTS = {
+        "buckets": "base.buckets",
+        "errors": "errors",
+        "events": "records.events",
+        "keys": "keys",
+        "otel": "records.otel",
+        "partitions": "store.partitions",
+        "redaction": "redaction",
+        "retention": "retention",
+        "scan": "store.scan",
+        "stats": "store.stats",
+        "tenants": "store.tenants",
+    }
+    """Modules that are attributes of this one, and where they are."""
 
     def __getattr__(name: str) -> object:
         """Each name is loaded when it is first asked for: who wants an error, or `clew --help`, waits for no store."""
@@ -78,14 +101,14 @@ else:
         if home is None and name not in _PARTS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         with loading:
-            module = import_module(f"clew.{home or name}")
+            module = import_module(f"clew.{home or _PARTS[name]}")
         found = module if home is None else getattr(module, name)
         globals()[name] = found
         return found
 
     def __dir__() -> list[str]:
         """Also the names that were not asked for yet."""
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *__all__, *_PARTS})
 
 
 __version__ = "0.1.0"
@@ -96,8 +119,8 @@ __all__ = [
     "ClewError",
     "Closed",
     "Conflict",
+    "Corrupted",
     "Counters",
-    "Implausible",
     "Invalid",
     "InvalidBaseURL",
     "InvalidSnapshotID",
@@ -105,25 +128,26 @@ __all__ = [
     "Message",
     "MissingPackage",
     "Native",
+    "NewNode",
     "Node",
     "NotAStore",
     "NotFound",
     "Opaque",
+    "Page",
     "ProviderError",
     "ReadOnly",
-    "Save",
     "SchemaTooNew",
     "Sealed",
     "Session",
+    "ShutdownIncomplete",
     "StorageFull",
     "Store",
-    "Tampered",
+    "SweepRefused",
     "Text",
     "Thinking",
     "ToolCall",
     "ToolResult",
     "Unavailable",
-    "Unfinished",
     "Usage",
     "WrongKey",
     "assistant",

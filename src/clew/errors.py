@@ -1,30 +1,31 @@
-"""Every error that clew raises on purpose, in one tree.
+"""The errors that clew raises on purpose, in one tree; those of one folder only are defined there.
 
 ::
 
     ClewError
-    ├── NotFound        no such node, session, blob, entry
-    ├── Ambiguous       a handle that fits several ids; names the candidates
-    ├── Conflict        someone else was first, or the id is taken; nothing was changed
-    ├── Invalid         the input cannot be stored or understood; nothing was changed
-    │   ├── NotAStore   the file is not a clew store
-    │   ├── InvalidSnapshotID  not the canonical text of a UUID; nothing was touched
-    │   └── InvalidBaseURL  an address that no token may be sent to
-    ├── Implausible     a sweep would remove more than is likely to be meant; nothing was removed
-    ├── Sealed          the store is sealed and no key was given
-    │   └── WrongKey    the key is not the store's; nothing was changed
-    ├── Tampered        stored bytes are not what was written; says where
-    ├── Unavailable     the store cannot be reached now: busy, or an I/O error; asking again may help
-    │   ├── StorageFull no space left; free some and ask again
-    │   ├── ReadOnly    the file or its folder cannot be written
-    │   └── MissingPackage  a package that this needs is not installed
-    ├── ProviderError   a language model's provider refused, failed, or broke off
-    ├── Unfinished      something ended before everything was done; names what was not
-    ├── SchemaTooNew    written by a newer clew; refused unchanged
-    └── Closed          the store was closed, or belongs to the process before a fork
+    ├── NotFound            no such node, session, blob or entry
+    ├── Ambiguous           a handle matches several ids; lists the candidates
+    ├── Conflict            another writer was first, or the id is taken; nothing was changed
+    ├── Invalid             the input cannot be stored or understood; nothing was changed
+    │   ├── NotAStore       the file is not a clew store
+    │   ├── InvalidSnapshotID  the id is not a UUID in canonical form; nothing was changed
+    │   └── InvalidBaseURL  an address that no API key may be sent to
+    ├── SweepRefused        a sweep would remove suspiciously many sessions; nothing was removed
+    ├── Sealed              the store is sealed and no key was given
+    │   └── WrongKey        the key is not the store's; nothing was changed
+    ├── Corrupted           stored bytes differ from what was written; says where
+    ├── Unavailable         the store cannot be reached now: busy, or an I/O error; retry later
+    │   ├── StorageFull     no space left on the device; free some and retry
+    │   ├── ReadOnly        the file or its folder cannot be written
+    │   └── MissingPackage  an optional package is not installed
+    ├── ProviderError       the provider of a language model refused, failed, or broke off
+    ├── ShutdownIncomplete  the shutdown ended before all work was done; lists the failures
+    ├── SchemaTooNew        a newer clew wrote the store; it was not changed
+    └── Closed              the store was closed, or was opened before this process was forked
 
-An error carries its fields, and a ``hint`` that says what to do. No error carries the content of a message; only what
-a provider says of a request it refused may quote a few characters of it.
+`InvalidBaseURL` and `ProviderError` are defined in `clew.providers.errors`, `InvalidSnapshotID` in
+`clew.snapshots.errors`. Each error has fields, and a ``hint`` that says what to do. No error contains the content of a
+message; only the text of a provider that refused a request may quote a few characters of it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from collections.abc import Sequence
 
 
 class ClewError(Exception):
-    """The root of the tree; ``hint`` says what to do about it, or is empty."""
+    """The base class of all errors. ``hint`` says what to do, or is empty."""
 
     hint: str = ""
 
@@ -45,27 +46,27 @@ class ClewError(Exception):
 
 
 class NotFound(ClewError):
-    """There is no such thing in this store."""
+    """The store has no such object: `what` names its kind, `key` the id or name that was looked up."""
 
     def __init__(self, what: str, key: str, *, hint: str = "") -> None:
         self.what = what
         self.key = key
-        super().__init__(f"no {what} {clip(key)}", hint=hint)
+        super().__init__(f"{what} {clip(key)} not found" if key else f"{what} not found", hint=hint)
 
 
 class Ambiguous(ClewError):
-    """A handle that fits several ids."""
+    """A handle matches several ids: the `candidates`."""
 
     def __init__(self, what: str, key: str, candidates: Sequence[str]) -> None:
         self.what = what
         self.key = key
         self.candidates = tuple(candidates)
-        listed = ", ".join(self.candidates[:8]) + (", …" if len(self.candidates) > 8 else "")
-        super().__init__(f"{what} {clip(key)} is ambiguous: {listed}", hint="Type more letters of the one you mean.")
+        shown = ", ".join(self.candidates[:8]) + (", …" if len(self.candidates) > 8 else "")
+        super().__init__(f"{what} {clip(key)} is ambiguous: {shown}", hint="Type more characters.")
 
 
 class Conflict(ClewError):
-    """Someone else was first, or the id is taken by other content. Nothing was changed."""
+    """Another writer was first, or the id is taken by other content. Nothing was changed."""
 
 
 class Invalid(ClewError):
@@ -75,49 +76,27 @@ class Invalid(ClewError):
 class NotAStore(Invalid):
     """The file exists and is not a clew store. It was not changed."""
 
-    hint = "Name another file, or move this one away."
+    hint = "Use another path, or move this file away."
 
-    def __init__(self, path: str, why: str) -> None:
+    def __init__(self, path: str, why: str, *, hint: str = "") -> None:
         self.path = path
-        super().__init__(f"{path} is not a clew store: {why}")
+        super().__init__(f"{path} is not a clew store: {why}", hint=hint)
 
 
-class Implausible(ClewError):
-    """A sweep would remove more than is likely to be meant: a wrong clock, or a wrong policy. Nothing was removed."""
+class SweepRefused(ClewError):
+    """A sweep would remove suspiciously many sessions: the clock or the policy may be wrong. Nothing was removed."""
 
-    hint = "Check the clock and the policy, and preview what would go; force removes it."
+    hint = "Check the clock and the policy; preview lists the sessions, force removes them."
 
     def __init__(self, going: int, total: int, doubts: Sequence[str]) -> None:
         self.going = going
         self.total = total
         self.doubts = tuple(doubts)
-        super().__init__(f"a sweep would remove {going} of {total} sessions: {'; '.join(doubts)}")
-
-
-class InvalidSnapshotID(Invalid):
-    """The id of a snapshot is not a UUID in canonical form. No file and no row was touched."""
-
-    hint = "A snapshot's id is a UUID in lowercase, like 7d444840-9dc0-41d1-b245-5ffdce74fad2."
-
-    def __init__(self, id: object) -> None:
-        shown = clip(id, 32) if isinstance(id, str) else type(id).__name__
-        super().__init__(f"{shown} is not the id of a snapshot")
-
-
-class InvalidBaseURL(Invalid):
-    """The address of a provider is not one that a token may be sent to. Nothing was sent.
-
-    The address itself is not in the message: it may hold a password.
-    """
-
-    hint = "Use an https address with a host, and give the token apart from it."
-
-    def __init__(self, why: str, *, hint: str = "") -> None:
-        super().__init__(f"the base URL {why}", hint=hint)
+        super().__init__(f"the sweep would remove {going} of {total} sessions: {'; '.join(doubts)}")
 
 
 class Sealed(ClewError):
-    """The store is sealed; its contents need the key. `passphrase` is True if a passphrase opens it."""
+    """The store is sealed and needs its key. `passphrase` is True if a passphrase opens it."""
 
     hint = "Open the store again with its key."
 
@@ -132,9 +111,9 @@ class Sealed(ClewError):
 
 
 class WrongKey(Sealed):
-    """The store is sealed with another key than the one given. Nothing was changed."""
+    """The store is sealed with another key than the given one. Nothing was changed."""
 
-    hint = "Open the store with the key it was sealed with; clew.keys.key_id tells which key is which."
+    hint = "Open the store with the key that sealed it; clew.keys.key_id identifies a key."
 
     def __init__(self, path: str, expected: Sequence[bytes], given: bytes, *, hint: str = "") -> None:
         self.given = given
@@ -142,10 +121,10 @@ class WrongKey(Sealed):
         super().__init__(path, expected, but=other, hint=hint)
 
 
-class Tampered(ClewError):
-    """Stored bytes are not what was written: damage or tampering. The rest stays readable."""
+class Corrupted(ClewError):
+    """Stored bytes differ from what was written: damage or tampering. The rest stays readable."""
 
-    hint = "Run verify to list everything that is damaged; a backup has the original."
+    hint = "Run verify to list all damage; restore the original from a backup."
 
     def __init__(self, where: str, why: str = "its checksum does not match") -> None:
         self.where = where
@@ -154,57 +133,48 @@ class Tampered(ClewError):
 
 
 class Unavailable(ClewError):
-    """The store cannot be reached now. Nothing acknowledged is lost; the same call may be made again."""
+    """The store cannot be reached now. Acknowledged writes are safe; the call can be repeated."""
 
 
 class StorageFull(Unavailable):
-    """No space is left on the device. Nothing acknowledged is lost."""
+    """No space is left on the device. Acknowledged writes are safe."""
 
-    hint = "Free some space and make the same call again; the store stays usable."
+    hint = "Free some space and repeat the call; the store stays usable."
 
 
 class ReadOnly(Unavailable):
-    """The store can be read and not written."""
+    """The store can be read but not written."""
 
-    hint = "Check the permissions of the file and of its folder."
+    hint = "Check the permissions of the file and its folder."
 
 
 class MissingPackage(Unavailable):
-    """A package that this needs is not installed. `extra` brings it."""
+    """An optional package is not installed. `extra` names the extra that installs it."""
 
     def __init__(self, message: str, extra: str) -> None:
         self.extra = extra
         super().__init__(message, hint=f"pip install 'clew[{extra}]'")
 
 
-class ProviderError(ClewError):
-    """The provider of a language model refused a request, failed, or broke off its answer.
+class ShutdownIncomplete(ClewError):
+    """The shutdown ended before all work was done: `failures` has one error for each unfinished piece.
 
-    `status` is that of HTTP where there was one. `said` is the provider's own explanation, at most 300 characters,
-    without the API key, control characters and longer quotes of the request. All of it is in the `__cause__`.
-    """
-
-    def __init__(self, provider: str, why: str, *, status: int | None = None, said: str = "", hint: str = "") -> None:
-        self.provider = provider
-        self.status = status
-        self.said = said
-        super().__init__(f"{provider}: {why}{f': {said}' if said else ''}".rstrip("."), hint=hint)
-
-
-class Unfinished(ClewError):
-    """Something ended before everything was done: `failures` has an error for each thing that was not.
-
-    The message says what clew's own errors say; of others it has the name alone, as they may say anything.
+    The message includes the text of clew's own errors; of others only the class name, as their text may quote content.
     """
 
     def __init__(self, message: str, failures: Sequence[Exception]) -> None:
         self.failures = tuple(failures)
-        named = (str(one) if isinstance(one, ClewError) else type(one).__name__ for one in failures)
-        super().__init__(f"{message}: {'; '.join(named)}")
+        names = (str(one) if isinstance(one, ClewError) else type(one).__name__ for one in failures)
+        super().__init__(f"{message}: {'; '.join(names)}")
+
+
+UNRELEASED = 3
+"""Formats up to this number were written before the first release, which begins again with format 1."""
+CONVERT = "An unreleased clew wrote it. Convert it with tools/convert_format_3.py from the repository."
 
 
 class SchemaTooNew(ClewError):
-    """The store was written by a newer clew. It was not changed."""
+    """A newer clew wrote the store. It was not changed."""
 
     hint = "Upgrade clew to open it."
 
@@ -212,7 +182,9 @@ class SchemaTooNew(ClewError):
         self.path = path
         self.found = found
         self.known = known
-        super().__init__(f"{path} has format {found}, this clew knows formats up to {known}")
+        if known < found <= UNRELEASED:
+            self.hint = CONVERT
+        super().__init__(f"{path} has format {found}, this clew reads formats up to {known}")
 
 
 class Closed(ClewError):

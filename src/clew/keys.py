@@ -1,4 +1,4 @@
-"""The key of a sealed store: 32 bytes, and where they come from.
+"""The key of a sealed store: generated, read from a file, the environment, the keyring or a passphrase.
 
 >>> key = generate()
 >>> from_recovery(recovery(key)) == key
@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from clew.errors import Invalid, MissingPackage, NotFound, Tampered, Unavailable
-from clew.files import lock, make_private, read_private, user
-from clew.ids import ALPHABET
+from clew.base.files import lock, make_private, read_private, user
+from clew.base.ids import ALPHABET
+from clew.base.loading import loading
+from clew.errors import Corrupted, Invalid, MissingPackage, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -68,8 +69,8 @@ def check(key: object) -> bytes:
 def from_file(path: str | os.PathLike[str], *, create: bool = False) -> bytes:
     """The key in a file: 32 bytes, or 64 hex digits or base64 that stand for them; one newline may follow.
 
-    It is a regular file that belongs to the user and that nobody else may read or write. NotFound; Invalid, with what
-    to do, if it is anything else. `create=True` makes it if it is not there, durably; a file that is there stays as it
+    It is a regular file that belongs to the user and that only the user may read or write. NotFound; Invalid, with a
+    hint, if it is anything else. `create=True` makes it if it is not there, durably; a file that is there stays as it
     is, and of several processes that make it at once all get the same key.
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
@@ -140,8 +141,9 @@ def from_keyring(name: str, *, service: str = "clew", create: bool = False) -> b
 def _backend() -> KeyringBackend:
     """The keyring in use. Of a chain the first that keeps secrets: the chain might go on to one that does not."""
     try:
-        import keyring
-        from keyring.backends.chainer import ChainerBackend
+        with loading:
+            import keyring
+            from keyring.backends.chainer import ChainerBackend
     except ImportError:
         raise MissingPackage("keys in the keyring need the keyring package", "keyring") from None
     try:
@@ -176,12 +178,13 @@ def _entry(backend: KeyringBackend, service: str, name: str) -> bytes | None:
     key = _decode(value)
     if key is None:
         hint = "Another program may use that name: choose another, or put the right key there."
-        raise Invalid(f"what the keyring has for {name!r} of {service!r} is not a key", hint=hint)
+        raise Invalid(f"the keyring entry {name!r} of {service!r} is not a key", hint=hint)
     return key
 
 
 def _create_entry(backend: KeyringBackend, service: str, name: str) -> bytes:
-    import tempfile
+    with loading:
+        import tempfile
 
     with lock(os.path.join(tempfile.gettempdir(), f"clew-keyring-{user()}.lock"), PATIENCE):
         there = _entry(backend, service, name)
@@ -217,7 +220,7 @@ _LONGEST_PARAMETERS = 512
 
 
 class _Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a key is derived with. The bounds hold for what is read: a header may come from anyone.
+    """The parameters of a key derivation. The bounds apply when reading, because a header may come from anyone.
 
     Below them a passphrase would be cheap to guess; above them opening a store would take all memory, or minutes.
     """
@@ -265,18 +268,19 @@ class Passphrase:
         return msgspec.json.encode(fresh), self._derive(fresh)
 
     def key(self, parameters: bytes) -> bytes:
-        """The key that these parameters give. Tampered if they are not what `new` makes, or out of bounds."""
+        """The key that these parameters give. Corrupted if they are not what `new` makes, or out of bounds."""
         if not isinstance(parameters, bytes):
             raise Invalid(f"parameters are bytes, not {type(parameters).__name__}")
         stored = _parse(parameters)
         if stored is None:
-            raise Tampered("the header of the passphrase", "its parameters are malformed or out of bounds")
+            raise Corrupted("the header of the passphrase", "its parameters are malformed or out of bounds")
         return self._derive(stored)
 
     def _derive(self, by: _Parameters) -> bytes:
         try:
-            from cryptography.exceptions import UnsupportedAlgorithm
-            from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+            with loading:
+                from cryptography.exceptions import UnsupportedAlgorithm
+                from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
         except ImportError:
             raise MissingPackage("a passphrase needs the cryptography package", _EXTRA) from None
         try:
@@ -300,7 +304,7 @@ def from_passphrase(text: str) -> Passphrase:
 
 
 Key = bytes | Passphrase
-"""What a store is opened with."""
+"""The types of key that open a store."""
 
 
 # -- which key it is
@@ -355,7 +359,7 @@ def from_recovery(text: str) -> bytes:
     number = 0
     for at, letter in enumerate(letters):
         if letter not in _VALUES:
-            raise Invalid(f"letter {at + 1} of the recovery key is none that can be in it", hint="Look at it again.")
+            raise Invalid(f"letter {at + 1} of the recovery key is not valid", hint="Check it for typing errors.")
         number = number << 5 | _VALUES[letter]
     if number % _CHECK:
         raise Invalid("the recovery key has a wrong letter in it", hint="Compare it with the paper, group by group.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import uuid
 from collections.abc import Callable
@@ -13,14 +14,17 @@ import pytest
 from click.testing import CliRunner
 
 import clew
-import clew.mirrors
+import clew.engine.mirrors
 from clew import agents, retention
 from clew.agents import Mirror
 from clew.cli.root import cli
-from clew.receipts import Receipt
+from clew.engine.receipts import Receipt
+from clew.errors import Conflict
 from clew.records import RecordService
 from clew.retention import Policy
-from clew.store import Store
+from clew.store.parts import Parts
+from clew.store.session import delete_session
+from clew.store.store import Store
 from clew.testing import FakeClock
 from tests.reliability.tools import output, python
 
@@ -45,8 +49,8 @@ def by_sweep(store: Store, id: str) -> Receipt | None:
 WAYS: dict[str, Callable[[Store, str], object]] = {
     "purge": lambda store, name: store.sessions.purge(name),
     "everything": lambda store, name: store.sessions.purge(everything=True),
-    "session": lambda store, name: store.sessions.get(name).delete(),
-    "sessions": lambda store, name: store.sessions.delete(name),
+    "session": lambda store, name: delete_session(store.sessions.get(name)),
+    "sessions": lambda store, name: store.sessions.get(name).purge(),
     "nodes": lambda store, name: store.nodes.delete(store.sessions.get(name).path()[0].id, recursive=True),
     "records": by_records,
     "sweep": by_sweep,
@@ -86,7 +90,7 @@ def test_the_program_clears_it(path: Path, root: Path) -> None:
         session = talks.create(cwd="/src")
         session.append_and_save(clew.user(WORD))
     said = output(python(PROGRAM, "purge", "--yes", session.id, "--db", path))
-    assert "every trace in the files is cleared" in said
+    assert "all traces in the files are cleared" in said
     assert words_in(root) == []
 
 
@@ -105,7 +109,7 @@ def test_a_mirror_that_cannot_be_reached_is_named(path: Path, root: Path, tmp_pa
         said = output(python(PROGRAM, "receipts", "--db", path))
         assert str(root) in said
         root.mkdir()  # not the mirror, whatever it is
-        assert store.sessions.delete(second.id).pending == ("traces", f"mirror {root}")
+        assert delete_session(store.sessions.get(second.id)).pending == ("traces", f"mirror {root}")
         root.rmdir()
         away.rename(root)
         assert words_in(root)
@@ -164,7 +168,7 @@ def test_notes_of_a_mirror_that_is_away_are_bounded(
     path: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many sessions go while the folder is away, few ids are noted, and all their files go when it is back."""
-    monkeypatch.setattr(clew.mirrors, "MOST", 4)
+    monkeypatch.setattr(clew.engine.mirrors, "MOST", 4)
     with agents.open(path, mirror=root) as talks:
         gone = [talks.create(cwd="/src") for _ in range(12)]
         changed, other, trashed = (talks.create(cwd="/src") for _ in range(3))
@@ -174,7 +178,7 @@ def test_notes_of_a_mirror_that_is_away_are_bounded(
     away = tmp_path / "away"
     root.rename(away)
     with clew.open(path) as store:
-        known = store._purger.mirrors
+        known = Parts.of(store).purger.mirrors
         assert store.nodes.delete(store.sessions.get(changed.id).path()[0].id).pending
         store.sessions.trash(trashed.id)
         for one in gone:
@@ -194,9 +198,9 @@ def test_ids_merged_while_a_mirror_is_cleared_are_not_dropped(
     path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that has cleared a folder takes back only what was noted before it looked there."""
-    monkeypatch.setattr(clew.mirrors, "MOST", 1)
+    monkeypatch.setattr(clew.engine.mirrors, "MOST", 1)
     with agents.open(path, mirror=root) as talks, clew.open(path) as store:
-        known = store._purger.mirrors
+        known = Parts.of(store).purger.mirrors
         talks.create(cwd="/src").append_and_save(clew.user("stays"))
         ids = [str(uuid.uuid4()) for _ in range(4)]
         store._engine.write(lambda tx: known.note(tx, ids[:2]))
@@ -237,8 +241,8 @@ def test_a_purge_that_is_killed_leaves_its_note(path: Path, root: Path) -> None:
         session = talks.create(cwd="/src")
         session.append_and_save(clew.user(WORD))
     work = (
-        "import os, sys, clew, clew.mirrors\n"
-        "clew.mirrors.remove = lambda *_: os._exit(9)\n"
+        "import os, sys, clew, clew.engine.mirrors\n"
+        "clew.engine.mirrors.remove = lambda *_: os._exit(9)\n"
         "with clew.open(sys.argv[1]) as store: store.sessions.purge(sys.argv[2])"
     )
     killed = python(work, path, session.id)
@@ -256,11 +260,11 @@ def test_what_is_undone_stays_in_the_mirror(path: Path, root: Path) -> None:
         session = talks.create(cwd="/src")
         session.append_and_save(clew.user(WORD))
         with pytest.raises(ZeroDivisionError), talks._store.transaction():
-            assert talks._store.sessions.delete(session.id).pending == ("traces", f"mirror {root}")
+            assert delete_session(talks._store.sessions.get(session.id)).pending == ("traces", f"mirror {root}")
             raise ZeroDivisionError
         assert words_in(root)
         with talks._store.transaction():
-            talks._store.sessions.delete(session.id)
+            delete_session(talks._store.sessions.get(session.id))
         assert words_in(root)
     assert words_in(root) == []
 
@@ -311,10 +315,56 @@ def test_a_cleanup_counts_the_same_bytes_dry_and_done(mirrored: agents.SessionSt
 # -- titles
 
 
+@pytest.mark.parametrize("copied_by", ["backup", "copy"])
+def test_a_copy_leaves_the_mirror_of_the_original_alone(path: Path, root: Path, copied_by: str) -> None:
+    """A backup knows the folders of the store's mirrors. While the store is there, a purge in the backup only names
+    them, and the backup cannot be mirrored there.
+    """
+    copy = path.with_name("copy.clew")
+    with clew.open(path) as store:
+        session = agents.SessionStore(store, mirror=Mirror(store, root)).create(cwd="/src")
+        session.append_and_save(clew.user(WORD))
+        store.backup(copy) if copied_by == "backup" else None
+    if copied_by == "copy":
+        shutil.copy(path, copy)
+    before = words_in(root)
+    with clew.open(copy) as other:
+        receipt = other.sessions.purge(session.id)
+        assert receipt.pending == (f"mirror {root}",)
+        with pytest.raises(Conflict, match=f"is the mirror of '{path}'"):
+            Mirror(other, root)
+    assert words_in(root) == before != []
+    with clew.open(path) as store:
+        assert store.sessions.purge(session.id).pending == ()
+    assert words_in(root) == []
+
+
+@pytest.mark.parametrize("how", ["moved", "restored", "another in its place", "old marker"])
+def test_a_store_that_was_moved_or_restored_keeps_its_mirror(path: Path, root: Path, how: str) -> None:
+    """Its file has another place or another number, and no other store claims the mirror."""
+    with clew.open(path) as store:
+        session = agents.SessionStore(store, mirror=Mirror(store, root)).create(cwd="/src")
+        session.append_and_save(clew.user(WORD))
+    there = path if how in ("restored", "old marker") else path.with_name("moved.clew")
+    if how == "old marker":
+        marker = root / ".clew-mirror.json"
+        known = json.loads(marker.read_bytes())
+        marker.write_text(json.dumps({"format": known["format"], "store": known["store"]}))
+    else:
+        path.rename(there) if there != path else shutil.copy(path, path.with_name("spare"))
+        path.with_name("spare").replace(path) if how == "restored" else None
+        clew.open(path).close() if how == "another in its place" else None
+    with clew.open(there) as store:
+        assert store.sessions.purge(session.id).pending == ()
+        Mirror(store, root)
+    assert words_in(root) == []
+    assert json.loads((root / ".clew-mirror.json").read_bytes())["file"] == str(there)
+
+
 @pytest.mark.parametrize("long", [False, True])
 def test_a_title_made_of_deleted_words_goes_with_them(store: Store, long: bool) -> None:
     """Of the session, of its forks, and of one that was rewound; a title that somebody chose stays."""
-    from clew.titles import title_of
+    from clew.engine.titles import title_of
 
     question = clew.user(f"Why does {WORD} fail?" + " And this?" * 20 * long)
     made = store.sessions.create(title=title_of([question]))

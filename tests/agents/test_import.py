@@ -16,7 +16,7 @@ import pytest
 import clew
 from clew import agents
 from clew.agents import import_tree
-from clew.agents.lines import LINE_LIMIT
+from clew.agents.jsonl import LINE_LIMIT
 from clew.checkpoints import Checkpoints
 from tests.agents.conftest import place, sdk, texts
 
@@ -136,7 +136,7 @@ def test_lines_that_cannot_be_read_are_named(sessions, tree):
         (b'{"torn": "harbour', "not JSON"),
         (b"\xff\xfe harbour", "not valid Unicode"),
         (b"[1, 2]", "not an object"),
-        (b"\0" * 50, "nothing but zeros"),
+        (b"\0" * 50, "only zero bytes"),
         (b'{"type": "summary", "text": "harbour"}', "not a message"),
         (b'{"message": {"text": "harbour"}}', "not a message"),
         (b'{"a":' * 300 + b"1" + b"}" * 300, "nested more than 200"),
@@ -153,7 +153,7 @@ def test_lines_that_cannot_be_read_are_named(sessions, tree):
     assert [one.line for one in missed] == [*range(2, 2 * len(bad) + 1, 2), 2 * len(bad) + 2]
     for one, (_, why) in zip(missed, bad, strict=False):
         assert why in one.why
-    assert "the file ends in it" in missed[-1].why
+    assert "the file ends within it" in missed[-1].why
     assert "harbour" not in str(done)
     # Events need not be messages: of those only what is no object, or too long, is skipped.
     assert len([one for one in done.skipped if one.path == str(at / "transcript.jsonl")]) == 7
@@ -216,7 +216,7 @@ def test_names_that_are_no_ids(sessions, tree):
     done = import_tree(sessions, tree)
     assert [one.id for one in done.sessions] == [A]
     assert [one.why for one in done.skipped] == [
-        "its id is not the name of its folder, which is taken instead", "its name is not the id of a session",
+        "its id differs from the name of its folder; using the folder's name", "its name is not a session id",
     ]  # fmt: skip
     assert sessions.load(A).metadata.project_hash == agents.project_hash(None)
 
@@ -304,12 +304,12 @@ def test_a_memory_can_be_read_after_it_was_imported(sessions, tmp_path):
 
 
 def test_a_memory_is_not_written_over(full, root, tmp_path):
-    """If the store remembers something else already, its own stays, and that is said."""
+    """If the store has a different memory already, its own stays, and that is said."""
     with agents.open(tmp_path / "other.db") as other:
         other.memory("/src").write("mine")
         done = import_tree(other, root)
         assert done.memories == ()
-        assert [one.why for one in done.skipped] == ["the store remembers something else"]
+        assert [one.why for one in done.skipped] == ["the store has a different memory"]
         assert other.memory("/src").read() == "mine"
 
 

@@ -11,13 +11,13 @@ import pytest
 
 import clew
 from clew import agents
-from clew.agents import import_tree
+from clew.agents import import_tree, serial
 from tests.agents.test_import import A, B, row, write
 from tests.reliability.tools import need_strace, output, python
 
 IMPORT = """
 import os, signal, sys
-import clew, clew.agents.importing as importing
+import clew, clew.agents.importer as importing
 from clew.agents import SessionStore
 
 path, tree, batch, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -89,7 +89,7 @@ def test_writers_do_not_wait_for_a_slow_file(path: Path, tree: Path, tmp_path: P
     """While an import waits for a disk, another process appends."""
     slow = tree / "sessions" / A / "messages.jsonl"
     wrap = (need_strace(), "-f", "-qq", "-o", str(tmp_path / "trace"), "-P", str(slow), "-e", "trace=read",
-            "-e", "inject=read:delay_enter=2500000")  # fmt: skip
+            "-e", "inject=read:delay_enter=1500000")  # fmt: skip
     with clew.open(path) as store:
         session, waited = store.sessions.create(), [0.0]
         running = python(IMPORT, path, tree, str(WHOLE), "0", wrap=wrap)
@@ -100,13 +100,42 @@ def test_writers_do_not_wait_for_a_slow_file(path: Path, tree: Path, tmp_path: P
             time.sleep(0.02)
         output(running)
         assert "read(" in (tmp_path / "trace").read_text()
-        assert max(waited) < 2.0
+        assert max(waited) < 1.2
         assert len(store.sessions.get(A).path()) == 100
+
+
+@pytest.mark.parametrize("key", [None, bytes(range(32))], ids=["plain", "sealed"])
+def test_writers_do_not_wait_for_a_dry_run(
+    path: Path, tree: Path, key: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a dry run another writer appends; the answer is that of the import, and nothing is stored."""
+    checked, waiting = serial.check_size, [True]
+    with clew.open(path, key=key) as store, agents.SessionStore(store) as sessions:
+        import_tree(sessions, tree)
+        (tree / "sessions" / A / "messages.jsonl").write_bytes(spoken(130) + b"no json\n")
+        (tree / "sessions" / B / "messages.jsonl").write_bytes(spoken(60) + row("new", str(uuid.UUID(int=6000))))
+        before = store.nodes.list(limit=500).items
+        session = store.sessions.create()
+
+        def check_size(said: clew.Message) -> None:
+            if waiting.pop():
+                with clew.open(path, key=key, timeout=0.5) as other:
+                    other.sessions.get(session.id).append(clew.user("not kept waiting"))
+            waiting.append(False)
+            checked(said)
+
+        monkeypatch.setattr(serial, "check_size", check_size)
+        would = import_tree(sessions, tree, dry_run=True)
+        assert [node.text for node in session.refresh().path()] == ["not kept waiting"]
+        assert len(store.nodes.list(limit=500).items) == len(before) + 1
+        assert [one[1:4] for one in would.sessions] == [(30, 0, 200), (1, 0, 60)]
+        assert import_tree(sessions, tree) == would
+        assert store.verify().ok
 
 
 def test_batches_add_up(path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What several batches bring, or skip, is counted together; a second import finds all of it."""
-    monkeypatch.setattr("clew.agents.importing.BATCH", 20_000)
+    monkeypatch.setattr("clew.agents.importer.BATCH", 20_000)
     (tree / "sessions" / A / "messages.jsonl").write_bytes(b"no json\n" + spoken(100))
     with agents.open(path) as sessions:
         done = import_tree(sessions, tree)

@@ -21,8 +21,8 @@ import pytest
 
 import clew
 from clew import agents
-from clew.agents import Mirror, wire
-from clew.agents import lines as json_lines
+from clew.agents import Mirror, serial
+from clew.agents import jsonl as json_lines
 from clew.checkpoints import Checkpoints
 from tests.agents.conftest import lines, place, sdk, texts
 from tests.reliability.tools import need_strace, output, python
@@ -40,7 +40,7 @@ def true_to(sessions: agents.SessionStore, root: Path) -> None:
             "metadata.json", "messages.jsonl", "transcript.jsonl",
         }  # fmt: skip
         nodes = sessions.load_messages(one.id)
-        assert (folder / "messages.jsonl").read_bytes() == b"".join(wire.line(node) + b"\n" for node in nodes)
+        assert (folder / "messages.jsonl").read_bytes() == b"".join(serial.line(node) + b"\n" for node in nodes)
         events = sessions.transcript(one.id).read()
         assert (folder / "transcript.jsonl").read_bytes() == b"".join(event.raw + b"\n" for event in events)
         about = json.loads((folder / "metadata.json").read_bytes())
@@ -305,7 +305,7 @@ def test_a_mirror_that_cannot_be_written_fails_no_append(mirrored, root, monkeyp
 
 def test_a_mirror_that_someone_keeps_is_waited_for(path, root):
     """Waiting has an end, and the end is an error, not silence."""
-    from clew import files
+    from clew.base import files
 
     with clew.open(path) as store:
         mirror = Mirror(store, root, patience=0.05)

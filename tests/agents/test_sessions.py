@@ -11,7 +11,7 @@ import pytest
 import clew
 from clew import agents
 from clew.agents import Options, project_hash
-from clew.agents.lines import LINE_LIMIT
+from clew.agents.jsonl import LINE_LIMIT
 from clew.checkpoints import Checkpoints
 from tests.agents.conftest import sdk, texts
 
@@ -201,7 +201,7 @@ def test_list_leaves_out_what_is_damaged(sessions, path):
     told: list[clew.ClewError] = []
     with agents.open(path) as again:
         assert [one.id for one in again.list(on_damage=told.append)] == [order[0], *order[2:]]
-    assert [type(one) for one in told] == [clew.Tampered]
+    assert [type(one) for one in told] == [clew.Corrupted]
 
 
 def test_deleting_takes_all_that_goes_with_it(mirrored, root):
@@ -243,7 +243,7 @@ def test_a_store_that_was_lent_stays_open(store):
 # -- how a run begins
 
 WRONG = [
-    ({"continue": True, "resume": ID}, "continue and resume exclude each other"),
+    ({"continue": True, "resume": ID}, "continue and resume cannot be combined"),
     ({"continue": True, "sessionId": ID}, "sessionId names a new session"),
     ({"resume": ID, "sessionId": ID}, "sessionId names a new session"),
     ({"forkSession": True}, "forkSession needs continue or resume"),
@@ -251,7 +251,7 @@ WRONG = [
     ({"resumeSessionAt": ID}, "resumeSessionAt needs resume"),
     ({"continue": True, "resumeSessionAt": ID}, "resumeSessionAt needs resume"),
     ({"sessionId": "../../etc"}, "is not an id"),
-    ({"continue": "yes"}, "these are not options"),
+    ({"continue": "yes"}, "invalid options"),
 ]
 
 

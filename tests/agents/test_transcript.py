@@ -141,9 +141,9 @@ def test_a_size_that_is_refused_is_over_the_limit_that_is_named(sessions, monkey
     """Of a message and of an event: the error names the limit that was gone over."""
     import re
 
-    from clew.agents import lines
+    from clew.agents import jsonl
 
-    monkeypatch.setattr(lines, "LINE_LIMIT", 20_000)
+    monkeypatch.setattr(jsonl, "LINE_LIMIT", 20_000)
     session = sessions.create()
     for call in (
         lambda size: session.append_and_save(clew.user("x" * size)),

@@ -7,9 +7,9 @@ import random
 import pytest
 from benchmarks.simulation import SESSIONS, Report, Spread, check, lines, number, partition, simulate
 
-from clew import ids
-from clew.backends.rows import MAX_POS, SEQ_BITS, born
-from clew.ids import handle_beside
+from clew.backends.rows import MAX_POS, SEQ_BITS, creation_counter
+from clew.base import ids
+from clew.base.ids import handle_beside
 
 
 def test_a_hundred_thousand_sessions() -> None:
@@ -54,7 +54,7 @@ def test_numbers_and_handles_are_the_stores_own() -> None:
     for _ in range(500):
         tree, counter, seq = chance.randrange(1 << 40), chance.randrange(1, 1 << 31), chance.randrange(1 << 24)
         run = number(tree, counter)
-        assert born(run) == counter
+        assert creation_counter(run) == counter
         assert 0 <= run << SEQ_BITS | seq <= MAX_POS
         assert partition(run << SEQ_BITS | seq) == (tree & 255) // 16
     assert number(255, (1 << 31) - 1) << SEQ_BITS | (1 << SEQ_BITS) - 1 == MAX_POS == (1 << 63) - 1

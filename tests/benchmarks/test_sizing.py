@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from benchmarks.sizing import MEASURED, each, larger, measure
 
-from tests.postgres.server import started
+from tests.backends.postgres.server import started
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "sizing.md"
 

@@ -12,8 +12,8 @@ import pytest
 
 from clew import Text, ToolCall, ToolResult, chat
 from clew.chat import aio
-from clew.codec import neutral
 from clew.errors import Conflict, Invalid
+from clew.providers.neutral import neutral
 from clew.testing.providers import ProviderServer, ToolUse
 from tests.chat.conftest import TOKEN
 

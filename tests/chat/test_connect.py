@@ -14,10 +14,10 @@ import pytest
 
 from clew import chat
 from clew.chat import aio
-from clew.chat.connecting import PROVIDERS
-from clew.chat.transports import Endpoint
-from clew.cli import settings
+from clew.cli.setup import settings
 from clew.errors import Invalid
+from clew.providers.registry import PROVIDERS, load
+from clew.providers.transport import Endpoint
 from clew.testing.providers import ProviderServer, self_signed
 from tests.chat.conftest import PERSISTENT, TOKEN, Connect
 
@@ -34,8 +34,8 @@ def test_the_address_is_checked_before_anything_is_made(
     def never(endpoint: Endpoint) -> Any:
         raise AssertionError("a transport was made")
 
-    spied = {name: known._replace(transport=never, async_transport=never) for name, known in PROVIDERS.items()}
-    monkeypatch.setattr("clew.chat.connecting.PROVIDERS", spied)
+    for face in ("connect", "connect_async"):
+        monkeypatch.setattr(load(PROVIDERS[provider], "transport"), face, never)
     for url in ("http://a.b", "https://user:secret@a.b", "https://example.com", "https://a.b\n"):
         with pytest.raises(chat.InvalidBaseURL) as caught:
             connect(provider, "m", token=TOKEN, base_url=url)
@@ -46,11 +46,11 @@ def test_the_address_is_checked_before_anything_is_made(
 @pytest.mark.parametrize("connect", FACES)
 def test_what_is_missing(connect: Any) -> None:
     """A provider's name, its token, its model, and for compatible servers an address."""
-    with pytest.raises(Invalid, match="there is no provider 'clade'; there are: claude, openai"):
+    with pytest.raises(Invalid, match=r"unknown provider 'clade'\. Use one of claude, openai"):
         connect("clade", "m", token="t")
-    with pytest.raises(Invalid, match="claude needs a token"):
+    with pytest.raises(Invalid, match="no API key for claude"):
         connect("claude", "m")
-    with pytest.raises(Invalid, match="gemini needs the name of a model"):
+    with pytest.raises(Invalid, match="no model for gemini"):
         connect("gemini", token="t")
     with pytest.raises(chat.InvalidBaseURL, match="openai-compatible needs one"):
         connect("openai-compatible", "m", token="t")
@@ -62,7 +62,7 @@ def test_what_is_missing(connect: Any) -> None:
 )
 def test_a_token_that_no_header_can_carry(connect: Any, provider: str, token: Any) -> None:
     """It is refused here: a library that finds it in a header would quote it, and a traceback would show it."""
-    with pytest.raises(Invalid, match="token") as caught:
+    with pytest.raises(Invalid, match=r"token|API key") as caught:
         connect(provider, "m", token=token, base_url="https://a.b")
     told = "".join(traceback.format_exception(caught.value)) + repr(caught.value.__context__)
     assert TOKEN not in told
@@ -107,7 +107,7 @@ def test_no_setting_is_called_allow_insecure() -> None:
         for path in source.rglob("*.py")
         if "allow_insecure" in path.read_text() and path.name not in ("settings.py", "models.py")
     }
-    assert knowing <= {"chat", "testing", "cli"}
+    assert knowing <= {"chat", "providers", "testing", "cli"}
     assert "allow_insecure" not in settings.SETTINGS
     assert settings.NOT_FROM_FILES == {"allow_insecure"}
     parameter = inspect.signature(chat.connect).parameters["allow_insecure"]
@@ -182,8 +182,7 @@ def test_an_address_that_only_the_sdk_refuses(monkeypatch: pytest.MonkeyPatch) -
     def broken(endpoint: Endpoint) -> Any:
         raise TypeError("a bug")
 
-    spied = {"claude": PROVIDERS["claude"]._replace(transport=broken)}
-    monkeypatch.setattr("clew.chat.connecting.PROVIDERS", spied)
+    monkeypatch.setattr("clew.providers.claude.transport.connect", broken)
     with pytest.raises(TypeError):
         chat.connect("claude", "m", token="t")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from clew import chat
-from clew.codec import neutral
+from clew.chat.recording import autosave
 from clew.errors import Invalid
+from clew.providers.neutral import neutral
 from clew.snapshots import FileStore, new_snapshot
-from clew.snapshots.autosave import autosave
 from clew.testing.providers import ProviderServer, ToolUse
 from tests.chat.conftest import PERSISTENT, Connect
 

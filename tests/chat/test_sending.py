@@ -12,8 +12,9 @@ import pytest
 
 from clew import chat
 from clew.chat import aio
-from clew.chat.transports.failures import LONGEST_QUOTE, LONGEST_TEXT, cleaned
-from clew.errors import ProviderError
+from clew.providers.errors import ProviderError
+from clew.providers.failures import LONGEST_QUOTE, LONGEST_TEXT, clean
+from clew.providers.json_values import Json
 from clew.testing.providers import ProviderServer
 from tests.chat.conftest import TOKEN
 
@@ -115,6 +116,51 @@ def test_what_the_provider_says_of_an_error_is_shown(ask: Ask, provider: str, se
     assert TOKEN not in str(caught.value)
 
 
+SECRET = "the launch code is 0000 and nobody else knows it"
+WHY = f"Too busy \x1b[31mfor {TOKEN}: '{SECRET}'\n try again in 20s."
+
+
+@pytest.mark.parametrize("ask", [ask_sync, ask_async])
+def test_a_failed_response_is_explained(ask: Ask, server: ProviderServer) -> None:
+    """The Responses API may answer 200 with a response that failed: its explanation is shown, too, and cleaned."""
+    failed = {"id": "r", "status": "failed", "error": {"code": "server_error", "message": WHY}, "output": []}
+    server.send(json.dumps(failed).encode())
+    with pytest.raises(ProviderError, match="the model failed to answer") as caught:
+        ask("openai-responses", server.base_url("openai-responses"), f"Remember: {SECRET}, please")
+    assert caught.value.said == "Too busy [31mfor ***: '…' try again in 20s."
+
+
+@pytest.mark.parametrize("body", [b'"failed"', b'{"status": "failed"', b'{"status": "failed", "error": 7}'])
+def test_a_failure_without_an_explanation(body: bytes, server: ProviderServer) -> None:
+    """A response that does not explain itself, or is cut short, is a ProviderError all the same."""
+    server.send(body)
+    with pytest.raises(ProviderError) as caught:
+        ask_sync("openai-responses", server.base_url("openai-responses"), "Hello")
+    assert caught.value.said == ""
+
+
+@pytest.mark.parametrize("ask", [stream_sync, stream_async])
+@pytest.mark.parametrize(
+    ("provider", "event"),
+    [
+        ("openai-responses", {"type": "response.failed", "response": {"status": "failed", "error": {"message": WHY}}}),
+        ("openai-responses", {"type": "error", "code": "server_error", "message": WHY, "param": None}),
+        ("openai-responses", {"type": "error", "error": {"type": "server_error", "message": WHY}}),
+        ("openai", {"error": {"type": "server_error", "message": WHY}}),
+        ("claude", {"type": "error", "error": {"type": "overloaded_error", "message": WHY}}),
+        ("gemini", {"error": {"code": 503, "message": WHY, "status": "UNAVAILABLE"}}),
+    ],
+)
+def test_a_failure_in_a_stream_is_explained(ask: Ask, provider: str, event: Json, server: ProviderServer) -> None:
+    """What a provider says of a failure after its answer began is shown, cleaned in the same way."""
+    name = f"event: {event['type']}\n" if "type" in event else ""
+    server.send(f"{name}data: {json.dumps(event)}\n\n".encode(), "text/event-stream")
+    with pytest.raises(ProviderError) as caught:
+        ask(provider, server.base_url(provider), f"Remember: {SECRET}, please")
+    assert caught.value.said == "Too busy [31mfor ***: '…' try again in 20s."
+    assert TOKEN not in str(caught.value)
+
+
 @pytest.mark.parametrize("ask", WAYS)
 def test_an_error_does_not_quote_the_request(ask: Ask, provider: str, server: ProviderServer) -> None:
     """Of what was sent an error quotes a few characters at most, and of a long explanation it shows the beginning."""
@@ -130,10 +176,10 @@ def test_an_explanation_is_cleaned() -> None:
     """A key that is quoted in part goes, too; so does the quote of a request that is longer than the bound."""
     body = {"messages": [{"role": "user", "content": "0123456789" * 10 + "\nnext line"}], "n": 1}
     quoted = "0123456789" * 10
-    assert cleaned("key sk-canar...6789 is wrong", TOKEN, body) == "key ***...6789 is wrong"
-    assert cleaned(f"bad: {quoted} next line", TOKEN, body) == "bad: …"
-    assert cleaned(f"bad: {quoted[: LONGEST_QUOTE - 5]}", TOKEN, body) == f"bad: {quoted[: LONGEST_QUOTE - 5]}"
-    assert cleaned("", TOKEN, body) == ""
+    assert clean("key sk-canar...6789 is wrong", TOKEN, body) == "key ***...6789 is wrong"
+    assert clean(f"bad: {quoted} next line", TOKEN, body) == "bad: …"
+    assert clean(f"bad: {quoted[: LONGEST_QUOTE - 5]}", TOKEN, body) == f"bad: {quoted[: LONGEST_QUOTE - 5]}"
+    assert clean("", TOKEN, body) == ""
 
 
 def test_a_page_for_browsers_is_not_shown(server: ProviderServer) -> None:

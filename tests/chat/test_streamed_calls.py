@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clew.chat.dialects.openai import Completions
+from clew.providers.openai.requests import CompletionsWire
 
 A, B = {"x": 1}, {"y": 2}
 
@@ -41,7 +41,7 @@ def piece(arguments: str, name: str | None = None, id: str | None = None, **more
 )  # fmt: skip
 def test_pieces_find_their_call(pieces: list[dict[str, Any]], calls: list[tuple[str, str, dict[str, int]]]) -> None:
     """By number, by id, or by being the next: each call has its own name and arguments."""
-    stream = Completions("openai-compatible").collect()
+    stream = CompletionsWire("openai-compatible").collect()
     for one in pieces:
         assert list(stream.feed({"choices": [{"index": 0, "delta": {"tool_calls": [one]}}]})) == []
     list(stream.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}))

@@ -10,19 +10,19 @@ import pytest
 
 from clew import ToolCall, ToolResult
 from clew.chat import Tool
-from clew.chat.tools import Toolbox, answered, failed, schema
 from clew.errors import Invalid
+from clew.providers.tools import Toolbox, error_result, schema, to_result
 from clew.snapshots import ToolSnapshot
 
 
 @dataclass
-class Place:
+class NodeLocation:
     name: str
     zip: int = 0
 
 
 def weather(
-    place: Annotated[Place, "where"],
+    place: Annotated[NodeLocation, "where"],
     days: Annotated[int, msgspec.Meta(ge=1, le=7), "not a description"] = 3,
     unit: Literal["c", "f"] = "c",
     tags: list[str] = [],  # noqa: B006
@@ -46,7 +46,7 @@ def test_a_function_describes_itself() -> None:
     assert properties["place"]["description"] == "where"
     assert (properties["days"]["minimum"], properties["days"]["default"]) == (1, 3)
     assert properties["unit"]["enum"] == ["c", "f"]
-    assert tool.parameters["$defs"]["Place"]["required"] == ["name"]
+    assert tool.parameters["$defs"]["NodeLocation"]["required"] == ["name"]
     assert tool.snapshot() == ToolSnapshot("weather", "The weather of the next days.", tool.parameters)
 
 
@@ -114,24 +114,24 @@ def test_results() -> None:
     """Text is given back as it is, everything else as JSON, and what JSON cannot hold as its text."""
 
     def text(value: object) -> str:
-        (block,) = answered(call(), value).content
+        (block,) = to_result(call(), value).content
         return block.text  # type: ignore[union-attr]
 
     assert text("words") == "words"
     assert text({"a": [1, None]}) == '{"a":[1,null]}'
     assert text(None) == "null"
     assert text(object()).startswith("<object")
-    result = failed(call(), KeyError("key"))
+    result = error_result(call(), KeyError("key"))
     assert isinstance(result, ToolResult)
     assert result.is_error
-    assert failed(call(), Invalid("in plain words")).content[0].text == "in plain words"  # type: ignore[union-attr]
+    assert error_result(call(), Invalid("in plain words")).content[0].text == "in plain words"  # type: ignore[union-attr]
 
 
 def test_a_tool_that_is_only_described() -> None:
     """After a restore a tool is known by its description, and runs nothing."""
-    box = Toolbox([weather]).joined([ToolSnapshot("weather", "theirs"), ToolSnapshot("lost", "gone", None)])
+    box = Toolbox([weather]).merge([ToolSnapshot("weather", "theirs"), ToolSnapshot("lost", "gone", None)])
     assert list(box.tools) == ["weather", "lost"]
-    assert list(box.joined([ToolSnapshot("name.space:tool")]).tools)[-1] == "name.space:tool"
+    assert list(box.merge([ToolSnapshot("name.space:tool")]).tools)[-1] == "name.space:tool"
     assert box.tools["weather"].handler is weather
     assert box.tools["lost"].parameters["properties"] == {}
     with pytest.raises(Invalid, match="no function"):
@@ -156,7 +156,7 @@ class Tree(msgspec.Struct):
 def test_schemas() -> None:
     """Objects are closed, definitions are kept, and a type may contain itself."""
     assert schema(str) == {"type": "string"}
-    assert schema(Place)["additionalProperties"] is False
-    assert schema(list[Place])["$defs"]["Place"]["additionalProperties"] is False
+    assert schema(NodeLocation)["additionalProperties"] is False
+    assert schema(list[NodeLocation])["$defs"]["NodeLocation"]["additionalProperties"] is False
     assert schema(dict[str, int]) == {"type": "object", "additionalProperties": {"type": "integer"}}
     assert schema(Tree)["$ref"] == "#/$defs/Tree"

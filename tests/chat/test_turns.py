@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from clew import Text, Thinking, ToolCall, ToolResult, chat
-from clew.codec import neutral
 from clew.errors import Conflict, Invalid
+from clew.providers.neutral import neutral
 from clew.testing.providers import ProviderServer, ToolUse
 from tests.chat.conftest import PERSISTENT, Connect
 
@@ -592,19 +592,19 @@ def test_ask_gives_a_value(provider: str, server: ProviderServer, connect: Conne
     from dataclasses import dataclass
 
     @dataclass
-    class Place:
+    class NodeLocation:
         city: str
         people: int
 
     client = connect(provider)
     server.say('{"city": "Rome", "people": 2700000}')
-    assert client.ask("Which city?", Place) == Place("Rome", 2_700_000)
+    assert client.ask("Which city?", NodeLocation) == NodeLocation("Rome", 2_700_000)
     sent = server.requests[-1].body.decode()
     assert '"people"' in sent
     assert '"additionalProperties"' in sent
     server.say("no JSON")
     with pytest.raises(chat.ProviderError, match="does not fit"):
-        client.ask("Which city?", Place)
+        client.ask("Which city?", NodeLocation)
     server.say('["a", "b"]')
     assert client.ask("Which?", list[str]) == ["a", "b"]
     assert client.ask("Any words", str) == "You said: Any words"

@@ -14,8 +14,8 @@ import pytest
 
 import clew
 from clew.checkpoints import Checkpoints
-from clew.session import Session
-from clew.store import Store
+from clew.store.session import Session
+from clew.store.store import Store
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ def undoing(taken: Sequence[Went], now: Copy) -> tuple[Picture, set[str]]:
     targets, others, through = Picture(), set[str](), set[str]()
     for number, went in enumerate(taken):
         for path, was in went.changed().items():
-            targets.setdefault(path, FOLDER if path in through else was)
+            targets.setdefault(path, FOLDER if path in through and was[0] != "dir" else was)
             later = [one.before for one in taken[number + 1 :] if path in one.changed()]
             found = later[0] if later else now.paths
             if found.get(path) != went.after.get(path) and (later or not now.hides(path)):
@@ -199,7 +199,7 @@ def expected(before: Copy, targets: Targets, others: Iterable[str]) -> Outcome |
             paths.pop(path, None)
         elif state != FOLDER or paths.get(path, GONE)[0] != "dir":
             paths[path] = state
-    staying = {folder for path in paths for folder in folders(path)} | before.closed
+    staying = {folder for path in {*paths, *before.closed} for folder in folders(path)} | before.closed
     for folder in staying:
         if paths.get(folder, GONE)[0] == "dir":
             continue

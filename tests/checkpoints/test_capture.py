@@ -13,8 +13,9 @@ import pytest
 
 import clew
 from clew.checkpoints import Checkpoints
-from clew.checkpoints.states import pack, packed, unpack, unpacked
+from clew.checkpoints.filestate import pack, pack_path, unpack, unpack_path
 from clew.errors import Invalid, NotFound, Unavailable
+from clew.store.session import delete_session
 from tests.checkpoints.conftest import picture
 
 
@@ -203,7 +204,7 @@ def test_checkpoints_go_with_their_session(store, session, work, say, sound):
     checkpoints = Checkpoints(session, work)
     checkpoints.capture(say(), ["a.txt"])
     checkpoints.capture_tree(say())
-    session.delete()
+    delete_session(session)
     counts = store.verify().counts
     assert (counts["refs"], counts["blobs"], counts["uses"]) == (0, 0, 0)
     sound(store)
@@ -301,15 +302,15 @@ def test_names_that_are_not_utf8(checkpoints, work, say):
     assert (done.can_rewind, done.files_changed) == (True, ("caf\\xe9.txt", "link"))
     assert picture(work) == before
     for path in (name, "plain", "ä", "\udcff"):
-        assert unpacked(packed(path)) == path
+        assert unpack_path(pack_path(path)) == path
 
 
 def test_a_content_is_what_its_hash_says():
     """A blob that is not the content a checkpoint names is not taken for it."""
-    from clew.checkpoints.states import State, hashed
+    from clew.checkpoints.filestate import FileState, sha256_hex
 
     for data in (b"", b"x", b"text " * 1000, os.urandom(1000)):
-        state = State("file", size=len(data), digest=hashed(data))
+        state = FileState("file", size=len(data), digest=sha256_hex(data))
         payload = pack(data)
         assert unpack(payload, state) == data
         for other in (b"", b"\x09" + payload[1:], payload[:1] + b"other" + payload[1:]):

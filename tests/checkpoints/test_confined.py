@@ -12,7 +12,7 @@ import pytest
 
 import clew
 from clew.checkpoints import Checkpoints
-from clew.checkpoints.root import Blocked, Root
+from clew.checkpoints.root import PathBlocked, RootFolder
 
 SWAP = """
 import os, sys, time
@@ -47,7 +47,7 @@ def race(session: clew.Session, work: Path, outside: Path, rounds: int) -> tuple
     (work / "a" / "b").mkdir(parents=True)
     for path in ("a/file", "a/b/file"):
         (work / path).write_text("original")
-    root = Root(work, max_file=1 << 20)
+    root = RootFolder(work, max_file=1 << 20)
     swapper = subprocess.Popen([sys.executable, "-c", SWAP, str(work), str(outside)], stdout=subprocess.PIPE)
     assert swapper.stdout is not None
     well = failed = 0
@@ -58,10 +58,10 @@ def race(session: clew.Session, work: Path, outside: Path, rounds: int) -> tuple
             try:
                 seen = root.look(path)
                 assert seen.data != b"outside"
-                state = seen.state if seen.state.kind == "file" else clew.checkpoints.State("file", 0o644)
+                state = seen.state if seen.state.kind == "file" else clew.checkpoints.FileState("file", 0o644)
                 root.put(path, state, b"inside", ".clew-" + "0" * 24 + ".part", seen.stamp)
                 well += 1
-            except (Blocked, OSError, clew.ClewError):
+            except (PathBlocked, OSError, clew.ClewError):
                 failed += 1
     finally:
         swapper.kill()
@@ -151,6 +151,6 @@ def test_a_manifest_that_leads_out_is_refused(store, checkpoints, work, say, tmp
         entry = msgspec.structs.replace(kept.manifest.files[0], path=path)
         manifest = msgspec.structs.replace(kept.manifest, files=(entry,))
         kept = kept._replace(row=store._engine.write(lambda tx: shelf._put(tx, "checkpoint", "", manifest, kept.row)))
-        with pytest.raises(clew.Tampered):
+        with pytest.raises(clew.Corrupted):
             checkpoints.rewind(message)
     assert not (tmp_path / "escaped").exists()

@@ -14,9 +14,9 @@ import pytest
 
 import clew
 from clew.checkpoints import Checkpoints
-from clew.checkpoints.lines import MOST, count
-from clew.checkpoints.root import Root
-from clew.checkpoints.states import MISSING, Entry, Heads, Manifest, State
+from clew.checkpoints.diff import MOST, count
+from clew.checkpoints.filestate import MISSING, FileState, HeadChange, Manifest, PathEntry
+from clew.checkpoints.root import RootFolder
 from clew.errors import NotFound, ReadOnly, Unavailable
 from tests.checkpoints.conftest import picture
 from tests.checkpoints.test_capture import as_nobody
@@ -192,9 +192,9 @@ def test_a_missing_content_stops_everything(checkpoints, work, say, store, sessi
 
     def spoil(tx):
         if how == "damaged":
-            tx.set_bodies("chunks", [(b"\x01spoiled", row.blob << 24)])
+            tx.maintenance.set_bodies("chunks", [(b"\x01spoiled", row.blob << 24)])
         else:
-            tx.delete_uses(-(1 << 40), -1)
+            tx.blobs.delete_uses(-(1 << 40), -1)
 
     store._engine.write(spoil)
     before = picture(work)
@@ -249,7 +249,7 @@ def test_a_folder_in_the_way_is_never_emptied(checkpoints, work, say):
     (work / "a" / "mine").write_text("x")
     (work / "b").write_text("changed")
     done = checkpoints.rewind(message, force=True)
-    assert (done.can_rewind, "a folder is there" in (done.error or "")) == (False, True)
+    assert (done.can_rewind, "the folder contains files" in (done.error or "")) == (False, True)
     assert (work / "b").read_text() == "changed"
     (work / "a" / "mine").unlink()
     assert checkpoints.rewind(message).can_rewind
@@ -468,7 +468,7 @@ def test_lines_are_counted_as_git_counts_them(tmp_path):
 
 def test_what_a_rewind_wrote_is_read_by_the_next_version():
     """The forms that manifests have in the store are fixed: known bytes decode, and encode the same."""
-    from clew.checkpoints.states import read, write
+    from clew.checkpoints.filestate import read, write
 
     known = (
         b'\x02{"message":"m","root":"/r","files":[{"path":"a","state":{"kind":"file","mode":420,"size":1,'
@@ -478,15 +478,15 @@ def test_what_a_rewind_wrote_is_read_by_the_next_version():
     value = Manifest(
         "m", "/r",
         (
-            Entry("a", State("file", 0o644, 1, "d", "b"), MISSING),
-            Entry("\0\xff", State("skipped", why="w", stamp=(1, 2, 3, 4))),
+            PathEntry("a", FileState("file", 0o644, 1, "d", "b"), MISSING),
+            PathEntry("\0\xff", FileState("skipped", why="w", stamp=(1, 2, 3, 4))),
         ),
-        ("n",), "t", Heads("x", None),
+        ("n",), "t", HeadChange("x", None),
     )  # fmt: skip
     assert write(value) == known
     assert read(known, Manifest, "a checkpoint") == value
     for bad in (b"", b"\x03{}", b"\x02{", b'\x02{"message":1}'):
-        with pytest.raises(clew.Tampered):
+        with pytest.raises(clew.Corrupted):
             read(bad, Manifest, "a checkpoint")
 
 
@@ -501,7 +501,7 @@ def test_a_folder_that_cannot_be_written_is_told_before(lent):
     (work / "closed" / "a").write_text("changed")
     with as_nobody():
         done = checkpoints.rewind(message)
-    assert (done.can_rewind, "cannot be written" in (done.error or "")) == (False, True)
+    assert (done.can_rewind, "is not writable" in (done.error or "")) == (False, True)
 
 
 @pytest.mark.parametrize("tree", [True, False])
@@ -549,7 +549,7 @@ def test_an_opened_folder_is_closed_whatever_happens(lent, monkeypatch, then):
     (work / "shut" / "a").write_text("one")
     (work / "shut" / "b").write_text("one")
     close(work)
-    put, broken, seen = Root.put, [True], list[str]()
+    put, broken, seen = RootFolder.put, [True], list[str]()
 
     def refuse(self, path, *rest):
         seen.append(path)
@@ -563,7 +563,7 @@ def test_an_opened_folder_is_closed_whatever_happens(lent, monkeypatch, then):
         (work / "shut" / "b").write_text("two")
         (work / "shut").chmod(0o555)
         after = picture(work)
-        monkeypatch.setattr(Root, "put", refuse)
+        monkeypatch.setattr(RootFolder, "put", refuse)
         with pytest.raises(clew.ClewError):
             checkpoints.rewind(message)
         assert picture(work) != after
@@ -622,7 +622,7 @@ def test_a_rewind_that_can_never_be_finished(checkpoints, work, say, monkeypatch
     checkpoints.capture(message, ["a", "b"])
     for name in ("a", "b"):
         (work / name).write_text("two")
-    put, broken, seen = Root.put, [True], list[str]()
+    put, broken, seen = RootFolder.put, [True], list[str]()
 
     def refuse(self, path, *rest):
         seen.append(path)
@@ -630,7 +630,7 @@ def test_a_rewind_that_can_never_be_finished(checkpoints, work, say, monkeypatch
             raise PermissionError(errno.EPERM, "not permitted")
         return put(self, path, *rest)
 
-    monkeypatch.setattr(Root, "put", refuse)
+    monkeypatch.setattr(RootFolder, "put", refuse)
     for _ in range(2):
         with pytest.raises(ReadOnly):
             checkpoints.rewind(message)

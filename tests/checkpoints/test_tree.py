@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.checkpoints import Checkpoints, ignored, tree
-from clew.checkpoints.ignored import Rules
-from clew.checkpoints.index import Index, pack, unpack
-from clew.errors import Invalid, Tampered
+from clew.checkpoints import Checkpoints, tree_scan
+from clew.checkpoints.gitignore import IgnoreRules
+from clew.checkpoints.tree_index import TreeIndex, pack, unpack
+from clew.errors import Corrupted, Invalid
 from tests.checkpoints.conftest import picture
 from tests.checkpoints.test_rewind import furnish, sh, upset
 from tests.reliability.tools import need
 
 
-def index_of(checkpoints: Checkpoints) -> Index:
+def index_of(checkpoints: Checkpoints) -> TreeIndex:
     """The index that is stored."""
     seat = checkpoints._shelf.read(checkpoints._shelf.worktree)
     assert seat is not None
@@ -274,7 +274,7 @@ def test_what_git_begins_to_track_is_kept_from_then_on(work, checkpoints, say, m
         asked.append(command)
         return run(command, **rest)
 
-    monkeypatch.setattr("clew.checkpoints.ignored.subprocess.run", noted)
+    monkeypatch.setattr("clew.checkpoints.gitignore.subprocess.run", noted)
     checkpoints.capture_tree(say())
     run([git, "add", "-f", "a.log"], cwd=work, check=True)
     second = say()
@@ -284,9 +284,9 @@ def test_what_git_begins_to_track_is_kept_from_then_on(work, checkpoints, say, m
     sh(work, "echo two > a.log")
     asked.clear()
     assert checkpoints.rewind(second).files_changed == ("a.log",)
-    monkeypatch.setattr(ignored, "_LS", ("no such program",))
     run([git, "add", "."], cwd=work, check=True)
     sh(work, "echo three > a.log")
+    monkeypatch.setenv("PATH", "")  # git is not found
     assert checkpoints.rewind(second).files_changed == ("a.log",)
 
 
@@ -323,7 +323,7 @@ def test_a_file_written_within_the_same_tick_is_read_again(checkpoints, work, sa
 
 def test_a_file_that_has_not_changed_is_not_read_again(session, work, say, monkeypatch):
     """Once its stamp can be trusted, a file is told by that alone; an index that says the same is not stored again."""
-    monkeypatch.setattr(tree, "RACY", -60_000_000_000)
+    monkeypatch.setattr(tree_scan, "RACY", -60_000_000_000)
     (work / "a").write_text("one")
     (work / "b").write_text("one")
     checkpoints = Checkpoints(session, work)
@@ -362,7 +362,7 @@ def test_what_cannot_be_read_is_never_taken_for_missing(checkpoints, work, say, 
     message = say()
     checkpoints.capture_tree(message)
     before = picture(work)
-    real = tree._listed
+    real = tree_scan._list_folder
 
     def broken(fd, left_out):
         if os.path.basename(os.readlink(f"/proc/self/fd/{fd}")) == "er":
@@ -371,16 +371,16 @@ def test_what_cannot_be_read_is_never_taken_for_missing(checkpoints, work, say, 
 
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("needs /proc")
-    monkeypatch.setattr(tree, "_listed", broken)
+    monkeypatch.setattr(tree_scan, "_list_folder", broken)
     checkpoints.capture_tree(message)
-    monkeypatch.setattr(tree, "_listed", real)
+    monkeypatch.setattr(tree_scan, "_list_folder", real)
     assert checkpoints.rewind(message).files_changed == ()
     assert picture(work) == before
 
 
 def test_a_tree_that_is_too_large_is_told(checkpoints, work, say, monkeypatch):
     """A home folder taken for a project is refused before everything in it is stored."""
-    monkeypatch.setattr(tree, "MOST", 3)
+    monkeypatch.setattr(tree_scan, "MOST", 3)
     for number in range(5):
         (work / str(number)).write_text("x")
     with pytest.raises(Invalid, match="more than 3 files"):
@@ -426,12 +426,12 @@ def test_several_processes_capture_one_tree(store, session, work, path):
 
 def test_an_index_survives_its_form(work):
     """An index comes back from its bytes as it was; other bytes are damage."""
-    index = Index(1, ((1, 2),), {})
+    index = TreeIndex(1, ((1, 2),), {})
     assert unpack(pack(index)) == index
     for bad in (b"", b"\x02", b"\x01\xff", b"\x01\x93\x01\x90\x91"):
-        with pytest.raises(Tampered):
+        with pytest.raises(Corrupted):
             unpack(bad)
-    assert not Rules(None, "", None).ignores("x", folder=False)
+    assert not IgnoreRules(None, "", None).ignores("x", folder=False)
 
 
 @pytest.mark.soak

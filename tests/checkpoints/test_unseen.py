@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 import clew
-from clew.checkpoints import Checkpoints, tree
-from clew.checkpoints.index import Index, pack, unpack
-from clew.checkpoints.root import Root
-from clew.checkpoints.states import MISSING, UNSEEN, Entry, Manifest, State, read, write
+from clew.checkpoints import Checkpoints
+from clew.checkpoints import tree_scan as tree
+from clew.checkpoints.filestate import MISSING, UNSEEN, FileState, Manifest, PathEntry, read, write
+from clew.checkpoints.root import RootFolder
+from clew.checkpoints.tree_index import TreeIndex, pack, unpack
 from clew.errors import Invalid, ReadOnly
 from tests.checkpoints.conftest import picture
 from tests.checkpoints.test_capture import as_nobody
@@ -245,7 +246,7 @@ def test_what_belongs_to_git_is_not_captured(checkpoints, work, say, name):
     (work / ".git").mkdir()
     (work / ".git" / "config").write_text("x")
     (work / "link").symlink_to(".git/config")
-    with pytest.raises(Invalid, match="belongs to git"):
+    with pytest.raises(Invalid, match="managed by git"):
         checkpoints.capture(say(), [name])
     assert checkpoints.list() == []
 
@@ -272,7 +273,7 @@ def test_a_rewind_that_fails_leaves_everything_as_it_was(checkpoints, work, say,
     checkpoints.capture_tree(message) if tree else checkpoints.capture(message, names)
     sh(work, "echo two > a; echo two > b; rm -r gone d; echo file > d; rm link; mkdir -p new/deep; echo n > new/deep/n")
     say("and on")
-    after, put = picture(work), Root.put
+    after, put = picture(work), RootFolder.put
     if not tree:
         (work / "d").unlink()
         after = picture(work)
@@ -282,7 +283,7 @@ def test_a_rewind_that_fails_leaves_everything_as_it_was(checkpoints, work, say,
             raise PermissionError(errno.EPERM, "not permitted")
         return put(self, path, *rest)
 
-    monkeypatch.setattr(Root, "put", refuse)
+    monkeypatch.setattr(RootFolder, "put", refuse)
     with pytest.raises(ReadOnly):
         checkpoints.rewind(message, mode="both")
     monkeypatch.undo()
@@ -346,16 +347,34 @@ def test_undo_of_several_steps_leaves_what_came_between(checkpoints, work, say):
     assert [(work / name).read_text() for name in "ab"] == ["two", "two"]
 
 
+def test_undo_of_several_steps_leaves_a_folder_that_someone_changed(checkpoints, work, say):
+    """The first rewind set the mode of a folder, the last only passed through it: a mode set since then is kept."""
+    (work / "d").mkdir(0o700)
+    first, second = say(), say()
+    with checkpoints.guard(first):
+        (work / "d").chmod(0o750)
+    assert checkpoints.rewind(first).can_rewind
+    (work / "d").chmod(0o711)
+    with checkpoints.guard(second, ["d/a"]):
+        (work / "d" / "a").write_text("a")
+    assert checkpoints.rewind(second).can_rewind
+    undone = checkpoints.undo(steps=2)
+    assert (undone.can_rewind, undone.conflicts) == (False, ("d",))
+    assert picture(work) == {"d": ("dir", 0o711)}
+
+
 def test_old_manifests_are_read_safely():
     """A manifest of the first form may call missing what nobody saw: that is unseen, but for what a rewind has made."""
-    old = Manifest("m", "/r", (Entry("a", MISSING), Entry("b", MISSING, MISSING), Entry("c", State("dir", 0o755))))
+    old = Manifest(
+        "m", "/r", (PathEntry("a", MISSING), PathEntry("b", MISSING, MISSING), PathEntry("c", FileState("dir", 0o755)))
+    )
     payload = write(old)
     assert payload[:1] == b"\x02"
     assert read(payload, Manifest, "x") == old
     assert [one.state for one in read(b"\x01" + payload[1:], Manifest, "x").files] == [
-        UNSEEN, UNSEEN, State("dir", 0o755),
+        UNSEEN, UNSEEN, FileState("dir", 0o755),
     ]  # fmt: skip
-    rewound = Manifest("m", "/r", (Entry("a", MISSING, State("dir", 0o755)), Entry("b", MISSING)), to="t")
+    rewound = Manifest("m", "/r", (PathEntry("a", MISSING, FileState("dir", 0o755)), PathEntry("b", MISSING)), to="t")
     assert [one.state for one in read(b"\x01" + write(rewound)[1:], Manifest, "x").files] == [MISSING, UNSEEN]
 
 
@@ -363,7 +382,7 @@ def test_an_old_index_is_read_safely(checkpoints, work, say, monkeypatch):
     """An index of the first form does not tell which folders could not be read: what it does not have was unseen."""
     (work / "a").write_text("a")
     message = say()
-    monkeypatch.setattr(tree, "Index", lambda version=1, *rest: Index(1, *rest))
+    monkeypatch.setattr(tree, "TreeIndex", lambda version=1, *rest: TreeIndex(1, *rest))
     checkpoints.capture_tree(message)
     monkeypatch.undo()
     seat = checkpoints._shelf.read(checkpoints._shelf.worktree)
@@ -442,6 +461,22 @@ def test_a_file_in_the_place_of_a_folder_is_someone_elses(checkpoints, work, say
     assert (work / "d").read_text() == "mine\n"
 
 
+def test_a_file_found_in_the_place_of_a_folder_is_someone_elses(checkpoints, work, say):
+    """A capture by name passed through a folder; a file that the next capture found there is not overwritten."""
+    (work / "d").mkdir()
+    (work / "d" / "a").write_text("a")
+    first, second = say(), say()
+    with checkpoints.guard(first, ["d/a"]):
+        (work / "d" / "a").write_text("b")
+    sh(work, "rm -r d; echo mine > d")
+    with checkpoints.guard(second):
+        (work / "d").write_text("changed")
+    assert "d" in checkpoints.rewind(first).conflicts
+    assert (work / "d").read_text() == "changed"
+    assert checkpoints.rewind(second).can_rewind
+    assert (work / "d").read_text() == "mine\n"
+
+
 def test_an_undo_of_two_takes_back_what_came_into_a_closed_folder(lent):
     """One rewind opened a folder, the next put a file into it: undoing both removes the file."""
     work, checkpoints, message = lent
@@ -475,3 +510,107 @@ def test_what_was_hidden_and_removed_is_not_known_to_have_been_missing(lent, clo
         done = both(checkpoints, first)
         assert (done.removed, done.unseen) == ((), ("d", "d/new"))
         assert (work / "d" / "new").read_text() == "new"
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_was_hidden_in_a_folder_that_was_removed_is_not_known_to_have_been_missing(lent, closed):
+    """A folder went with a hidden one in it. A file that is made there later stays, and is reported."""
+    work, checkpoints, first = lent
+    with as_nobody():
+        (work / "d" / "e").mkdir(parents=True)
+        (work / "d" / "a").write_text("a")
+        (work / "d" / "e").chmod(0) if closed else (work / ".gitignore").write_text("e/\n")
+        with checkpoints.guard(first):
+            (work / "d" / "e").chmod(0o755)
+            sh(work, "rm -r d")
+        with checkpoints.guard(checkpoints._shelf.session.append(clew.user("go")).id, ["d/e/new"]):
+            (work / "d" / "e").mkdir(parents=True)
+            (work / "d" / "e" / "new").write_text("new")
+        done = both(checkpoints, first)
+        assert (done.files_changed, done.removed, done.unseen) == (("d/a",), (), ("d/e", "d/e/new"))
+        assert (work / "d" / "e" / "new").read_text() == "new"
+
+
+def test_what_went_with_its_folder_out_of_sight_is_not_someone_elses(checkpoints, work, say):
+    """An agent's own file is ignored, and then goes with its folder, which was captured: that is no conflict."""
+    (work / "d").mkdir()
+    (work / "d" / "e").symlink_to("nowhere")
+    first, second = say(), say()
+    with checkpoints.guard(first):
+        sh(work, "rm d/e; mkdir d/e; echo e > .gitignore")
+    with checkpoints.guard(second):
+        sh(work, "rm -r d; ln -s nowhere d")
+    assert both(checkpoints, first).can_rewind
+    assert picture(work).keys() == {"d", "d/e"}
+    assert (work / "d" / "e").is_symlink()
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_was_made_in_a_folder_after_it_came_into_sight_stays(lent, closed):
+    """A folder was hidden at the checkpoint, and seen after the command. What another message made there stays."""
+    work, checkpoints, first = lent
+    with as_nobody():
+        (work / "d").mkdir()
+        (work / "d").chmod(0) if closed else (work / ".gitignore").write_text("d\n")
+        with checkpoints.guard(first):
+            (work / "d").chmod(0o755)
+            (work / ".gitignore").unlink(missing_ok=True)
+        second = checkpoints._shelf.session.append(clew.user("go")).id
+        with checkpoints.guard(second, ["d/new"]):
+            (work / "d" / "new").write_text("new")
+        done = both(checkpoints, first)
+        assert (done.removed, done.unseen) == ((), ("d", "d/new"))
+        assert (work / "d" / "new").read_text() == "new"
+        assert "d/new" in both(checkpoints, second).removed
+
+
+def test_a_file_that_is_made_in_an_ignored_folder_goes_only_with_its_own_message(checkpoints, work, say):
+    """A walk did not look there, so a rewind to it leaves the file; the capture that named it did look."""
+    (work / "d").mkdir()
+    (work / ".gitignore").write_text("d/\n")
+    first, second = say(), say()
+    with checkpoints.guard(first):
+        (work / "x").write_text("x")
+    with checkpoints.guard(second, ["d/new"]):
+        (work / "d" / "new").write_text("new")
+    done = both(checkpoints, first)
+    assert (done.removed, done.unseen) == (("x",), ("d/new",))
+    assert both(checkpoints, second).removed == ("d/new",)
+
+
+def test_what_a_rewind_has_put_out_of_sight_stays(lent):
+    """A file was removed while its folder was hidden. A rewind brings it back; the next, to a walk that did not see
+    the folder, does not remove it.
+    """
+    work, checkpoints, first = lent
+    second = checkpoints._shelf.session.append(clew.user("go")).id
+    with as_nobody():
+        (work / "d" / "e").mkdir(parents=True)
+        (work / "d" / "e" / "b").write_text("b")
+        with checkpoints.guard(first):
+            (work / "d").chmod(0)
+            (work / ".gitignore").write_text("d/\n")
+        with checkpoints.guard(second):
+            (work / "d").chmod(0o755)
+            sh(work, "rm -r d/e")
+        assert both(checkpoints, first).files_changed == (".gitignore", "d/e/b")
+        done = both(checkpoints, second)
+        assert (done.files_changed, done.removed) == ((".gitignore",), ())
+        assert {"d/e", "d/e/b"} <= {*done.unseen}
+        assert (work / "d" / "e" / "b").read_text() == "b"
+
+
+def test_an_undo_of_two_does_not_drop_what_came_between_them(checkpoints, work, say):
+    """The first rewind made a folder of a link, the second removed a new file in it: undo cannot bring back both."""
+    (work / "d").mkdir()
+    first, second = say(), say()
+    with checkpoints.guard(first):
+        sh(work, "rmdir d; ln -s nowhere d")
+    assert checkpoints.rewind(first).can_rewind
+    with checkpoints.guard(second):
+        (work / "d" / "x").write_text("x")
+    assert checkpoints.rewind(second).removed == ("d/x",)
+    undone = checkpoints.undo(steps=2)
+    assert (undone.can_rewind, undone.conflicts) == (False, ("d/x",))
+    assert checkpoints.undo().files_changed == ("d/x",)
+    assert not checkpoints.undo(dry_run=True).can_rewind, "one by one it is the same"

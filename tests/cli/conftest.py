@@ -12,10 +12,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from clew.cli.models import ADDRESSES, KEYS
 from clew.cli.root import COMMANDS, cli
-from clew.cli.settings import SETTINGS
-from clew.cli.sources import NEW_VARIABLES, VARIABLES
+from clew.cli.setup.key_sources import NEW_VARIABLES, VARIABLES
+from clew.cli.setup.settings import SETTINGS
+from clew.providers.registry import PROVIDERS
 
 
 class Done(NamedTuple):
@@ -54,7 +54,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_ = (one.variable for one in SETTINGS.values() if one.variable is not None)
     for name in ("CLEW_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PAGER", "EDITOR", "VISUAL",
                  "CLEW_PROVIDER", "CLEW_MODEL", "CLEW_SYSTEM", "CLEW_BASE_URL",
-                 *ADDRESSES.values(), *(one for names in KEYS.values() for one in names),
+                 *(name for row in PROVIDERS.values() for name in (row.base_url_variable, *row.api_keys) if name),
                  *set_, *VARIABLES, *NEW_VARIABLES):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.cli import append as module
+from clew.cli.commands import append as module
 
 
 def stored(db, session):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.cli.commands.help import manual
 from clew.cli.exits import MEANINGS
-from clew.cli.manual import manual
 from clew.cli.root import COMMANDS
 from tests.cli.conftest import Run
 from tests.cli.shells import START, Shell
@@ -51,8 +51,8 @@ def test_a_shell_completes(name: str, filled: str, tmp_path: Path) -> None:
     with Shell(name, tmp_path) as shell:
         assert "Build: it fails" in shell.type("clew sho\tabc\t\n", "Because.")
         assert "abc123" in shell.type("clew fork abc\t--at mmm1\t --titl\tOther\n", "shares 1 message")
-        shell.type("clew tag xyz\turg\t\n", "has later, urgent")
-        shell.type("clew config set mod\topu\t\n", "model is opus-9")
+        shell.type("clew tag xyz\turg\t\n", "labels of conversation xyz789: later, urgent")
+        shell.type("clew config set mod\topu\t\n", "model set to opus-9")
     assert not os.path.exists("owned")
 
 
@@ -115,7 +115,9 @@ def test_completing_imports_little(filled: str) -> None:
             [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **env}, check=True
         )
         assert done.stdout.startswith("plain,")
-        assert {"asyncio", "rich", "cryptography", "tomlkit", "mcp", "clew.search"}.isdisjoint(done.stderr.split())
+        assert {"asyncio", "rich", "cryptography", "tomlkit", "mcp", "clew.store.search.query"}.isdisjoint(
+            done.stderr.split()
+        )
 
 
 def test_help(clew_cli: Run) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.cli.settings import SETTINGS, File, Settings
+from clew.cli.setup.settings import SETTINGS, Settings, SettingsFile
 from tests.cli.conftest import Run
 
 LINE = '{"text": "hello"}\n'
@@ -75,7 +75,7 @@ def test_two_keys_in_one_file_are_one_too_many(unnamed: Run, user: Path) -> None
     """As they are in the environment."""
     user.write_text('db = "x.db"\nkey_file = "a"\nkeyring = "b"\n')
     done = unnamed("append", input=LINE)
-    assert (done.code, "both give a key" in done.err) == (2, True)
+    assert (done.code, "use only one of them" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_names_that_nothing_reads_are_told(clew_cli: Run, user: Path) -> None:
     clew_cli("append", input=LINE)
     done = clew_cli("ls")
     assert done.code == 0
-    assert done.err.count("nothing reads 'modle'; did you mean model?") == 1
-    assert "nothing reads 'shade'" in done.err
-    assert "allow_insecure is not read from any file" in done.err
+    assert done.err.count("unknown setting 'modle'; did you mean model?") == 1
+    assert "unknown setting 'shade'" in done.err
+    assert "allow_insecure cannot be set in a file" in done.err
     assert "allow_insecure" not in SETTINGS
 
 
@@ -223,7 +223,7 @@ def test_the_password_of_a_server_is_not_shown(url: str, clew_cli: Run) -> None:
 def test_a_number_beyond_reason_in_a_file_is_no_bug(clew_cli: Run, user: Path) -> None:
     """More digits than Python reads are told as what they are: a file that cannot be read."""
     user.write_text(f"timeout = {'9' * 5000}\n")
-    assert "is not TOML" in clew_cli("config", "show").err
+    assert "is not valid TOML" in clew_cli("config", "show").err
 
 
 def test_the_name_of_a_user_is_no_secret(clew_cli: Run, user: Path) -> None:
@@ -235,7 +235,7 @@ def test_the_name_of_a_user_is_no_secret(clew_cli: Run, user: Path) -> None:
 
 def test_an_alias_stands_for_its_model(user: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In what is typed and in the settings; each alias as the nearest file has it."""
-    from clew.cli.models import choose
+    from clew.cli.chat.models import choose
 
     assert choose().provider == "offline"
     user.write_text('model = "deep"\n[aliases]\nfast = "gpt-u"\ndeep = "gpt-d"\n')
@@ -249,8 +249,8 @@ def test_a_bad_value_names_its_place() -> None:
     """A wrong type in a file is told with the file, one in a variable with the variable."""
     import click
 
-    with pytest.raises(clew.Invalid, match="aliases in /u must be a table of texts"):
-        Settings(lambda: [File("/u", "user", {"aliases": "x"}, ())], {}).names("aliases")
+    with pytest.raises(clew.Invalid, match="aliases in /u must be a table of strings"):
+        Settings(lambda: [SettingsFile("/u", "user", {"aliases": "x"}, ())], {}).names("aliases")
     with pytest.raises(click.UsageError, match="CLEW_TIMEOUT must be a number of seconds, not '-1'"):
         Settings(list, {"CLEW_TIMEOUT": "-1"}).find("timeout")
 
@@ -261,7 +261,7 @@ def test_folders_are_those_that_platformdirs_names(kind, value, monkeypatch):
     """It is not asked where the answer is plain, and would say the same."""
     import platformdirs
 
-    from clew.cli.folders import user_folder
+    from clew.cli.setup.folders import user_folder
 
     monkeypatch.delenv(name := f"XDG_{kind.upper()}_HOME", raising=False)
     if value is not None:

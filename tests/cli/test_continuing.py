@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import clew
-from clew.snapshots.setup import Setup, setup_of, with_setup
+from clew.store.snapshot_setup import Setup, setup_of, with_setup
 from clew.testing.providers import ProviderServer
 
 KEYS = {"claude": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
@@ -31,7 +31,7 @@ def said(db: str, key: str) -> list[str]:
 
 def handle(err: str) -> str:
     """The session that a command names on stderr."""
-    return next(line.split()[1] for line in err.splitlines() if line.startswith("session "))
+    return next(line.split()[1] for line in err.splitlines() if line.startswith("conversation "))
 
 
 def words(server: ProviderServer) -> list[str]:
@@ -84,12 +84,12 @@ def test_a_last_question_that_is_named_is_kept(clew_cli, db, server):
 
 def test_a_rewind_to_a_question_keeps_it(clew_cli, db, server):
     """What /rewind names is continued from, too."""
-    from clew.cli import models
-    from clew.cli.interrupts import Interrupts
-    from clew.cli.talking import Talk
+    from clew.cli.chat import models
+    from clew.cli.chat.conversation import ChatSession
+    from clew.cli.chat.interrupts import Interrupts
 
     with clew.open(":memory:") as store:
-        talk = Talk(store, models.parse("claude/m"), Interrupts())
+        talk = ChatSession(store, models.parse("claude/m"), Interrupts())
         for question in ("One", "Two"):
             list(talk.ask(question))
         talk.rewind(talk.questions()[-1].id)
@@ -220,3 +220,12 @@ def test_anthropic_is_claude(clew_cli, server, monkeypatch):
     )
     assert clew_cli("append", first, input=line).code == 0
     assert clew_cli("snapshot", "save", first).code == 0
+
+
+def test_a_wrong_address_is_named_before_a_missing_api_key(clew_cli, monkeypatch):
+    """A base URL with a user in it is the error, also where no API key is set."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    done = clew_cli("chat", "-m", "claude/m", "Hello", env={"CLEW_BASE_URL": "https://user@api.anthropic.test"})
+    assert done.code != 0
+    assert "names a user" in done.err
+    assert "ANTHROPIC_API_KEY" not in done.err

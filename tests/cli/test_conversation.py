@@ -64,14 +64,25 @@ def test_delete(clew_cli, talk, name):
     sample(clew_cli, talk)
     done = clew_cli("conversation", name, "jk1012", "abc123", "zzzzzz")
     assert done.code == 8
-    assert done.out == "jk1012: message is deleted\nzzzzzz: there is no such message\n"
+    assert done.out == "jk1012: message deleted\nzzzzzz: message not found\n"
     assert done.err.startswith("clew: abc123: ")
     assert "--cascade" in done.err
     assert clew_cli("conversation", name, "abc123").code == 1
     assert "abc123" in clew_cli("tree").out
     done = clew_cli("conversation", name, "--cascade", "def456")
-    assert (done.code, done.out) == (0, "def456: message and 3 that followed it are deleted\n")
+    assert (done.code, done.out) == (0, "def456: message and 3 later messages deleted\n")
     assert clew_cli("tree").out.count("\n") == 2
+
+
+def test_a_deleted_root_leaves_no_title(clew_cli):
+    """The session that is left is not called by the deleted words, and what is not cleared yet is named."""
+    assert clew_cli("chat", "-m", "offline", "xylophone tuning").code == 0
+    assert "xylophone" in clew_cli("ls").out
+    root = clew_cli("tree").out[:6]
+    done = clew_cli("conversation", "delete", "--cascade", root)
+    assert (done.code, "clew purge" in done.err) == (0, True)
+    for words in (("ls", "--all"), ("ls", "--json"), ("tree",)):
+        assert "xylophone" not in clew_cli(*words).out
 
 
 def test_what_is_not_there_is_no_failure(clew_cli, talk):
@@ -88,7 +99,7 @@ def test_a_dry_run_deletes_nothing(clew_cli, talk):
     sample(clew_cli, talk)
     before = clew_cli("tree").out
     done = clew_cli("conversation", "delete", "--dry-run", "--cascade", "def456", "abc123")
-    assert done.out.splitlines()[0] == "def456: message and 4 that followed it would be deleted"
+    assert done.out.splitlines()[0] == "def456: message and 4 later messages would be deleted"
     assert clew_cli("tree").out == before
 
 

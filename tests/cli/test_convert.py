@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import clew
-from clew.cli.convert import convert
+from clew.cli.commands.convert import convert
 from clew.snapshots import Snapshot, new_snapshot
 from tests.convert import vectors
 
@@ -43,7 +43,7 @@ def test_a_snapshot_is_made_and_its_losses_are_told(db: str, snapshot: Snapshot)
         assert store.snapshots.load(snapshot.id) == snapshot
     assert (found.provider, found.model) == ("gemini", "m")
     assert "message 1, block 0: signature dropped" in done.stderr
-    assert "5 messages are for gemini" in done.stderr
+    assert "5 messages converted for gemini" in done.stderr
     assert "lint" not in done.stderr
 
 
@@ -51,7 +51,7 @@ def test_a_dry_run_only_tells(db: str, snapshot: Snapshot) -> None:
     """Nothing is stored."""
     done = run(snapshot.id, "--to", "openai", "--dry-run")
     assert (done.exit_code, done.stdout, ids(db)) == (0, "", [snapshot.id])
-    assert "would be for openai" in done.stderr
+    assert "would be converted for openai" in done.stderr
 
 
 def test_as_json(db: str, snapshot: Snapshot) -> None:

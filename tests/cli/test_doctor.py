@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.cli import doctor
+from clew.cli.commands import doctor
 from tests.cli.conftest import Run
 
 
@@ -46,7 +46,7 @@ def test_before_the_first_message(clew_cli: Run, monkeypatch: pytest.MonkeyPatch
     """There is no store yet, and nothing is wrong with that."""
     monkeypatch.delenv("CLEW_DB")
     done = clew_cli("doctor")
-    assert (done.code, "not there yet" in done.out) == (0, True)
+    assert (done.code, "does not exist yet" in done.out) == (0, True)
     assert states(clew_cli)["store"] == "note"
 
 
@@ -56,7 +56,7 @@ def test_settings_that_cannot_be_read(clew_cli: Run, talk: Callable[..., str]) -
     Path(".clew.toml").write_text("no = = toml")
     done = clew_cli("doctor", "--json")
     assert done.code == 1
-    assert (done.json[-1]["name"], "is not TOML" in done.json[-1]["what"]) == ("settings", True)
+    assert (done.json[-1]["name"], "is not valid TOML" in done.json[-1]["what"]) == ("settings", True)
 
 
 def test_a_file_beside_the_store_that_cannot_be_written(clew_cli: Run, talk: Callable[..., str], db: str) -> None:
@@ -106,7 +106,7 @@ def test_work_that_was_cut_short(
     talk("a")
     with clew.open(db) as store:
         node = store.nodes.list().items[0]
-        store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", node._row[0])]))
+        store._engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", node._row[0])]))
         store.quarantine.sweep(force=True)
         assert states(clew_cli)["quarantine"] == "note"
         status = store.key_status()

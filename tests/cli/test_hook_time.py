@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import clew
-from clew.cli import follow
+from clew.cli.agent_hook import follow
 from tests.cli.conftest import Run
 from tests.reliability.tools import python
 
@@ -63,8 +63,8 @@ def test_a_path_that_no_file_can_have(event: dict[str, Any], path: str) -> None:
     """It is refused at once, and not repeated on stderr."""
     for more in ({"tool_input": {"file_path": path}}, {"cwd": "/" + path, "tool_input": {"file_path": "a"}}):
         told = hook(event, "PreToolUse", tool_name="Edit", **more)
-        assert ("a path may have 4,096" in told, len(told) < 500) == (True, True)
-    assert "a path may have 4,096" in hook(event, "Stop", transcript_path="/" + path)
+        assert ("the limit for a path is 4,096" in told, len(told) < 500) == (True, True)
+    assert "the limit for a path is 4,096" in hook(event, "Stop", transcript_path="/" + path)
 
 
 def test_a_store_that_another_process_writes_to(event: dict[str, Any], db: str) -> None:
@@ -92,7 +92,7 @@ def test_what_does_not_stop_is_ended() -> None:
     """Whatever the main thread does with the interruption, the process ends, with exit code 0."""
     code = """
 import time
-from clew.cli.deadline import limit
+from clew.cli.agent_hook.deadline import limit
 with limit(0.2):
     while True:
         try:

@@ -15,7 +15,7 @@ import pytest
 
 import clew
 from clew import agents
-from clew.cli.progress import Progress
+from clew.cli.output.progress import ProgressLine
 from tests.cli.conftest import Run
 from tests.cli.terminal import at_a_terminal
 from tests.reliability.tools import python
@@ -86,7 +86,7 @@ def test_generate_without_a_place_is_for_programs(clew_cli: Run) -> None:
     made = clew_cli("key", "generate", "--json").json
     assert clew.keys.key_id(bytes.fromhex(made["key"])).hex() == made["key_id"]
     seen = at_a_terminal("key", "generate")
-    assert (seen.code, "not shown on a terminal" in seen.screen) == (2, True)
+    assert (seen.code, "refusing to print a key to a terminal" in seen.screen) == (2, True)
     assert not re.search("[0-9a-f]{64}", seen.screen)
 
 
@@ -95,7 +95,7 @@ def test_a_recovery_key_goes_to_paper_and_back(clew_cli: Run, db: str, keys: tup
     clew_cli("append", "--key-file", keys[0], input='{"text": "a"}')
     done = clew_cli("key", "export-recovery", "--key-file", keys[0])
     assert done.code == 0
-    assert "Whoever has this can read everything" in done.err
+    assert "Anyone who has this key can read the whole store" in done.err
     assert id_of(keys[0]) in done.err
     paper = done.out.strip()
     assert paper not in done.err
@@ -116,9 +116,9 @@ def test_a_recovery_key_on_a_terminal(clew_cli: Run, db: str, tmp_path: Path) ->
     clew_cli("append", input='{"text": "a"}', env={"CLEW_PASSPHRASE": WORDS})
     env = {"CLEW_PASSPHRASE": WORDS}
     paper = clew_cli("key", "export-recovery", env=env).out.strip()
-    refused = at_a_terminal("key", "export-recovery", answers=[("Show it here?", "n")], env=env)
+    refused = at_a_terminal("key", "export-recovery", answers=[("Print it to this terminal?", "n")], env=env)
     assert (refused.code, paper in refused.screen) == (1, False)
-    shown = at_a_terminal("key", "export-recovery", answers=[("Show it here?", "y")], env=env)
+    shown = at_a_terminal("key", "export-recovery", answers=[("Print it to this terminal?", "y")], env=env)
     assert (shown.code, paper in shown.screen) == (0, True)
     assert at_a_terminal("key", "export-recovery", piped=True, env=env).out.strip() == paper
     copy = str(tmp_path / "copy.key")
@@ -150,7 +150,7 @@ def test_a_plain_store_is_sealed_and_unsealed(clew_cli: Run, db: str, filled: st
     assert clew_cli("show", filled).code == 6
     assert LAST in clew_cli("show", filled, "--last", "1", "--key-file", keys[0]).out
     again = clew_cli("key", "seal", "--key-file", keys[0])
-    assert (again.code, "is sealed already" in again.err) == (0, True)
+    assert (again.code, "is already sealed" in again.err) == (0, True)
     assert clew_cli("key", "seal", "--key-file", keys[1]).code == 6
     status = clew_cli("key", "status", "--key-file", keys[0], "--json").json
     assert status == {
@@ -169,9 +169,11 @@ def test_sealing_names_mirrors(clew_cli: Run, db: str, keys: tuple[str, str], tm
         sessions.create(cwd="/src").append_and_save(clew.user("secret"))
     done = clew_cli("key", "seal", "--key-file", keys[0])
     assert done.code == 0
-    assert f"{root} still has its sessions in clear text" in done.err
+    assert f"{root} still contains conversations in clear text" in done.err
     checks = clew_cli("doctor", "--key-file", keys[0], "--json").json
-    assert [one["what"] for one in checks if one["name"] == "mirror"] == [f"{root} has sessions in clear text"]
+    assert [one["what"] for one in checks if one["name"] == "mirror"] == [
+        f"{root} contains conversations in clear text"
+    ]
     shutil.rmtree(root)
     assert "in clear text" not in clew_cli("doctor", "--key-file", keys[0]).out
 
@@ -182,11 +184,11 @@ def test_a_reader_keeps_traces(clew_cli: Run, db: str, filled: str, keys: tuple[
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM nodes").fetchone()
         done = clew_cli("key", "seal", "--key-file", keys[0])
-        assert (done.code, done.out.strip(), "somebody is reading" in done.err) == (8, id_of(keys[0]), True)
+        assert (done.code, done.out.strip(), "another program is reading" in done.err) == (8, id_of(keys[0]), True)
         status = clew_cli("key", "status", "--key-file", keys[0])
-        assert (status.code, "traces of before" in status.out) == (0, True)
+        assert (status.code, "traces of the earlier state" in status.out) == (0, True)
         assert clew_cli("key", "status", "--key-file", keys[0], "--json").json["unclean"]
-        assert "traces of how things were kept before" in clew_cli("doctor", "--key-file", keys[0]).out
+        assert "traces of the state before" in clew_cli("doctor", "--key-file", keys[0]).out
         assert traces(db) > 0
     assert clew_cli("append", filled, "--key-file", keys[0], input='{"text": "more"}').code == 0
     assert traces(db) == 0
@@ -207,9 +209,9 @@ def test_sealing_needs_a_key(clew_cli: Run, filled: str, tmp_path: Path) -> None
 
 def test_a_passphrase_is_chosen_on_a_terminal(clew_cli: Run, db: str, filled: str) -> None:
     """It is typed twice, the same; and somebody is reminded to put the key away."""
-    new, again = "New passphrase:", "Once more:"
+    new, again = "New passphrase:", "Repeat passphrase:"
     differ = at_a_terminal("key", "seal", "--passphrase", answers=[(new, WORDS), (again, OTHER_WORDS)])
-    assert (differ.code, "differ" in differ.screen) == (6, True)
+    assert (differ.code, "do not match" in differ.screen) == (6, True)
     assert at_a_terminal("key", "seal", "--passphrase", answers=[(new, "")]).code == 6
     assert clew_cli("key", "status", "--json").json["state"] == "plain"
     seen = at_a_terminal("key", "seal", "--passphrase", answers=[(new, WORDS), (again, WORDS)])
@@ -234,7 +236,7 @@ def test_a_key_is_exchanged(deep: list[str], clew_cli: Run, filled: str, keys: t
     assert LAST in clew_cli("show", filled, "--last", "1", "--key-file", new).out
     assert clew_cli("ls", "--key-file", old).code == 6
     again = clew_cli(*command)
-    assert (again.code, "has the new key already" in again.err) == (0, True)
+    assert (again.code, "already uses the new key" in again.err) == (0, True)
     assert clew_cli("verify", "--key-file", new).code == 0
 
 
@@ -252,7 +254,7 @@ def test_a_new_key_comes_from_anywhere(clew_cli: Run, filled: str, keys: tuple[s
     assert not os.path.exists(new + "no")
     assert clew_cli(*rotate, "--new-key-file", old).code == 1
     assert clew_cli(*rotate, env={"CLEW_NEW_KEY": Path(new).read_text()}).code == 0
-    answers = [("New passphrase:", WORDS), ("Once more:", WORDS)]
+    answers = [("New passphrase:", WORDS), ("Repeat passphrase:", WORDS)]
     seen = at_a_terminal("key", "rotate", "--key-file", new, "--new-passphrase", answers=answers)
     assert seen.code == 0, seen.screen
     again = clew_cli("key", "rotate", env={"CLEW_PASSPHRASE": WORDS, "CLEW_NEW_PASSPHRASE": OTHER_WORDS})
@@ -265,7 +267,7 @@ def test_a_plain_store_has_no_key_to_exchange(clew_cli: Run, filled: str, keys: 
     """It is sealed, not rotated."""
     done = clew_cli("key", "rotate", "--key-file", keys[0], "--new-key-file", keys[1])
     assert done.code == 1
-    assert "'clew key seal' seals it" in done.err
+    assert "Seal it with: clew key seal" in done.err
 
 
 # -- cut short
@@ -275,14 +277,14 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], None]
     """Ctrl-C comes when so many batches are done; returns what takes it back."""
     calls = []
 
-    def interrupt(self: Progress, done: int, total: int) -> None:
+    def interrupt(self: ProgressLine, done: int, total: int) -> None:
         calls.append(done)
         if len(calls) == after:
             raise KeyboardInterrupt
 
-    real = Progress.__call__
-    monkeypatch.setattr(Progress, "__call__", interrupt)
-    return lambda: monkeypatch.setattr(Progress, "__call__", real)
+    real = ProgressLine.__call__
+    monkeypatch.setattr(ProgressLine, "__call__", interrupt)
+    return lambda: monkeypatch.setattr(ProgressLine, "__call__", real)
 
 
 def test_it_goes_on_after_an_interrupt(
@@ -300,37 +302,40 @@ def test_it_goes_on_after_an_interrupt(
         cut = clew_cli("key", *command)
         go_on()
         assert (cut.code, cut.out) == (130, "")
-        assert f"Nothing is lost, and the same 'clew key {command[0]}' again goes on." in cut.err
+        assert f"Nothing is lost; run the same 'clew key {command[0]}' again to continue." in cut.err
         for key in opening:
             status = clew_cli("key", "status", "--key-file", key, "--json").json
             assert status["state"] == state
             assert 0 < status["done"] < status["total"]
             assert LAST in clew_cli("show", filled, "--last", "1", "--key-file", key).out
-        assert f"the same 'clew key {command[0]}' again goes on" in clew_cli("key", "status", "--key-file", key).out
+        assert (
+            f"run the same 'clew key {command[0]}' again to continue"
+            in clew_cli("key", "status", "--key-file", key).out
+        )
         if state == "rotating":
             other = clew_cli("key", "rotate", "--key-file", old, "--new-key-file", new)
-            assert (other.code, "deep exchange" in other.err) == (1, True)
+            assert (other.code, "deep key rotation" in other.err) == (1, True)
             passphrase = clew_cli("key", "rotate", "--deep", "--key-file", old, env={"CLEW_NEW_PASSPHRASE": WORDS})
-            assert (passphrase.code, "for another key" in passphrase.err) == (1, True)
+            assert (passphrase.code, "to another key" in passphrase.err) == (1, True)
         if state == "sealing":
             assert clew_cli("key", "unseal", "--key-file", old).code == 1
         done = clew_cli("key", *command)
         assert done.code == 0, done.err
-        assert "Going on where it was: " in done.err
-        assert "Going on" not in clew_cli("key", *command).err
+        assert "Continuing: " in done.err
+        assert "Continuing" not in clew_cli("key", *command).err
     assert clew_cli("verify").code == 0
 
 
 KILLED = """
-import os, sys, clew.rekey
+import os, sys, clew.upkeep.rekey
 from clew.cli.root import cli
-real, calls = clew.rekey._step, []
+real, calls = clew.upkeep.rekey._step, []
 def step(*args):
     calls.append(1)
     if len(calls) == 4:
         os.kill(os.getpid(), 9)
     return real(*args)
-clew.rekey._step = step
+clew.upkeep.rekey._step = step
 cli.run(sys.argv[1:])
 """
 
@@ -344,7 +349,7 @@ def test_it_goes_on_after_a_kill(clew_cli: Run, db: str, filled: str, keys: tupl
         assert victim.returncode == -9
         assert LAST in clew_cli("show", filled, "--last", "1", "--key-file", old).out
         done = clew_cli("key", *command)
-        assert (done.code, "Going on where it was: " in done.err) == (0, True)
+        assert (done.code, "Continuing: " in done.err) == (0, True)
     assert traces(db) == 0
     assert clew_cli("verify", "--key-file", new).code == 0
 

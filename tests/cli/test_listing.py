@@ -80,7 +80,7 @@ def test_an_empty_store_says_what_to_do(clew_cli, program, tmp_path):
     """Looking makes no file; a store that was named and is not there is not found."""
     done = program("ls", env={"CLEW_DB": ""})
     assert (done.code, done.out) == (0, "")
-    assert "clew append" in done.err
+    assert "clew chat" in done.err
     assert program("ls", "--json", env={"CLEW_DB": ""}).json == {"sessions": [], "next_cursor": None}
     missing = clew_cli("ls", "--db", str(tmp_path / "no.db"))
     assert missing.code == 3
@@ -91,7 +91,7 @@ def test_an_empty_store_says_what_to_do(clew_cli, program, tmp_path):
 @pytest.mark.parametrize("wide", [40, 60, 80])
 def test_lines_fit_the_terminal(clew_cli, talk, wide):
     """Where COLUMNS says how wide it is, no line is wider, wide letters counted as two."""
-    from clew.cli.text import width
+    from clew.cli.output.text import width
 
     talk(
         "x",

@@ -12,11 +12,11 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
 import clew
-from clew.cli.picker.app import Choice, Picker, preview
+from clew.cli.picker.app import Picker, PickerResult, preview
 from clew.cli.picker.catalog import SHOWN, Catalog, repository
 from clew.cli.picker.command import resume_command
 
-Act = Callable[[Picker, Pilot[Choice]], Awaitable[Any]]
+Act = Callable[[Picker, Pilot[PickerResult]], Awaitable[Any]]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def at_the_screen(store: clew.Store, cwd: Path, act: Act, *, size: tuple[int, in
     return asyncio.run(run())
 
 
-async def settled(app: Picker, pilot: Pilot[Choice]) -> None:
+async def settled(app: Picker, pilot: Pilot[PickerResult]) -> None:
     await pilot.pause()
     await app.workers.wait_for_complete()
     await pilot.pause()
@@ -100,11 +100,11 @@ def test_choosing(store, tmp_path):
 
         return act
 
-    assert at_the_screen(store, tmp_path / "app", press("down", "enter")) == Choice("resume", lint)
-    assert at_the_screen(store, tmp_path / "app", press("down", "down", "up", "down", "ctrl+o")) == Choice(
+    assert at_the_screen(store, tmp_path / "app", press("down", "enter")) == PickerResult("resume", lint)
+    assert at_the_screen(store, tmp_path / "app", press("down", "down", "up", "down", "ctrl+o")) == PickerResult(
         "print", lint
     )
-    assert at_the_screen(store, tmp_path / "app", press("ctrl+n")) == Choice("new")
+    assert at_the_screen(store, tmp_path / "app", press("ctrl+n")) == PickerResult("new")
     assert at_the_screen(store, tmp_path / "app", press("x", "escape", "escape")) is None
 
 
@@ -140,7 +140,7 @@ def test_what_is_typed_is_for_the_session_it_was_asked_of(store, tmp_path):
         await pilot.resize_terminal(60, 20)
         app._search()
         await pilot.press("tab", "ctrl+t", *" indeed")
-        assert "another title" in str(app.query_one("#about", Static).render())
+        assert "New title" in str(app.query_one("#about", Static).render())
         await pilot.press("enter")
         assert titles(app) == ["Build fails", "Lint step indeed"]
 
@@ -156,7 +156,7 @@ def test_another_size(store, tmp_path, size):
         await pilot.press("down")
         await pilot.resize_terminal(*size)
         await settled(app, pilot)
-        assert app._chosen().title == "Lint step"
+        assert app._selected_row().title == "Lint step"
         listed = app.query_one(OptionList)
         lines = [listed.render_line(at).text.rstrip() for at in range(2)]
         assert [line.split("  ")[0].strip() for line in lines] == ["Build fails", "Lint step"]

@@ -16,12 +16,13 @@ import click
 import pytest
 
 import clew
-from clew.cli import exits, moments
-from clew.cli.models import KEYS
+from clew.cli import exits
+from clew.cli.output import times
+from clew.cli.output.text import clip, list_counts, many, paragraphs, plain, readable, width
 from clew.cli.root import COMMANDS, cli
-from clew.cli.settings import SETTINGS
-from clew.cli.sources import VARIABLES
-from clew.cli.text import clip, counted, many, paragraphs, plain, readable, width
+from clew.cli.setup.key_sources import VARIABLES
+from clew.cli.setup.settings import SETTINGS
+from clew.providers.registry import PROVIDERS
 from tests.cli.conftest import leaves
 
 LEAVES = leaves()
@@ -41,7 +42,7 @@ def test_every_command_shows_an_example(name, clew_cli):
 @pytest.mark.parametrize("name", [*COMMANDS, *(name for name in LEAVES if " " in name)])
 def test_an_example_can_be_typed_as_it_is(name, clew_cli):
     """Every command line in it is understood: what stands beside it is a comment to a shell."""
-    Path("talk.json").touch()
+    Path("snapshot.json").touch()
     epilog = re.search(r"Examples?:\n(.*?)(\n\n|$)", described(name).epilog or "", re.DOTALL)
     assert epilog is not None
     for args in (args for line in epilog[1].splitlines() for args in calls(line)):
@@ -109,7 +110,12 @@ def test_help_loads_no_command():
     code = "import sys, clew.cli; sys.argv[1:] = ['--help']; clew.cli.main(); print(*sys.modules, file=sys.stderr)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
     assert "clew.cli.root" in loaded
-    unwanted = {f"clew.cli.{module}" for module, _ in COMMANDS.values()} | {"platformdirs", "rich", "asyncio", "anyio"}
+    unwanted = {f"clew.cli.commands.{module}" for module, _ in COMMANDS.values()} | {
+        "platformdirs",
+        "rich",
+        "asyncio",
+        "anyio",
+    }
     assert unwanted.isdisjoint(loaded)
 
 
@@ -153,7 +159,7 @@ def test_exit_codes_of_errors():
         clew.StorageFull("full"): 1,
         clew.ReadOnly("no"): 1,
         clew.Sealed("x", [b"k"]): 6,
-        clew.Tampered("node x"): 7,
+        clew.Corrupted("node x"): 7,
         clew.Invalid("bad"): 1,
         clew.Conflict("taken"): 1,
         clew.SchemaTooNew("x", 9, 1): 1,
@@ -184,7 +190,7 @@ def test_not_found_is_3(clew_cli, talk):
     for id in ("zzzzzz", "x", "0192f0c1-2345-7abc-8def-0123456789ab"):
         done = clew_cli("show", id)
         assert (done.code, done.out) == (3, "")
-        assert done.err.startswith("clew: no session or message")
+        assert done.err.startswith("clew: conversation or message '")
         assert clew_cli("tree", id).code == 3
 
 
@@ -239,7 +245,7 @@ def test_a_bug_shows_no_traceback(program, talk, monkeypatch, clew_cli):
     monkeypatch.setattr(clew.Store, "search", lambda *_, **__: 1 / 0)
     done = clew_cli("search", "x")
     assert done.code == 1
-    assert done.err.splitlines()[0] == "clew: ZeroDivisionError in clew itself"
+    assert done.err.splitlines()[0] == "clew: internal error: ZeroDivisionError"
     assert "Traceback" not in done.err
     assert "Traceback" in clew_cli("search", "x", env={"CLEW_DEBUG": "1"}).err
 
@@ -302,7 +308,7 @@ def test_a_data_folder_that_cannot_be_made(clew_cli, tmp_path, monkeypatch):
     (tmp_path / "data").write_text("in the way")
     done = clew_cli("append", input='{"text": "a"}')
     assert (done.code, done.out) == (1, "")
-    assert "CLEW_DB names another place" in done.err
+    assert "with --db or CLEW_DB" in done.err
 
 
 @pytest.mark.parametrize("text", ["2026-03-29", "20260329", "2026-W13-7"])
@@ -312,7 +318,7 @@ def test_a_date_ends_when_the_day_does(text, monkeypatch):
     time.tzset()
     try:
         ctx, param = click.Context(cli), click.Option(["--until"])
-        since, until = moments.since(ctx, param, text), moments.until(ctx, param, text)
+        since, until = times.parse_since(ctx, param, text), times.parse_until(ctx, param, text)
         assert (str(since), str(until)) == ("2026-03-28 23:00:00+00:00", "2026-03-29 22:00:00+00:00")
     finally:
         monkeypatch.undo()
@@ -401,7 +407,7 @@ def test_help_names_what_the_environment_can_say(clew_cli):
     """Every setting and every way to give a key, and the tokens; in lines that fit 80 columns."""
     shown = clew_cli("--help").out
     named = [one.variable for one in SETTINGS.values() if one.variable] + [*VARIABLES, "CLEW_PARENT", "CLEW_DEBUG"]
-    named += [names[0] for names in KEYS.values()]
+    named += [row.api_keys[0] for row in PROVIDERS.values() if row.api_keys]
     assert [name for name in named if name not in shown] == []
     assert max(map(len, shown.splitlines())) <= 80
 
@@ -450,7 +456,7 @@ def test_what_is_told_is_broken_between_words(db):
     assert code == 0
     assert all(len(line.rstrip("\r")) <= 60 for line in bare.splitlines()), bare
     words = {word for line in bare.splitlines() for word in line.split()}
-    assert {"ANTHROPIC_API_KEY,", "GEMINI_API_KEY", "PROVIDER/MODEL", "CLEW_MODEL"} <= words
+    assert {"ANTHROPIC_API_KEY,", "GEMINI_API_KEY;", "PROVIDER/MODEL.", "CLEW_MODEL"} <= words
     code, screen = on_a_terminal("ls", env={"CLEW_DB": "/" + "word " * 20})
     told = [line for line in re.sub("\x1b\\[[0-9;]*m", "", screen).splitlines() if line]
     assert all(len(line) <= 60 for line in told), told
@@ -477,8 +483,8 @@ def test_on_a_terminal(talk):
 def test_one_is_not_many():
     """Of one thing it speaks in the singular; what there is none of is not counted."""
     assert [many(count, "message") for count in (0, 1, 2000)] == ["0 messages", "1 message", "2,000 messages"]
-    assert counted({"trees": 1, "log entries": 1, "runs": 0, "nodes": 2000}) == "1 tree, 1 log entry, 2,000 nodes"
-    assert counted({"trees": 2, "log entries": 2}) == "2 trees, 2 log entries"
+    assert list_counts({"trees": 1, "log entries": 1, "runs": 0, "nodes": 2000}) == "1 tree, 1 log entry, 2,000 nodes"
+    assert list_counts({"trees": 2, "log entries": 2}) == "2 trees, 2 log entries"
 
 
 def test_a_working_directory_that_is_gone(clew_cli, talk, tmp_path, monkeypatch):
@@ -489,4 +495,4 @@ def test_a_working_directory_that_is_gone(clew_cli, talk, tmp_path, monkeypatch)
     monkeypatch.chdir(gone)
     gone.rmdir()
     done = clew_cli("ls")
-    assert (done.code, "the working directory is not there" in done.err) == (1, True)
+    assert (done.code, "the working directory no longer exists" in done.err) == (1, True)

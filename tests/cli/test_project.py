@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import clew
-from clew.checkpoints.ignored import Tracked, tracked
-from clew.cli.settings import SETTINGS, File, Setting
+from clew.checkpoints.gitignore import Tracked, read_tracked
+from clew.cli.setup.settings import SETTINGS, Setting, SettingsFile
 from tests.cli.conftest import Run, leaves
 from tests.cli.test_wrong_key import STORELESS, arguments
 from tests.reliability.tools import need, need_strace, output, python
@@ -264,7 +264,11 @@ def test_p20_a_file_that_is_a_link_out_is_refused(around: Surroundings, clew_cli
     (around.project / ".clew.toml").symlink_to(theirs)
     for args in (["config", "show"], ["ls"], ["config", "set", "--project", "model", "x"]):
         done = clew_cli(*args, env={"CLEW_DB": ""})
-        assert (done.code, "leads out of the project" in done.err, "private" in done.out + done.err) == (1, True, False)
+        assert (done.code, "is a link to a file outside the project" in done.err, "private" in done.out + done.err) == (
+            1,
+            True,
+            False,
+        )
     assert theirs.read_text() == 'model = "private"\n'
     (around.project / ".clew.toml").unlink()
     (around.project / "real.toml").write_text('model = "ours"\n')
@@ -283,7 +287,7 @@ def test_p20_what_may_not_be_read_is_not_written(around: Surroundings, clew_cli:
 
 def test_p20_what_a_person_types_counts(around: Surroundings) -> None:
     """A program may be chosen with -m, and by the user's own settings, whatever the project says."""
-    from clew.cli.models import choose
+    from clew.cli.chat.models import choose
 
     (around.project / ".clew.toml").write_text('provider = "openai"\n')
     assert choose("claude-local").provider == choose("mine").provider == "claude-local"
@@ -312,16 +316,16 @@ def test_p20_a_repository_starts_no_program(tmp_path: Path) -> None:
         git("config", *setting.split("=", 1))
     (work / "sub" / ".gitignore").unlink()
     (work / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    tracked(str(work), Tracked())
+    read_tracked(str(work), Tracked())
     assert not (tmp_path / "started").exists()
 
 
 def test_p20_a_new_setting_is_refused_in_a_project(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless somebody has decided that it does no harm there."""
     monkeypatch.setitem(SETTINGS, "new", Setting("new", "text", "Something."))
-    with pytest.raises(clew.Invalid, match=r"/p/\.clew\.toml is a project's file and may not set new"):
-        File("/p/.clew.toml", "project", {"new": "x"}, ()).value("new")
-    assert File("/u", "user", {"new": "x"}, ()).value("new") == "x"
+    with pytest.raises(clew.Invalid, match=r"/p/\.clew\.toml is a project file and may not set new"):
+        SettingsFile("/p/.clew.toml", "project", {"new": "x"}, ()).value("new")
+    assert SettingsFile("/u", "user", {"new": "x"}, ()).value("new") == "x"
 
 
 def test_p20_the_documents_say_what_a_project_may_set() -> None:

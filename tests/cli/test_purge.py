@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew import agents, ids
-from clew.cli import purge
-from clew.receipts import Receipt
-from clew.sessions import Sessions
+from clew import agents
+from clew.base import ids
+from clew.cli.commands import purge
+from clew.engine.receipts import Receipt
+from clew.store.sessions import Sessions
 from clew.testing import FakeClock
 from tests.cli.conftest import Run
 from tests.cli.terminal import at_a_terminal
@@ -37,8 +38,8 @@ def test_what_is_purged_is_gone(clew_cli: Run, talk: Talk, db: str) -> None:
     assert traces(db) > 0
     done = clew_cli("purge", session, "--yes")
     assert done.code == 0, done.err
-    assert done.out.startswith("purged 1 session, 2 messages, ")
-    assert "every trace in the files is cleared" in done.out
+    assert done.out.startswith("purged 1 conversation, 2 messages, ")
+    assert "all traces in the files are cleared" in done.out
     assert traces(db) == 0
     assert left(clew_cli) == [other]
     assert clew_cli("show", session).code == clew_cli("restore", session).code == 3
@@ -52,7 +53,7 @@ def test_what_is_purged_is_gone(clew_cli: Run, talk: Talk, db: str) -> None:
     assert clew_cli("receipts", "--jsonl").lines == listed
     lines = clew_cli("receipts").out.splitlines()
     assert len(lines) == 2
-    assert "user-requested  1 session, 2 messages" in lines[0]
+    assert "user-requested  1 conversation, 2 messages" in lines[0]
     assert CANARY not in clew_cli("receipts", "--json").out
 
 
@@ -65,8 +66,8 @@ def test_a_purge_that_is_repeated(clew_cli: Run, talk: Talk) -> None:
     assert left(clew_cli) == [third]
     done = clew_cli("purge", first, handle, third, "--yes")
     assert (done.code, left(clew_cli)) == (0, [])
-    assert done.err.splitlines() == [f"{name} was purged already" for name in (first, handle)]
-    assert done.out.startswith("purged 1 session, 1 message")
+    assert done.err.splitlines() == [f"{name} is already purged" for name in (first, handle)]
+    assert done.out.startswith("purged 1 conversation, 1 message")
     again = clew_cli("purge", first, handle, third, "--yes")
     assert (again.code, again.out) == (0, "nothing was purged\n")
 
@@ -94,9 +95,9 @@ def test_a_repeated_purge_tells_what_is_pending(clew_cli: Run, talk: Talk, db: s
 
 def test_nothing_was_purged(clew_cli: Run, talk: Talk) -> None:
     """An empty list says so; what has nothing to purge is done."""
-    assert clew_cli("receipts", env={"CLEW_DB": ""}).err == "Nothing was purged.\n"
+    assert clew_cli("receipts", env={"CLEW_DB": ""}).err == "No purges yet.\n"
     talk("a")
-    assert (clew_cli("receipts").out, clew_cli("receipts").err) == ("", "Nothing was purged.\n")
+    assert (clew_cli("receipts").out, clew_cli("receipts").err) == ("", "No purges yet.\n")
     done = clew_cli("purge", "--trash", "--yes")
     assert (done.code, done.out) == (0, "nothing was purged\n")
     assert clew_cli("purge", "--trash", "--yes", "--json").json["pending"] == []
@@ -126,7 +127,7 @@ def test_a_dry_run_changes_nothing(clew_cli: Run, talk: Talk, db: str) -> None:
         dump = list(conn.iterdump())
     would = clew_cli("purge", "--all", "--dry-run", "--json")
     assert (would.code, would.json["sessions"], would.json["messages"]) == (8, [session], 2)
-    assert clew_cli("purge", session, "--dry-run").out.startswith("would purge 1 session, 2 messages, ")
+    assert clew_cli("purge", session, "--dry-run").out.startswith("would purge 1 conversation, 2 messages, ")
     assert clew_cli("purge", held, "--dry-run").out == "nothing would be purged\n"
     with closing(sqlite3.connect(db)) as conn:
         assert list(conn.iterdump()) == dump
@@ -176,11 +177,11 @@ def test_a_person_is_asked(clew_cli: Run, talk: Talk) -> None:
     for answer in ("n", ""):
         seen = at_a_terminal("purge", session, answers=[("Purge?", answer)])
         assert (seen.code, "nothing was purged" in seen.screen) == (1, True)
-        assert "This deletes 1 session, 2 messages, " in seen.screen
+        assert "This deletes 1 conversation, 2 messages, " in seen.screen
     assert at_a_terminal("purge", session, answers=[("Purge?", "\x03")]).code == 130
     assert left(clew_cli) == [session]
     seen = at_a_terminal("purge", session, answers=[("Purge?", "y")])
-    assert (seen.code, "purged 1 session" in seen.screen) == (0, True)
+    assert (seen.code, "purged 1 conversation" in seen.screen) == (0, True)
     assert left(clew_cli) == []
 
 
@@ -192,11 +193,11 @@ def test_a_reader_makes_it_pending(clew_cli: Run, talk: Talk, db: str) -> None:
         reader.execute("SELECT count(*) FROM nodes").fetchone()
         done = clew_cli("purge", session, "--yes")
         assert done.code == 8
-        assert "pending: the write-ahead log, which another program" in done.out
-        assert "whoever writes to the store or opens it next finishes this" in done.out
+        assert "pending: traces in the write-ahead log, which another program" in done.out
+        assert "the next program that opens or writes the store finishes this" in done.out
         pending = clew_cli("receipts", "--json").json[0]
         assert (pending["pending"], pending["finished_at"]) == (["wal"], None)
-        assert "pending: the write-ahead log" in clew_cli("receipts").out
+        assert "pending: traces in the write-ahead log" in clew_cli("receipts").out
     before = Path(db).read_bytes()
     assert clew_cli("verify").code == 0
     assert Path(db).read_bytes() == before  # who verifies only looks
@@ -227,6 +228,6 @@ def test_what_a_server_may_keep() -> None:
     """Of a store on a server it is not said that every trace is cleared."""
     with clew.open(":memory:") as store:
         receipt = store.sessions.purge(store.sessions.create().id)
-    assert "every trace in the files is cleared" in "".join(purge._ending(receipt))
+    assert "all traces in the files are cleared" in "".join(purge._ending(receipt))
     told = " ".join(purge._ending(receipt._replace(beyond=("pages", "wal", "replicas"))))
-    assert ("replicas and backups" in told, "every trace" in told) == (True, False)
+    assert ("replicas and backups" in told, "all traces" in told) == (True, False)

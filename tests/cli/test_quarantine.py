@@ -1,5 +1,6 @@
 """`clew quarantine ls | sweep | restore | purge`."""
 
+import re
 import sqlite3
 
 import pytest
@@ -27,10 +28,10 @@ def damaged(clew_cli, talk, db) -> tuple[str, str]:
 def test_a_damaged_message_goes_and_comes_back(clew_cli, db, damaged):
     """sweep moves it and says so, ls lists it, show and verify know, restore brings it back once it can be read."""
     session, node = damaged
-    assert (clew_cli("quarantine", "ls").out, clew_cli("quarantine", "ls").err) == ("", "Nothing is in quarantine.\n")
+    assert (clew_cli("quarantine", "ls").out, clew_cli("quarantine", "ls").err) == ("", "The quarantine is empty.\n")
     assert clew_cli("verify").code == 7
     done = clew_cli("quarantine", "sweep")
-    assert (done.code, done.out, done.err) == (0, f"{node}\n", "1 message of 121 stored things is in quarantine\n")
+    assert (done.code, done.out, done.err) == (0, f"{node}\n", "1 message of 121 items moved to quarantine\n")
     assert clew_cli("verify", "--json").json["counts"]["quarantined"] == 1
     shown = clew_cli("show", session, "--jsonl")
     assert (shown.code, shown.lines[7]["damaged"]) == (7, "it is in quarantine")
@@ -45,11 +46,11 @@ def test_a_damaged_message_goes_and_comes_back(clew_cli, db, damaged):
     assert clew_cli("quarantine", "restore", handle).code == 7
     sql(db, f"UPDATE nodes SET {AS_IT_WAS} WHERE pos = (1 << 24) + 7")
     back = clew_cli("quarantine", "restore", handle)
-    assert (back.code, back.out, back.err) == (0, f"{node}\n", f"message {handle} is back\n")
+    assert (back.code, back.out, back.err) == (0, f"{node}\n", f"message {handle} restored\n")
     assert clew_cli("show", session, "--jsonl").lines[7]["text"] == "message 7"
     assert clew_cli("quarantine", "restore", handle).code == 3
     none = clew_cli("quarantine", "sweep")
-    assert (none.code, none.out, none.err) == (0, "", "read 121 stored things; no message is damaged\n")
+    assert (none.code, none.out, none.err) == (0, "", "121 items read; no damaged messages\n")
 
 
 def test_each_is_told_by_itself(clew_cli, db, damaged):
@@ -73,14 +74,13 @@ def test_dry_runs_change_nothing(clew_cli, db, damaged):
     before = dump()
     done = clew_cli("quarantine", "sweep", "--dry-run")
     assert (done.code, done.out) == (0, f"{node}\n")
-    assert "would go to quarantine" in done.err
+    assert "would be moved to quarantine" in done.err
     assert dump() == before
     clew_cli("quarantine", "sweep")
     before = dump()
     done = clew_cli("quarantine", "purge", "--all", "--dry-run")
     assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("1 message, ")
-    assert "would be purged" in done.err
+    assert re.fullmatch(r"1 message \(\d+ bytes\) would be purged\n", done.err), done.err
     assert dump() == before
 
 
@@ -121,7 +121,7 @@ def test_purging(clew_cli, damaged):
     (one,) = clew_cli("quarantine", "ls", "--json").json
     assert (one["bytes"], one["kept"]) == (0, False)
     assert "  purged  " in clew_cli("quarantine", "ls").out
-    assert clew_cli("quarantine", "purge", "--all").err == "0 messages, 0 bytes: purged\n"
+    assert clew_cli("quarantine", "purge", "--all").err == "0 messages (0 bytes) purged\n"
     assert clew_cli("verify").code == 0
 
 
@@ -130,7 +130,7 @@ def test_strict_purges_at_once(clew_cli, damaged):
     _, node = damaged
     done = clew_cli("quarantine", "sweep", "--strict")
     assert (done.code, done.out) == (0, f"{node}\n")
-    assert "purged at once: 1 message, " in done.err
+    assert re.search(r"^1 message \(\d+ bytes\) purged; receipt [0-9a-f-]{36}$", done.err, re.MULTILINE), done.err
     assert clew_cli("quarantine", "ls", "--json").json[0]["kept"] is False
 
 
@@ -140,10 +140,11 @@ def test_what_is_held_is_not_purged(clew_cli, damaged):
     clew_cli("hold", session)
     done = clew_cli("quarantine", "sweep", "--strict")
     assert (done.code, done.out) == (0, f"{node}\n")
-    assert "its bytes are kept" in done.err
+    assert f"conversation {session}: it is held" in done.err
+    assert done.err.rstrip().endswith("; bytes kept")
     done = clew_cli("quarantine", "purge", node)
     assert (done.code, done.out) == (1, "")
-    assert f"session {session}: it is held, and so is node {node}" in done.err
+    assert f"conversation {session}: it is held, and so is node {node}" in done.err
     assert clew_cli("quarantine", "ls", "--json").json[0]["kept"] is True
 
 

@@ -66,7 +66,7 @@ def test_what_people_see(width: int, tmp_path: Path) -> None:
             "CLEW_BASE_URL": server.base_url("openai-compatible"),
         }  # fmt: skip
         with Terminal(width, tmp_path, env) as terminal:
-            terminal.run("clew chat", "new session(.|\n)*›$")
+            terminal.run("clew chat", "new conversation(.|\n)*›$")
             terminal.type("Why does the build fail?", "Enter")
             check("chat", width, terminal.shown("test +ok(.|\n)*›$"), store)
 
@@ -74,11 +74,11 @@ def test_what_people_see(width: int, tmp_path: Path) -> None:
             terminal.type("Count to a hundred", "Enter")
             terminal.shown("One two three")
             terminal.type("C-c")
-            check("interrupt", width, terminal.shown("interrupted(.|\n)*›$"), store)
+            check("interrupt", width, terminal.shown("Interrupted(.|\n)*›$"), store)
 
             terminal.type("C-l")
             terminal.type("/fork Other idea", "Enter")
-            terminal.shown("going on in(.|\n)*›$")
+            terminal.shown("Continuing in(.|\n)*›$")
             terminal.type("And a fork?", "Enter")
             terminal.shown("A fork keeps both(.|\n)*›$")
             terminal.type("/quit", "Enter")
@@ -92,9 +92,9 @@ def test_what_people_see(width: int, tmp_path: Path) -> None:
 
             check("tree", width, terminal.run("clew tree", r"------\n\$$"), store)
 
-            terminal.run("clew", "sessions(.|\n)*You said")
+            terminal.run("clew", "conversations(.|\n)*You said")
             terminal.type("build")
-            check("picker", width, terminal.shown("2 sessions(.|\n)*five"), store)
+            check("picker", width, terminal.shown(r"2 conversations\n +Why does(.|\n)*five\W*enter"), store)
             terminal.type("C-o")
             check("command", width, terminal.shown(r"chat -c \w+\n\$$"), store)
 
@@ -111,14 +111,14 @@ def test_whatever_happens_to_the_terminal(tmp_path: Path) -> None:
             "CLEW_BASE_URL": server.base_url("openai-compatible"), "EDITOR": "/nowhere/editor",
         }  # fmt: skip
         with Terminal(61, tmp_path, env) as terminal:
-            terminal.run("clew chat", "new session(.|\n)*›$")
+            terminal.run("clew chat", "new conversation(.|\n)*›$")
             terminal.type("Count", "Enter")
             terminal.shown("omega")
             terminal.type("too early", "Enter", "more")
             terminal.resize(40, 20)
             terminal.shown("kappa")
             terminal.type("C-c")
-            screen = terminal.shown("interrupted(.|\n)*›$")
+            screen = terminal.shown("Interrupted(.|\n)*›$")
             assert screen.count("alpha") == 1, screen
             assert "too early" not in screen
 
@@ -130,14 +130,14 @@ def test_whatever_happens_to_the_terminal(tmp_path: Path) -> None:
             terminal.type("fg", "Enter")
             terminal.shown("clew chat$")
             terminal.type("C-c")
-            screen = terminal.shown("interrupted(.|\n)*›$")
+            screen = terminal.shown("Interrupted(.|\n)*›$")
             assert screen.count("alpha") == 2, screen  # as it was when it was stopped, and whole
 
             terminal.type("C-l")
             terminal.type("/edit", "Enter")
             terminal.shown("Editing failed(.|\n)*›$")
             terminal.type("/rewind ²", "Enter")
-            terminal.shown("no node(.|\n)*›$")
+            terminal.shown("not found(.|\n)*›$")
             terminal.type("C-z")
             terminal.shown(r"Stopped(.|\n)*\$$")
             terminal.type("fg", "Enter")

@@ -6,7 +6,7 @@ import os
 import pytest
 
 import clew
-import clew.scan
+import clew.store.scan
 from clew.records import RecordService
 from clew.redaction import Rules, builtin
 from clew.snapshots import new_snapshot
@@ -25,9 +25,9 @@ def test_what_is_stored_is_found(clew_cli, talk):
     lines = done.out.splitlines()
     assert [line.split() for line in lines[:2]] == [["aws-access-key", "2"], ["github-token", "2"]]
     handles = [node["handle"] for node in clew_cli("show", session, "--jsonl").lines]
-    assert any(line.startswith(f"message {handles[1]} in session ") and "github-token 2" in line for line in lines)
+    assert any(line.startswith(f"message {handles[1]} in conversation ") and "github-token 2" in line for line in lines)
     assert any(line.startswith(f"session {session}") and "aws-access-key 1" in line for line in lines)
-    assert lines[-1] == "looked through 3 messages, 1 session"
+    assert lines[-1] == "scanned 3 messages, 1 conversation"
     found = clew_cli("redact", "--scan", "--json")
     assert found.code == 1
     assert found.json["counts"] == {"aws-access-key": 2, "github-token": 2}
@@ -81,7 +81,7 @@ def test_a_clean_store(clew_cli, talk):
     """Exit 0; personal data counts only if it is asked for."""
     talk("write to ada@example.com")
     done = clew_cli("redact", "--scan")
-    assert (done.code, done.out) == (0, "looked through 1 message, 1 session\n")
+    assert (done.code, done.out) == (0, "scanned 1 message, 1 conversation\n")
     assert clew_cli("redact", "--scan", "--also", "email", "--json").json["counts"] == {"email": 1}
     assert clew_cli("redact", "--scan", "--also", "name").code == 2
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_read_is_told(clew_cli, talk, db):
     damage(db)
     done = clew_cli("redact", "--scan")
     assert done.code == 7
-    assert "is damaged, and was not looked through" in done.err
+    assert "is damaged and was not scanned" in done.err
     assert len(clew_cli("redact", "--scan", "--json").json["unreadable"]) == 1
 
 
@@ -144,9 +144,9 @@ def test_the_settings_redact_whatever_is_stored(clew_cli, talk, db, tmp_path, mo
     with open(".clew.toml", "w") as file:
         file.write("redact = 'off'\n")
     refused = clew_cli("append", input='{"text": "b"}')
-    assert (refused.code, "could have your secrets stored" in refused.err) == (1, True)
+    assert (refused.code, "could cause your secrets to be stored" in refused.err) == (1, True)
     os.unlink(".clew.toml")
     assert clew_cli("append", input=json.dumps({"text": CANARY}), env={"CLEW_REDACT": "off"}).lines[0].keys() == {"id"}
     assert clew_cli("append", input="", env={"CLEW_REDACT": "most"}).code == 2
-    monkeypatch.setattr("clew.cli.rules.rules", None)
+    monkeypatch.setattr("clew.cli.setup.redaction_rules.rules", None)
     assert [clew_cli(*args).code for args in (["ls"], ["show", session], ["verify"], ["doctor"])] == [0, 0, 0, 0]

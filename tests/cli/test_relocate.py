@@ -27,7 +27,7 @@ def test_a_moved_project_keeps_its_history(clew_cli: Run, db: str) -> None:
     would = clew_cli("relocate", "/src/app", "/work/new", "--dry-run", "--json").json["sessions"]
     assert places(db)["/src/app"] == "/src/app"
     done = clew_cli("relocate", "/src/app/", "/work/new")
-    assert (done.code, "4 sessions are in /work/new now" in done.err) == (0, True)
+    assert (done.code, "4 conversations moved to /work/new" in done.err) == (0, True)
     assert [line.split()[0] for line in done.out.splitlines()] == [one["id"] for one in would]
     assert places(db) == {
         "/src/app": "/work/new", "/src/app/lib": "/work/new/lib", "/src/apple": "/src/apple", "/src": "/src",

@@ -45,12 +45,12 @@ def test_a_policy_is_set_and_swept_by(clew_cli, aged, db):
     shown = clew_cli("retention", "preview")
     assert shown.code == 0
     assert f"{old}  " in shown.out
-    assert "title 0  not active for so long" in shown.out
-    assert shown.out.endswith("1 of 2 sessions would go, with 1 message\n")
+    assert "title 0  inactive too long" in shown.out
+    assert shown.out.endswith("would purge 1 of 2 conversations, with 1 message\n")
     assert [one["session"] for one in clew_cli("retention", "preview", "--jsonl").lines] == [old]
     swept = clew_cli("retention", "sweep")
     assert (swept.code, swept.out.split()) == (0, [old])
-    assert "1 of 2 sessions gone" in swept.err
+    assert "purged 1 of 2 conversations" in swept.err
     assert [one["id"] for one in clew_cli("ls", "--jsonl").lines] == [new]
     assert clew_cli("retention", "sweep").out == ""
 
@@ -64,8 +64,8 @@ def test_without_a_policy_nothing_is_swept(clew_cli, aged):
         assert "no retention is set" in refused.err
         assert "clew retention set --days 30" in refused.err
     shown = clew_cli("retention", "preview")
-    assert (shown.code, shown.out) == (0, "0 of 1 session would go, with 0 messages\n")
-    assert "No retention is set: nothing is swept." in shown.err
+    assert (shown.code, shown.out) == (0, "would purge 0 of 1 conversation, with 0 messages\n")
+    assert "No retention is set, so nothing expires." in shown.err
     assert clew_cli("retention", "preview", "--days", "30", "--json").json["going"][0]["session"] == old
     assert clew_cli("retention", "preview", "--days", "60", "--json").json["going"] == []
     assert clew_cli("retention", "sweep").code == 1
@@ -110,7 +110,7 @@ def test_it_stops_and_asks(clew_cli, aged):
         assert "force" in done.err
     shown = clew_cli("retention", "preview", "--days", "14")
     assert shown.code == 0
-    assert "A sweep would stop and ask: that is more than 50%." in shown.err
+    assert "A sweep would stop and require --force: that is more than 50%." in shown.err
     assert len(clew_cli("retention", "sweep", "--force", "--dry-run", "--jsonl").lines) == 11
     assert set(clew_cli("retention", "sweep", "--force").out.split()) == set(ids)
 
@@ -126,9 +126,9 @@ def test_what_stays_is_told(clew_cli, aged, db):
     clew_cli("hold", trace, held)
     clew_cli("retention", "set", "--days", "30")
     done = clew_cli("retention", "preview")
-    assert f"of {old} stay 1, shared with {fork.id}" in done.out
-    assert f"{held}  stays: it is held" in done.out
-    assert f"{owner}  stays: its {trace} is held" in done.out
+    assert f"kept 1 message of {old}: shared with {fork.id}" in done.out
+    assert f"{held}  kept: it is on hold" in done.out
+    assert f"{owner}  kept: its {trace} is on hold" in done.out
     spared = clew_cli("retention", "preview", "--json").json["spared"]
     assert spared == [
         {"session": held, "why": "hold", "by": held},
@@ -145,7 +145,7 @@ def test_a_session_gets_its_own(clew_cli, talk):
     one, two = talk("a"), talk("b")
     done = clew_cli("retention", "set", one, two, "--days", "180")
     assert (done.code, done.out.split()) == (0, [one, two])
-    assert "and longer if it is talked in" in done.err
+    assert "or longer if it is continued" in done.err
     kept = clew_cli("retention", "set", one, "--until", "2090-12-31", "--json").json
     assert kept[0]["expires_at"] == "2091-01-01T00:00:00.000000Z"
     assert clew_cli("retention", "set", one, "--default", "--jsonl").lines[0]["expires_at"] is None
@@ -175,22 +175,22 @@ def test_what_cannot_be_meant_is_a_usage_error(clew_cli, talk, words):
 
 def test_one_that_cannot_go_is_told(clew_cli, aged, monkeypatch):
     """Exit 8 if some went, 1 if none did; the rest is told on stderr."""
-    from clew import deletion
+    from clew.engine import deletion
 
     one, two = aged(40, 40)
     real = deletion.delete_ref
 
     def failing(engine, tx, ref, **settings):
-        if clew.ids.text(ref.key) == two:
+        if clew.base.ids.text(ref.key) == two:
             raise clew.Unavailable("the disk failed")
         return real(engine, tx, ref, **settings)
 
     monkeypatch.setattr(deletion, "delete_ref", failing)
     clew_cli("retention", "set", "--days", "30")
-    assert f"cannot go  {two}: the disk failed" in clew_cli("retention", "preview").out
+    assert f"cannot purge  {two}: the disk failed" in clew_cli("retention", "preview").out
     done = clew_cli("retention", "sweep")
     assert (done.code, done.out.split()) == (8, [one])
-    assert f"session {two} stays: the disk failed" in done.err
+    assert f"conversation {two} was not purged: the disk failed" in done.err
     assert clew_cli("retention", "sweep").code == 1
 
 
@@ -204,14 +204,14 @@ def test_traces_that_are_left_are_told(clew_cli, aged, db):
     done = clew_cli("retention", "sweep")
     reader.close()
     assert (done.code, done.out.split()) == (0, [old])
-    assert "left: the write-ahead log" in done.err
+    assert "left: traces in the write-ahead log" in done.err
 
 
 def test_the_audit_is_shown(clew_cli, aged, talk):
     """What was done, by which user of the system, as lines or as JSON; by kind and by time."""
     (old,) = aged(40)
     session = talk("a")
-    assert (clew_cli("audit").out, clew_cli("audit").err) == ("", "Nothing is noted.\n")
+    assert (clew_cli("audit").out, clew_cli("audit").err) == ("", "The audit log is empty.\n")
     clew_cli("hold", session, "--reason", "secret")
     clew_cli("retention", "set", "--days", "30")
     clew_cli("retention", "sweep")

@@ -30,7 +30,7 @@ def test_a_look_has_the_form_of_what_it_looks_at(clew_cli, talk):
     session = talk("a", "b", "c")
     first = clew_cli("show", session, "--jsonl").lines[0]["id"]
     would = clew_cli("rewind", session, first, "--dry-run", "--json")
-    assert (would.code, would.err) == (0, "would leave 2 messages behind, as a branch\n")
+    assert (would.code, would.err) == (0, "would keep 2 messages as a branch\n")
     assert (would.json["id"], would.json["head_id"]) == (session, first)
     assert texts(clew_cli, session) == ["a", "b", "c"]
     done = clew_cli("rewind", session, first, "--json")
@@ -75,7 +75,7 @@ def test_files_go_back_and_forward(clew_cli, told, work):
     assert (work / "new.txt").exists()
     done = clew_cli("rewind", told.session, told.handle, "--files")
     assert (done.code, done.out) == (0, "a.txt\nnew.txt\n")
-    assert "2 files, 1 insertion(+), 3 deletions(-); 'clew undo' takes it back" in done.err
+    assert "2 files, 1 insertion(+), 3 deletions(-); undo with: clew undo" in done.err
     assert (work / "a.txt").read_text() == "one\ntwo\n"
     assert not (work / "new.txt").exists()
     assert texts(clew_cli, told.session) == ["change it", "done"]
@@ -109,7 +109,7 @@ def test_what_someone_else_changed_needs_force(clew_cli, told, work):
     (work / "a.txt").write_text("mine\n")
     done = clew_cli("rewind", told.handle, "--files")
     assert (done.code, done.out) == (1, "")
-    assert "changed by someone else since: a.txt" in done.err
+    assert "changed by someone else: a.txt" in done.err
     assert "--force" in done.err
     assert clew_cli("rewind", told.handle, "--files", "--json").json["conflicts"] == ["a.txt"]
     assert clew_cli("rewind", told.handle, "--files", "--force").code == 0
@@ -208,7 +208,7 @@ def test_what_was_not_seen_is_named(clew_cli, db, work):
             (work / ".gitignore").write_text("")
     for args in ([], ["--dry-run"]):
         assert clew_cli("rewind", node.id, "--files", "--json", "--dry-run").json["unseen"] == [".env"]
-        assert "not seen by the checkpoint, left as is: .env" in clew_cli("rewind", node.id, "--files", *args).err
+        assert "not in the checkpoint, left unchanged: .env" in clew_cli("rewind", node.id, "--files", *args).err
     assert (work / ".env").read_text() == "secret"
     assert clew_cli("checkpoint", "show", node.id).code == 0
 

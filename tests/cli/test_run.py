@@ -18,7 +18,7 @@ def test_a_trace(clew_cli, db, talk, here):
     parent = talk("Review it", {"role": "assistant", "text": "I ask."}, cwd=str(here))
     done = clew_cli("run", "--as", "code-review", "--run", "a1b2", "--parent", parent, "Anything wrong?")
     assert (done.code, done.out) == (0, "You said: Anything wrong?\n")
-    assert "subagent:code-review:a1b2 is " in done.err
+    assert "subagent:code-review:a1b2: conversation " in done.err
     with clew.open(db) as store:
         (trace,) = store.sessions.list(subagents=True).items
         assert (trace.agent, trace.owner_id) == ("code-review", parent)

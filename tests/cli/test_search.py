@@ -59,7 +59,7 @@ def test_nothing_found_is_no_failure(clew_cli, session):
     """Stdout stays empty, stderr says so."""
     done = clew_cli("search", "zebra")
     assert (done.code, done.out) == (0, "")
-    assert "Nothing found" in done.err
+    assert "No messages found" in done.err
     assert clew_cli("search", "zebra", "--json").json == []
     assert clew_cli("search").code == 2
     assert clew_cli("search", "x", "--session", "zzzzzz").code == 3

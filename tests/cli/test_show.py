@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import clew
+from clew.store.session import delete_session
 from tests.cli.test_upkeep import damage
 
 WORDS = {"type": "text", "text": "exit 1"}
@@ -197,7 +198,7 @@ def test_following_as_text(talk, db):
         seen = [running.stdout.readline() for _ in range(4)]
         assert seen[1].startswith("## assistant")
         assert seen[3] == "b\n"
-        store.sessions.delete(id)
+        delete_session(store.sessions.get(id))
         assert running.wait(20) == 3
 
 

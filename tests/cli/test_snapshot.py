@@ -37,7 +37,7 @@ def test_a_session_is_saved_and_restored(native, clew_cli):
     assert (again["title"], again["messages"]) == ("Again", 3)
     assert clew_cli("snapshot", "rm", "--dry-run", id).out.strip() == id
     assert clew_cli("snapshot", "rm", id).out.strip() == id
-    assert clew_cli("snapshot", "ls").err == "No snapshots.\n"
+    assert clew_cli("snapshot", "ls").err == "No snapshots. Create one with: clew snapshot save CONVERSATION\n"
     assert clew_cli("show", again["id"]).code == 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.cli.sources import NEW_VARIABLES, VARIABLES
+from clew.cli.setup.key_sources import NEW_VARIABLES, VARIABLES
 from tests.cli.conftest import Run
 from tests.cli.terminal import at_a_terminal
 
@@ -64,7 +64,7 @@ def test_the_keyring(clew_cli: Run, keyring: Callable[[], list[str]]) -> None:
     env = {"CLEW_KEYRING": "chats"}
     missing = clew_cli("append", input=LINE, env=env)
     assert missing.code == 6
-    assert "'clew key generate --keyring chats' makes a new one" in missing.err
+    assert "'clew key generate --keyring chats' creates a new one" in missing.err
     assert keyring() == []
     made = clew_cli("key", "generate", "--keyring", "chats", "--json").json
     assert made["keyring"] == "chats"
@@ -94,7 +94,7 @@ def test_two_keys_are_one_too_many(clew_cli: Run, db: str, key_file: str) -> Non
     """Two ways at once are refused, and both named; the flag stands above its own variable."""
     done = clew_cli("append", input=LINE, env={"CLEW_KEY": KEY.hex(), "CLEW_PASSPHRASE": WORDS})
     assert done.code == 2
-    assert "CLEW_KEY and CLEW_PASSPHRASE both give a key" in done.err
+    assert "CLEW_KEY and CLEW_PASSPHRASE both set a key" in done.err
     done = clew_cli("append", "--key-file", key_file, input=LINE, env={"CLEW_KEYRING": "x"})
     assert done.code == 2
     assert "--key-file" in done.err
@@ -122,10 +122,10 @@ def test_a_passphrase_is_asked_for(clew_cli: Run, db: str) -> None:
     """On a terminal, without echo, also if stdin is a pipe, three times at most; elsewhere it is an error."""
     assert clew_cli("append", input=LINE, env={"CLEW_PASSPHRASE": WORDS}).code == 0
     assert clew_cli("ls").code == 6
-    ask = f"Passphrase of {db}:"
+    ask = f"Passphrase for {db}:"
     seen = at_a_terminal("ls", answers=[(ask, "wrong"), (ask, WORDS)])
     assert seen.code == 0, seen.screen
-    assert "That is not it." in seen.screen
+    assert "Wrong passphrase." in seen.screen
     assert "a canary" in seen.screen
     assert WORDS not in seen.screen
     more = at_a_terminal("append", answers=[(ask, WORDS)], input=b'{"text": "more"}')

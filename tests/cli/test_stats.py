@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import clew
-from clew.stats import Tally, stats
+from clew.store.stats import Tally, stats
 
 
 def fill(db: str) -> None:
@@ -61,9 +61,9 @@ def test_damage_is_told(clew_cli, db):
     fill(db)
     with clew.open(db) as store:
         node = next(one for one in store.nodes.list().items if one.text == "C")
-        store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", node._row[0])]))
+        store._engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", node._row[0])]))
     done = clew_cli("stats")
-    assert (done.code, "1 message is damaged" in done.out) == (7, True)
+    assert (done.code, "1 damaged message" in done.out) == (7, True)
     assert clew_cli("stats", "--json").json["damaged"] == 1
 
 
@@ -72,7 +72,7 @@ def test_text_and_json(clew_cli, db):
     assert clew_cli("stats").code == 3  # it is named, and not there
     fill(db)
     out = clew_cli("stats", env={"COLUMNS": "80"}).out
-    assert "messages                 5" in out
+    assert "messages                   5" in out
     assert "0.04" in out
     (row,) = [line for line in out.splitlines() if line.startswith("m-1")]
     assert "█" in row

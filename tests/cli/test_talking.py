@@ -13,32 +13,32 @@ from collections.abc import Iterator
 import pytest
 
 import clew
-from clew.backends.sqlite.mounts import mount_of
+from clew.base.messages import Text, Thinking, ToolCall, ToolResult
+from clew.base.mounts import mount_of
 from clew.chat.events import Event, Reply
-from clew.cli import models
-from clew.cli.answering import Screen
-from clew.cli.attaching import LARGEST, again, question
-from clew.cli.blocks import Blocks
-from clew.cli.interrupts import ENOUGH, Interrupts
-from clew.cli.slash import COMMANDS, Desk, Quit, is_command
-from clew.cli.talking import Talk
-from clew.cli.typing import completions
-from clew.model import Text, Thinking, ToolCall, ToolResult
+from clew.cli.chat import models
+from clew.cli.chat.answer import Screen
+from clew.cli.chat.attachments import LARGEST, question, repeat_question
+from clew.cli.chat.conversation import ChatSession
+from clew.cli.chat.interrupts import ENOUGH, Interrupts
+from clew.cli.chat.markdown_stream import Blocks
+from clew.cli.chat.prompt_input import completions, reader
+from clew.cli.chat.slash_commands import COMMANDS, ChatState, Quit, is_command
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def desk() -> Iterator[ChatState]:
     with clew.open(":memory:") as store:
-        yield Desk(Talk(store, models.parse("offline"), Interrupts(), cwd="/src"))
+        yield ChatState(ChatSession(store, models.parse("offline"), Interrupts(), cwd="/src"))
 
 
-def say(desk: Desk, *questions: str) -> None:
+def say(desk: ChatState, *questions: str) -> None:
     for one in questions:
-        list(desk.talk.ask(one))
+        list(desk.chat.ask(one))
 
 
-def said(desk: Desk) -> list[str]:
-    session = desk.talk.session
+def said(desk: ChatState) -> list[str]:
+    session = desk.chat.session
     assert session is not None
     return [node.text for node in session.path()]
 
@@ -46,10 +46,10 @@ def said(desk: Desk) -> list[str]:
 def test_a_fork_goes_on_elsewhere(desk, capsys):
     """The talk goes on in the fork; what it was forked from stays."""
     say(desk, "One")
-    before = desk.talk.session
+    before = desk.chat.session
     assert desk.command("/fork Other idea") is None
     say(desk, "Two")
-    assert desk.talk.session.title == "Other idea"
+    assert desk.chat.session.title == "Other idea"
     assert said(desk) == ["One", "You said: One", "Two", "You said: Two"]
     assert len(before.path()) == 2
     assert before.handle in capsys.readouterr().err
@@ -58,7 +58,7 @@ def test_a_fork_goes_on_elsewhere(desk, capsys):
 def test_going_back(desk):
     """By one question, by several, to a message; what is left is a branch, and the model does not see it."""
     say(desk, "One", "Two", "Three")
-    first = desk.talk.session.path()[1]
+    first = desk.chat.session.path()[1]
     desk.command("/rewind")
     assert said(desk)[-1] == "You said: Two"
     desk.command(f"/rewind {first.handle}")
@@ -67,8 +67,8 @@ def test_going_back(desk):
     assert said(desk) == []
     say(desk, "Four")
     assert said(desk) == ["Four", "You said: Four"]
-    assert len(desk.talk.client.history) == 2
-    assert len(desk.talk.session.branches()) == 3
+    assert len(desk.chat.client.history) == 2
+    assert len(desk.chat.session.branches()) == 3
     for wrong in "/rewind 9", "/rewind nothing", "/rewind ²", "/rewind 0", "/rewind 123456":
         with pytest.raises(clew.ClewError):
             desk.command(wrong)
@@ -80,7 +80,7 @@ def test_asking_again(desk, monkeypatch):
     again = desk.command("/retry")
     assert isinstance(again, clew.Native)
     assert said(desk) == ["One", "You said: One"]
-    list(desk.talk.ask(again))
+    list(desk.chat.ask(again))
     assert desk.command("/edit Zwei") == "Zwei"
     say(desk, "Zwei")
     assert said(desk)[-1] == "You said: Zwei"
@@ -93,13 +93,13 @@ def test_asking_again(desk, monkeypatch):
         monkeypatch.setenv("EDITOR", editor)
         with pytest.raises(clew.Invalid, match="Editing failed"):
             desk.command("/edit")
-    assert len(desk.talk.session.branches()) == 3
+    assert len(desk.chat.session.branches()) == 3
 
 
 @pytest.fixture
-def sealed_desk(tmp_path) -> Iterator[Desk]:
+def sealed_desk(tmp_path) -> Iterator[ChatState]:
     with clew.open(tmp_path / "sealed.db", key=bytes(32)) as store:
-        yield Desk(Talk(store, models.parse("offline"), Interrupts(), cwd="/src"))
+        yield ChatState(ChatSession(store, models.parse("offline"), Interrupts(), cwd="/src"))
 
 
 def test_editing_writes_to_no_disk(sealed_desk, tmp_path, monkeypatch):
@@ -123,7 +123,7 @@ def test_editing_is_refused_without_memory(sealed_desk, desk, monkeypatch):
     """Where no folder is in memory, a sealed store's text is not given to an editor; that of a plain one is."""
     say(sealed_desk, "canary")
     say(desk, "canary")
-    monkeypatch.setattr("clew.cli.editing.memory_folder", lambda: None)
+    monkeypatch.setattr("clew.cli.chat.editing.memory_folder", lambda: None)
     monkeypatch.setenv("EDITOR", "sed -i s/canary/more/")
     with pytest.raises(clew.Invalid, match="sealed store"):
         sealed_desk.command("/edit")
@@ -138,7 +138,7 @@ def test_saying_something_of_the_session(desk, capsys, tmp_path):
     desk.command("/tag -urgent")
     desk.command("/title New words")
     desk.command(f"/save {tmp_path / 'talk.md'}")
-    session = desk.talk.session
+    session = desk.chat.session
     assert (session.labels, session.title) == (("work",), "New words")
     text = (tmp_path / "talk.md").read_text()
     assert text.startswith("# New words\n\n## user · ")
@@ -146,7 +146,7 @@ def test_saying_something_of_the_session(desk, capsys, tmp_path):
     with pytest.raises(clew.Invalid, match="File exists"):
         desk.command(f"/save {tmp_path / 'talk.md'}")
     desk.command("/save")
-    assert "everything is saved" in capsys.readouterr().err
+    assert "Already stored" in capsys.readouterr().err
 
 
 def test_another_model_goes_on(desk, capsys, monkeypatch):
@@ -158,7 +158,7 @@ def test_another_model_goes_on(desk, capsys, monkeypatch):
         desk.command("/model opus")
     desk.command("/model offline/other")
     say(desk, "Two")
-    assert desk.talk.session.model == "other"
+    assert desk.chat.session.model == "other"
     assert len(said(desk)) == 4
 
 
@@ -166,7 +166,7 @@ def test_an_incognito_talk_may_be_kept(desk, capsys):
     """Once; then it is like any other."""
     kept = []
 
-    def keep(talk: Talk) -> str:
+    def keep(talk: ChatSession) -> str:
         kept.append(talk)
         return "k3m9qa"
 
@@ -174,8 +174,8 @@ def test_an_incognito_talk_may_be_kept(desk, capsys):
     say(desk, "One")
     desk.command("/save")
     desk.command("/save")
-    assert kept == [desk.talk]
-    assert "kept as k3m9qa" in capsys.readouterr().err
+    assert kept == [desk.chat]
+    assert "Stored as k3m9qa" in capsys.readouterr().err
 
 
 def test_files_wait_for_the_next_question(desk, tmp_path, capsys):
@@ -197,18 +197,18 @@ def test_files_wait_for_the_next_question(desk, tmp_path, capsys):
 def test_what_went_with_a_question_goes_with_it_again(desk, tmp_path):
     """Also in other words, and also to another provider."""
     (tmp_path / "chart.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(16))
-    list(desk.talk.ask(question(desk.talk.client, "What is it?", [str(tmp_path / "chart.png")])))
+    list(desk.chat.ask(question(desk.chat.client, "What is it?", [str(tmp_path / "chart.png")])))
     asked = desk.command("/edit What is this?")
     assert isinstance(asked, clew.Native)
     assert b"data:image/png;base64,iVBOR" in asked.raw
     assert b"What is this?" in asked.raw
-    list(desk.talk.ask(asked))
-    node = desk.talk.last_question()
+    list(desk.chat.ask(asked))
+    node = desk.chat.last_question()
 
     class Other:
         provider = "claude"
 
-    other, same = again(Other(), node), again(desk.talk.client, node)
+    other, same = repeat_question(Other(), node), repeat_question(desk.chat.client, node)
     assert isinstance(other, clew.Native)
     assert b'"type":"image"' in other.raw
     assert b"What is this?" in other.raw
@@ -218,20 +218,20 @@ def test_what_went_with_a_question_goes_with_it_again(desk, tmp_path):
 def test_a_file_that_cannot_be_told_is_not_left_out_in_silence(desk, tmp_path):
     """The question is not sent without it; what a name has that is no letter does no harm."""
     (tmp_path / "some.bin").write_bytes(bytes(range(256)))
-    with pytest.raises(clew.Invalid, match=r"offline takes no application/octet-stream: some\.bin"):
-        question(desk.talk.client, "Look", [str(tmp_path / "some.bin")])
+    with pytest.raises(clew.Invalid, match=r"offline does not accept application/octet-stream: some\.bin"):
+        question(desk.chat.client, "Look", [str(tmp_path / "some.bin")])
     (tmp_path / 'a"\nb').write_text("x")
-    assert question(desk.talk.client, "", [str(tmp_path / 'a"\nb')]) == """<file name="a' b">\nx\n</file>"""
+    assert question(desk.chat.client, "", [str(tmp_path / 'a"\nb')]) == """<file name="a' b">\nx\n</file>"""
 
 
 def test_leaving_beginning_helping(desk, capsys, monkeypatch):
     """The rest of the commands; each is in the list."""
     say(desk, "One")
-    before = desk.talk.session
+    before = desk.chat.session
     desk.command("/new")
-    assert desk.talk.session is None
+    assert desk.chat.session is None
     say(desk, "Two")
-    assert desk.talk.session != before
+    assert desk.chat.session != before
     assert said(desk) == ["Two", "You said: Two"]
     desk.command("/help")
     listed = capsys.readouterr().out
@@ -243,7 +243,7 @@ def test_leaving_beginning_helping(desk, capsys, monkeypatch):
     assert " ".join(" ".join(lines).split()) == " ".join(listed.split())
     with pytest.raises(Quit):
         desk.command("/quit")
-    with pytest.raises(clew.Invalid, match="no command /nonsense"):
+    with pytest.raises(clew.Invalid, match="unknown command /nonsense"):
         desk.command("/nonsense")
 
 
@@ -253,6 +253,19 @@ def test_before_anything_was_said(desk, command):
     with pytest.raises(clew.ClewError) as caught:
         desk.command(command)
     assert caught.value.hint or caught.value.message
+
+
+def test_what_was_typed_is_kept_in_memory_alone(monkeypatch):
+    """Up brings back earlier questions. They are in no file that a purge would have to know of."""
+    prompt_toolkit = pytest.importorskip("prompt_toolkit")
+    from prompt_toolkit.history import InMemoryHistory
+
+    made: list[InMemoryHistory] = []
+    monkeypatch.setattr(prompt_toolkit, "PromptSession", lambda *, history, **_: made.append(history))
+    monkeypatch.setenv("TERM", "xterm")
+    reader(["Before?"])
+    assert type(made[0]) is InMemoryHistory
+    assert [*made[0].load_history_strings()] == ["Before?"]
 
 
 def test_what_is_a_command():

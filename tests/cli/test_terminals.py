@@ -53,7 +53,7 @@ class Hostile:
             gone.trash()
             store.sessions.purge(store.sessions.create(title=HOSTILE).id)
             spoiled = store.sessions.create(title=HOSTILE).append(clew.user(HOSTILE))
-            store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
+            store._engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
             store.quarantine.sweep(force=True)
             self.session, self.node, self.trashed, self.spoiled = session.id, node.id, gone.id, spoiled.id
             self.snapshot = store.snapshots.take(held, system_prompt=HOSTILE).id
@@ -122,12 +122,12 @@ def test_a_dumb_terminal_gets_no_escapes(name: str, hostile: Hostile) -> None:
 
 def test_progress_is_for_terminals_that_can_write_over_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a dumb one there is none."""
-    from clew.cli import progress
+    from clew.cli.output import progress
 
     for term, on in (("dumb", False), ("xterm", True)):
         monkeypatch.setenv("TERM", term)
         monkeypatch.setattr(progress, "is_terminal", lambda _: True)
-        assert progress.Progress("x")._on is on
+        assert progress.ProgressLine("x")._on is on
 
 
 @pytest.mark.parametrize("name", READS)

@@ -18,14 +18,14 @@ def test_what_is_removed_is_out_of_sight_and_comes_back(clew_cli, talk):
     handle = clew_cli("show", session, "--json").json["session"]["handle"]
     done = clew_cli("rm", handle)
     assert (done.code, done.out.split()) == (0, [session])
-    assert done.err == f"session {handle} (Build fails) is in the trash; 'clew restore {handle}' brings it back\n"
+    assert done.err == f"conversation {handle} (Build fails) moved to the trash; restore with: clew restore {handle}\n"
     assert ids(clew_cli("ls", "--json")) == [other]
     assert clew_cli("show", session).code == clew_cli("append", handle, input='{"text": "x"}').code == 3
     assert clew_cli("search", "lint", "--jsonl").out == ""
     assert [leaf["snippet"] for leaf in clew_cli("tree", "--json").json] == ["b"]
     assert (clew_cli("rm", handle).code, clew_cli("rm", session).code) == (0, 0)
     back = clew_cli("restore", handle)
-    assert (back.code, back.out.split(), back.err) == (0, [session], f"session {handle} (Build fails) is back\n")
+    assert (back.code, back.out.split(), back.err) == (0, [session], f"conversation {handle} (Build fails) restored\n")
     assert ids(clew_cli("ls", "--json")) == [other, session]
     assert clew_cli("restore", handle).code == 3
 
@@ -63,7 +63,7 @@ def test_a_dry_run_changes_nothing(clew_cli, talk, db):
     dump = list(sqlite3.connect(db).iterdump())
     done = clew_cli("rm", "--dry-run", session, held, session, "zzzzzz")
     assert (done.code, done.out.split()) == (8, [session])
-    assert "(One) would go to the trash\n" in done.err
+    assert "(One) would be moved to the trash\n" in done.err
     assert f"session {held} is held" in done.err
     assert clew_cli("rm", "--dry-run", held).code == 1
     items = clew_cli("rm", "--dry-run", "--json", session, held).json
@@ -83,7 +83,7 @@ def test_each_is_told_by_itself(clew_cli, talk):
     assert done.json[0]["session"]["id"] == one
     assert done.json[0]["session"]["trashed_at"]
     assert (done.json[1]["code"], done.json[2]["code"], done.json[2]["hint"]) == (3, 1, "Release it first.")
-    assert "no session 'zzzzzz'" in done.err
+    assert "session 'zzzzzz' not found" in done.err
     assert [item["ok"] for item in clew_cli("restore", one, held, "--jsonl").lines] == [True, False]
     for command in ("rm", "restore", "hold", "release"):
         assert clew_cli(command, "zzzzzz").code == 3
@@ -112,7 +112,7 @@ def test_a_hold_is_kept_until_it_is_released(clew_cli, talk):
     session = talk("a")
     done = clew_cli("hold", session, "--reason", "Audit of May")
     assert (done.code, done.out.split()) == (0, [session])
-    assert "is held until 'clew release " in done.err
+    assert "on hold; release with: clew release " in done.err
     shown = clew_cli("ls", "--jsonl").lines[0]
     assert (shown["held"], shown["hold_reason"], shown["trashed_at"]) == (True, "Audit of May", None)
     refused = clew_cli("rm", session)

@@ -4,8 +4,8 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import clew
-from clew.cli.forest import Leaf, arrange, snippet
-from clew.ids import ALPHABET
+from clew.base.ids import ALPHABET
+from clew.cli.output.tree_layout import TreeItem, arrange, snippet
 
 SAMPLE = """\
 abc123 (2024-01-15 10:30) [USER] Hello, can you help me?
@@ -128,13 +128,13 @@ def test_the_newest_trees_come_last(clew_cli, talk):
 
 def test_orphans_are_roots():
     """A message whose parent is not there is shown as a root."""
-    leaves = [Leaf("b", "gone", START, "user", "b", "x"), Leaf("c", "b", START, "user", "c", "y")]
-    assert [(placed.leaf.id, placed.level) for placed in arrange(leaves)] == [("b", 0), ("c", 1)]
+    leaves = [TreeItem("b", "gone", START, "user", "b", "x"), TreeItem("c", "b", START, "user", "c", "y")]
+    assert [(placed.item.id, placed.level) for placed in arrange(leaves)] == [("b", 0), ("c", 1)]
 
 
 def test_ten_thousand_deep():
     """Depth costs no recursion, and children given before their parents find them."""
-    leaves = [Leaf(str(n), str(n - 1) if n else None, START, "user", "h", "s") for n in reversed(range(10_000))]
+    leaves = [TreeItem(str(n), str(n - 1) if n else None, START, "user", "h", "s") for n in reversed(range(10_000))]
     placed = list(arrange(leaves))
     assert [placed[0].level, placed[-1].level, len(placed)] == [0, 9_999, 10_000]
     assert {one.level for one in arrange(leaves, compact=True)} == {0}

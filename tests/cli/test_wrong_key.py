@@ -35,7 +35,7 @@ gone = store.sessions.create(title="In the trash")
 gone.append(clew.user("gone"))
 gone.trash()
 spoiled = store.sessions.create(title="Damaged").append(clew.user("spoiled"))
-store._engine.write(lambda tx: tx.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
+store._engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
 store.quarantine.sweep(force=True)
 clew.retention.set_policy(store, clew.retention.Policy())
 frozen = store.snapshots.take(session).id
@@ -86,7 +86,7 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     ]
     root = ["--root", str(crashed.path.parent)]
     flags = {
-        "tag": ["label"],
+        "label": ["label"],
         "chat": ["-m", "offline"],
         "run": ["--as", "scout", "-m", "offline"],
         "rewind": [crashed.node],
@@ -177,6 +177,7 @@ def test_every_command_that_opens_a_store_takes_a_key() -> None:
         assert ("--db" in flags) == ("--key-file" in flags) == (name not in STORELESS), name
 
 
+@pytest.mark.usefixtures("quick_passphrases")
 @pytest.mark.parametrize("name", LEAVES)
 def test_a_wrong_key_changes_nothing(name: str, clew_cli: Run, crashed: Crashed, tmp_path: Path, work: Path) -> None:
     """With a wrong, an empty, a malformed or no key, every command ends with 6, names the keys, and writes nothing."""

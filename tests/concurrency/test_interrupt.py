@@ -15,12 +15,12 @@ import pytest
 
 import clew
 from clew.backends import Job
-from clew.backends.sqlite import SQLiteBackend, commit
-from clew.backends.sqlite.commit import Committer
+from clew.backends.sqlite import SQLiteBackend, group_commit
+from clew.backends.sqlite.group_commit import Committer
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.errors import Unavailable
-from clew.nodes import Save
+from clew.store.nodes import NewNode
 from tests.concurrency.interrupts import Interrupt, appended_anyhow
 
 
@@ -181,7 +181,7 @@ def test_an_interrupted_leader_tells_nobody_that_another_message_is_theirs(tmp_p
 
         def follows() -> None:
             try:
-                told.append(store.nodes.save(Save(clew.user("something else"), None, taken.id)))
+                told.append(store.nodes.save(NewNode(clew.user("something else"), None, taken.id)))
             except Unavailable:
                 told.append("not stored")
 
@@ -200,7 +200,7 @@ def test_an_interrupted_leader_tells_nobody_that_another_message_is_theirs(tmp_p
 
 def test_a_lead_that_nobody_hands_on_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that was interrupted with the lead, and does other things since, keeps nobody waiting for ever."""
-    monkeypatch.setattr(commit, "PATROL", 0.05)
+    monkeypatch.setattr(group_commit, "PATROL", 0.05)
     committer = Committer(_finish)
 
     def interrupted() -> None:

@@ -16,9 +16,10 @@ import pytest
 
 import clew
 from clew.backends import Job
-from clew.backends.sqlite import SQLiteBackend, commit
-from clew.backends.sqlite.commit import Committer
+from clew.backends.sqlite import SQLiteBackend, group_commit
+from clew.backends.sqlite.group_commit import Committer
 from clew.errors import Closed, Conflict, NotFound
+from clew.store.session import delete_session
 from tests.concurrency.interrupts import Interrupt
 
 CREW = "crew"
@@ -51,7 +52,7 @@ def test_a_failing_append_fails_alone(tmp_path: Path) -> None:
         taken = str(uuid.uuid4())
         session.append(clew.user("first"), id=taken)
         gone = store.sessions.get(doomed.id)
-        doomed.delete()
+        delete_session(doomed)
         begin = threading.Barrier(8)
 
         def talk(thread: int) -> int:
@@ -169,7 +170,7 @@ def test_a_leader_interrupted_at_once_leaves_nobody_without_an_answer() -> None:
 
 def test_a_caller_interrupted_in_the_queue_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three callers share a commit, each woken by the one before it; wherever the second is interrupted, all return."""
-    monkeypatch.setattr(commit, "PATROL", 60)
+    monkeypatch.setattr(group_commit, "PATROL", 60)
     struck = 0
     for nth in range(1, 100):
         interrupt = Interrupt(nth)
@@ -182,7 +183,7 @@ def test_a_caller_interrupted_in_the_queue_keeps_nobody_waiting(monkeypatch: pyt
 
 def test_a_caller_interrupted_while_it_waits_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of three that share a commit is interrupted by a signal while the commit is on its way."""
-    monkeypatch.setattr(commit, "PATROL", 60)
+    monkeypatch.setattr(group_commit, "PATROL", 60)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -197,7 +198,7 @@ def test_a_caller_interrupted_while_it_waits_keeps_nobody_waiting(monkeypatch: p
 
 def test_a_caller_in_a_signal_handler_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of three that share a commit is to wake the third, and is in a handler that waits for all threads."""
-    monkeypatch.setattr(commit, "PATROL", 0.1)
+    monkeypatch.setattr(group_commit, "PATROL", 0.1)
     joined = []
 
     def ending(*_: object) -> None:

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import clew
-from clew import codec
 from clew.convert import Converted, convert_messages, repair_messages
+from clew.providers.neutral import encode
 from tests.convert import vectors
 from tests.convert.sdk import PROVIDERS, check
 from tests.convert.test_pairs import assert_answered
-from tests.test_providers import ANY
+from tests.providers.test_view import ANY
 
 TARGETS = st.sampled_from(PROVIDERS)
 SLOW = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -65,7 +65,7 @@ native = st.sampled_from(PROVIDERS).flatmap(
 def checked(found: Converted) -> Converted:
     """Fails unless the provider would take what was written, and clew can store it."""
     for message in found.natives():
-        codec.encode(message)
+        encode(message)
     assert_answered(found.report.to, found.messages)
     return found
 
@@ -91,7 +91,7 @@ def test_any_mixture(messages: list[Any], to: str) -> None:
     """Neutral messages and those of several providers are one conversation; what is the target's own stays so."""
     found = convert_messages(messages, to=to)
     for message in found.natives():
-        codec.encode(message)
+        encode(message)
     again = repair_messages(found.messages, provider=to, system=found.system)
     third = repair_messages(again.messages, provider=to, system=again.system)
     assert third.messages == again.messages
@@ -119,10 +119,10 @@ def test_odd_json(messages: list[dict[str, Any]], source: str, to: str) -> None:
     except clew.Invalid:
         with pytest.raises(clew.Invalid):
             for one in raw:
-                codec.encode(clew.native(source, one))
+                encode(clew.native(source, one))
         return
     for message in found.natives():
-        codec.encode(message)
+        encode(message)
     if source == "someone":
         checked(found)
 

@@ -207,7 +207,7 @@ def test_attachments_are_put_in_if_they_can_be_had() -> None:
     ("wrong", "said"),
     [
         ({"to": "someone"}, "cannot write messages of 'someone'"),
-        ({"to": "openai", "thinking": "loud"}, "thinking becomes"),
+        ({"to": "openai", "thinking": "loud"}, "thinking must be"),
         ({"to": "openai", "system": 1}, "a system prompt is text"),
         ({"to": None}, "cannot write messages of NoneType"),
     ],

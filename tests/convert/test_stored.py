@@ -8,7 +8,7 @@ import pytest
 
 import clew
 from clew.convert import convert, convert_session
-from clew.provider_names import canonical
+from clew.providers.registry import canonical
 from clew.snapshots import Snapshot, ToolSnapshot, new_snapshot
 from tests.convert import vectors
 from tests.convert.sdk import PROVIDERS, check

@@ -13,8 +13,9 @@ import sys
 from contextlib import suppress
 
 import clew
+from clew.chat.recording import autosave
 from clew.errors import NotFound
-from clew.snapshots import FileStore, Messages, Snapshot, SnapshotStore, autosave, new_snapshot
+from clew.snapshots import FileStore, Messages, Snapshot, SnapshotStore, new_snapshot
 
 ID = "7d444840-9dc0-41d1-b245-5ffdce74fad2"
 KEY = bytes(range(32))

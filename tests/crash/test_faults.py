@@ -14,11 +14,14 @@ OPERATIONS = ["write", "sync", "open", "truncate", "unlink"]
 
 SHORT_FORM = [
     ("write", "ENOSPC", "once", 11),
+    ("write", "ENOSPC", "once", 37),
     ("write", "EIO", "sticky", 17),
     ("write", "SHORT", "sticky", 23),
     ("sync", "EIO", "once", 3),
+    ("sync", "EIO", "once", 8),
     ("sync", "EIO", "sticky", 5),
     ("open", "EMFILE", "once", 2),
+    ("open", "EMFILE", "once", 5),
     ("open", "EROFS", "sticky", 3),
     ("truncate", "EIO", "sticky", 1),
     ("unlink", "EIO", "once", 1),

@@ -15,6 +15,7 @@ STAYS = "01900000-0000-7000-8000-000000000001"
 SETUP = """
 import os, resource, sys
 import clew
+from clew.store.session import delete_session
 FILES, SIZE = resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE
 OTHER_KEY = bytes(range(1, 33))
 folder, free = sys.argv[1], int(sys.argv[2])
@@ -46,7 +47,7 @@ CALLS = {
     "path": "store.sessions.latest().path()",
     "search": "store.search('hello')",
     "purge": "store.sessions.purge([one.id for one in store.sessions.list().items if one.title == 'gone'])",
-    "delete": "[store.sessions.delete(one.id) for one in store.sessions.list().items if one.title == 'gone']",
+    "delete": "[delete_session(one) for one in store.sessions.list().items if one.title == 'gone']",
     "put": "store.sessions.latest().blobs.put(bytes(600_000))",
     "log": "store.sessions.latest().log.append(b'{}')",
     "nodes": "store.nodes.list()",
@@ -106,6 +107,53 @@ def test_a_call_when_no_file_can_be_opened(folder: Path, call: str) -> None:
 def test_a_call_with_few_descriptors(folder: Path, call: str, free: int) -> None:
     """The same with every number of free descriptors up to eight: a call may run out of them at any step."""
     run(NO_FILES.format(call=CALLS[call], stays=STAYS), folder, free)
+
+
+FILES = "import clew.chat, clew.snapshots; files = clew.snapshots.FileStore(folder + '/snapshots', key=OTHER_KEY)"
+PARTS = {
+    "passphrase": ("words = clew.keys.from_passphrase('correct horse')", "words.new()"),
+    "redaction": ("import clew.redaction as r", "r.Rules(r.builtin('email'))"),
+    "list sealed snapshots": (FILES, "files.list()"),
+    "save a sealed snapshot": (FILES + "; talk = clew.chat.connect('offline')", "files.save(talk.save())"),
+    "records": (
+        "from clew.records import RecordService; records = RecordService(store); records.initialize()",
+        "records.list()",
+    ),
+    "agents": (
+        "from clew.agents import SessionStore; agents = SessionStore(store)",
+        "agents.create(cwd='/').append_event({{}})",
+    ),
+    "claude": ("import clew.chat", "clew.chat.connect('claude', 'm', token='x').close()"),
+    "openai": ("import clew.chat", "clew.chat.connect('openai', 'm', token='x').close()"),
+    "gemini": ("import clew.chat", "clew.chat.connect('gemini', 'm', token='x').close()"),
+    "conversion": (
+        "import clew.chat; from clew.snapshots import new_snapshot; talk = clew.chat.connect('offline')",
+        "talk.restore(new_snapshot(provider='gemini', model='m', messages=b'[]'), convert=True)",
+    ),
+    "command line": ("from clew.cli.root import cli", "command(cli.run(['--db', path, 'show', {stays!r}]))"),
+}
+"""Parts that are loaded when they are first used: what is done before no file can be opened, and what after."""
+NO_PARTS = """
+def command(code):
+    if code:
+        raise clew.Unavailable("the command ended with 5", hint="yes") if code == 5 else AssertionError(code)
+
+store = clew.open(path)
+{before}
+call = lambda: {call}
+no_files()
+print(refused(call))
+lift()
+call()
+store.close()
+"""
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_is_first_used_when_no_file_can_be_opened(folder: Path, part: str) -> None:
+    """It works or is Unavailable with a hint, not a package that is missing; it works once there is a descriptor."""
+    before, call = PARTS[part]
+    run(NO_PARTS.format(before=before, call=call.format(stays=STAYS)), folder)
 
 
 OPEN = """

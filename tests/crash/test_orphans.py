@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -17,11 +18,14 @@ import pytest
 import clew
 from clew.backends.sqlite import scrub
 from clew.keys import key_id
+from clew.store.session import delete_session
 from tests.crash import lab
 from tests.reliability.tools import output, python
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(1, 33))
 SESSIONS, APPENDED = 45, 60
+LIVE = int(os.environ.get("CLEW_ORPHANS", "500"))
+"""How many callers the longest form kills while their helper lives."""
 
 WORK = {
     "purge": "store.sessions.purge([one.id for one in store.sessions.list(limit=99).items if one.title == 'gone'])",
@@ -55,19 +59,23 @@ def stopper(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """For each kind of work a store with much that was deleted or will be, so that there is much to clear."""
-    made = {}
-    for kind in WORK:
-        folder = made[kind] = tmp_path_factory.mktemp(kind)
-        key = KEY if kind == "rotate" else None
-        with clew.open(folder / "s.db", key=key, durability="relaxed") as store:
-            for number in range(SESSIONS):
-                session = store.sessions.create(title=("stays", "gone", "deleted")[number % 3])
-                for turn in range(30):  # one by one: rows of many sessions share pages
-                    session.append(clew.user(f"{number} {turn} " * (1 + turn * 7 % 40)))
-            for one in store.sessions.list(limit=99).items:
-                if one.title == "deleted":
-                    store.sessions.delete(one.id)
-    return made
+    return {kind: prepare(tmp_path_factory.mktemp(kind), kind) for kind in WORK}
+
+
+def prepare(folder: Path, kind: str, seed: int = 0) -> Path:
+    """A folder with a store for one kind of work. Each seed gives messages of other lengths, so other pages."""
+    chance = random.Random(seed)
+    key = KEY if kind == "rotate" else None
+    with clew.open(folder / "s.db", key=key, durability="relaxed") as store:
+        for number in range(SESSIONS):
+            session = store.sessions.create(title=("stays", "gone", "deleted")[number % 3])
+            for turn in range(30):  # one by one: rows of many sessions share pages
+                length = chance.randint(1, 40) if seed else 1 + turn * 7 % 40
+                session.append(clew.user(f"{number} {turn} " * length))
+        for one in store.sessions.list(limit=99).items:
+            if one.title == "deleted":
+                delete_session(store.sessions.get(one.id))
+    return folder
 
 
 class Run:
@@ -138,12 +146,18 @@ def queued(path: Path) -> bool:
     return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
 
 
-def attack(run: Run) -> bool:
-    """Kills whoever started the helper, and appends from another process. Whether that had to wait for the helper."""
+def attack(run: Run, *, at_once: bool = False) -> bool:
+    """Kills the caller of the helper, and appends from another process. True if that process waited for the helper.
+
+    With `at_once` the helper goes on while the other process starts, instead of after that process waits for it.
+    """
     run.kill()
     waited, until = False, time.monotonic() + 10
-    other = python(APPEND, run.path, (run.key() or b"").hex())
-    while other.poll() is None and not waited and state(run.pid) != "Z" and time.monotonic() < until:
+    key = (run.key() or b"").hex()
+    if at_once:
+        os.kill(run.pid, signal.SIGCONT)
+    other = python(APPEND, run.path, key)
+    while not at_once and other.poll() is None and not waited and state(run.pid) != "Z" and time.monotonic() < until:
         waited = queued(run.path.with_name("s.db-lock"))
         time.sleep(0.002)
     run.go_on()
@@ -183,6 +197,35 @@ def test_killed_at_every_call(tmp_path: Path, stopper: Path, prepared: dict[str,
     waited = sweep(prepared, tmp_path, stopper, kind, who, 1 if who == "scrub.py" else 5)
     assert len(waited) > 40
     assert any(waited) == (who == "scrub.py")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_killed_many_times(tmp_path: Path, stopper: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until so many callers are killed while their helper lives, on ever other stores, nothing is damaged."""
+    live, waited, seed = dict.fromkeys(WORK, 0), 0, 0
+    while sum(live.values()) < LIVE:
+        for kind in WORK:
+            source = tmp_path / "source"
+            source.mkdir()
+            stores = {kind: prepare(source, kind, seed)}
+            for at in range(1, 10_000):
+                run = Run(stores, tmp_path / "run", stopper, kind, at, "scrub.py")
+                if not run.reached:
+                    run.process.communicate()
+                    shutil.rmtree(run.path.parent)
+                    break
+                assert state(run.pid) == "T"
+                os.kill(run.process.pid, signal.SIGKILL)
+                run.process.wait()
+                live[kind] += state(run.pid) != "Z"  # the helper outlives its caller
+                waited += attack(run, at_once=bool((at + seed) % 2))
+                shutil.rmtree(run.path.parent)
+                Path(f"{run.path.parent}.pid").unlink()
+            shutil.rmtree(source)
+            with capsys.disabled():
+                print(f"\nset {seed}: {live} callers killed with a live helper, {waited} appends waited", flush=True)
+        seed += 1
 
 
 LIST = "import sys; from clew.cli import main; sys.argv = ['clew', '--db', sys.argv[1], 'ls']; main()"

@@ -16,7 +16,8 @@ import pytest
 
 import clew
 from clew.errors import NotFound
-from clew.store import Store
+from clew.store.parts import Parts
+from clew.store.store import Store
 from tests.crash import disk, lab
 from tests.crash.images import Recording
 from tests.reliability import sample
@@ -155,7 +156,7 @@ def test_a_full_disk(small: disk.Disk, key: bytes | None, indexed: bool) -> None
             store.search("many", mode="substring")
             made.others[OTHER] = [f"{number} of many" for number in range(900)]
         else:
-            store._search.remove()
+            Parts.of(store).search.remove()
         small.fill()
         receipt = store.sessions.purge(made.id)
         if indexed and key is None:

@@ -18,7 +18,7 @@ import pytest
 import clew
 from clew.errors import ClewError, Sealed, WrongKey
 from clew.keys import key_id
-from clew.store import Store
+from clew.store.store import Store
 from tests.crash import lab
 from tests.crash.images import Recording
 from tests.reliability.canaries import canary, content, found
@@ -28,7 +28,7 @@ SECRET = {"said": canary(random.Random(11))}
 
 RUN = """
 import sys, clew
-from clew import rekey
+from clew.upkeep import rekey
 from tests.reliability.test_rekey import EXCHANGES
 rekey.BATCH, rekey.BYTES = int(sys.argv[3]), 200_000
 exchange = EXCHANGES[sys.argv[2]]

@@ -16,7 +16,7 @@ import pytest
 
 import clew
 from clew.checkpoints import Checkpoints
-from clew.session import Session
+from clew.store.session import Session
 from tests.checkpoints.conftest import picture
 from tests.crash import lab
 from tests.crash.images import Recording

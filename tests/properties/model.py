@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from clew.node import Counters
+from clew.engine.node import Counters
 
 
 @dataclass
-class Said:
+class AnyMessage:
     """A node: what it says, where it stands, and what its path adds up to."""
 
     text: str
@@ -42,7 +42,7 @@ class Model:
     """Nodes by id in the order they came, sessions by id, and the order in which sessions are listed."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Said] = {}
+        self.nodes: dict[str, AnyMessage] = {}
         self.talks: dict[str, Talk] = {}
         self.recent: list[str] = []
         """Ids of the sessions that are not in the trash, last active first."""
@@ -99,7 +99,7 @@ class Model:
             tokens_out=before.tokens_out + 2 * tokens,
             cost=before.cost + 3 * tokens,
         )
-        self.nodes[id] = Said(text, parent, derived, counters, saved)
+        self.nodes[id] = AnyMessage(text, parent, derived, counters, saved)
 
     def touch(self, talk: str) -> None:
         if talk in self.recent:

@@ -17,13 +17,16 @@ import clew
 from clew import agents, retention
 from clew.agents import Mirror
 from clew.cli.root import cli
-from clew.mirrors import PENDING
+from clew.engine.mirrors import PENDING
+from clew.engine.node import moment
+from clew.engine.titles import title_of
 from clew.records import RecordService
 from clew.retention import Policy
 from clew.snapshots import FileStore, ObjectStore, new_snapshot
-from clew.snapshots.stored import Snapshots
+from clew.store.parts import Parts
+from clew.store.session import delete_session
+from clew.store.snapshots import Snapshots
 from clew.testing import FakeClock
-from clew.titles import title_of
 from tests.records.talk import frame, given, stored
 
 DAY = timedelta(days=1)
@@ -242,7 +245,7 @@ class World:
         elif way == "purge":
             pending = self.store.sessions.purge(talk.id).pending
         elif way == "delete":
-            pending = self.store.sessions.delete(talk.id).pending
+            pending = delete_session(self.store.sessions.get(talk.id)).pending
         else:
             pending = self.agents.delete(talk.id).pending
         if not talk.held:
@@ -261,7 +264,7 @@ class World:
         receipt = self.store.nodes.delete(root.id, recursive=True)
         for one in sharing:
             one.words.clear()
-            one.active = self.store.sessions._anywhere(one.id).updated_at
+            one.active = moment(Parts.of(self.store).table.find_anywhere(one.id).active_at)
         self.settle(receipt.pending, purged=False)
 
     def due(self, now: datetime, *, records: bool) -> set[str]:
@@ -302,7 +305,7 @@ class World:
                 swept = retention.sweep(self.store, force=force)
                 held_back = set()
                 pending = () if swept.receipt is None else swept.receipt.pending
-            except clew.Implausible:
+            except clew.SweepRefused:
                 held_back, pending = due, ()
             left = before & {one.id for one in self.everything()}
         assert before - left == due - held_back

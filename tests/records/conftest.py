@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew import events
-from clew.records import RecordService
-from clew.store import Store
+from clew.records import RecordService, events
+from clew.store.store import Store
 from clew.testing import FakeClock
 
 KEY = bytes(range(32))
@@ -39,11 +38,11 @@ def service(sealed: Store) -> Iterator[RecordService]:
 
 
 @pytest.fixture
-def heard(service: RecordService) -> list[events.Event]:
+def heard(service: RecordService) -> list[events.RecordEvent]:
     """Everything that the service tells, but for the end of each call."""
-    found: list[events.Event] = []
+    found: list[events.RecordEvent] = []
 
-    def listen(event: events.Event) -> None:
+    def listen(event: events.RecordEvent) -> None:
         if not isinstance(event, events.OperationFinished):
             found.append(event)
 

@@ -16,11 +16,10 @@ from statistics import quantiles
 import pytest
 
 import clew
-from clew import events
-from clew.errors import Tampered
-from clew.records import ConversationRecord, ConversationSummary, Policy, RecordService
+from clew.errors import Corrupted
+from clew.records import ConversationRecord, ConversationSummary, Policy, RecordService, events
 from clew.records.frames import DAMAGED
-from clew.store import Store
+from clew.store.store import Store
 from clew.testing import FakeClock
 from tests.records.conftest import KEY
 from tests.records.talk import AT, frame, given, made, snapshot, stored, summary, texts
@@ -72,7 +71,7 @@ def test_ac_003_what_is_older_than_the_window_goes_at_activation(path: Path, clo
             made(service, "new")
             clock.advance(timedelta(days=10))
         service = RecordService(store, policy=Policy(14))
-        heard: list[events.Event] = []
+        heard: list[events.RecordEvent] = []
         service.events.subscribe(heard.append, events.ConversationDeleted)
         report = service.initialize()
         assert report is not None
@@ -87,7 +86,7 @@ def test_ac_004_a_purge_for_privacy_leaves_nothing(path: Path, clock: FakeClock)
     """Words, attachments and snapshot are gone from every file, in a plain store too, and the reason is told."""
     with clew.open(path, clock=clock) as store:
         service = RecordService(store)
-        heard: list[events.Event] = []
+        heard: list[events.RecordEvent] = []
         service.events.subscribe(heard.append, events.ConversationDeleted, events.PurgeCompleted)
         service.initialize()
         made(service, "talk", frame(content=CANARY), summary=summary(CANARY))
@@ -117,13 +116,13 @@ def damage(path: Path) -> None:
 def test_ac_005_a_damaged_record_is_purged_if_the_service_is_strict(sealed: Store, path: Path) -> None:
     """Reading it is an error that is told, its bytes are purged for that reason, and the others stay."""
     service = RecordService(sealed, strict=True)
-    heard: list[events.Event] = []
+    heard: list[events.RecordEvent] = []
     service.events.subscribe(heard.append, events.ConversationDeleted, events.CorruptionDetected)
     service.initialize()
     made(service, "talk")
     damage(path)
     made(service, "other")
-    with pytest.raises(Tampered):
+    with pytest.raises(Corrupted):
         service.get("talk")
     deleted, told = heard
     assert deleted == events.ConversationDeleted(conversation_id="talk", reason="corruption-detected")
@@ -136,7 +135,9 @@ def test_ac_005_a_damaged_record_is_purged_if_the_service_is_strict(sealed: Stor
     service.dispose()
 
 
-def test_ac_005_by_default_the_bytes_are_kept(service: RecordService, heard: list[events.Event], path: Path) -> None:
+def test_ac_005_by_default_the_bytes_are_kept(
+    service: RecordService, heard: list[events.RecordEvent], path: Path
+) -> None:
     """Without the strict setting a damaged record is read without the damage: it is told, and nothing is destroyed."""
     made(service, "talk")
     damage(path)
@@ -152,13 +153,13 @@ def test_ac_005_by_default_the_bytes_are_kept(service: RecordService, heard: lis
 def test_ac_005_a_held_record_stays_even_so(sealed: Store, path: Path) -> None:
     """A hold is stronger than the strict setting; the event says that the bytes are still there."""
     service = RecordService(sealed, strict=True)
-    heard: list[events.Event] = []
+    heard: list[events.RecordEvent] = []
     service.events.subscribe(heard.append, events.CorruptionDetected)
     service.initialize()
     made(service, "talk")
     service.update("talk", {"retention": {"manualHold": True}})
     damage(path)
-    with pytest.raises(Tampered):
+    with pytest.raises(Corrupted):
         service.get("talk")
     (told,) = heard
     assert isinstance(told, events.CorruptionDetected)
@@ -238,7 +239,9 @@ def test_sweeps_do_not_touch_what_is_active(sealed: Store, clock: FakeClock) -> 
         assert service.sweep().purged_count == 0
 
 
-def test_counts_are_accurate_and_nothing_is_left(service: RecordService, heard: list[events.Event], path: Path) -> None:
+def test_counts_are_accurate_and_nothing_is_left(
+    service: RecordService, heard: list[events.RecordEvent], path: Path
+) -> None:
     """After everything was purged the numbers agree, no row is left, and no file but the store's own."""
     for n in range(5):
         made(service, f"talk-{n}", frame(content=CANARY))
@@ -250,7 +253,7 @@ def test_counts_are_accurate_and_nothing_is_left(service: RecordService, heard: 
     done = heard[-1]
     assert isinstance(done, events.PurgeCompleted)
     assert (done.purged_count, len(heard)) == (5, 6)
-    rows = service._store._engine.read(lambda tx: tx.sizes())
+    rows = service._store._engine.read(lambda tx: tx.maintenance.sizes())
     assert {name: count for name, count in rows.items() if count} == {
         "refs": 3,
         "log": rows["log"],
@@ -287,7 +290,7 @@ def test_c19_a_purge_takes_at_most_half_a_second(service: RecordService) -> None
     assert min(took) < 0.5
 
 
-def test_c30_one_write_in_twenty_takes_at_most_150_ms(service: RecordService, heard: list[events.Event]) -> None:
+def test_c30_one_write_in_twenty_takes_at_most_150_ms(service: RecordService, heard: list[events.RecordEvent]) -> None:
     """The 95th percentile of a hundred commits is far below the limit, and no warning was told."""
     made(service, "talk")
     took = []
@@ -309,7 +312,7 @@ def test_c32_there_is_never_anything_to_compact(service: RecordService, sealed: 
     """
     record = made(service, "talk")
     assert record.storage.last_compacted_at is None
-    before = sealed._engine.read(lambda tx: tx.sizes())
+    before = sealed._engine.read(lambda tx: tx.maintenance.sizes())
     moments = set()
     for n in range(5):
         record = stored(service.update("talk", {"title": f"title {n}", "summary": summary(f"summary {n}")}))
@@ -317,7 +320,7 @@ def test_c32_there_is_never_anything_to_compact(service: RecordService, sealed: 
         moments.add(record.storage.last_compacted_at)
     assert len(moments) == 5
     assert record.storage.last_compacted_at == max(moments)
-    assert sealed._engine.read(lambda tx: tx.sizes()) == before
+    assert sealed._engine.read(lambda tx: tx.maintenance.sizes()) == before
     size = record.storage.size_bytes
     assert abs(stored(service.update("talk", {"title": "title 5"})).storage.size_bytes - size) < 50
 
@@ -341,7 +344,7 @@ def test_c33_the_store_is_the_index(path: Path, clock: FakeClock) -> None:
             again = here.list(limit=50)
             assert again.total_count == 1999
             assert again.items[0] == page.items[1]
-            other.sessions.rename(page.items[1].conversation_id, "renamed")
+            other.sessions.get(page.items[1].conversation_id).rename("renamed")
             assert here.list(limit=1).items[0].title == "renamed"
 
 

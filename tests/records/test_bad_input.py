@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 import clew
-from clew import redaction, retention, scan
+from clew import redaction, retention
 from clew.errors import ClewError
 from clew.records import Policy, RecordService
 from clew.records import __all__ as names
 from clew.redaction import Rule, Rules
-from clew.store import Store
+from clew.store import scan
+from clew.store.store import Store
 from tests.records.talk import frame, given, made, snapshot, texts
 
 JUNK: list[Any] = [
@@ -80,7 +81,7 @@ def store_calls(store: Store) -> Iterator[tuple[str, Call]]:
         yield f"Policy {field}", among(lambda one: Policy(**one), field)
         yield f"clamped {field}", among(lambda one: Policy.clamped(**one), field)
     yield "set_policy", lambda junk: retention.set_policy(store, junk)
-    yield "hold", lambda junk: retention.hold(store, junk)
+    yield "hold", lambda junk: store.sessions.hold(junk)
     yield "hold reason", session.hold
     yield "retain days", lambda junk: session.retain(days=junk)
     yield "retain until", lambda junk: session.retain(until=junk)

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew import events
-from clew.records import ConversationRecord, ConversationSummary, RecordService
+from clew.records import ConversationRecord, ConversationSummary, RecordService, events
 from clew.records.frames import DAMAGED
-from clew.store import Store
+from clew.store.store import Store
 from clew.testing import FakeClock
 from tests.records.talk import AT, frame, made, snapshot, stored, texts
 
@@ -34,7 +33,7 @@ def test_a_record_is_read_without_its_damaged_message(path: Path, clock: FakeClo
         spoil(path, 1)
         if quarantined:
             store.quarantine.sweep(force=True)
-        heard: list[events.Event] = []
+        heard: list[events.RecordEvent] = []
         service.events.subscribe(heard.append, events.CorruptionDetected)
         record = service.get("talk")
         assert record is not None
@@ -62,7 +61,7 @@ def test_errors_name_the_callers_id(service: RecordService, sealed: Store, path:
         lambda: service.attach("talk-1", b"x", type="code"),
         lambda: service.export("talk-1"),
     ):
-        with pytest.raises(clew.NotFound, match="no record 'talk-1'"):
+        with pytest.raises(clew.NotFound, match="record 'talk-1' not found"):
             call()
     made(service, "talk-1", frame(1, frameId="first"))
     session = sealed.sessions.latest()
@@ -80,7 +79,7 @@ def test_errors_name_the_callers_id(service: RecordService, sealed: Store, path:
     conn.execute("UPDATE refs SET hold = 0, mac = zeroblob(16) WHERE kind = 'session'")
     conn.commit()
     conn.close()
-    with pytest.raises(clew.Tampered) as damaged:
+    with pytest.raises(clew.Corrupted) as damaged:
         service.get("talk-1")
     assert session.id not in str(damaged.value)
     assert "talk-1" in str(damaged.value)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from clew import events
-from clew.events import Events
-from clew.records import RecordService
+from clew.records import RecordService, events
+from clew.records.events import Events
 from tests.records.talk import frame, made, snapshot, summary
 
 
-def test_c5_what_is_stored_and_deleted_is_told(service: RecordService, heard: list[events.Event]) -> None:
+def test_c5_what_is_stored_and_deleted_is_told(service: RecordService, heard: list[events.RecordEvent]) -> None:
     """Each write of a record is told with its summary, each deletion with its reason, and a snapshot is neither."""
     made(service, "talk")
     service.update("talk", {"title": "T", "summary": summary()})
@@ -45,9 +44,9 @@ def test_what_is_told_is_stored_already(service: RecordService) -> None:
 
 def test_c5_a_subscriber_that_fails_hurts_nobody(service: RecordService) -> None:
     """The call succeeds, and the other subscribers hear of it."""
-    heard: list[events.Event] = []
+    heard: list[events.RecordEvent] = []
 
-    def bad(event: events.Event) -> None:
+    def bad(event: events.RecordEvent) -> None:
         raise ZeroDivisionError
 
     service.events.subscribe(bad)
@@ -58,7 +57,7 @@ def test_c5_a_subscriber_that_fails_hurts_nobody(service: RecordService) -> None
 
 def test_a_subscriber_can_end_it() -> None:
     """What was subscribed can be taken back, twice, and by itself while it is told."""
-    bus, heard = Events(), list[events.Event]()
+    bus, heard = Events(), list[events.RecordEvent]()
     stop = bus.subscribe(heard.append)
     once = bus.subscribe(lambda event: once())
     bus.emit(events.CircuitChanged(state="open"))
@@ -84,7 +83,7 @@ def test_every_call_is_told_when_it_is_over(service: RecordService) -> None:
     assert all(one.duration_ns > 0 and one.started_at_ns > 1e18 for one in heard)
 
 
-def test_events_can_be_written(service: RecordService, heard: list[events.Event]) -> None:
+def test_events_can_be_written(service: RecordService, heard: list[events.RecordEvent]) -> None:
     """As JSON an event says what it is, in the words of the specification."""
     made(service, "talk")
     service.delete("talk", "workspace-reset")

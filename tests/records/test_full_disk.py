@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew import events
-from clew.errors import NotFound, StorageFull, Unavailable, Unfinished
-from clew.records import ConversationRecord, Pending, RecordService
+from clew.errors import NotFound, ShutdownIncomplete, StorageFull, Unavailable
+from clew.records import ConversationRecord, Pending, RecordService, events
 from clew.testing import FakeClock
 from tests.crash import disk
 from tests.records.conftest import KEY
@@ -55,7 +54,7 @@ def test_ac_006_a_write_waits_for_space(small: disk.Disk) -> None:
     path = small.folder / "s.db"
     with clew.open(path, key=KEY) as store:
         service = RecordService(store, retry_every=60)
-        heard: list[events.Event] = []
+        heard: list[events.RecordEvent] = []
         service.events.subscribe(heard.append, events.CapacityWarning, events.CircuitChanged)
         service.initialize()
         made(service, "old", *[frame(n, content="y" * 100_000) for n in range(1, 26)])
@@ -174,7 +173,7 @@ def test_what_waits_is_bounded(small: disk.Disk) -> None:
             service.create(given("one-too-many"))
         assert "purge" in told.value.hint
         assert [one.deferred for one in heard] == [True, True, True, False]
-        with pytest.raises(Unfinished) as ended:
+        with pytest.raises(ShutdownIncomplete) as ended:
             service.dispose()
         assert len(ended.value.failures) == 3
         assert "new-1" in str(ended.value)

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew import events
-from clew.errors import Conflict, NotFound, Tampered
-from clew.records import RecordService, validate_record
-from clew.store import Store
+from clew.errors import Conflict, Corrupted, NotFound
+from clew.records import RecordService, events, validate_record
+from clew.store.store import Store
 from clew.testing import FakeClock
 from tests.records.conftest import KEY
 from tests.records.talk import frame, made, snapshot, stored, texts
@@ -78,7 +77,7 @@ def test_ac_005_what_a_newer_clew_has_written_is_not_purged(sealed: Store) -> No
     with RecordService(sealed, strict=True) as service:
         service.events.subscribe(heard.append, events.CorruptionDetected)
         for id in (session.id, other.id):
-            with pytest.raises(Tampered):
+            with pytest.raises(Corrupted):
                 service.get(id)
     assert [one.purged for one in heard] == [False, False]
     assert len(sealed.sessions.list().items) == 2
@@ -91,7 +90,7 @@ def test_one_damaged_record_hides_no_other(path: Path, clock: FakeClock) -> None
             service.commit_snapshot(snapshot(talk, frame(1)))
         made(service, "last")
         session = store.sessions.list().items[2].id
-        key = clew.ids.parse(session).hex()
+        key = clew.base.ids.parse(session).hex()
         damage(path, f"UPDATE refs SET data = zeroblob(length(data)) WHERE key = x'{key}'")
         heard: list[events.CorruptionDetected] = []
         service.events.subscribe(heard.append, events.CorruptionDetected)
@@ -118,9 +117,9 @@ def test_ac_005_what_cannot_be_purged_is_told_all_the_same(path: Path, clock: Fa
         heard: list[events.CorruptionDetected] = []
         service.events.subscribe(heard.append, events.CorruptionDetected)
         damage(path, "UPDATE nodes SET body = zeroblob(length(body))")
-        with store.transaction(), pytest.raises(Tampered):
+        with store.transaction(), pytest.raises(Corrupted):
             service.get("talk")
         damage(path, "UPDATE refs SET mac = zeroblob(length(mac)) WHERE kind = 'session'")
-        with pytest.raises(Tampered):
+        with pytest.raises(Corrupted):
             service.get("talk")
         assert [one.purged for one in heard] == [False, True]

@@ -17,8 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import clew
-from clew import events, otel
-from clew.records import RecordService
+from clew.records import RecordService, events, otel
 from tests.records.talk import frame, given, made
 
 CANARY = "canary-9b1d44"
@@ -102,11 +101,11 @@ def test_it_can_be_ended(service: RecordService) -> None:
 
 
 def test_without_opentelemetry_it_says_what_to_install() -> None:
-    """Records work without it, and importing `clew.otel` names the extra."""
+    """Records work without it, and importing `clew.records.otel` names the extra."""
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "import clew.records\n"
-        "try: import clew.otel\n"
+        "try: import clew.records.otel\n"
         "except ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

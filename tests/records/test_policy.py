@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew import events, redaction, retention
+from clew import redaction, retention
 from clew.backends import Tx
-from clew.errors import Implausible
-from clew.records import Policy, RecordService
+from clew.errors import SweepRefused
+from clew.records import Policy, RecordService, events
 from clew.records.aio import RecordService as AsyncService
-from clew.records.service import DEFAULT
-from clew.store import Store
-from clew.stored_policy import RETENTION
+from clew.records.service_retention import DEFAULT
+from clew.retention.stored_policy import RETENTION
+from clew.store.store import Store
 from clew.testing import FakeClock
 from tests.records.talk import frame, given, made, snapshot, stored, summary
 
@@ -126,7 +126,7 @@ def test_a_policy_that_cannot_be_read_hides_no_record(path: Path) -> None:
         record = service.get("talk")
         assert record is not None
         assert record.retention.retention_expires_at.startswith("9999")
-        with pytest.raises(clew.Invalid, match="newer clew"):
+        with pytest.raises(clew.Invalid, match="newer version"):
             service.sweep()
 
 
@@ -139,7 +139,7 @@ def test_what_the_guard_held_back_is_returned(sealed: Store, clock: FakeClock, w
         clock.advance(timedelta(days=15))
         made(service, "new")
     service = RecordService(sealed)
-    heard: list[events.Event] = []
+    heard: list[events.RecordEvent] = []
     service.events.subscribe(heard.append, events.RetentionInDoubt)
     report = service.initialize()
     if way != "initialize":
@@ -149,7 +149,7 @@ def test_what_the_guard_held_back_is_returned(sealed: Store, clock: FakeClock, w
     assert report.purged_count == 0
     assert {one.conversation_id for one in report.failures} == {f"talk-{number}" for number in range(24)}
     assert {one.error for one in report.failures} == {
-        "due, but held back: a sweep would remove 24 of 25 sessions: that is more than 50%"
+        "due, but held back: the sweep would remove 24 of 25 sessions: that is more than 50%"
     }
     assert heard == [events.RetentionInDoubt(due_count=24, total_count=25, doubts=("that is more than 50%",))]
     assert service.list(include_expired=True).total_count == 25
@@ -157,7 +157,9 @@ def test_what_the_guard_held_back_is_returned(sealed: Store, clock: FakeClock, w
     service.dispose()
 
 
-def test_a_delete_reports_what_a_fork_keeps(service: RecordService, sealed: Store, heard: list[events.Event]) -> None:
+def test_a_delete_reports_what_a_fork_keeps(
+    service: RecordService, sealed: Store, heard: list[events.RecordEvent]
+) -> None:
     """The report and the event count what was not purged: messages that a fork shares, by the fork's own id."""
     made(service, "talk", frame(1), frame(2))
     fork = sealed.sessions.fork(sealed.sessions.latest())
@@ -166,7 +168,7 @@ def test_a_delete_reports_what_a_fork_keeps(service: RecordService, sealed: Stor
     assert report.purged_count == 1
     (failure,) = report.failures
     assert failure.conversation_id == "talk"
-    assert failure.error == f"2 of its messages stay, because others share them: {fork.id}"
+    assert failure.error == f"2 of its messages remain because others share them: {fork.id}"
     done = heard[-1]
     assert isinstance(done, events.PurgeCompleted)
     assert (done.purged_count, done.failed_count) == (1, 1)
@@ -185,7 +187,7 @@ def test_a_delete_reports_what_is_not_cleared(path: Path) -> None:
         reader.close()
         assert report.purged_count == 1
         assert [one.conversation_id for one in report.failures] == ["talk"]
-        assert report.failures[0].error == "traces are still to be cleared: wal"
+        assert report.failures[0].error == "traces not cleared yet: wal"
 
 
 def test_a_workspace_may_have_its_own_days(path: Path, clock: FakeClock) -> None:
@@ -231,7 +233,7 @@ def test_a_sweeper_sweeps_for_the_service(path: Path, clock: FakeClock) -> None:
 
         with service.sweeper(on_error=failed):
             assert again.wait(30)
-        assert isinstance(told[0], Implausible)
+        assert isinstance(told[0], SweepRefused)
         for number in range(12, 40):
             made(service, f"new-{number}")
         with service.sweeper():
@@ -354,9 +356,9 @@ def test_redaction_knows_every_name_of_a_record() -> None:
     """What the service keeps in free data has no key that redaction would take for someone else's."""
     import msgspec
 
-    from clew.records.frames import Said
-    from clew.records.kept import Kept
-    from clew.redaction.formal import KEYS
+    from clew.records.frames import StoredFrame
+    from clew.records.record_data import RecordFields
+    from clew.redaction.protected_keys import KEYS
 
     def names(kind: object) -> set[str]:
         found: set[str] = set()
@@ -368,6 +370,6 @@ def test_redaction_knows_every_name_of_a_record() -> None:
                 found |= names(part)
         return found
 
-    found = {name for kind in (Kept, Said) for name in names(msgspec.inspect.type_info(kind))}
+    found = {name for kind in (RecordFields, StoredFrame) for name in names(msgspec.inspect.type_info(kind))}
     assert {"schema", "synopsis", "byteLength", "piiTokens"} <= found
     assert found <= KEYS

@@ -14,7 +14,7 @@ import clew
 from clew import records
 from clew.errors import Invalid
 from clew.records import RecordService, to_json
-from clew.records.shapes import time_micros, time_text
+from clew.records.schema import time_micros, time_text
 from clew.testing import FakeClock
 from tests.records.talk import AT, CLEAN, frame, given, made, snapshot, stored, summary
 

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew import events
-from clew.errors import NotFound, Tampered
-from clew.records import RecordService
-from clew.store import Store
+from clew.errors import Corrupted, NotFound
+from clew.records import RecordService, events
+from clew.store.store import Store
 from tests.records.conftest import KEY
 from tests.records.talk import frame, given, made, snapshot, stored, summary, texts
 
@@ -125,7 +124,7 @@ def test_a_snapshot_goes_with_its_record(service: RecordService, sealed: Store) 
     assert len(pending(service)) == 1
     service.delete("talk", "user-requested")
     assert service.get_snapshot("talk") is None
-    assert sealed._engine.read(lambda tx: tx.sizes())["refs"] == 3  # receipts, audit, policy
+    assert sealed._engine.read(lambda tx: tx.maintenance.sizes())["refs"] == 3  # receipts, audit, policy
     assert sealed.verify().ok
 
 
@@ -163,7 +162,7 @@ def damage(path: Path, column: str = "data") -> None:
 
 @pytest.mark.parametrize("column", ["data", "mac", "version"])
 def test_c38_a_damaged_snapshot_is_made_anew(
-    service: RecordService, sealed: Store, heard: list[events.Event], path: Path, column: str
+    service: RecordService, sealed: Store, heard: list[events.RecordEvent], path: Path, column: str
 ) -> None:
     """It is noticed, read once more, told, and recreated; everything said is there, and all of it pending."""
     made(service, "talk", frame(1, content="one"))
@@ -181,19 +180,21 @@ def test_c38_a_damaged_snapshot_is_made_anew(
     assert len(stored(service.commit_conversation("talk")).messages) == 2
 
 
-def test_c38_reading_it_once_more_may_be_enough(service: RecordService, heard: list[events.Event], monkeypatch) -> None:
+def test_c38_reading_it_once_more_may_be_enough(
+    service: RecordService, heard: list[events.RecordEvent], monkeypatch
+) -> None:
     """What reads well the second time is not made anew."""
     made(service, "talk", frame(1, content="one"))
     service.commit_snapshot(snapshot("talk", frame(2, content="two")))
     heard.clear()
-    real, fail = service._records.marked, iter([True])
+    real, fail = service._records.read_pending, iter([True])
 
     def marked(key: bytes) -> object:
         if next(fail, False):
-            raise Tampered("the snapshot")
+            raise Corrupted("the snapshot")
         return real(key)
 
-    monkeypatch.setattr(service._records, "marked", marked)
+    monkeypatch.setattr(service._records, "read_pending", marked)
     assert pending(service) == ["two"]
     assert heard == []
 

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 import clew
-from clew import events
-from clew.errors import Conflict, StorageFull, Unavailable, Unfinished
-from clew.records import CircuitOpen, Pending, RecordService
+from clew.errors import Conflict, ShutdownIncomplete, StorageFull, Unavailable
+from clew.records import CircuitOpen, Pending, RecordService, events
 from clew.records.background import Background
 from clew.records.breaker import Breaker
 from clew.records.latency import Latency
 from clew.records.writes import Limits, Writes
-from clew.store import Store
+from clew.store.store import Store
 from tests.records.talk import frame, given, made, stored
 
 
@@ -87,7 +86,7 @@ def test_c36_other_errors_show_that_the_store_works(error: type[BaseException]) 
 
 def test_c36_a_service_stops_writing_to_a_broken_disk(sealed: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """After repeated errors writes are refused without being tried, reads go on, and the events tell."""
-    clock, heard, tried = Seconds(), list[events.Event](), list[int]()
+    clock, heard, tried = Seconds(), list[events.RecordEvent](), list[int]()
     service = RecordService(sealed, failures=3, cool_down=10, timer=clock)
     service.events.subscribe(heard.append, events.CircuitChanged)
     service.initialize()
@@ -139,7 +138,7 @@ def test_c30_few_writes_are_too_few_to_tell() -> None:
 
 def test_c30_a_service_tells_of_slow_writes(sealed: Store) -> None:
     """What takes longer than it should, by the service's clock, is told as an event."""
-    clock, heard = Seconds(), list[events.Event]()
+    clock, heard = Seconds(), list[events.RecordEvent]()
 
     def timer() -> float:
         clock.now += 0.2
@@ -159,18 +158,18 @@ def test_c30_a_service_tells_of_slow_writes(sealed: Store) -> None:
 
 def test_c30_what_is_read_back_is_part_of_a_write(sealed: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller waits for the record that an update returns: the time that takes is measured too."""
-    clock, heard = Seconds(), list[events.Event]()
+    clock, heard = Seconds(), list[events.RecordEvent]()
     service = RecordService(sealed, timer=lambda: clock.now)
     service.events.subscribe(heard.append, events.SlowWrites)
     service.initialize()
     made(service, "talk")
-    read = service._read
+    read = service._reader.read
 
     def slow(*args: Any) -> Any:
         clock.now += 0.5
         return read(*args)
 
-    monkeypatch.setattr(service, "_read", slow)
+    monkeypatch.setattr(service._reader, "read", slow)
     for n in range(2, 30):
         service.update("talk", {"appendMessages": [frame(n)]})
     (told,) = heard
@@ -291,7 +290,7 @@ def test_c28_dispose_does_not_wait_for_another_program(sealed: Store, path: Path
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     began = time.monotonic()
-    with pytest.raises(Unfinished) as caught:
+    with pytest.raises(ShutdownIncomplete) as caught:
         service.dispose(0.3)
     assert time.monotonic() - began < 5
     other.execute("ROLLBACK")

@@ -17,11 +17,15 @@ from collections.abc import Callable
 from typing import Any
 
 import clew
-from clew.backends import Renewed
+from clew.backends import EpochChanged
 from clew.errors import Conflict, Sealed, WrongKey
 from tests.reliability.history import digest
 
 KEYS = (None, bytes(range(32)), bytes(range(32, 64)))
+
+
+class Halfway(Exception):
+    """Raised if the first of two calls was done and the keys changed before the second."""
 
 
 class Undone(Exception):
@@ -65,7 +69,11 @@ class Actor:
         self.note("call", kind=kind, **about)
         try:
             found = work(self.store) or {}
-        except (clew.ClewError, Renewed, Undone) as error:
+        except Halfway:  # no end is written down: it may have been done
+            self.store.close()
+            self.store = opened(self.path)
+            return False
+        except (clew.ClewError, EpochChanged, Undone) as error:
             if isinstance(error, clew.ClewError) and not refused(error):
                 raise
             self.note("fail")
@@ -149,7 +157,10 @@ class Actor:
                 store.sessions.get(source).fork(id=id)
             else:
                 store.sessions.create(id=id)
-            return {"seen": {id: self.look(store, id)}}
+            try:
+                return {"seen": {id: self.look(store, id)}}
+            except clew.ClewError as error:
+                raise Halfway if refused(error) else error from None
 
         if self.call("fork" if source else "create", work, parts={id: []}, source=source):
             self.mine.append(id)

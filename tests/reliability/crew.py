@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import subprocess
 import sys
 import time
 import uuid
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +100,13 @@ def play(store: str, folder: Path, *, seconds: float, actors: int = 3, kills: in
         crew.go(crew.start("keys" if name.startswith("keys") else "actor", crew.kill(name)), end)
     ops = crew.finish()
     with opened(store) as here:
-        final = {session: texts(here, session) for op in ops for session in [*op.parts, *op.seen]}
-        final |= {session: texts(here, session) for session in crew.shared}
+        used = {session for op in ops for session in [*op.parts, *op.seen]}
+        final = {session: texts(here, session) for session in {*crew.shared, *used}}
         report = here.verify()
+    (folder / "final.json").write_text(json.dumps({"shared": crew.shared, "final": final}))  # to look at afterwards
     assert report.ok, report.damage
-    assert check(ops, final, crew.shared) == []
+    wrong = check(ops, final, crew.shared)
+    assert not wrong, "\n".join(wrong)
     return ops
 
 
@@ -114,12 +118,13 @@ def texts(store: clew.Store, session: str) -> list[str] | None:
         return None
 
 
-def rounds(store: str, folder: Path, *, seconds: float, each: float = 20.0) -> None:
-    """Round after round on one store, for so long in all."""
+def rounds(store: str, folder: Path, *, seconds: float, each: float = 20.0) -> str:
+    """Round after round on one store, until processes were at work for so long in all. What was done, for people."""
     clew.open(store).close()
-    until, number = time.monotonic() + seconds, 0
-    while time.monotonic() < until:
+    done: Counter[str] = Counter()
+    for number in range(math.ceil(seconds / each)):
         here = folder / str(number)
         here.mkdir()
-        play(store, here, seconds=each, actors=4, kills=6, seed=uuid.uuid4().int)
-        number += 1
+        ops = play(store, here, seconds=each, actors=4, kills=6, seed=uuid.uuid4().int)
+        done.update(f"{op.kind} {op.outcome}" for op in ops)
+    return f"{number + 1} rounds of {each:g} s: " + ", ".join(f"{done[kind]} {kind}" for kind in sorted(done))

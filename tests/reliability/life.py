@@ -12,8 +12,9 @@ import signal
 import sys
 
 import clew
-from clew import rekey
-from clew.store import Store
+from clew.store.session import delete_session
+from clew.store.store import Store
+from clew.upkeep import rekey
 
 WORDS = (
     "text", "title", "new title", "label", "cwd", "extra", "tool name", "arguments", "result", "thinking", "native",
@@ -49,7 +50,7 @@ def begin(path: str, words: dict[str, str], *, sealed: bool) -> None:
     session.rename(words["new title"])
     store.nodes.save([clew.user(words["saved"])])
     store.sessions.create().append(clew.user(words["deleted"]))
-    store.sessions.latest().delete()
+    delete_session(store.sessions.latest())
     searches(store, words)
     _ways_to_go(store, words)
     store.backup(f"{path}.backup")

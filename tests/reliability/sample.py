@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 import clew
-from clew.ids import IdSource
-from clew.session import Session
-from clew.store import Store
+from clew.base.ids import IdSource
+from clew.store.session import Session, delete_session
+from clew.store.store import Store
 
 START = 1_750_000_000_000_000
 """Microseconds: June 2025."""
@@ -82,7 +82,7 @@ def fill(store: Store, *, words: int = 40, blob: int = 40_000, seed: int = 7) ->
     store.nodes.delete(cut.path()[4].id, recursive=True)
     gone = store.sessions.create(title="Gone")
     talk(gone, 3)
-    gone.delete()
+    delete_session(gone)
     saved = store.nodes.save([clew.user(text()), clew.assistant(text()), clew.user(text())])
     store.nodes.save([clew.assistant(text()), clew.user(text())], parent=saved[0].id)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.errors import Closed, Conflict, Invalid, ReadOnly, StorageFull, Tampered
-from clew.store import Store
+from clew.errors import Closed, Conflict, Corrupted, Invalid, ReadOnly, StorageFull
+from clew.store.store import Store
 from tests.reliability import sample
 from tests.reliability.tools import need_strace, output, python
 
@@ -227,7 +227,7 @@ def test_of_a_damaged_store(path: Path, tmp_path: Path) -> None:
     try:
         with clew.open(path) as store:
             store.backup(tmp_path / "copy.db")
-    except Tampered:
+    except Corrupted:
         assert names(tmp_path) - {"chats.db-shm", "chats.db-wal"} == before
     else:
         with clew.open(tmp_path / "copy.db") as copy:
@@ -237,7 +237,7 @@ def test_of_a_damaged_store(path: Path, tmp_path: Path) -> None:
 def test_where_nothing_may_be_written() -> None:
     """A folder that may not be written is told as ReadOnly."""
     code = """
-import os, sys, clew, clew.backup
+import os, sys, clew, clew.store.store, clew.backends.sqlite.backup
 from clew.errors import ReadOnly
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)

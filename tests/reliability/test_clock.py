@@ -12,9 +12,9 @@ import pytest
 
 import clew
 from clew import retention
-from clew.due import Due, doubts
-from clew.retention import Policy, Swept
-from clew.store import Store
+from clew.retention import Policy, SweepReport
+from clew.retention.evaluate import Due, doubts
+from clew.store.store import Store
 from clew.testing import FakeClock
 from tests.reliability.tools import need, output, python
 
@@ -45,7 +45,7 @@ def fill(store: Store, count: int = MANY) -> tuple[clew.Session, list[clew.Sessi
     return held.hold(), others
 
 
-def sweep(store: Store, policy: Policy, **settings: Any) -> Swept:
+def sweep(store: Store, policy: Policy, **settings: Any) -> SweepReport:
     """Sweeps a store whose policy this is."""
     retention.set_policy(store, policy)
     return retention.sweep(store, **settings)
@@ -70,7 +70,7 @@ def test_most_of_a_store_is_not_removed_unasked(store: Store, clock: FakeClock) 
     held, _ = fill(store)
     clock.advance(15 * DAY)
     before = everything(store)
-    with pytest.raises(clew.Implausible, match="remove 11 of 12 sessions: that is more than 50%") as caught:
+    with pytest.raises(clew.SweepRefused, match="remove 11 of 12 sessions: that is more than 50%") as caught:
         sweep(store, POLICY)
     assert (caught.value.going, caught.value.total, len(caught.value.doubts)) == (11, 12, 1)
     assert "force" in caught.value.hint
@@ -105,7 +105,7 @@ def test_ten_years_ahead_it_asks(store: Store, clock: FakeClock, count: int, tal
     if talks:
         others[0].append(clew.user("y"))
     before = everything(store)
-    with pytest.raises(clew.Implausible, match=r"was due 3,636 days ago"):
+    with pytest.raises(clew.SweepRefused, match=r"was due 3,636 days ago"):
         sweep(store, POLICY)
     assert everything(store) == before
     clock.advance(-3650 * DAY)
@@ -128,7 +128,7 @@ def test_a_clock_that_goes_back_removes_nothing(store: Store, clock: FakeClock, 
     if back > 30:  # by this clock all of it is yet to be
         assert sweep(store, POLICY).sessions == ()
     else:
-        with pytest.raises(clew.Implausible, match=f"was last active {back} days from now"):
+        with pytest.raises(clew.SweepRefused, match=f"was last active {back} days from now"):
             sweep(store, POLICY)
     assert everything(store) == before
 
@@ -173,7 +173,7 @@ with clew.open(sys.argv[1]) as store:
     try:
         swept = sweep(store, force=len(sys.argv) > 2)
         said = {"gone": swept.sessions}
-    except clew.Implausible as error:
+    except clew.SweepRefused as error:
         said = {"asks": error.message, "going": error.going, "total": error.total}
     left = store.sessions.list(limit=1000, include_expired=True).items
     print(json.dumps({**said, "left": [one.id for one in left], "sound": store.verify().ok}))

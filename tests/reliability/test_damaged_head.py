@@ -12,7 +12,7 @@ import pytest
 import clew
 from clew.records import RecordService
 from clew.snapshots import Messages, new_snapshot
-from clew.store import Store
+from clew.store.store import Store
 
 KEY = bytes(range(32))
 DAMAGE = {
@@ -81,7 +81,7 @@ def test_nothing_is_written_after_a_damaged_message(
         session = store.sessions.get(id)
         head = session.head_id or ""
         for _ in range(2):
-            with pytest.raises(clew.Tampered) as told:
+            with pytest.raises(clew.Corrupted) as told:
                 WRITES[write](store, session)
             assert head in str(told.value)
         assert {damage.where for damage in store.verify().damage} == {f"node {head}"}
@@ -95,7 +95,7 @@ def test_a_snapshot_does_not_grow_after_a_damaged_message(opened: Callable[[], S
         store.snapshots.save(snapshot)
         spoil(path, "totals", 1)
         messages.append(b'{"role":"assistant","content":"two"}')
-        with pytest.raises(clew.Tampered):
+        with pytest.raises(clew.Corrupted):
             store.snapshots.save(new_snapshot(provider="openai", messages=messages).replace(id=snapshot.id))
         assert len(store.verify().damage) == 1
 

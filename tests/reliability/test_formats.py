@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.backends.sql import FORMAT
-from clew.errors import ClewError, NotAStore, SchemaTooNew
-from clew.store import Store
+from clew.backends import FORMAT
+from clew.errors import ClewError, Invalid, NotAStore, SchemaTooNew, Sealed, WrongKey
+from clew.store.session import delete_session
+from clew.store.store import Store
+from tests import made_up_migration
 from tests.reliability import sample
 from tests.reliability.tools import ROOT, need_strace, output, python
 
@@ -27,22 +29,19 @@ def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of the frozen store of a format, with its readings beside it."""
     for end in ("db", "json"):
         shutil.copy(FIXTURES / f"format-{request.param}.{end}", tmp_path / f"frozen.{end}")
-    objects = FIXTURES / f"format-{request.param}-objects"  # from format 2 on
-    if objects.exists():
-        shutil.copytree(objects, tmp_path / "objects")
+    shutil.copytree(FIXTURES / f"format-{request.param}-objects", tmp_path / "objects")
     return tmp_path / "frozen.db"
 
 
 def thawed(frozen: Path) -> Store:
-    objects = frozen.with_name("objects")
-    return clew.open(frozen, blobs=objects.as_uri() if objects.exists() else None)
+    return clew.open(frozen, blobs=frozen.with_name("objects").as_uri())
 
 
 def test_an_old_store_reads_equal(frozen: Path) -> None:
     """Everything in a frozen store is sound and reads as it did when it was written."""
     expected = json.loads(frozen.with_suffix(".json").read_text(encoding="utf-8"))
     with thawed(frozen) as store:
-        assert store.verify().damage == [], "has the format changed? See tests/fixtures/make_format_3.py"
+        assert store.verify().damage == [], "has the format changed? See tests/fixtures/make_format_1.py"
         assert json.loads(json.dumps(sample.readings(store))) == expected
 
 
@@ -54,8 +53,109 @@ def test_an_old_store_goes_on(frozen: Path) -> None:
         fork = session.fork(at=session.path()[0].id)
         fork.append(clew.assistant("from the start"))
         assert [hit.node.id for hit in store.search("another thing")] == [node.id]
-        store.sessions.list(limit=50).items[-1].delete()
+        delete_session(store.sessions.list(limit=50).items[-1])
         assert store.verify().ok
+
+
+def test_a_migration(frozen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store of an older format is brought to the newest one when it is opened, and has everything it had."""
+    expected = json.loads(frozen.with_suffix(".json").read_text(encoding="utf-8"))
+    with thawed(frozen) as store:
+        change = store._engine.read(lambda tx: tx.state()).change
+    made_up_migration.install(monkeypatch)
+    for _ in range(2):
+        with thawed(frozen) as store:
+            state = store._engine.read(lambda tx: tx.state())
+            assert (state.format, state.change) == (made_up_migration.NEXT, change)
+            assert store.verify().damage == []
+            assert json.loads(json.dumps(sample.readings(store))) == expected
+    monkeypatch.undo()
+    with pytest.raises(SchemaTooNew):
+        clew.open(frozen)
+
+
+@pytest.mark.parametrize(
+    ("sealed", "key", "refused"),
+    [("-sealed", None, Sealed), ("-sealed", bytes(32), WrongKey), ("", bytes(32), Invalid)],
+    ids=["no key", "another key", "a key for a plain store"],
+)
+def test_an_old_store_is_not_migrated_without_its_key(
+    path: Path, monkeypatch: pytest.MonkeyPatch, sealed: str, key: bytes | None, refused: type[ClewError]
+) -> None:
+    """An older store that the key does not open is refused, and no byte of it changes."""
+    shutil.copy(FIXTURES / f"format-{FORMAT}{sealed}.db", path)
+    before = path.read_bytes()
+    made_up_migration.install(monkeypatch)
+    with pytest.raises(refused):
+        clew.open(path, key=key)
+    assert path.read_bytes() == before
+    log = path.with_name(f"{path.name}-wal")
+    assert not log.exists() or log.read_bytes() == b""
+    if sealed:
+        right = bytes.fromhex(json.loads((FIXTURES / f"format-{FORMAT}-sealed.json").read_text())["key"])
+        clew.open(path, key=right).close()
+        assert path.read_bytes() != before
+
+
+def make_unreleased(path: Path, number: int) -> None:
+    """Makes a store one of the formats that were written before the first release."""
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("UPDATE epoch SET number = number + ?, format = ?", (number - 1, number))
+        conn.execute(f"PRAGMA user_version = {number}")
+        if number == 1:
+            conn.execute("DROP TABLE objects")
+        conn.commit()
+
+
+@pytest.mark.parametrize("sealed", ["", "-sealed"], ids=["plain", "sealed"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_store_from_before_the_first_release(path: Path, number: int, sealed: str) -> None:
+    """It is refused unchanged, with the name of the script that converts it; converted, it reads equal."""
+    name = FIXTURES / f"format-1{sealed}"
+    shutil.copy(f"{name}.db", path)
+    expected = json.loads(Path(f"{name}.json").read_text(encoding="utf-8"))
+    key = bytes.fromhex(expected.pop("key")) if sealed else None
+    if number == 1:  # which had no objects: all blobs were in the file
+        with closing(sqlite3.connect(path)) as conn:
+            conn.execute("DELETE FROM objects")
+            conn.commit()
+    make_unreleased(path, number)
+    before = path.read_bytes()
+    with pytest.raises((SchemaTooNew, NotAStore), match=r"tools/convert_format_3\.py"):
+        clew.open(path, key=key)
+    assert path.read_bytes() == before
+    command = [sys.executable, str(ROOT / "tools" / "convert_format_3.py"), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert path.with_name(f"{path.name}.old").read_bytes()[:16] == b"SQLite format 3\0"
+    with clew.open(path, key=key, blobs=FIXTURES.joinpath(f"format-1{sealed}-objects").as_uri()) as store:
+        assert number == 1 or store.verify().damage == []
+        assert number == 1 or json.loads(json.dumps(sample.readings(store))) == expected
+        assert store.sessions.list().items
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 1
+    assert "error: " in again.stderr
+
+
+def test_a_store_that_cannot_be_converted(path: Path) -> None:
+    """The script refuses what is no store, is converted already, or has another schema, and changes nothing."""
+    sample.make(str(path), words=4)
+
+    def refused() -> str:
+        before = path.read_bytes()
+        command = [sys.executable, str(ROOT / "tools" / "convert_format_3.py"), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, path.read_bytes()) == (1, before)
+        return done.stderr
+
+    assert "converted already" in refused()
+    make_unreleased(path, 3)
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("CREATE TABLE planted (x)")
+        conn.commit()
+    assert "planted" in refused()
+    path.write_bytes(b"nothing")
+    assert "error: " in refused()
 
 
 @pytest.mark.parametrize("found", [FORMAT + 1, 255])

@@ -13,6 +13,7 @@ import pytest
 import clew
 from clew import retention
 from clew.retention import Policy
+from clew.store.session import delete_session
 
 KEY, OTHER = bytes(range(32)), bytes(range(32, 64))
 DAY = 86_400_000_000
@@ -51,7 +52,7 @@ def purged(store: clew.Store) -> None:
 
 
 def deleted(store: clew.Store) -> None:
-    store.sessions.latest().delete()
+    delete_session(store.sessions.latest())
 
 
 def rewound(store: clew.Store) -> None:
@@ -87,8 +88,8 @@ def test_a_rollback_shows(path: Path, tmp_path: Path, key: bytes | None, change:
     old = tmp_path / "old.db"
     with clew.open(path, key=key) as store:
         store.backup(old)
-    start = clew.engine.wall_clock()
-    clock = (lambda: start + 30 * DAY) if change is swept else clew.engine.wall_clock
+    start = clew.engine.engine.wall_clock()
+    clock = (lambda: start + 30 * DAY) if change is swept else clew.engine.engine.wall_clock
     with clew.open(path, key=key, clock=clock) as store:
         before = store.head()
         change(store)

@@ -24,6 +24,8 @@ def test_a_short_history(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_a_long_history(path: Path, tmp_path: Path) -> None:
+def test_a_long_history(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same for ten minutes."""
-    rounds(str(path), tmp_path, seconds=SECONDS)
+    done = rounds(str(path), tmp_path, seconds=SECONDS)
+    with capsys.disabled():
+        print(f"\n{done}")

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import clew
+from tests.reliability.actor import Actor
 from tests.reliability.history import NEVER, Op, check, digest, load
 
 A, B, P = "a", "b", "p"
@@ -96,3 +98,27 @@ def test_a_call_that_was_made_again(tmp_path: Path) -> None:
     assert (op.called, op.ended, op.outcome) == (1, 6, "ok")
     assert check([op], {A: ["1"]}, [A]) == []
     assert check([op], {A: []}, [A])
+
+
+@pytest.mark.parametrize("source", [True, False], ids=["fork", "create"])
+def test_a_session_that_is_made_before_the_keys_change(
+    path: Path, tmp_path: Path, source: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that was made, and could not be read because the keys changed, is not written down as failed."""
+    with clew.open(path) as store:
+        shared = store.sessions.create()
+        shared.append(clew.user("1"))
+    actor = Actor(str(path), str(tmp_path / "x.jsonl"), [shared.id])
+
+    def look(store: clew.Store, session: str) -> tuple[int, str]:
+        raise clew.Sealed(str(path), [])
+
+    monkeypatch.setattr(actor, "look", look)
+    monkeypatch.setattr(actor.chance, "choice", lambda given: shared.id if source else "")
+    actor.create()
+    ops = load([tmp_path / "x.jsonl"])
+    assert [op.outcome for op in ops] == ["unknown"]
+    (made,) = ops[0].parts
+    final: dict[str, list[str] | None] = {shared.id: ["1"], made: ["1"] if source else []}
+    assert check([said("y", 1, 2, **{shared.id: ["1"]}), *ops], final, [shared.id]) == []
+    actor.store.close()

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import clew
+from clew.base.buckets import Bucket
 from clew.errors import ClewError
-from clew.objects import Bucket
-from clew.store import Store
+from clew.store.store import Store
 from tests.reliability import sample
 from tests.reliability.test_tampering import columns
 
@@ -119,7 +119,7 @@ def deeds(store: Store) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "quarantine", store.quarantine.list
     yield "key status", store.key_status
     yield "sweep", lambda: store.quarantine.sweep(force=True, dry_run=True)
-    keys = [clew.ids.text(key) for key in KEYS]
+    keys = [clew.base.ids.text(key) for key in KEYS]
     for key in keys:
         yield "append", lambda: sessions.get(key).append(clew.user("more"))
         yield "append again", lambda: sessions.get(key).append(clew.user("more"))

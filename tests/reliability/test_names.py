@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.store import Store
+from clew.store.store import Store
 from tests.concurrency.workers import Writer, stored
 from tests.reliability.canaries import canary, found
 from tests.reliability.tools import need, output, python
@@ -256,15 +256,15 @@ def test_a_hard_link_is_only_read(linked: tuple[Path, str], tmp_path: Path, whic
         assert len(store.search("hello")) == 1
         assert store.verify().ok
         for write in (
-            lambda: session.append(clew.user("lost")), lambda: session.rename("lost"), session.delete,
+            lambda: session.append(clew.user("lost")), lambda: session.rename("lost"),
             lambda: store.seal(clew.keys.generate()), lambda: store.transaction().__enter__(),
         ):  # fmt: skip
             with pytest.raises(clew.ReadOnly, match="hard links") as told:
                 write()
             assert "copy" in told.value.hint
-        receipt = store.sessions.purge(id, reason="user-requested")
-        assert not receipt.sessions
-        assert "hard links" in receipt.failures[0].error
+        for receipt in (store.sessions.purge(id, reason="user-requested"), session.purge()):
+            assert not receipt.sessions
+            assert "hard links" in receipt.failures[0].error
     assert hashes(path)["chats.db"] == next(iter(before.values()))
     assert not list(tmp_path.rglob("*-search*"))
     (tmp_path / "second.db").unlink()

@@ -13,12 +13,14 @@ import pytest
 
 import clew
 from clew.backends import BODY
-from clew.backends.sqlite.scrubbing import clean as scrub
-from clew.envelope import run_owner
+from clew.backends.sqlite.run_scrub import clean as scrub
+from clew.engine.node import body_context
+from clew.engine.receipts import Receipt
+from clew.engine.sealing.envelope import run_owner
+from clew.engine.sealing.sealed import SealedBox, SealedSeal
 from clew.errors import Conflict, NotFound
-from clew.receipts import Receipt
-from clew.sealed import SealedBox, SealedSeal
-from clew.store import Store
+from clew.store.session import delete_session
+from clew.store.store import Store
 from tests.reliability import sample
 from tests.reliability.canaries import canary, content, found
 from tests.reliability.tools import output, python
@@ -174,7 +176,7 @@ def test_what_a_fork_shares_gets_another_key(path: Path) -> None:
 
         def opens(node: clew.Node) -> bool:
             body = b"\x02" + old[0][0] + node._row[BODY][9:]  # as if it said that it is under the old key
-            return box.open(body, node._context()) is not None
+            return box.open(body, body_context(node)) is not None
 
         assert all(map(opens, session.path()))
         receipt = store.sessions.purge(session.id)
@@ -216,7 +218,7 @@ def test_what_is_held_stays(full: Store, path: Path) -> None:
     assert [one.id for one in full.sessions.list().items] == [held.id]
     assert [node.text for node in full.sessions.get(held.id).history()] == texts
     with pytest.raises(Conflict):
-        held.delete()
+        delete_session(held)
     others_said = {name: canary(random.Random(f"other {name}")) for name in SAID}
     assert found(others_said, content(path)) == []
     assert full.verify().damage == []
@@ -275,7 +277,7 @@ def finished(store: Store, receipt: Receipt) -> None:
 
 def test_a_reader_is_in_the_way_until_the_next_write(full: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While somebody reads, the receipt says what is pending; the next write after that finishes it."""
-    monkeypatch.setattr("clew.engine.AGAIN", 0.0)
+    monkeypatch.setattr("clew.engine.cleanup.RETRY_SECONDS", 0.0)
     receipt = pending(full, path)
     full.sessions.create(title="next")
     assert found(WORDS, content(path)) == []

@@ -14,8 +14,8 @@ import pytest
 import clew
 from clew.backends.sql import migrations
 from clew.backends.sqlite.rows import SQLiteTx
-from clew.errors import ClewError, Tampered, WrongKey
-from clew.verify import Damage
+from clew.errors import ClewError, Corrupted, WrongKey
+from clew.upkeep.verify import Damage
 from tests.reliability import sample
 from tests.reliability.test_flips import Places, places
 from tests.reliability.tools import DEAR
@@ -120,7 +120,7 @@ def test_others_stay_readable_beside_a_damaged_message(copy: Path, where: Places
     assert {name.split()[0] for name in changed} == {"session", "node"}
     assert {name.split()[1] for name in changed if name.startswith("session")} == {session}
     assert sum(name.startswith("node") for name in changed) == 1
-    assert sample.errors(after) == {"Tampered"}
+    assert sample.errors(after) == {"Corrupted"}
 
 
 def test_a_body_that_became_text(copy: Path) -> None:
@@ -128,9 +128,9 @@ def test_a_body_that_became_text(copy: Path) -> None:
     with spoil(copy) as conn:
         pos = middle(conn)
         conn.execute("UPDATE nodes SET body = CAST(x'01ff' || body AS TEXT) WHERE pos = ?", (pos,))
-        id = clew.ids.text(conn.execute("SELECT id FROM nodes WHERE pos = ?", (pos,)).fetchone()[0])
+        id = clew.base.ids.text(conn.execute("SELECT id FROM nodes WHERE pos = ?", (pos,)).fetchone()[0])
     with sample.opened(copy) as store:
-        with pytest.raises(Tampered) as raised:
+        with pytest.raises(Corrupted) as raised:
             store.nodes.get(id)
         assert "blocks" not in f"{raised.value} {raised.value.__cause__} {raised.value.__context__}"
         assert store.quarantine.sweep(force=True)
@@ -313,7 +313,9 @@ def another(table: str, column: str, value: Any) -> Any:
             return value[:-1] + bytes([value[-1] ^ 1])
 
 
-@pytest.mark.parametrize("name", [name for name in columns() if not name.startswith("objects.")])  # see tests/objects
+@pytest.mark.parametrize(
+    "name", [name for name in columns() if not name.startswith("objects.")]
+)  # see tests/engine/objects
 def test_a_changed_column(copy: Path, where: Places, name: str) -> None:
     """A changed value in any column of any table is reported, for a message or a session with its place."""
     table, _, column = name.partition(".")
@@ -358,7 +360,7 @@ def literal(value: object) -> str:
 
 def test_a_damaged_store_is_counted_and_not_listed_for_ever(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When every checksum fails the report stays short and says how many there are."""
-    monkeypatch.setattr("clew.verify.findings.LIMIT", 10)
+    monkeypatch.setattr("clew.upkeep.verify.findings.LIMIT", 10)
     with spoil(copy) as conn:
         conn.execute(f"UPDATE nodes SET {DEAR}")
     with sample.opened(copy) as store:
@@ -388,9 +390,11 @@ def test_a_data_key_in_another_run(sealed: Path) -> None:
         bodies = conn.execute("SELECT body, pos - ? FROM nodes WHERE pos >> 24 = ?", ((one - other) << 24, one))
         conn.executemany("UPDATE nodes SET body = ? WHERE pos = ?", bodies.fetchall())
     with sample.opened(sealed) as store:
-        assert {found.session for found in store.verify().damage} == {clew.ids.text(sample.session_keys()["Chat 2"])}
-        moved = store.sessions.get(clew.ids.text(sample.session_keys()["Chat 2"]))
-        with pytest.raises(Tampered):
+        assert {found.session for found in store.verify().damage} == {
+            clew.base.ids.text(sample.session_keys()["Chat 2"])
+        }
+        moved = store.sessions.get(clew.base.ids.text(sample.session_keys()["Chat 2"]))
+        with pytest.raises(Corrupted):
             moved.path()
 
 
@@ -405,9 +409,9 @@ def test_a_data_key_in_another_ref(sealed: Path) -> None:
             (other, number),
         )
     with sample.opened(sealed) as store:
-        moved = store.sessions.get(clew.ids.text(other))
+        moved = store.sessions.get(clew.base.ids.text(other))
         for read in (lambda: moved.title, lambda: list(moved.log.read())):
-            with pytest.raises(Tampered):
+            with pytest.raises(Corrupted):
                 read()
         assert {found.session for found in store.verify().damage} == {moved.id}
 
@@ -425,7 +429,7 @@ def test_rows_of_another_store(sealed: Path, tmp_path: Path, tables: tuple[str, 
         report = store.verify()
         read = sample.readings(store)
     assert report.counts["damage"] >= report.counts[tables[-1]]
-    assert sample.errors(read) <= {"Tampered", "NotFound"}  # what is found by a keyed hash is not even found
+    assert sample.errors(read) <= {"Corrupted", "NotFound"}  # what is found by a keyed hash is not even found
 
 
 def test_rows_from_before_an_exchange_of_keys(sealed: Path, tmp_path: Path) -> None:
@@ -442,7 +446,7 @@ def test_rows_from_before_an_exchange_of_keys(sealed: Path, tmp_path: Path) -> N
         sample.opened(sealed)
     with clew.open(sealed, key=new) as store:
         sessions = {found.session for found in store.verify().damage}
-    assert sessions == {clew.ids.text(sample.session_keys()["Chat 1"])}
+    assert sessions == {clew.base.ids.text(sample.session_keys()["Chat 1"])}
 
 
 def test_reading_a_path_in_a_circle(copy: Path) -> None:
@@ -456,12 +460,12 @@ def test_reading_a_path_in_a_circle(copy: Path) -> None:
     assert any(one.what == "run" for one in damage(copy))
     with sample.opened(copy) as store:
         for key in heads:
-            with pytest.raises(Tampered):
-                store.sessions.get(clew.ids.text(key)).path()
+            with pytest.raises(Corrupted):
+                store.sessions.get(clew.base.ids.text(key)).path()
         read = sample.readings(store)
         for node in store.nodes.list(limit=1000).items:
             store.nodes.subtree(node.id)
-    assert sample.errors(read) <= {"Tampered"}
+    assert sample.errors(read) <= {"Corrupted"}
 
 
 def test_verify_in_memory() -> None:
@@ -484,7 +488,7 @@ def test_verify_while_others_write(path: Path) -> None:
         session.append(clew.user("first"))
 
         def write() -> None:
-            while not stop.is_set():
+            while not stop.wait(0.001):  # without a pause the store grows faster than it is verified
                 session.append([clew.user("more"), clew.assistant("and more")])
 
         writer = threading.Thread(target=write)

@@ -13,9 +13,10 @@ import pytest
 import clew
 from clew import chat
 from clew.chat import aio
+from clew.chat.recording import autosave
 from clew.errors import Invalid, StorageFull
-from clew.snapshots import FileStore, Messages, Snapshot, SnapshotStore, autosave, new_snapshot
-from clew.snapshots.fs import MemoryFiles
+from clew.snapshots import FileStore, Messages, Snapshot, SnapshotStore, new_snapshot
+from clew.snapshots.filesystem import MemoryFiles
 from tests.reliability.tools import output, python
 
 
@@ -217,7 +218,7 @@ def test_it_is_the_client_in_all_else(client: Client, store: FileStore) -> None:
     talk.system = "Be brief."
     assert client.system == "Be brief."
     assert saved(store) == []
-    assert repr(talk).startswith("<autosaved ")
+    assert repr(talk) == f"<SavedClient {client!r}>"
     with pytest.raises(AttributeError):
         _ = talk.nothing  # type: ignore[attr-defined]
 
@@ -229,7 +230,7 @@ def test_what_it_takes(client: Client, store: FileStore, wrong: dict[str, Any]) 
         autosave(client, store, **wrong)
     with pytest.raises(Invalid, match="cannot be saved"):
         autosave(object(), store)  # type: ignore[type-var]
-    with pytest.raises(Invalid, match="keeps no snapshots"):
+    with pytest.raises(Invalid, match="cannot store snapshots"):
         autosave(client, None)  # type: ignore[arg-type]
 
 
@@ -342,7 +343,8 @@ async def test_an_async_stream_is_one_of_the_clients(store: FileStore) -> None:
 PROGRAM = """
 import sys
 import clew
-from clew.snapshots import FileStore, autosave
+from clew.chat.recording import autosave
+from clew.snapshots import FileStore
 from tests.snapshots.test_autosave import Client
 
 kind, path, every = sys.argv[1:4]

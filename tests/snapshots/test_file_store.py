@@ -13,11 +13,11 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import clew
-from clew import files
-from clew.errors import Invalid, NotFound, ReadOnly, SchemaTooNew, Sealed, StorageFull, Tampered, Unavailable, WrongKey
+from clew.base import files
+from clew.errors import Corrupted, Invalid, NotFound, ReadOnly, SchemaTooNew, Sealed, StorageFull, Unavailable, WrongKey
 from clew.snapshots import FileStore, Snapshot, generate_key, new_snapshot, validate_snapshot_id
-from clew.snapshots.forms import HEAD
-from clew.snapshots.fs import LocalFiles, MemoryFiles
+from clew.snapshots.file_format import HEAD
+from clew.snapshots.filesystem import LocalFiles, MemoryFiles
 from clew.testing.snapshots import ODD, sample
 
 KEY = bytes(range(32))
@@ -130,7 +130,7 @@ def test_a_file_under_another_name(tmp_path: Path, key: bytes | None, compatible
     store.save(victim)
     store.save(planted)
     os.replace(tmp_path / f"{planted.id}.json", tmp_path / f"{victim.id}.json")
-    with pytest.raises(Tampered):
+    with pytest.raises(Corrupted):
         store.load(victim.id)
     assert store.list() == []
 
@@ -144,7 +144,7 @@ def test_a_sealed_head_and_body_belong_together(tmp_path: Path) -> None:
         saves.append(path.read_bytes())
     cut = 21 + int.from_bytes(saves[0][17:21], "big")
     path.write_bytes(saves[0][:cut] + saves[1][cut:])
-    with pytest.raises(Tampered):
+    with pytest.raises(Corrupted):
         store.load(ID)
 
 
@@ -191,7 +191,7 @@ def test_a_plain_file_in_a_store_with_a_key(tmp_path: Path) -> None:
     """What anyone could have written is not taken for what the owner of the key wrote."""
     snapshot = sample()
     FileStore(tmp_path).save(snapshot)
-    with pytest.raises(Tampered, match="not encrypted"):
+    with pytest.raises(Corrupted, match="not encrypted"):
         FileStore(tmp_path, KEY).load(snapshot.id)
     FileStore(tmp_path, KEY).save(FileStore(tmp_path).load(snapshot.id))
     assert FileStore(tmp_path, KEY).load(snapshot.id) == snapshot
@@ -258,7 +258,7 @@ def test_newer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         FileStore(tmp_path).load(ID)
     store = FileStore(tmp_path, KEY)
     with monkeypatch.context() as newer:
-        newer.setattr("clew.snapshots.forms._FORM", 2)
+        newer.setattr("clew.snapshots.file_format._FORM", 2)
         store.save(new_snapshot(provider="claude").replace(id=ID))
     with pytest.raises(SchemaTooNew):
         store.load(ID)
@@ -333,7 +333,7 @@ def test_a_damaged_beginning_is_damage_and_not_a_wrong_key(tmp_path: Path) -> No
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
-        with pytest.raises(Tampered):
+        with pytest.raises(Corrupted):
             store.load(snapshot.id)
         assert store.list() == []
 
@@ -414,10 +414,10 @@ def test_damaged_and_missing_media(tmp_path: Path, key: bytes | None) -> None:
     data = bytearray(path.read_bytes())
     for broken in (data[:-1] + bytes([data[-1] ^ 1]), b"", data[1:]):
         path.write_bytes(broken)
-        with pytest.raises(Tampered):
+        with pytest.raises(Corrupted):
             store.load(bad.id)
     path.unlink()
-    with pytest.raises(Tampered, match="missing"):
+    with pytest.raises(Corrupted, match="missing"):
         store.load(bad.id)
     assert store.load(good.id) == good
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from clew.errors import Conflict, Invalid, NotFound, Tampered, Unavailable, WrongKey
+from clew.errors import Conflict, Corrupted, Invalid, NotFound, Unavailable, WrongKey
 from clew.snapshots import FileStore, ObjectStore, SnapshotStore, new_snapshot
-from clew.snapshots.forms import HEAD
+from clew.snapshots.file_format import HEAD
 from clew.testing.snapshots import SnapshotConformance, sample
 from tests.snapshots.bucket import Bucket, served
 
@@ -150,11 +150,13 @@ def test_a_file_with_media_is_not_whole_without_them(bucket: Bucket, tmp_path: P
     snapshot = sample(messages=b'["' + b"QUJD" * 50_000 + b'"]')
     FileStore(tmp_path).save(snapshot)
     bucket.objects[f"team/talks/{snapshot.id}.json"] = (tmp_path / f"{snapshot.id}.json").read_bytes()
-    with pytest.raises(Tampered):
+    with pytest.raises(Corrupted):
         on(bucket).load(snapshot.id)
 
 
-@pytest.mark.parametrize(("status", "words"), [(403, "let you in"), (401, "let you in"), (500, "cannot be reached")])
+@pytest.mark.parametrize(
+    ("status", "words"), [(403, "denied access"), (401, "denied access"), (500, "cannot be reached")]
+)
 def test_refusals(bucket: Bucket, status: int, words: str) -> None:
     """What the bucket refuses is Unavailable, and says what to do; never that there is nothing."""
     store, snapshot = on(bucket), sample()
@@ -182,7 +184,7 @@ def test_nobody_there() -> None:
 def test_a_folder_is_private_and_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket that is a folder keeps others out, and what it has saved is on the disk."""
     synced: list[int] = []
-    monkeypatch.setattr("clew.files.sync", synced.append)
+    monkeypatch.setattr("clew.base.files.sync", synced.append)
     store, snapshot = ObjectStore(f"file://{tmp_path}/talks"), sample()
     before = os.umask(0)
     try:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.errors import Invalid, NotFound, Tampered, WrongKey
+from clew.errors import Corrupted, Invalid, NotFound, WrongKey
 from clew.snapshots import FileStore, Snapshot, ToolSnapshot, generate_key, new_snapshot
-from clew.snapshots.fs import MemoryFiles
+from clew.snapshots.filesystem import MemoryFiles
 from clew.testing.snapshots import sample
 
 MESSAGES = b'[{"role":"user","content":"Hello"},{"role":"assistant","content":"Hi"}]'
@@ -120,7 +120,7 @@ def test_file_store_encryption_key_mismatch(fs: MemoryFiles, compatible: bool) -
         with pytest.raises(WrongKey, match=r"not with key|does not open with key"):
             call()
     assert fs.files == before
-    with pytest.raises(Tampered if compatible else clew.Sealed):
+    with pytest.raises(Corrupted if compatible else clew.Sealed):
         FileStore("/conversations", fs=fs).load(snapshot.id)
 
 
@@ -192,7 +192,7 @@ def test_corrupted_file_handling(tmp_path: Path, garbage: bytes, key: bytes | No
     store.save(snapshot)
     bad = new_snapshot(provider="claude").id
     (tmp_path / f"{bad}.json").write_bytes(garbage)
-    with pytest.raises(Tampered, match=bad):
+    with pytest.raises(Corrupted, match=bad):
         store.load(bad)
     assert [one.id for one in store.list()] == [snapshot.id]
     store.delete(snapshot.id)

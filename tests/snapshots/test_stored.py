@@ -10,8 +10,9 @@ import pytest
 
 import clew
 from clew.convert import convert_session
-from clew.errors import Conflict, Invalid, NotFound, Tampered
+from clew.errors import Conflict, Corrupted, Invalid, NotFound
 from clew.snapshots import Messages, Snapshot, ToolSnapshot, new_snapshot
+from clew.store.session import delete_session
 from clew.testing.snapshots import sample
 
 
@@ -31,7 +32,7 @@ def taken(messages: Messages, id: str | None = None) -> Snapshot:
 
 
 def stored(store: clew.Store) -> int:
-    return store._engine.read(lambda tx: tx.sizes())["nodes"]
+    return store._engine.read(lambda tx: tx.maintenance.sizes())["nodes"]
 
 
 def test_saving_again_stores_what_is_new(store: clew.Store) -> None:
@@ -153,7 +154,7 @@ def test_a_session_becomes_a_snapshot(store: clew.Store) -> None:
     assert stored(store) == 6
     assert (snapshot.provider, snapshot.model, snapshot.message_count) == ("claude", "a-model", 6)
     session.append(clew.native("claude", b'{"role":"user","content":"later"}'))
-    session.delete()
+    delete_session(session)
     assert store.snapshots.load(snapshot.id).messages == snapshot.messages
     again = store.snapshots.resume(snapshot.id, title="Again")
     assert [node.native.raw for node in again.path() if node.native] == said(6)
@@ -237,7 +238,7 @@ def test_a_snapshot_keeps_only_what_it_shows(store: clew.Store, way: str) -> Non
     else:
         derived = convert_session(store, session, to="openai").session
         frozen = store.snapshots.take(derived)
-        derived.delete()
+        delete_session(derived)
     shown = frozen.message_count
     receipt = store.sessions.purge(session.id)
     assert receipt.kept == ()
@@ -303,7 +304,7 @@ def test_messages_are_read_late(tmp_path: Path) -> None:
         store.snapshots.delete(snapshot.id)
         assert kept.messages == snapshot.messages
         assert lost.message_count == 3
-        with pytest.raises((NotFound, Tampered)):
+        with pytest.raises((NotFound, Corrupted)):
             _ = lost.messages
 
 

@@ -1,4 +1,4 @@
-"""Sessions for agent runtimes: resumed, forked, with a transcript of everything, and a copy in files if wanted.
+"""Sessions for agent runtimes: resume, fork, a transcript of all events, and an optional copy in files.
 
 >>> import clew.agents
 >>> with clew.agents.open(":memory:") as sessions:
@@ -8,30 +8,30 @@
 ['Why is the build failing?']
 """
 
-from clew.agents.finding import Skipped
-from clew.agents.importing import Imported, ImportedSession, import_tree
+from clew.agents.discovery import SkippedFile
+from clew.agents.importer import ImportedSession, ImportReport, import_tree
 from clew.agents.memory import Memory
 from clew.agents.metadata import SessionMetadata, project_hash
-from clew.agents.mirror import Mirror, Rebuilt, forget_mirror
+from clew.agents.mirror import Mirror, MirrorReport, forget_mirror
 from clew.agents.options import Options
 from clew.agents.session import Session
-from clew.agents.store import Cleaned, SessionStore, open
-from clew.agents.transcript import Event, Transcript
+from clew.agents.store import CleanupReport, SessionStore, open
+from clew.agents.transcript import Transcript, TranscriptEvent
 
 __all__ = [
-    "Cleaned",
-    "Event",
-    "Imported",
+    "CleanupReport",
+    "ImportReport",
     "ImportedSession",
     "Memory",
     "Mirror",
+    "MirrorReport",
     "Options",
-    "Rebuilt",
     "Session",
     "SessionMetadata",
     "SessionStore",
-    "Skipped",
+    "SkippedFile",
     "Transcript",
+    "TranscriptEvent",
     "forget_mirror",
     "import_tree",
     "open",

@@ -1,6 +1,6 @@
-"""Checkpoints of working files as a mirror shows them: a manifest, and contents named by their SHA-256.
+"""Checkpoints of working files in a mirror: a manifest, and file contents named by their SHA-256.
 
-They are those of files in the session's directory; a fork's are those that it has taken itself.
+They cover files in the session's directory. A fork has only the checkpoints that it took itself.
 """
 
 from __future__ import annotations
@@ -11,71 +11,71 @@ from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 
-from clew.agents import folder, lines, metadata
-from clew.checkpoints import State, wire
-from clew.checkpoints.transfer import Carried, carry_in, carry_out, mark, place
-from clew.errors import ClewError, Invalid, NotFound, Tampered
-from clew.session import Session
+from clew.agents import jsonl, metadata, mirror_files
+from clew.checkpoints import FileState, serial
+from clew.checkpoints.transfer import CheckpointImport, carry_in, carry_out, mark, place
+from clew.errors import ClewError, Corrupted, Invalid, NotFound
+from clew.store.session import Session
 
 MANIFEST, FILES = "manifest.json", "files"
 MOST = 64 * 1024 * 1024
-"""Bytes of a manifest at most."""
+"""Maximum size of a manifest in bytes."""
 MEMORY = 64 * 1024 * 1024
-"""Bytes of contents that are read before they are stored; those beyond are read again while they are."""
+"""Bytes of contents kept in memory before they are stored; contents beyond that are read twice."""
 LARGEST = 1 << 30
-"""Bytes of one file's content at most."""
+"""Maximum size of one file in bytes."""
 
 Skip = Callable[[str, str], None]
-"""Told what could not be taken, and why."""
+"""Called with each checkpoint that could not be imported, and the reason."""
 
 __all__ = ["mark", "take", "write"]
 
 
 def write(at: str, session: Session) -> None:
-    """Writes a session's checkpoints into a folder; what is there and right is not written again."""
+    """Writes a session's checkpoints into a folder. Skips files that are already there and correct."""
     for checkpoint, content in carry_out(session):
         here = os.path.join(at, checkpoint.message)
-        manifest = lines.encode(checkpoint.manifest()) + b"\n"
-        if folder.read(os.path.join(here, MANIFEST), len(manifest) + 1) == manifest:
+        manifest = jsonl.encode(checkpoint.manifest()) + b"\n"
+        if mirror_files.read(os.path.join(here, MANIFEST), len(manifest) + 1) == manifest:
             continue
-        folder.make(os.path.join(here, FILES))
+        mirror_files.make(os.path.join(here, FILES))
         for state in checkpoint.states.values():
             path = os.path.join(here, FILES, state.digest)
             if state.kind == "file" and not os.path.lexists(path):
-                folder.replace(path, [content(state)])
-        folder.replace(os.path.join(here, MANIFEST), [manifest])
+                mirror_files.replace(path, [content(state)])
+        mirror_files.replace(os.path.join(here, MANIFEST), [manifest])
 
 
 def take(at: str, session: Session, skip: Skip) -> int:
-    """Stores the checkpoints in a folder that a session does not have. Returns how many.
+    """Stores the checkpoints of a folder that the session does not have. Returns how many.
 
-    If one cannot be read, it and those before it are left out: going back to them would miss what it has. All are, if
-    the session has others.
+    If one cannot be read, it and all earlier ones are skipped, because going back to those would need it. If the
+    session has other checkpoints, all are skipped.
     """
     try:
         names = sorted(os.listdir(at))
     except FileNotFoundError:
         return 0
     except OSError as error:
-        skip(at, f"it cannot be read: {error.strerror}")
+        skip(at, f"cannot read it: {error.strerror}")
         return 0
     if names and place(session) is None:
-        skip(at, "the session has no directory that its files could be in")
+        skip(at, "the session has no directory for its files")
         return 0
     found = sorted(_all(at, names, session), key=lambda one: one[0])
     broken = max((number for number, (_, _, one) in enumerate(found) if isinstance(one, str)), default=-1)
     for _, path, one in found[: broken + 1]:
-        skip(path, one if isinstance(one, str) else f"one after it is not whole: {os.path.basename(found[broken][1])}")
-    taken = carry_in(session, [one for _, _, one in found[broken + 1 :] if isinstance(one, Carried)])
+        skip(path, one if isinstance(one, str) else f"a later one is incomplete: {os.path.basename(found[broken][1])}")
+    taken = carry_in(session, [one for _, _, one in found[broken + 1 :] if isinstance(one, CheckpointImport)])
     if taken is None:
-        skip(at, "the session has other checkpoints in the store, and these cannot be put in between")
+        skip(at, "the session has other checkpoints in the store; these cannot be inserted between them")
     return taken or 0
 
 
-def _all(at: str, names: list[str], session: Session) -> Iterator[tuple[datetime, str, Carried | str]]:
-    """Each checkpoint with its time and its place, or why it cannot be taken.
+def _all(at: str, names: list[str], session: Session) -> Iterator[tuple[datetime, str, CheckpointImport | str]]:
+    """Each checkpoint with its time and path, or the reason it cannot be read.
 
-    One whose manifest cannot be read may have been taken after all others.
+    A checkpoint with an unreadable manifest may be the newest.
     """
     contents = _Contents()
     for name in names:
@@ -93,14 +93,14 @@ def _all(at: str, names: list[str], session: Session) -> Iterator[tuple[datetime
 
 
 class _Contents:
-    """The contents of files, those that were read first from memory: a slow disk is not waited for in a transaction."""
+    """Yields file contents, from memory where possible, so that a transaction does not wait for a slow disk."""
 
     def __init__(self) -> None:
         self._room = MEMORY
         self._found: dict[str, bytes] = {}
 
-    def get(self, here: str, state: State) -> bytes:
-        """A file's content, compared with its hash."""
+    def get(self, here: str, state: FileState) -> bytes:
+        """A file's content, checked against its hash."""
         if state.digest in self._found:
             return self._found[state.digest]
         data = _content(here, state)
@@ -110,25 +110,25 @@ class _Contents:
         return data
 
 
-def _read(here: str, name: str, root: str, contents: _Contents) -> Carried:
+def _read(here: str, name: str, root: str, contents: _Contents) -> CheckpointImport:
     path = os.path.join(here, MANIFEST)
-    raw = folder.read(path, MOST + 1)
+    raw = mirror_files.read(path, MOST + 1)
     if raw is None or len(raw) > MOST:
         raise Invalid(f"its {MANIFEST} is missing or too long")
-    told = lines.decode(lines.compact(raw))
-    manifest = wire.manifest(told, root)
+    told = jsonl.decode(jsonl.compact(raw))
+    manifest = serial.manifest(told, root)
     if manifest.message != name:
-        raise Invalid("its message is not the name of its folder")
+        raise Invalid("its message does not match the name of its folder")
     written = datetime.fromtimestamp(os.lstat(path).st_mtime, UTC)
-    return Carried(metadata._moment(told.get("created_at")) or written, manifest, partial(contents.get, here))
+    return CheckpointImport(metadata._moment(told.get("created_at")) or written, manifest, partial(contents.get, here))
 
 
-def _content(here: str, state: State) -> bytes:
+def _content(here: str, state: FileState) -> bytes:
     if state.size > LARGEST:
         raise Invalid(f"a file has more than {LARGEST:,} bytes")
-    data = folder.read(os.path.join(here, FILES, state.digest), state.size + 1)
+    data = mirror_files.read(os.path.join(here, FILES, state.digest), state.size + 1)
     if data is None:
         raise NotFound("content", state.digest)
     if sha256(data).hexdigest() != state.digest:
-        raise Tampered(f"content {state.digest}")
+        raise Corrupted(f"content {state.digest}")
     return data

@@ -1,7 +1,7 @@
-"""What an agent remembers of a project from one session to the next: a text, kept apart from every session.
+"""The memory of a project: a text that agents keep from one session to the next.
 
-It is the data of a ref of its own, so it is sealed with the store, and nothing that deletes sessions touches it. The
-data is the byte 0x01, then JSON: the project's hash and the text.
+It is the data of its own ref, so it is sealed with the store, and deleting sessions does not touch it. The data is the
+byte 0x01, then JSON: the project's hash and the text.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from functools import partial
 
 import msgspec
 
-from clew import codec
 from clew.backends import RefRow, Tx
-from clew.engine import Engine
-from clew.errors import Conflict, Invalid, Tampered
-from clew.refs import Refs
+from clew.base import codec
+from clew.engine.engine import Engine
+from clew.engine.refs import Refs
+from clew.errors import Conflict, Corrupted, Invalid
 
 MEMORY = "memory"
-"""Kind of the refs that hold what projects remember."""
+"""Kind of the refs that hold project memories."""
 LIMIT = 1 << 20
-"""Bytes of one memory at most: it is read at the start of every session."""
+"""Maximum bytes of one memory; agents read it at the start of every session."""
 
 
 class _Data(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Memory:
         self._engine = engine
         self._refs = refs
         self._wrote = wrote
-        self._key = engine.look("memory", project.encode())  # a hash that tells nothing without the store's secrets
+        self._key = engine.look("memory", project.encode())  # a keyed hash reveals nothing without the store's secrets
         self._project = project
 
     @property
@@ -44,31 +44,33 @@ class Memory:
         return self._project
 
     def read(self) -> str:
-        """What is remembered; nothing, at first."""
+        """The text; empty before the first write."""
         row = self._engine.read(self._row, single=True)
         return "" if row is None else self._data(row).text
 
     def version(self) -> int:
-        """Grows with every write; 0 before the first."""
+        """Increases with every write; 0 before the first."""
         row = self._engine.read(self._row, single=True)
         return 0 if row is None else self._refs.checked(row).version
 
     def write(self, text: str, *, expect: int | None = None) -> int:
-        """Remembers `text` instead of what was there; durable when this returns. Returns the new version.
+        """Replaces the text; durable when this returns. Returns the new version.
 
-        With `expect`, only if that is the version now: else Conflict, and nothing is changed.
+        With `expect`, raises Conflict and changes nothing if the current version differs.
         """
         if not isinstance(text, str):
-            raise Invalid(f"a memory is text, not {type(text).__name__}")
+            raise Invalid(f"a memory must be text, not {type(text).__name__}")
         payload = b"\x01" + self._engine.redacted(codec.to_json(_Data(self._project, text)), own=True)
         if len(payload) > LIMIT:
-            raise Invalid(f"the memory has {len(payload):,} bytes, the limit is {LIMIT:,}", hint="Make it a summary.")
+            raise Invalid(
+                f"the memory has {len(payload):,} bytes; the limit is {LIMIT:,}", hint="Shorten it to a summary."
+            )
 
         def work(tx: Tx) -> RefRow:
             row = self._row(tx)
             found = 0 if row is None else self._refs.checked(row).version
             if expect is not None and expect != found:
-                raise Conflict("the memory was changed since it was read", hint="Read it, then write it again.")
+                raise Conflict("the memory has changed since it was read", hint="Read it and write it again.")
             if row is None:
                 return self._refs.add(tx, MEMORY, self._key, payload, tree=None, at=None)
             return self._refs.change(tx, row, payload, look=None)
@@ -85,15 +87,15 @@ class Memory:
 
 
 def unpack(payload: bytes) -> _Data:
-    """The data of a memory. Tampered."""
+    """The data of a memory. Raises Corrupted."""
     try:
         return msgspec.json.decode(payload[1:], type=_Data)
     except msgspec.DecodeError:
-        raise Tampered("a memory", "its data does not decode") from None
+        raise Corrupted("a memory", "its data does not decode") from None
 
 
 def projects(engine: Engine, refs: Refs) -> list[str]:
-    """The projects that remember something."""
+    """The hashes of projects that have a memory."""
     workspace, found = engine.workspace, list[str]()
     before: tuple[int, int] | None = None
     while rows := engine.read(partial(_page, workspace=workspace, before=before)):

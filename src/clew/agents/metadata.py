@@ -1,4 +1,4 @@
-"""What is said about a session, under the names that agent runtimes use on the wire."""
+"""The metadata of a session, with the field names that agent runtimes use."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 import msgspec
 
-from clew.node import Counters
-from clew.session import Session
-from clew.session_data import directory
+from clew.engine.node import Counters
+from clew.engine.session_data import directory
+from clew.store.session import Session
 
 HASH, EXIT, IMPORTED = "project_hash", "exit_reason", "imported"
-"""Names in a session's free data: its project, why it ended, and what it was before it was imported."""
+"""Keys in a session's `extra` data: its project, why it ended, and the metadata it was imported with."""
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
 class SessionMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A session as agent runtimes know it. `cwd`, `model` and `exit_reason` may be set, and are stored by a save."""
+    """A session's metadata. A program may set `cwd`, `model` and `exit_reason`; `save` stores them."""
 
     id: str
     project_hash: str
@@ -35,22 +35,22 @@ class SessionMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     agent_name: str | None = None
 
     def json(self) -> bytes:
-        """As one JSON object; what is not known is left out."""
+        """The metadata as a JSON object, without unknown fields."""
         return msgspec.json.encode(self)
 
 
 def project_hash(cwd: str | None) -> str:
-    """The name of a project's folder: the same for the same directory alone, and safe as a file name."""
+    """The name of a project's folder: a hash of its directory, safe as a file name."""
     return hashlib.sha256((directory(cwd) or "").encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def safe_hash(given: object, cwd: str | None) -> str:
-    """`given`, if it can name a folder and nothing but a folder; else the hash of the directory."""
+    """`given`, if it is safe as the name of a folder; otherwise the hash of the directory."""
     return given if isinstance(given, str) and _SAFE.fullmatch(given) else project_hash(cwd)
 
 
 def of(session: Session, counters: Counters | None = None) -> SessionMetadata:
-    """The metadata of a session as the object shows it; its counters are read unless they are given."""
+    """The metadata of a session. Reads the counters unless they are given."""
     extra, now = session.extra, counters or session.counters
     before = _dict(extra.get(IMPORTED))
     return SessionMetadata(

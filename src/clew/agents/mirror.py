@@ -1,19 +1,19 @@
-"""A live copy of sessions as files that people and other programs can read. The store stays the truth.
+"""A live copy of sessions as files for people and other programs. The store remains the source of truth.
 
 ::
 
-    ROOT/.clew-mirror.json                      whose mirror this is, and its format
-    ROOT/{project}/memory/summary.md            what the project remembers
+    ROOT/.clew-mirror.json                      the store of this mirror, and its format
+    ROOT/{project}/memory/summary.md            the project's memory
     ROOT/{project}/sessions/{session}/
-        metadata.json                           about the session; and under "mirror" how far the files are right
+        metadata.json                           about the session; "mirror" says how far the files are valid
         messages.jsonl                          its messages, from the first to the last
         transcript.jsonl                        its events
-        checkpoints/{message}/manifest.json     and files/{sha256}: files in the session's directory, before they
-                                                were changed; written with what is said or done next
+        checkpoints/{message}/manifest.json     and files/{sha256}: files in the session's directory before they
+                                                were changed; written with the next message or event
 
-Files only grow, and are synced before `metadata.json` says how far they have grown. A line beyond that, which a crash
-has cut short, is finished before the next one is written; whatever else is there goes. `messages.jsonl` is replaced as
-a whole when a session went back to an earlier message.
+Files only grow, and are synced before `metadata.json` records their new length. After a crash the next write completes
+a line that was cut short, and removes anything else beyond that length. `messages.jsonl` is replaced when a session has
+gone back to an earlier message.
 """
 
 from __future__ import annotations
@@ -23,43 +23,42 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
 
-from clew import files, mirrors, paths
-from clew.agents import checkpoint_files, folder, metadata, wire
+from clew.agents import checkpoint_files, metadata, serial
+from clew.agents import mirror_files as folder
 from clew.agents.memory import LIMIT, Memory, projects
 from clew.agents.metadata import SessionMetadata
 from clew.agents.transcript import Transcript
 from clew.backends import POS
-from clew.errors import ClewError, Invalid, NotFound, Tampered
-from clew.mirrors import CHECKPOINTS, FILES, FORMAT, LOCK, MARKER, MESSAGES, METADATA, PART, SESSIONS, TRANSCRIPT
-from clew.node import Node
-from clew.paging import every
-from clew.session import Session
-from clew.store import Store
+from clew.base import files
+from clew.engine import mirrors, paths
+from clew.engine.mirrors import CHECKPOINTS, FILES, FORMAT, LOCK, MARKER, MESSAGES, METADATA, PART, SESSIONS, TRANSCRIPT
+from clew.engine.node import Node, node_row
+from clew.errors import ClewError, Corrupted, Invalid, NotFound
+from clew.store.parts import Parts
+from clew.store.session import Session
+from clew.store.store import Store
 
 MEMORY, SUMMARY = "memory", "summary.md"
 _DIGEST = ".summary.sha256"
 
 
-class Rebuilt(NamedTuple):
-    """What a mirror was made of: how many sessions and memories it has, and how many folders were taken away."""
+class MirrorReport(NamedTuple):
+    """The result of a rebuild: the number of sessions and memories written, and of folders removed."""
 
     sessions: int
     memories: int
     removed: int
     failures: tuple[tuple[str, str], ...] = ()
-    """Sessions that are damaged, each with what is said of that; their files stay as they were found."""
+    """Damaged sessions, each with the reason; their files are unchanged."""
 
 
 class _Cursor(msgspec.Struct):
-    """How far the files of a session are right: bytes of each, the last message, the number of the next event, and
-    which checkpoints are there.
-    """
+    """How far a session's files are valid: sizes, the last message, the next event number, the checkpoints."""
 
     format: int = FORMAT
     messages: int = 0
@@ -78,7 +77,7 @@ class _Mine(msgspec.Struct):
 
 
 class Mirror:
-    """The mirror of a store in a folder. Any number of processes may keep it up together."""
+    """The mirror of a store in a folder. Several processes may update it."""
 
     def __init__(
         self,
@@ -88,14 +87,14 @@ class Mirror:
         clear: bool = False,
         patience: float = 60.0,
     ) -> None:
-        """The folder is made if it is not there. Invalid if it holds anything else than this store's mirror.
+        """Creates the folder if it does not exist. Raises Invalid if it contains anything but this store's mirror.
 
-        The files are clear text: a sealed store is mirrored only with `clear=True`. `patience` is how many seconds a
-        write may wait for other processes.
+        The files are clear text, so a sealed store needs `clear=True`. `patience` is how many seconds a write may wait
+        for other processes.
         """
         self.root = os.path.abspath(os.fspath(root))
         self.error: ClewError | None = None
-        """Why the mirror is behind the store, if it is."""
+        """Why the mirror is behind the store; None if it is current."""
         self._store = store
         self._clear = clear
         self._patience = patience
@@ -112,18 +111,18 @@ class Mirror:
     # -- keeping up
 
     def soon(self, session_id: str) -> None:
-        """Brings a session's files up to date, after the transaction that this thread is in, if it is in one.
+        """Updates a session's files, after this thread's current transaction if there is one.
 
-        It never raises: what was stored is stored. `error` says why the mirror is behind; the next call tries again.
+        Never raises, because the data is stored. `error` says why the mirror is behind; the next call tries again.
         """
         self._later(self.sync, session_id)
 
     def remember_soon(self, project: str) -> None:
-        """Writes what a project remembers, as `soon` does."""
+        """Writes a project's memory, in the same way as `soon`."""
         self._later(self.remember, project)
 
     def flush(self) -> None:
-        """Brings up to date whatever is behind, all of it if the folder was removed. Raises what keeps it from that."""
+        """Updates everything that is behind, or the whole mirror if the folder was removed. Raises if it cannot."""
         if not os.path.isdir(self.root):
             self._make()
             self.rebuild()
@@ -141,34 +140,34 @@ class Mirror:
         self.error = None
 
     def sync(self, session_id: str) -> None:
-        """Brings a session's files up to date; if the store has it no more, they go. Durable when this returns."""
-        with self._locked():
+        """Updates a session's files, or removes them if the session is gone. Durable when this returns."""
+        with self._lock():
             self._sync(session_id)
 
-    def rebuild(self) -> Rebuilt:
-        """Writes everything anew from the store, and takes away the files of sessions that it has no more."""
-        with self._locked():
+    def rebuild(self) -> MirrorReport:
+        """Rewrites everything from the store, and removes the files of sessions that it no longer has."""
+        with self._lock():
             kept: set[str] = set()
             failures: list[tuple[str, str]] = []
             for session in self._sessions():
                 kept.add(session.id)
                 try:
-                    self._sync(session.id, anew=True)
-                except Tampered as error:
+                    self._sync(session.id, rewrite=True)
+                except Corrupted as error:
                     failures.append((session.id, error.message))
             gone = [session_id for session_id in mirrors.mirrored(self.root) if session_id not in kept]
             for session_id in gone:
                 mirrors.remove(self.root, session_id)
-            remembered = projects(self._store._engine, self._store._refs)
+            remembered = projects(Parts.of(self._store).engine, Parts.of(self._store).refs)
             for project in remembered:
                 self._remember(project)
         with self._guard:
             self._behind.clear()
         self.error = None
-        return Rebuilt(len(kept) - len(failures), len(remembered), len(gone), tuple(failures))
+        return MirrorReport(len(kept) - len(failures), len(remembered), len(gone), tuple(failures))
 
     def size(self, session_ids: Iterable[str]) -> int:
-        """Bytes of the files of these sessions; 0 if the folder cannot be reached."""
+        """Total size of these sessions' files; 0 if the folder cannot be reached."""
         try:
             projects = [os.path.join(self.root, project, SESSIONS) for project in os.listdir(self.root)]
         except OSError:
@@ -176,8 +175,8 @@ class Mirror:
         return sum(mirrors.size(os.path.join(one, session_id)) for session_id in session_ids for one in projects)
 
     def remember(self, project: str) -> None:
-        """Writes what a project remembers. A file that someone else has changed is put aside, not written over."""
-        with self._locked():
+        """Writes a project's memory. If another program changed the file, moves it aside instead of overwriting it."""
+        with self._lock():
             self._remember(project)
 
     # -- where things are
@@ -191,7 +190,7 @@ class Mirror:
         return os.path.join(self.folder(about), TRANSCRIPT)
 
     def summary_path(self, project: str) -> str:
-        """The file with what a project remembers."""
+        """The file with a project's memory."""
         return os.path.join(self.root, project, MEMORY, SUMMARY)
 
     # -- inside
@@ -199,12 +198,12 @@ class Mirror:
     def _later(self, step: Callable[[str], None], name: str) -> None:
         with self._guard:
             self._behind[step, name] = None
-        if not self._store._engine.backend.in_transaction():
+        if not Parts.of(self._store).engine.backend.in_transaction():
             with suppress(ClewError):
                 self.flush()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         self._allowed()
         with self._writing(self.root), files.lock(os.path.join(self.root, LOCK), self._patience):
             yield
@@ -217,23 +216,23 @@ class Mirror:
             raise files.unwritten(error, error.filename if isinstance(error.filename, str) else path) from error
 
     def _allowed(self) -> None:
-        if self._store._engine.keyed and not self._clear:
-            hint = "Do without a mirror, or make it with clear=True and protect the folder by other means."
-            raise Invalid("the store is sealed, and its mirror would be clear text", hint=hint)
+        if Parts.of(self._store).engine.keyed and not self._clear:
+            hint = "Use no mirror, or create it with clear=True and protect the folder in another way."
+            raise Invalid("the store is sealed, but its mirror would be clear text", hint=hint)
 
     def _claim(self) -> None:
-        """Sees to it that the folder is this store's mirror, and that the store knows of it."""
-        known = self._store._purger.mirrors
+        """Ensures that the folder is this store's mirror, and that the store has recorded it."""
+        known = Parts.of(self._store).purger.mirrors
         path = os.path.join(self.root, MARKER)
         if not os.path.lexists(path):
             if any(name != LOCK and not name.startswith(MARKER) for name in os.listdir(self.root)):
-                raise Invalid(f"{self.root} is not empty, and no mirror", hint="Name a new folder.")
+                raise Invalid(f"{self.root} is not empty and is not a mirror", hint="Use a new folder.")
             files.make_private(path, msgspec.json.encode(known.marker()))
-        known.check(self.root)
+        known.claim(self.root)
         if known.add(self.root):
-            self._store._finish()
+            Parts.of(self._store).purger.finish()
 
-    def _sync(self, session_id: str, *, anew: bool = False) -> None:
+    def _sync(self, session_id: str, *, rewrite: bool = False) -> None:
         try:
             session = self._store.sessions.get(session_id)
         except NotFound:
@@ -243,38 +242,38 @@ class Mirror:
         about = metadata.of(session, tip[0].counters if tip else None)
         place = self.folder(about)
         if not os.path.isdir(place):
-            mirrors.remove(self.root, session_id)  # it may have been in another directory
+            mirrors.remove(self.root, session_id)  # the session may have moved from another directory
         folder.make(place)
         for name in FILES:
             folder.remove(os.path.join(place, name + PART))
-        if anew:  # whatever the metadata says now, nobody is to rely on it any more
+        if rewrite:  # the metadata is no longer valid, so readers must not use it
             _tell(place, about, _Cursor())
         cursor = _cursor(place)
-        self._messages(session, tip[0] if tip else None, cursor, place, anew)
-        self._events(session, cursor, place, anew)
+        self._messages(session, tip[0] if tip else None, cursor, place, rewrite)
+        self._events(session, cursor, place, rewrite)
         _tell(place, about, cursor)
         mark = checkpoint_files.mark(session)
         if mark != cursor.checkpoints:
-            if anew:
+            if rewrite:
                 shutil.rmtree(os.path.join(place, CHECKPOINTS), ignore_errors=True)
             checkpoint_files.write(os.path.join(place, CHECKPOINTS), session)
             cursor.checkpoints = mark
             _tell(place, about, cursor)
 
-    def _messages(self, session: Session, tip: Node | None, cursor: _Cursor, place: str, anew: bool) -> None:
+    def _messages(self, session: Session, tip: Node | None, cursor: _Cursor, place: str, rewrite: bool) -> None:
         path = os.path.join(place, MESSAGES)
-        missing = None if anew or folder.size(path) < cursor.messages else _missing(session, tip, cursor.head)
+        missing = None if rewrite or folder.size(path) < cursor.messages else _missing(session, tip, cursor.head)
         if missing is None:
             cursor.messages = folder.replace(path, _lines(_all(session, tip)))
         elif missing or folder.size(path) != cursor.messages or not os.path.lexists(path):
             cursor.messages = folder.append(path, cursor.messages, _lines(missing))
         cursor.head = None if tip is None else tip.id
 
-    def _events(self, session: Session, cursor: _Cursor, place: str, anew: bool) -> None:
+    def _events(self, session: Session, cursor: _Cursor, place: str, rewrite: bool) -> None:
         path = os.path.join(place, TRANSCRIPT)
         transcript = Transcript(session)
         end = transcript.count()
-        if anew or folder.size(path) < cursor.transcript or cursor.events > end:
+        if rewrite or folder.size(path) < cursor.transcript or cursor.events > end:
             cursor.transcript = folder.replace(path, (event.raw + b"\n" for event in transcript.read(0, end)))
         elif cursor.events < end or folder.size(path) != cursor.transcript or not os.path.lexists(path):
             lines = (event.raw + b"\n" for event in transcript.read(cursor.events, end))
@@ -282,7 +281,7 @@ class Mirror:
         cursor.events = end
 
     def _remember(self, project: str) -> None:
-        text = Memory(self._store._engine, self._store._refs, project).read().encode()
+        text = Memory(Parts.of(self._store).engine, Parts.of(self._store).refs, project).read().encode()
         path = self.summary_path(project)
         place = os.path.dirname(path)
         folder.make(place)
@@ -296,21 +295,22 @@ class Mirror:
 
     def _sessions(self) -> Iterator[Session]:
         for subagents in (False, True):
-            yield from every(partial(self._store.sessions.list, limit=200, include_expired=True, subagents=subagents))
+            yield from self._store.sessions.list(limit=200, include_expired=True, subagents=subagents).all()
 
 
 def forget_mirror(store: Store, root: str | os.PathLike[str]) -> bool:
-    """Tells the store that a mirror is gone for good, with all its files: receipts name it no more.
+    """Makes the store forget a mirror that no longer exists, so that receipts do not name it.
 
-    Nothing is removed there. True if something was still to be removed. NotFound if the store has no such mirror.
+    Removes no files. Returns True if files were still to be removed. Raises NotFound if the store has no such mirror.
     """
-    left = store._purger.mirrors.forget(os.path.abspath(os.fspath(root)))
-    store._finish()
+    purger = Parts.of(store).purger
+    left = purger.mirrors.forget(os.path.abspath(os.fspath(root)))
+    purger.finish()
     return bool(left)
 
 
 def _missing(session: Session, tip: Node | None, head: str | None) -> Iterable[Node] | None:
-    """The messages after `head`, which is the last in the file; None if it is not among the session's any more."""
+    """The messages after `head`, the last one in the file; None if it is no longer among the session's messages."""
     if tip is None:
         return () if head is None else None
     if head is None:
@@ -325,15 +325,15 @@ def _missing(session: Session, tip: Node | None, head: str | None) -> Iterable[N
 
 
 def _all(session: Session, tip: Node | None) -> Iterable[Node]:
-    return () if tip is None else paths.walk(session._engine, tip._row[POS])
+    return () if tip is None else paths.walk(Parts.of(session).engine, node_row(tip)[POS])
 
 
 def _lines(nodes: Iterable[Node]) -> Iterator[bytes]:
-    return (wire.line(node) + b"\n" for node in nodes)
+    return (serial.line(node) + b"\n" for node in nodes)
 
 
 def _cursor(place: str) -> _Cursor:
-    """How far the files of a session are right; not at all, if that cannot be told."""
+    """How far a session's files are valid; zero if that is unknown."""
     try:
         found = msgspec.json.decode(folder.read(os.path.join(place, METADATA), 1 << 20) or b"", type=_Mine).mirror
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -350,7 +350,7 @@ def _tell(place: str, about: SessionMetadata, cursor: _Cursor) -> None:
 
 
 def _free(place: str) -> str:
-    """A name that is free, for a summary that someone has changed."""
+    """A free name for a summary that another program has changed."""
     number = 1
     while os.path.lexists(path := os.path.join(place, f"summary.edited-{number}.md")):
         number += 1

@@ -1,94 +1,100 @@
-"""A session as an agent runtime holds it: what is known about it, its messages, and what is to be saved."""
+"""A session of an agent runtime: its metadata, its messages, and unsaved changes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, Protocol
 
 import msgspec
 
-from clew import ids
-from clew.agents import metadata, wire
+from clew.agents import metadata, serial
 from clew.agents.metadata import EXIT, SessionMetadata
-from clew.agents.transcript import Event, Transcript
-from clew.agents.wire import Given
+from clew.agents.serial import IncomingMessage
+from clew.agents.transcript import Transcript, TranscriptEvent
+from clew.base import ids
+from clew.base.messages import AnyMessage
+from clew.engine.node import Node
 from clew.errors import Invalid, NotFound
-from clew.model import Said
-from clew.node import Node
-from clew.session import Session as Conversation
-
-if TYPE_CHECKING:
-    from clew.agents.store import SessionStore
+from clew.store.session import Session as Conversation
 
 _SETTABLE = ("cwd", "model", "exit_reason")
 
 
-class Session:
-    """A session that was created or loaded. It belongs to one thread; `SessionStore` may be shared."""
+class SessionOwner(Protocol):
+    """The methods that a session needs of its store: see `SessionStore`."""
 
-    def __init__(self, store: SessionStore, conversation: Conversation, at: str | None = None) -> None:
+    def _transaction(self) -> AbstractContextManager[None]: ...
+    def _parse_message(self, session_id: str, message: Any, id: str | None) -> IncomingMessage: ...
+    def _change(self, talk: Conversation, changes: dict[str, str | None]) -> None: ...
+    def _wrote(self, session_id: str) -> None: ...
+
+
+class Session:
+    """A session that was created or loaded. Use it from one thread; `SessionStore` may be shared."""
+
+    def __init__(self, store: SessionOwner, conversation: Conversation, at: str | None = None) -> None:
         self._store = store
         self._at = at
         self._file_checkpointing = True
-        self._unsaved: list[Given] = []
+        self._unsaved: list[IncomingMessage] = []
         self._messages: list[Node] | None = None
         self._conversation = conversation
         self._saw(metadata.of(conversation))
 
     @property
     def id(self) -> str:
-        """Its id, a UUID."""
+        """The session id, a UUID."""
         return self._conversation.id
 
     @property
     def conversation(self) -> Conversation:
-        """The session as the rest of clew knows it: to rewind, rename, compact, attach."""
+        """The underlying `clew.Session`: to rewind, rename, compact, attach."""
         return self._conversation
 
     @property
     def metadata(self) -> SessionMetadata:
-        """What is known about it. `cwd`, `model` and `exit_reason` may be set; `save` stores them."""
+        """The session's metadata. `cwd`, `model` and `exit_reason` may be set; `save` stores them."""
         return self._metadata
 
     @property
     def file_checkpointing(self) -> bool:
-        """False if `SessionStore.start` was not asked for it: pass it on as ``Checkpoints(…, enabled=…)``."""
+        """True if `SessionStore.start` was asked for checkpoints: pass it on as ``Checkpoints(…, enabled=…)``."""
         return self._file_checkpointing
 
     @property
     def messages(self) -> list[Node]:
-        """Its messages, root first, read when they are first asked for; then with what is saved through this object."""
+        """The messages, root first. Read on first use, then extended by what this object saves."""
         if self._messages is None:
             self._messages = self._conversation.path(until=self._at)
         return self._messages
 
     @property
     def transcript(self) -> Transcript:
-        """Its events."""
+        """The session's events."""
         return Transcript(self._conversation, self._store._wrote)
 
     def last(self, count: int) -> list[Node]:
-        """Its last messages, root first: as fast in a long session as in a short one."""
+        """The last messages, root first. As fast in a long session as in a short one."""
         return self._conversation.path(until=self._at, last=count)
 
-    def add(self, message: Said | Mapping[str, Any] | bytes | str, *, id: str | None = None) -> str:
-        """Keeps a message in mind for the next `save`, and returns the id it will have."""
-        given = self._store._given(self.id, message, id)
+    def add(self, message: AnyMessage | Mapping[str, Any] | bytes | str, *, id: str | None = None) -> str:
+        """Adds a message for the next `save`, and returns the id it will have."""
+        given = self._store._parse_message(self.id, message, id)
         assert given.id is not None
         self._unsaved.append(given)
         return given.id
 
     def save(self) -> list[Node]:
-        """Stores what was added, and what was set in `metadata`, as one. Durable when this returns; safe to repeat.
+        """Stores added messages and changed metadata in one transaction. Durable when this returns; safe to repeat.
 
-        A session that was resumed at an earlier message goes back to it now, if there is something to add: what came
-        after stays, as a branch. Invalid if something else than cwd, model or exit_reason was set.
+        If the session was resumed at an earlier message, the first save with new messages moves it back there; later
+        messages stay as a branch. Raises Invalid if a field other than cwd, model or exit_reason was set.
         """
         changes = self._changes()
-        store, talk = self._store._store, self._conversation
-        alone = self._at is None and not changes and len(self._unsaved) < 2  # then it may share a commit with others
-        with nullcontext() if alone else store.transaction():
+        talk = self._conversation
+        alone = self._at is None and not changes and len(self._unsaved) < 2  # one append can share a commit with others
+        with nullcontext() if alone else self._store._transaction():
             if self._at is not None and self._unsaved and not self._is_saved(self._unsaved[0]):
                 talk.rewind(to=self._at)
             nodes = [talk.append(said, id=id, created_at=at) for said, id, at in self._unsaved]
@@ -101,29 +107,29 @@ class Session:
         self._store._wrote(self.id)
         return nodes
 
-    def append_and_save(self, message: Said | Mapping[str, Any] | bytes | str, *, id: str | None = None) -> Node:
-        """`add`, then `save`. If it cannot be stored, nothing is, and it is not kept in mind."""
+    def append_and_save(self, message: AnyMessage | Mapping[str, Any] | bytes | str, *, id: str | None = None) -> Node:
+        """Calls `add`, then `save`. If the message cannot be stored, it is discarded."""
         self.add(message, id=id)
         try:
             return self.save()[-1]
         except BaseException:
-            del self._unsaved[-1:]  # nothing, if it was stored and what came after it has failed
+            del self._unsaved[-1:]  # already empty if the message was stored and a later step failed
             raise
 
-    def append_event(self, event: object) -> Event:
-        """Adds an event to its transcript: see `Transcript.append`."""
+    def append_event(self, event: object) -> TranscriptEvent:
+        """Adds an event to the transcript: see `Transcript.append`."""
         return self.transcript.append(event)
 
     def refresh(self) -> None:
-        """Reads it again. What was added and not saved stays in mind. NotFound if it is gone."""
+        """Reads the session again. Unsaved messages stay. Raises NotFound if the session was deleted."""
         self._messages = None
         self._saw(metadata.of(self._conversation.refresh()))
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
 
-    def _is_saved(self, given: Given) -> bool:
-        """Whether the session has gone on with this message already, from where it was resumed at."""
+    def _is_saved(self, given: IncomingMessage) -> bool:
+        """True if the session already continues with this message from the point where it was resumed."""
         with suppress(NotFound):
             return self._conversation.path(until=given.id, last=1)[0].parent_id == self._at
         return False
@@ -133,7 +139,7 @@ class Session:
         self._about = msgspec.structs.replace(about)
 
     def _follow(self, nodes: list[Node]) -> None:
-        """Adds to the messages that were read; if someone else has said something in between, they are read again."""
+        """Extends the cached messages, or reads them again if another writer added messages in between."""
         for node in nodes:
             if self._messages is not None and node.parent_id == (self._messages[-1].id if self._messages else None):
                 self._messages.append(node)
@@ -141,22 +147,22 @@ class Session:
                 self._messages = None
 
     def _changes(self) -> dict[str, str | None]:
-        """What was set since it was read."""
+        """The metadata fields set since the last read."""
         now, then = msgspec.structs.asdict(self._metadata), msgspec.structs.asdict(self._about)
         changed = {name: value for name, value in now.items() if value != then[name]}
         if wrong := sorted(changed.keys() - {*_SETTABLE}):
-            raise Invalid(f"{wrong[0]} cannot be set", hint="Of a session only cwd, model and exit_reason can.")
+            raise Invalid(f"{wrong[0]} cannot be set", hint="Only cwd, model and exit_reason can be set.")
         return changed
 
 
-def fresh(given: Given, session: str, id: str | None) -> Given:
-    """`given` with the id it will be stored under: the one asked for, its own, or a new one."""
+def fresh(given: IncomingMessage, session: str, id: str | None) -> IncomingMessage:
+    """`given` with the id to store it under: the requested one, its own, or a new one."""
     name = given.id if id is None else id
-    return given._replace(id=ids.text(ids.new_id()) if name is None else wire.message_id(session, name))
+    return given._replace(id=ids.text(ids.new_id()) if name is None else serial.message_id(session, name))
 
 
 def changed_extra(extra: dict[str, Any], changes: dict[str, str | None]) -> dict[str, Any] | None:
-    """A session's free data with another reason for its end."""
+    """A session's `extra` data with another exit reason."""
     rest = {name: value for name, value in extra.items() if name != EXIT}
     if changes[EXIT]:
         rest[EXIT] = changes[EXIT]

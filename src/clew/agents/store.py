@@ -1,47 +1,49 @@
-"""Sessions as agent runtimes use them: a thin view on the sessions of a store."""
+"""Sessions for agent runtimes: a thin view of a store's sessions."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple, Self
 
-from clew import codec, deletion, ids
-from clew import store as core
-from clew.agents import metadata, wire
+from clew.agents import metadata, serial
 from clew.agents.memory import Memory
 from clew.agents.metadata import EXIT, HASH, IMPORTED, SessionMetadata, project_hash
-from clew.agents.mirror import Mirror, Rebuilt
+from clew.agents.mirror import Mirror, MirrorReport
 from clew.agents.options import Options, parse
+from clew.agents.serial import IncomingMessage
 from clew.agents.session import Session, changed_extra, fresh
-from clew.agents.transcript import Event, Transcript
-from clew.agents.wire import Given
-from clew.errors import ClewError, Closed, Invalid, NotFound, Tampered
-from clew.mirrors import PENDING
-from clew.model import Message, Said
-from clew.node import Node, moment
-from clew.paging import every
-from clew.receipts import Receipt
-from clew.session import Session as Conversation
-from clew.session_data import directory
+from clew.agents.transcript import Transcript, TranscriptEvent
+from clew.base import codec, ids
+from clew.base.messages import AnyMessage, Message
+from clew.engine import deletion
+from clew.engine.mirrors import PENDING
+from clew.engine.node import Node, moment
+from clew.engine.receipts import Receipt
+from clew.engine.session_data import directory
+from clew.errors import ClewError, Closed, Corrupted, Invalid, NotFound
+from clew.store import store as core
+from clew.store.parts import Parts
+from clew.store.session import Session as Conversation
+from clew.store.session import delete_session, row_of
 
-MetadataList = list[SessionMetadata]  # inside `SessionStore`, list is its method
+MetadataList = list[SessionMetadata]  # `list` is a method in `SessionStore`
 NodeList = list[Node]
-Sayable = Said | Mapping[str, Any] | bytes | str
+Sayable = AnyMessage | Mapping[str, Any] | bytes | str
 """A message: clew's own, an SDK's object, or its JSON."""
 
 
-class Cleaned(NamedTuple):
-    """What a cleanup took away: sessions, the bytes they had in the store and in the mirror; and what it could not."""
+class CleanupReport(NamedTuple):
+    """The result of a cleanup: the purged sessions, their bytes in the store and in the mirror, and failures."""
 
     deleted: tuple[str, ...]
     bytes_freed: int
     failures: tuple[tuple[str, str], ...]
     receipt: Receipt
-    """What else is left: messages that others share, and what is still to be cleared."""
+    """What remains: shared messages, and traces that are not cleared yet."""
 
 
 def open(
@@ -51,10 +53,10 @@ def open(
     persist: bool = True,
     **options: Any,
 ) -> SessionStore:
-    """Opens the store in a file for agents; `options` are those of `clew.open`. Closing it closes the store.
+    """Opens a store file for agents; `options` are those of `clew.open`. Closing it closes the store.
 
-    With ``persist=False`` nothing is written to the disk, ever: the file is not touched, there is no mirror, and all is
-    as it would be otherwise until the store is closed.
+    With ``persist=False`` nothing is written to disk: the sessions are in memory until the store is closed, the file is
+    not touched, and there is no mirror.
     """
     if not persist:
         path, mirror = ":memory:", None
@@ -67,7 +69,7 @@ def open(
 
 
 class SessionStore:
-    """Sessions, their messages, transcripts and memories. Threads may share it."""
+    """Sessions with their messages, transcripts and memories. Threads may share it."""
 
     def __init__(
         self, store: core.Store, *, mirror: Mirror | str | os.PathLike[str] | None = None, closes: bool = False
@@ -79,7 +81,7 @@ class SessionStore:
 
     @property
     def mirror(self) -> Mirror | None:
-        """Where its sessions are copied to as files, if they are."""
+        """The mirror that copies the sessions to files; None if there is none."""
         return self._mirror
 
     # -- beginning
@@ -93,9 +95,10 @@ class SessionStore:
         agent_name: str | None = None,
         parent: Session | str | None = None,
     ) -> Session:
-        """A new session. Conflict if the id is taken.
+        """Creates a session. Raises Conflict if the id is in use.
 
-        With `agent_name` it is a subagent's: never picked by `load_latest`; with `parent` it goes when that one goes.
+        `agent_name` makes it a subagent's session, which `load_latest` never returns. With `parent`, it is deleted
+        together with that session.
         """
         owner = None if parent is None else self._talk(parent)
         extra = {HASH: project_hash(directory(cwd))}
@@ -110,16 +113,16 @@ class SessionStore:
         cwd: str | os.PathLike[str] | None = None,
         model: str | None = None,
     ) -> Session:
-        """The session that a run was asked to begin with: see `Options`. Invalid if they do not go together.
+        """The session that a run starts with: see `Options`. Raises Invalid if the options conflict.
 
-        With ``persist=False`` what it goes on with is read, and nothing is written: the session is in memory.
+        With ``persist=False`` the session to continue is only read, and the new session is in memory.
         """
         asked = parse(options or Options())
-        session = self._started(asked, cwd, model)
+        session = self._start(asked, cwd, model)
         session._file_checkpointing = asked.file_checkpointing
         return session
 
-    def _started(self, asked: Options, cwd: str | os.PathLike[str] | None, model: str | None) -> Session:
+    def _start(self, asked: Options, cwd: str | os.PathLike[str] | None, model: str | None) -> Session:
         source: Session | None = None
         if asked.continue_:
             source = self.load_latest(cwd or "")
@@ -132,24 +135,24 @@ class SessionStore:
         return self.fork(source, new_id=asked.session_id, at=asked.resume_at) if asked.fork else source
 
     def load(self, session_id: str) -> Session:
-        """The session with this id or handle. NotFound."""
+        """The session with this id or handle. Raises NotFound."""
         return Session(self, self._store.sessions.get(session_id))
 
     def load_latest(self, cwd: str | os.PathLike[str]) -> Session:
-        """The session that was last active in exactly this directory; never a subagent's. NotFound, naming it."""
+        """The session last active in exactly this directory, except subagents' sessions. Raises NotFound."""
         place = directory(cwd)
         if place is None:
-            raise Invalid("to go on with the last session, its directory has to be named", hint="Pass cwd.")
+            raise Invalid("a directory is needed to continue its last session", hint="Pass cwd.")
         try:
             return Session(self, self._store.sessions.latest(place))
         except NotFound:
-            raise NotFound("previous session in", place, hint="Begin a new one.") from None
+            raise NotFound("previous session in", place, hint="Create a new session.") from None
 
     def resume(self, session_id: str, at: str | None = None) -> Session:
-        """The session with this id, to go on with; its id stays the same.
+        """The session with this id, to continue it under the same id.
 
-        With `at` it shows the messages up to and with that one, and goes back there when something is added to it: what
-        came after stays, as a branch. NotFound if that is not one of its messages.
+        With `at`, it shows the messages up to and including that one. The next message added moves the session back
+        there; later messages stay as a branch. Raises NotFound if `at` is not one of its messages.
         """
         talk = self._store.sessions.get(session_id)
         if at is None:
@@ -158,9 +161,9 @@ class SessionStore:
         return Session(self, talk, None if node.id == talk.head_id else node.id)
 
     def fork(self, source: Session | str, new_id: str | None = None, at: str | None = None) -> Session:
-        """A new session that shares what another has said, up to and with `at`. Neither changes the other afterwards.
+        """Creates a session that shares another's messages, up to and including `at`. The two are independent after.
 
-        NotFound if there is no such session, or no such message in it; Conflict if the new id is taken.
+        Raises NotFound if there is no such session or message, and Conflict if the new id is in use.
         """
         talk = self._talk(source)
         if at is not None:
@@ -168,7 +171,7 @@ class SessionStore:
         with self._store.transaction():
             made = self._store.sessions.fork(talk, at=at, id=new_id)
             kept = {name: value for name, value in made.extra.items() if name not in (EXIT, IMPORTED)}
-            if kept != made.extra:  # how the other ended, and where it came from, is not said of this one
+            if kept != made.extra:  # the exit reason and origin belong to the other session
                 made.update(extra=kept)
         self._wrote(made.id)
         return Session(self, made)
@@ -183,12 +186,12 @@ class SessionStore:
         subagents: bool = False,
         on_damage: Callable[[ClewError], None] | None = None,
     ) -> MetadataList:
-        """What is known about the sessions, last active first; damaged ones are left out, and `on_damage` is told."""
+        """Lists metadata of sessions, last active first. Skips damaged sessions and passes them to `on_damage`."""
         found: MetadataList = []
-        for talk in every(partial(self._store.sessions.list, limit=200, cwd=cwd, subagents=subagents)):
+        for talk in self._store.sessions.list(limit=200, cwd=cwd, subagents=subagents).all():
             try:
                 found.append(metadata.of(talk))
-            except Tampered as error:
+            except Corrupted as error:
                 if on_damage is not None:
                     on_damage(error)
             if limit is not None and len(found) >= limit:
@@ -196,25 +199,26 @@ class SessionStore:
         return found
 
     def delete(self, session_id: str) -> Receipt:
-        """Deletes a session with its transcript, its checkpoints and its subagents', from the store and its mirrors.
+        """Deletes a session with its transcript, checkpoints and subagents, from the store and its mirrors.
 
-        Messages that a fork shares stay with the fork. The receipt says how much went, and what is left. NotFound;
-        Conflict if it is held.
+        Messages that a fork shares stay with the fork. The receipt says how much was deleted and what remains. Raises
+        NotFound, and Conflict if the session is held.
         """
         talk = self._store.sessions.get(session_id)
-        gone = self._store._engine.read(lambda tx: deletion.talks(tx, talk._row))
-        receipt = talk.delete()
-        if self._store._engine.backend.in_transaction():  # else the files are gone already
+        parts = Parts.of(self._store)
+        gone = parts.engine.read(lambda tx: deletion.talks(tx, row_of(talk)))
+        receipt = delete_session(talk)
+        if parts.engine.backend.in_transaction():  # otherwise the files are already removed
             for one in gone:
                 self._wrote(one)
         return receipt
 
-    def cleanup(self, *, older_than: timedelta = timedelta(days=30), dry_run: bool = False) -> Cleaned:
-        """Purges sessions that were last active longer ago than that: see `Sessions.purge`. Nothing else calls it.
+    def cleanup(self, *, older_than: timedelta = timedelta(days=30), dry_run: bool = False) -> CleanupReport:
+        """Purges sessions that were last active longer ago than this: see `Sessions.purge`. Never runs automatically.
 
-        Sessions that are held stay, and so does every project's memory. With `dry_run` it says what would go.
+        Held sessions and project memories stay. With `dry_run` it reports what it would purge.
         """
-        before = moment(self._store._engine.clock()) - older_than
+        before = moment(Parts.of(self._store).engine.clock()) - older_than
         purge = partial(self._store.sessions.purge, everything=True, before=before, reason="retention-expired")
         files = {} if self._mirror is None else self._sizes(self._mirror, purge(dry_run=True).sessions)
         receipt = purge(dry_run=dry_run)
@@ -222,41 +226,41 @@ class SessionStore:
         freed = receipt.bytes
         if self._mirror is not None and PENDING + self._mirror.root not in receipt.pending:
             freed += sum(files.get(one, 0) for one in receipt.sessions)
-        return Cleaned(receipt.sessions, freed, failures, receipt)
+        return CleanupReport(receipt.sessions, freed, failures, receipt)
 
     # -- messages and events
 
     def append_message(self, session_id: Session | str, message: Sayable, *, id: str | None = None) -> Node:
-        """Adds a message after whatever is last now. Durable when it returns.
+        """Appends a message at the current end of a session. Durable when this returns.
 
-        An SDK's message is kept as its provider wrote it, under its own ``uuid``. With an id the call is safe to
-        repeat. Invalid if it is longer than a line may be. NotFound.
+        An SDK's message is stored as its provider wrote it, under its own ``uuid``. With an id, the call is safe to
+        repeat. Raises Invalid if the message is too long for a line, and NotFound.
         """
         talk = self._talk(session_id)
-        said, name, at = self._given(talk.id, message, id)
+        said, name, at = self._parse_message(talk.id, message, id)
         node = talk.append(said, id=name, created_at=at)
         self._wrote(talk.id)
         return node
 
-    def append_event(self, session_id: Session | str, event: object) -> Event:
-        """Adds any event to a session's transcript: see `Transcript.append`."""
+    def append_event(self, session_id: Session | str, event: object) -> TranscriptEvent:
+        """Adds an event to a session's transcript: see `Transcript.append`."""
         return self.transcript(session_id).append(event)
 
     def load_messages(self, session_id: Session | str, *, last: int | None = None) -> NodeList:
-        """A session's messages, root first, or the `last` ones; none if there are none."""
+        """A session's messages, root first, or only the `last` ones."""
         return self._talk(session_id).path(last=last)
 
     def load_messages_up_to(self, session_id: Session | str, message_id: str) -> NodeList:
-        """A session's messages up to and with one of them. NotFound if it is not among them."""
+        """A session's messages up to and including one of them. Raises NotFound if it is not among them."""
         talk = self._talk(session_id)
         return self._until(talk, message_id)
 
     def transcript(self, session_id: Session | str) -> Transcript:
-        """The events of a session. NotFound."""
+        """The events of a session. Raises NotFound."""
         return Transcript(self._talk(session_id), self._wrote)
 
     def transcript_path(self, session_id: Session | str) -> str | None:
-        """The file in which a session's events can be read, for hooks: up to date now. None without a mirror."""
+        """The mirror's file with a session's events, up to date, for hooks. None without a mirror."""
         if self._mirror is None:
             return None
         talk = self._talk(session_id)
@@ -264,24 +268,24 @@ class SessionStore:
         return self._mirror.transcript_path(metadata.of(talk))
 
     def memory(self, cwd: str | os.PathLike[str] | None) -> Memory:
-        """What is remembered of a project, in whatever session."""
+        """The memory of a project."""
         return self._memory(project_hash(directory(cwd)))
 
-    def rebuild_mirror(self) -> Rebuilt:
-        """Writes the mirror anew from the store: see `Mirror.rebuild`. Invalid if there is none."""
+    def rebuild_mirror(self) -> MirrorReport:
+        """Rewrites the mirror from the store: see `Mirror.rebuild`. Raises Invalid if there is none."""
         if self._mirror is None:
-            raise Invalid("these sessions have no mirror", hint="Name a folder for it.")
+            raise Invalid("these sessions have no mirror", hint="Pass a folder as mirror.")
         return self._mirror.rebuild()
 
     # -- ending
 
     def flush(self) -> None:
-        """Brings the mirror up to date. What was stored is durable without it. Raises what keeps it from that."""
+        """Updates the mirror. Stored data is durable without it. Raises if the mirror cannot be updated."""
         if self._mirror is not None:
             self._mirror.flush()
 
     def close(self) -> None:
-        """Brings the mirror up to date, then closes the store if it was opened here. Idempotent."""
+        """Updates the mirror, then closes the store if `open` opened it. Idempotent."""
         below, self._below = self._below, []
         for one in below:
             one.close()
@@ -308,21 +312,25 @@ class SessionStore:
             return session.conversation
         return self._store.sessions.get(session)
 
+    def _transaction(self) -> AbstractContextManager[None]:
+        return self._store.transaction()
+
     def _memory(self, project: str) -> Memory:
         wrote = (lambda _: None) if self._mirror is None else self._mirror.remember_soon
-        return Memory(self._store._engine, self._store._refs, project, wrote)
+        parts = Parts.of(self._store)
+        return Memory(parts.engine, parts.refs, project, wrote)
 
-    def _given(self, session_id: str, message: Sayable, id: str | None) -> Given:
-        found = fresh(wire.given(message), session_id, id)
-        wire.check_size(found.said)
+    def _parse_message(self, session_id: str, message: Sayable, id: str | None) -> IncomingMessage:
+        found = fresh(serial.parse_message(message), session_id, id)
+        serial.check_size(found.said)
         return found
 
     def _until(self, talk: Conversation, name: str, last: int | None = None) -> NodeList:
-        """Messages up to and with one, told by its id or handle, or by another name that it came with. NotFound."""
+        """Messages up to and including one, given by id, handle or imported name. Raises NotFound."""
         if not isinstance(name, str) or ids.maybe(name) is not None or ids.span(name) is not None:
             return talk.path(until=name, last=last)
         try:
-            return talk.path(until=wire.message_id(talk.id, name), last=last)
+            return talk.path(until=serial.message_id(talk.id, name), last=last)
         except NotFound:
             raise NotFound("message", name, hint=f"It is not among the messages of session {talk.id}.") from None
 
@@ -333,11 +341,11 @@ class SessionStore:
         talk.update(**given)
 
     def _sizes(self, mirror: Mirror, sessions: Iterable[str]) -> dict[str, int]:
-        """The bytes that sessions have in a mirror, those of their subagents included."""
-        found = {}
+        """Bytes of sessions and their subagents in a mirror."""
+        found, parts = {}, Parts.of(self._store)
         for session in sessions:
-            row = self._store.sessions._anywhere(session)._row
-            found[session] = mirror.size(self._store._engine.read(partial(deletion.talks, ref=row)))
+            row = parts.table.find_anywhere(session)
+            found[session] = mirror.size(parts.engine.read(partial(deletion.talks, ref=row)))
         return found
 
     def _wrote(self, session_id: str) -> None:
@@ -347,7 +355,7 @@ class SessionStore:
     def _in_memory(
         self, asked: Options, source: Session | None, cwd: str | os.PathLike[str] | None, model: str | None
     ) -> Session:
-        """A session in a store of its own that is never written, beginning with what the source has said."""
+        """A session in its own memory-only store that starts with the messages of the source."""
         below = open(":memory:", persist=False)
         self._below.append(below)
         if source is None:
@@ -357,7 +365,17 @@ class SessionStore:
         made = below.create(cwd=about.cwd or None, model=about.model or None, id=id)
         with below._store.transaction():
             for node in source.messages:
-                for digest in codec.shown(node.said) if isinstance(node.said, Message) else ():
+                for digest in codec.blobs_in(node.said) if isinstance(node.said, Message) else ():
                     made.conversation.blobs.put(source.conversation.blobs.open(digest))
                 made.conversation.append(node.said, id=node.id, created_at=node.created_at)
         return below.load(made.id)
+
+
+def store_of(sessions: SessionStore) -> core.Store:
+    """The store of the sessions, for the async twin."""
+    return sessions._store
+
+
+def closes_store(sessions: SessionStore) -> bool:
+    """True if closing the sessions also closes their store, for the async twin."""
+    return sessions._closes

@@ -1,7 +1,7 @@
-"""The transcript of a session: everything an agent said and did, as it happened, beside the messages.
+"""The transcript of a session: an append-only log of an agent's events, separate from the messages.
 
 Each event is an entry of the session's log: the byte 0x01, then the event as one compact JSON object. Events are never
-parents of messages, and are never changed. An event without a ``uuid`` is given one.
+changed and are never parents of messages. An event without a ``uuid`` gets one.
 """
 
 from __future__ import annotations
@@ -14,51 +14,52 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clew import ids
-from clew.agents import lines, wire
+from clew.agents import jsonl, serial
+from clew.base import ids
+from clew.engine.log import Entry
 from clew.errors import Invalid
-from clew.log import Entry
-from clew.session import Session
+from clew.store.parts import Parts
+from clew.store.session import Session
 
 _TAG = b"\x01"
 
 TranscriptList = list["Transcript"]
 
 
-class Event(NamedTuple):
-    """One event: whose it is, its number in the log of the session, when it was stored, and its JSON."""
+class TranscriptEvent(NamedTuple):
+    """One event: its session, its number in the log, when it was stored, and its JSON."""
 
     session_id: str
     agent: str | None
-    """The subagent whose it is."""
+    """The subagent that it belongs to."""
     number: int
     created_at: datetime
     raw: bytes
 
     def __repr__(self) -> str:
         # No content: a repr ends up in logs.
-        return f"<Event {self.number} of {self.session_id}>"
+        return f"<TranscriptEvent {self.number} of {self.session_id}>"
 
     @property
     def data(self) -> dict[str, Any]:
-        """The event as it was given."""
-        found: dict[str, Any] = lines.decode(self.raw)
+        """The event as a dictionary."""
+        found: dict[str, Any] = jsonl.decode(self.raw)
         return found
 
     @property
     def type(self) -> str | None:
-        """Its type, whatever that is."""
+        """Its ``type`` field, of any JSON type."""
         found = self.data.get("type")
         return found if isinstance(found, str) else None
 
     @property
     def uuid(self) -> str:
-        """Its own id."""
+        """Its ``uuid``."""
         return str(self.data.get("uuid"))
 
 
 class Transcript:
-    """The events of one session. Other entries of its log are passed over."""
+    """The events of one session. Ignores other entries of its log."""
 
     def __init__(self, session: Session, wrote: Callable[[str], None] = lambda _: None) -> None:
         self._session = session
@@ -66,35 +67,35 @@ class Transcript:
 
     @property
     def session_id(self) -> str:
-        """The session whose it is."""
+        """The session of this transcript."""
         return self._session.id
 
-    def append(self, event: object) -> Event:
+    def append(self, event: object) -> TranscriptEvent:
         """Adds an event: an object, its JSON, or an SDK's data class. Durable when this returns.
 
-        Kinds of events that clew does not know are kept like all others. The same event with the same ``uuid`` again
-        changes nothing; another one with that uuid is a Conflict. Invalid if it is longer than a line may be.
+        Events of unknown types are stored too. Adding the same event with the same ``uuid`` again changes nothing; a
+        different event with that uuid raises Conflict. Raises Invalid if the event is too long for a line.
         """
         raw, name = prepare(event)
-        raw = self._session._engine.redacted(raw)  # as JSON: behind its tag it would be taken for text
-        (entry,) = self._session.log.append(_TAG + raw, id=wire.derived(self.session_id, f"event {name}"))
+        raw = Parts.of(self._session).engine.redacted(raw)  # without the tag, so that it is redacted as JSON
+        (entry,) = self._session.log.append(_TAG + raw, id=serial.derive_id(self.session_id, f"event {name}"))
         self._wrote(self.session_id)
         return self._event(entry)
 
-    def read(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
-        """Events with numbers from `start` up to and without `stop`, in order, a few at a time."""
+    def read(self, start: int = 0, stop: int | None = None) -> Iterator[TranscriptEvent]:
+        """Events from number `start` up to but not including `stop`, in order, read a few at a time."""
         return (self._event(entry) for entry in self._session.log.read(start, stop) if entry.data[:1] == _TAG)
 
     def count(self) -> int:
-        """The number that the next event will have."""
+        """The number of the next event."""
         return len(self._session.log)
 
     def subagents(self) -> TranscriptList:
-        """The transcripts of the subagents that the session has sent out, oldest first."""
+        """The transcripts of the session's subagents, oldest first."""
         return [Transcript(one, self._wrote) for one in self._session.subagents()]
 
-    def replay(self) -> Iterator[Event]:
-        """Its events and those of its subagents, and of theirs, in the order in which they happened."""
+    def replay(self) -> Iterator[TranscriptEvent]:
+        """The events of the session and of all its subagents, in order of time."""
         return heapq.merge(*(one.read() for one in self._family()), key=lambda event: event.created_at)
 
     def _family(self) -> Iterator[Transcript]:
@@ -102,34 +103,34 @@ class Transcript:
         for below in self.subagents():
             yield from below._family()
 
-    def _event(self, entry: Entry) -> Event:
-        return Event(self.session_id, self._session.agent, entry.number, entry.created_at, entry.data[1:])
+    def _event(self, entry: Entry) -> TranscriptEvent:
+        return TranscriptEvent(self.session_id, self._session.agent, entry.number, entry.created_at, entry.data[1:])
 
 
 def prepare(event: object, unnamed: str | None = None) -> tuple[bytes, str]:
-    """An event as it is stored, and its uuid; one that has none gets `unnamed`, or a new one.
+    """The stored form of an event, and its uuid. An event without one gets `unnamed`, or a new one.
 
-    Invalid if it is no event, or too long for a line.
+    Raises Invalid if it is not an event, or too long for a line.
     """
     if isinstance(event, bytes | str):
-        raw = lines.compact(event)
+        raw = jsonl.compact(event)
     else:
         plain = _plain(event)
         if not isinstance(plain, Mapping):
-            raise Invalid(f"an event is an object, its JSON, or a data class, not {type(event).__name__}")
-        raw = lines.compact(lines.encode(plain))
-    name = lines.fields(raw).get("uuid")
+            raise Invalid(f"an event must be an object, its JSON or a data class, not {type(event).__name__}")
+        raw = jsonl.compact(jsonl.encode(plain))
+    name = jsonl.fields(raw).get("uuid")
     if name is None or name == b"null":
         name = b'"%s"' % (unnamed or ids.text(ids.new_id())).encode()
         body = raw[1:] if raw == b"{}" else b"," + raw[1:]
         raw = b'{"uuid":' + name + body
-    if len(raw) >= lines.LINE_LIMIT:
-        raise wire.too_long("event", len(raw), lines.LINE_LIMIT - 1)
-    return raw, str(lines.decode(name))
+    if len(raw) >= jsonl.LINE_LIMIT:
+        raise serial.too_long("event", len(raw), jsonl.LINE_LIMIT - 1)
+    return raw, str(jsonl.decode(name))
 
 
 def _plain(value: object) -> Any:
-    """`value` with every data class in it as an object whose type is the class's name."""
+    """`value` with each data class replaced by an object whose type is the name of the class."""
     if isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

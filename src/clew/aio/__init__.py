@@ -19,9 +19,9 @@ try:
 except ImportError as error:  # the core does without it
     raise ImportError("clew.aio needs anyio: pip install 'clew[aio]'") from error
 
-from clew import store as sync
-from clew.aio.face import Threads
-from clew.aio.faces import (
+from clew.aio.dispatch import Threads
+from clew.aio.retention import Sweeper
+from clew.aio.store import (
     Audit,
     Blobs,
     Hit,
@@ -35,8 +35,9 @@ from clew.aio.faces import (
     StoreBlobs,
     StoreLog,
 )  # fmt: skip
-from clew.aio.retention import Sweeper
-from clew.aio.watching import Watch
+from clew.aio.watch import Watch
+from clew.store import store as sync
+from clew.store.parts import Parts
 
 __all__ = [
     "Audit",
@@ -86,4 +87,4 @@ class Opening:
 
     async def _open(self) -> Store:
         opened = await to_thread.run_sync(lambda: sync.open(self._path, **self._options))
-        return Store(Threads(opened._engine), opened)
+        return Store(Threads(Parts.of(opened).engine), opened)

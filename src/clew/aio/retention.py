@@ -11,8 +11,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from clew import retention as sync
-from clew.aio.faces import Session, Store, _bare
-from clew.retention import EVERY, QUIET, Plan, Policy, Round, Swept
+from clew.aio.proxy import unwrap
+from clew.aio.store import Session, Store
+from clew.retention import EVERY, QUIET, Plan, Policy, SweepReport, SweepRunner
 
 Open = Iterable[Session | str]
 
@@ -26,7 +27,7 @@ async def preview(
     quiet: timedelta = QUIET,
 ) -> Plan:
     """What a sweep would do now: what goes and why, what stays and by what. Nothing is changed, also in doubt."""
-    opened = [_bare(one) for one in open_sessions]
+    opened = [unwrap(one) for one in open_sessions]
     return await store._threads.run(sync.preview, store._sync, policy, now=now, open_sessions=opened, quiet=quiet)
 
 
@@ -37,9 +38,9 @@ async def sweep(
     open_sessions: Open = (),
     quiet: timedelta = QUIET,
     force: bool = False,
-) -> Swept:
+) -> SweepReport:
     """Purges what is due by the store's policy: see `clew.retention.sweep`."""
-    opened = [_bare(one) for one in open_sessions]
+    opened = [unwrap(one) for one in open_sessions]
     return await store._threads.run(sync.sweep, store._sync, now=now, open_sessions=opened, quiet=quiet, force=force)
 
 
@@ -66,15 +67,15 @@ class Sweeper:
 
     def __init__(
         self,
-        store: Store | Callable[[], Swept],
+        store: Store | Callable[[], SweepReport],
         *,
         every: timedelta = EVERY,
         open_sessions: Callable[[], Open] | None = None,
-        on_swept: Callable[[Swept], object] | None = None,
+        on_swept: Callable[[SweepReport], object] | None = None,
         on_error: Callable[[Exception], object] | None = None,
         wait: Callable[[anyio.Event, float], Awaitable[object]] = _wait,
     ) -> None:
-        self._round = Round(every, on_swept, on_error)
+        self._round = SweepRunner(every, on_swept, on_error)
         self._open = open_sessions or (lambda: ())
         self._store = store
         self._wait = wait
@@ -103,7 +104,7 @@ class Sweeper:
         if self._wake is not None:
             self._wake.set()
 
-    async def _sweep(self) -> Swept | Exception:
+    async def _sweep(self) -> SweepReport | Exception:
         try:
             if isinstance(self._store, Store):
                 return await sweep(self._store, open_sessions=self._open())

@@ -22,7 +22,7 @@ class InThreads:
         await run_sync(self._store.save, snapshot)
 
     async def load(self, id: str) -> Snapshot:
-        """The snapshot. NotFound; Tampered if it is not what was saved, or is another one under this name."""
+        """The snapshot. NotFound; Corrupted if it is not what was saved, or is another one under this name."""
         return await run_sync(self._store.load, id)
 
     async def list(self) -> Summaries:

@@ -1,4 +1,4 @@
-"""Threads behind the async face: one that commits for many tasks at once, and one for each open transaction.
+"""The threads that run async calls: one that commits for many tasks, and one for each open transaction.
 
 SQLite has no async I/O, so work goes to threads. An append never runs on the event loop: waiting for the disk there
 would stall every other task.
@@ -24,7 +24,7 @@ LARGEST = 256
 """Calls in one transaction at most."""
 
 
-class Request(Call):
+class ThreadCall(Call):
     """A call made by a task, and the way back to it."""
 
     __slots__ = ("_done", "dropped", "loop", "taken")
@@ -75,14 +75,14 @@ class Worker:
     def __init__(self, run: Callable[[Sequence[Call]], None], name: str) -> None:
         self._run = run
         self._name = name
-        self._waiting: SimpleQueue[Request | None] = SimpleQueue()
+        self._waiting: SimpleQueue[ThreadCall | None] = SimpleQueue()
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
 
     async def call(self, function: Callable[[], Any]) -> Any:
-        """What `function` returns, run on the thread."""
-        request = Request(function)
+        """Runs `function` on the thread, and returns its result."""
+        request = ThreadCall(function)
         with self._mutex:
             if self._stopping:
                 raise Closed("the store is closed")
@@ -95,10 +95,10 @@ class Worker:
         return await request.outcome()
 
     def post(self, function: Callable[[], Any]) -> None:
-        """Has `function` run after all that waits now; nobody waits for it."""
+        """Queues `function` without waiting for it."""
         with self._mutex:
             if self._thread is not None and not self._stopping:
-                self._waiting.put(Request(function, awaited=False))
+                self._waiting.put(ThreadCall(function, awaited=False))
 
     def stop(self) -> None:
         """Finishes what is waiting, then ends the thread. Blocks; idempotent."""
@@ -125,9 +125,9 @@ class Worker:
                             step()
                 _wake(batch)
 
-    def _take(self) -> tuple[list[Request], bool]:
+    def _take(self) -> tuple[list[ThreadCall], bool]:
         """Those that are waiting, once there is one; False with the last of them."""
-        batch: list[Request] = []
+        batch: list[ThreadCall] = []
         request = self._waiting.get()
         while request is not None:
             request.taken = True
@@ -135,7 +135,7 @@ class Worker:
                 batch.append(request)
             if len(batch) == LARGEST or self._waiting.empty():
                 return batch, True
-            request = self._waiting.get()  # nobody else takes any
+            request = self._waiting.get()  # only this thread takes requests
         return batch, False
 
 
@@ -148,13 +148,13 @@ def each(calls: Sequence[Call]) -> None:
 def post(loop: Any, function: Callable[[], object]) -> None:
     """Runs a function on an event loop, asyncio's or trio's, from any thread."""
     send = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    with suppress(RuntimeError):  # the loop is closed, so no task waits
         send(function)
 
 
-def _wake(batch: Iterable[Request]) -> None:
+def _wake(batch: Iterable[ThreadCall]) -> None:
     """Tells the tasks, with one message to each event loop."""
-    loops: dict[Any, list[Request]] = {}
+    loops: dict[Any, list[ThreadCall]] = {}
     for request in batch:
         if request.loop is not None:
             loops.setdefault(request.loop, []).append(request)
@@ -162,6 +162,6 @@ def _wake(batch: Iterable[Request]) -> None:
         post(loop, partial(_wake_all, requests))
 
 
-def _wake_all(requests: list[Request]) -> None:
+def _wake_all(requests: list[ThreadCall]) -> None:
     for request in requests:
         request.wake()

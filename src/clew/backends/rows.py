@@ -16,7 +16,7 @@ MAX_COUNTER = (1 << COUNTER_BITS) - 1
 MAX_POS = (SHARDS << COUNTER_BITS + SEQ_BITS) - 1
 
 
-def born(number: int) -> int:
+def creation_counter(number: int) -> int:
     """Tells which of two runs, refs or blobs was made first; the numbers themselves do not."""
     return number & MAX_COUNTER
 
@@ -30,7 +30,7 @@ ID: Final = 2
 BODY: Final = 3
 
 
-class Place(NamedTuple):
+class NodeLocation(NamedTuple):
     """Where a node stands, beside its own row."""
 
     tree: int
@@ -82,7 +82,7 @@ class RefRow(NamedTuple):
     data: bytes
 
 
-class Ground(NamedTuple):
+class InsertPoint(NamedTuple):
     """Where a chain may grow: a node, and what its next one has to know of it. Without a node: a tree for a root."""
 
     tree: int
@@ -97,8 +97,8 @@ class Ground(NamedTuple):
     """Of the node's run."""
 
 
-class Tip(NamedTuple):
-    """All that an append after a ref's head has to know, in one read. From `tree` on, it is the `Ground`."""
+class HeadState(NamedTuple):
+    """All that an append after a ref's head has to know, in one read. From `tree` on, it is the `InsertPoint`."""
 
     epoch: int
     key: bytes
@@ -122,9 +122,9 @@ class Tip(NamedTuple):
     wrapped_key: bytes | None
 
     @property
-    def ground(self) -> Ground:
+    def ground(self) -> InsertPoint:
         """Where the head stands."""
-        return Ground._make(self[10:])
+        return InsertPoint._make(self[10:])
 
 
 class Move(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 from clew.errors import Unavailable
 
 
-class Renewed(Unavailable):
+class EpochChanged(Unavailable):
     """The store is kept in another way since it was opened: what was prepared for the old one must be done again."""
 
     hint = "Make the same calls again."

@@ -1,4 +1,4 @@
-"""Conversations with language models through one small interface: talk, stream, save, restore.
+"""Conversations with language models through one small interface: chat, stream, save, restore.
 
 >>> from clew import chat
 >>> client = chat.connect(provider="offline")
@@ -9,11 +9,10 @@ The providers' SDKs are extras, imported when a client needs one: ``clew[anthrop
 async client is `clew.chat.aio`.
 """
 
-from clew.chat.base_url import MAX_BASE_URL_LENGTH, validate_base_url
+from clew.chat.claude_program import ClaudeLocal
 from clew.chat.client import Client
-from clew.chat.connecting import connect
 from clew.chat.events import Event, Reply, UsageTotal
-from clew.chat.local import ClaudeLocal
+from clew.chat.factory import connect
 from clew.chat.protocols import (
     AsyncChatClient,
     AsyncPersistentChatClient,
@@ -22,8 +21,9 @@ from clew.chat.protocols import (
     PersistentChatClient,
     StreamingChatClient,
 )
-from clew.chat.tools import Tool
-from clew.errors import InvalidBaseURL, ProviderError
+from clew.providers.base_url import MAX_BASE_URL_LENGTH, validate_base_url
+from clew.providers.errors import InvalidBaseURL, ProviderError
+from clew.providers.tools import Tool
 
 __all__ = [
     "MAX_BASE_URL_LENGTH",

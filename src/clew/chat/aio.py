@@ -1,9 +1,9 @@
-"""The async client: the same names, with what waits for a model awaited.
+"""The async client: the same names; calls that wait for a model are awaited.
 
     async with clew.chat.aio.connect(provider="claude", model="…", token=…) as client:
         print(await client.chat("Hello"))
 
-A task that is cancelled keeps in the conversation what arrived.
+If a task is cancelled, the conversation keeps what arrived.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ try:
 except ImportError as error:  # the sync client does without it
     raise ImportError("clew.chat.aio needs anyio: pip install 'clew[aio]'") from error
 
-from clew.chat.client import fitting, wanted
-from clew.chat.connecting import LOCAL, announce, made, settled
+from clew.base.messages import ToolCall
+from clew.chat.client import answer_schema, decode_answer
 from clew.chat.conversation import Conversation
-from clew.chat.dialects import Dialect
 from clew.chat.events import Event
+from clew.chat.factory import LOCAL, announce, check_settings, open_transport, wire_format
 from clew.chat.protocols import Prompt
-from clew.chat.tools import answered, failed
-from clew.chat.transports import AsyncTransport
 from clew.chat.turn import Turn
 from clew.errors import Invalid
-from clew.model import ToolCall
+from clew.providers.tools import error_result, to_result
+from clew.providers.transport import AsyncTransport
+from clew.providers.wire import WireFormat
 
 __all__ = ["AsyncClient", "Stream", "connect"]
 
@@ -39,8 +39,8 @@ class Stream(AsyncIterator[Event]):
     """An answer as it comes. Nothing is sent before the first event is asked for.
 
     An async generator that is left in the middle, as a cancelled task leaves it, ends when its event loop gets to it.
-    What arrived is in the conversation before that: as soon as nobody has this stream any more. With ``async with`` the
-    connection ends at once, too.
+    The conversation has what arrived before that: as soon as the last reference to this stream is gone. With ``async
+    with`` the connection ends at once, too.
     """
 
     def __init__(self, client: AsyncClient, prompt: Prompt) -> None:
@@ -74,28 +74,28 @@ class Stream(AsyncIterator[Event]):
 class AsyncClient(Conversation):
     """A conversation with a model: it streams, and it can be saved and restored."""
 
-    def __init__(self, dialect: Dialect, transport: AsyncTransport, **settings: Any) -> None:
-        super().__init__(dialect, **settings)
+    def __init__(self, wire: WireFormat, transport: AsyncTransport, **settings: Any) -> None:
+        super().__init__(wire, **settings)
         self._transport = transport
 
     async def chat(self, prompt: Prompt) -> str:
-        """Says `prompt` and gives back the answer; tools are run until there is one. ProviderError."""
+        """Sends `prompt` and returns the answer, running tools until there is one. ProviderError."""
         return await self._answer(self._begin(prompt))
 
     async def ask(self, question: Prompt, into: type[T]) -> T:
-        """The answer as a value of type `into`, which the model is held to. ProviderError if it does not fit."""
-        return fitting(self.provider, await self._answer(self._begin(question, wanted(into))), into)
+        """The answer as a value of type `into`, whose schema the request has. ProviderError if it does not fit."""
+        return decode_answer(self.provider, await self._answer(self._begin(question, answer_schema(into))), into)
 
     def stream(self, prompt: Prompt) -> Stream:
         """The answer in pieces, tool calls and their results among them; at the end a `Reply`.
 
-        Whoever stops early, or is cancelled, keeps in the conversation what arrived.
+        If the caller stops early or is cancelled, the conversation keeps what arrived.
         """
         return Stream(self, prompt)
 
     async def _pieces(self, turn: Turn) -> AsyncGenerator[Event, None]:
         with turn:
-            while turn.goes_on:
+            while turn.unfinished:
                 async with aclosing(self._transport.stream(turn.request(stream=True))) as events:
                     async for event in events:
                         for piece in turn.piece(event):
@@ -121,7 +121,7 @@ class AsyncClient(Conversation):
 
     async def _answer(self, turn: Turn) -> str:
         with turn:
-            while turn.goes_on:
+            while turn.unfinished:
                 turn.whole(await self._transport.send(turn.request(stream=False)))
                 if turn.calls:
                     await self._run(turn, turn.calls)
@@ -139,16 +139,16 @@ class AsyncClient(Conversation):
             run = self._tools.prepare(call, can_await=True)
             awaited = self._tools.tools[call.name].awaited
             value = run() if awaited else await to_thread.run_sync(run, abandon_on_cancel=True)
-            turn.ran(at, answered(call, await value if inspect.isawaitable(value) else value))
+            turn.add_result(at, to_result(call, await value if inspect.isawaitable(value) else value))
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to see
-            turn.ran(at, failed(call, error))
+            turn.add_result(at, error_result(call, error))
 
 
 def connect(provider: str, model: str = "", **settings: Any) -> AsyncClient:
     """An async client. Takes what `clew.chat.connect` takes; ``claude-local`` has no async face."""
     if provider == LOCAL:
         raise Invalid(f"{LOCAL} has no async client", hint="Run the sync one in a thread.")
-    known, endpoint, given = settled(provider, model, **settings)
-    client = AsyncClient(known.dialect(), made(known.async_transport, endpoint), **given)
+    endpoint, given = check_settings(provider, model, **settings)
+    client = AsyncClient(wire_format(endpoint), open_transport("connect_async", endpoint), **given)
     announce(endpoint)
     return client

@@ -1,4 +1,4 @@
-"""The sync client: a conversation, and the transport it is carried by."""
+"""The sync client: a conversation and its transport."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
+from clew.base.messages import ToolCall, ToolResult
 from clew.chat.conversation import Conversation
-from clew.chat.dialects import Dialect
 from clew.chat.events import Event
 from clew.chat.protocols import Prompt
-from clew.chat.tools import answered, failed, schema
-from clew.chat.transports import Transport
 from clew.chat.turn import Turn
-from clew.errors import ProviderError
-from clew.model import ToolCall, ToolResult
+from clew.providers.errors import ProviderError
+from clew.providers.tools import error_result, schema, to_result
+from clew.providers.transport import Transport
+from clew.providers.wire import WireFormat
 
 T = TypeVar("T")
 AT_ONCE = 8
@@ -28,26 +28,26 @@ AT_ONCE = 8
 class Client(Conversation):
     """A conversation with a model: it streams, and it can be saved and restored."""
 
-    def __init__(self, dialect: Dialect, transport: Transport, **settings: Any) -> None:
-        super().__init__(dialect, **settings)
+    def __init__(self, wire: WireFormat, transport: Transport, **settings: Any) -> None:
+        super().__init__(wire, **settings)
         self._transport = transport
 
     def chat(self, prompt: Prompt) -> str:
-        """Says `prompt` and gives back the answer; tools are run until there is one. ProviderError."""
+        """Sends `prompt` and returns the answer, running tools until there is one. ProviderError."""
         return self._answer(self._begin(prompt))
 
     def ask(self, question: Prompt, into: type[T]) -> T:
-        """The answer as a value of type `into`, which the model is held to. ProviderError if it does not fit."""
-        return fitting(self.provider, self._answer(self._begin(question, wanted(into))), into)
+        """The answer as a value of type `into`, whose schema the request has. ProviderError if it does not fit."""
+        return decode_answer(self.provider, self._answer(self._begin(question, answer_schema(into))), into)
 
     def stream(self, prompt: Prompt) -> Generator[Event, None, None]:
         """The answer in pieces, tool calls and their results among them; at the end a `Reply`.
 
-        Whoever stops early, by closing the iterator or by an exception, keeps in the conversation what arrived.
+        If the caller stops early, by closing the iterator or by an exception, the conversation keeps what arrived.
         """
         turn = self._begin(prompt)
         with turn:
-            while turn.goes_on:
+            while turn.unfinished:
                 with closing(self._transport.stream(turn.request(stream=True))) as events:
                     for event in events:
                         yield from turn.piece(event)
@@ -70,7 +70,7 @@ class Client(Conversation):
 
     def _answer(self, turn: Turn) -> str:
         with turn:
-            while turn.goes_on:
+            while turn.unfinished:
                 turn.whole(self._transport.send(turn.request(stream=False)))
                 if turn.calls:
                     self._run(turn, turn.calls)
@@ -80,7 +80,7 @@ class Client(Conversation):
 
     def _run(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
         if len(calls) == 1:
-            turn.ran(0, self._outcome(calls[0]))
+            turn.add_result(0, self._outcome(calls[0]))
             return
         pool = ThreadPoolExecutor(min(AT_ONCE, len(calls)), "clew-tool")
         running = [
@@ -90,25 +90,25 @@ class Client(Conversation):
             for future in running:
                 future.result()
         finally:
-            # Not waiting for them: whoever interrupts a turn wants to be back.
+            # Do not wait: an interrupted turn returns at once.
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _record(self, turn: Turn, at: int, call: ToolCall) -> None:
-        turn.ran(at, self._outcome(call))
+        turn.add_result(at, self._outcome(call))
 
     def _outcome(self, call: ToolCall) -> ToolResult:
         try:
-            return answered(call, self._tools.prepare(call, can_await=False)())
+            return to_result(call, self._tools.prepare(call, can_await=False)())
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to see
-            return failed(call, error)
+            return error_result(call, error)
 
 
-def wanted(into: type) -> dict[str, Any] | None:
+def answer_schema(into: type) -> dict[str, Any] | None:
     """The JSON Schema an answer is held to; none for plain text."""
     return None if into is str else schema(into)
 
 
-def fitting(provider: str, text: str, into: type[T]) -> T:
+def decode_answer(provider: str, text: str, into: type[T]) -> T:
     """An answer as the value that was asked for."""
     if into is str:
         return text  # type: ignore[return-value]

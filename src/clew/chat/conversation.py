@@ -1,4 +1,4 @@
-"""What the sync and the async client have in common: the conversation itself."""
+"""The conversation of a client, sync or async."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from clew.chat.dialects import Dialect, Json, OutOfRange, load
+from clew.base.loading import loading
+from clew.base.messages import Native
 from clew.chat.events import Reply, UsageTotal
 from clew.chat.protocols import Prompt, Tools
-from clew.chat.tools import Schema, Toolbox
 from clew.chat.turn import Turn
 from clew.errors import Conflict, Invalid, clip
-from clew.model import Native
-from clew.provider_names import canonical
+from clew.providers.json_values import Json
+from clew.providers.registry import canonical
+from clew.providers.tools import Schema, Toolbox
+from clew.providers.wire import OutOfRange, WireFormat, load
 from clew.snapshots import Messages, Snapshot, ToolSnapshot, new_snapshot
 from clew.snapshots.types import a_snapshot
 
@@ -31,7 +33,7 @@ class Conversation:
 
     def __init__(
         self,
-        dialect: Dialect,
+        wire: WireFormat,
         *,
         model: str,
         system: str = "",
@@ -41,8 +43,8 @@ class Conversation:
         options: Mapping[str, Any] | None = None,
         base_url: str = "",
     ) -> None:
-        self._dialect = dialect
-        self.provider = dialect.provider
+        self._wire = wire
+        self.provider = wire.provider
         self.model = model
         self.base_url = base_url
         """Where its requests go; empty if they stay in this process."""
@@ -58,25 +60,25 @@ class Conversation:
         self._metadata: dict[str, str] = {}
         self._tools = Toolbox(tools)
         self._usage = UsageTotal()
-        self._messages = Messages(dialect.opening(system))
+        self._messages = Messages(wire.opening_messages(system))
         self._turn: Turn | None = None
         self._busy = threading.Lock()
         """Taken for a turn, and for whatever else changes the conversation."""
         self._swap = threading.Lock()
-        """Taken while the conversation is exchanged, so that nobody saves half of one and half of another."""
+        """Taken while the conversation is replaced, so that no save has half of each."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.provider} {self.model}>"
 
     @property
     def usage(self) -> UsageTotal:
-        """What this client's answers have cost so far; a restore does not change it."""
+        """The tokens of this client's answers so far; a restore does not change them."""
         return self._usage
 
     @property
     def history(self) -> Sequence[Native]:
         """The conversation so far, oldest first, each message in its provider's own JSON."""
-        return tuple(Native(self.provider, raw) for raw in (*self._dialect.shown(self.system), *self._messages))
+        return tuple(Native(self.provider, raw) for raw in (*self._wire.history_prefix(self.system), *self._messages))
 
     @property
     def tools(self) -> Sequence[ToolSnapshot]:
@@ -85,15 +87,15 @@ class Conversation:
 
     @property
     def pending(self) -> Sequence[Native]:
-        """What the turn that goes on has said and heard and the history does not have yet.
+        """The messages of the current turn that the history does not have yet.
 
-        That is its question, until something of the answer arrived, and an answer whose tools run.
+        These are the question, until some of the answer arrived, and an answer whose tools run.
         """
         turn = self._turn
         return () if turn is None else tuple(Native(self.provider, raw) for raw in turn.held)
 
     def message(self, prompt: Prompt) -> Native:
-        """`prompt` as the message that would be said: its provider's own JSON. Invalid."""
+        """`prompt` as a message in the provider's own JSON. Invalid."""
         return Native(self.provider, self._said(prompt))
 
     def add(self, prompt: Prompt) -> None:
@@ -109,7 +111,7 @@ class Conversation:
             self._tools = given
 
     def save(self) -> Snapshot:
-        """The conversation as it is now. Saved again it has the same id. No token is in it."""
+        """The conversation as it is now. Saved again it has the same id. It has no API key."""
         with self._swap:
             return new_snapshot(
                 provider=self.provider,
@@ -126,23 +128,24 @@ class Conversation:
         Invalid, and nothing changed, if it is of another provider or its messages are malformed. The tools of the
         snapshot are described to the model, in place of those of an earlier snapshot; what they run is not in it: call
         `set_tools` afterwards. ``anthropic`` and ``claude`` are one provider. With `convert`
-        one of another provider is converted first: it goes on under an id of its own, and the report says what is not
-        as it was. The snapshot itself is never changed.
+        one of another provider is converted first: it gets an id of its own, and the report lists
+        the changes. The snapshot itself is never changed.
         """
         report = None
-        if canonical(a_snapshot(snapshot).provider) not in self._dialect.accepts:
+        if canonical(a_snapshot(snapshot).provider) not in self._wire.accepts:
             if not convert:
                 raise Invalid(
                     f"the snapshot's provider does not match: expected {self.provider}, "
                     f"got {clip(snapshot.provider, 32)}",
                     hint="Restore it into a client of its own provider, or with convert=True.",
                 )
-            from clew.convert import convert as converted
+            with loading:
+                from clew.convert import convert as converted
 
             snapshot, report = converted(snapshot, self.provider)
-        messages, system = self._dialect.placed(self._checked(snapshot), snapshot.system_prompt)
+        messages, system = self._wire.place_system(self._checked(snapshot), snapshot.system_prompt)
         with self._alone(), self._swap:
-            self._tools = self._tools.joined(snapshot.tools)
+            self._tools = self._tools.merge(snapshot.tools)
             self._messages = Messages(messages)
             self.system = system
             self.id = snapshot.id
@@ -156,7 +159,7 @@ class Conversation:
             if (wrong := self._wrong(raw)) is not None:
                 raise Invalid(
                     f"message {number} of the snapshot is not one of {self.provider}: {wrong}",
-                    hint="Nothing was restored. Load the snapshot again from where it was saved, or mend its messages.",
+                    hint="Nothing was restored. Load the snapshot again, or repair its messages.",
                 )
         return found
 
@@ -168,24 +171,24 @@ class Conversation:
             return "it has a number that is too large to be sent"
         except (ValueError, RecursionError):
             return "it cannot be read"
-        return self._dialect.check(message) if isinstance(message, dict) else "it is not an object"
+        return self._wire.check(message) if isinstance(message, dict) else "it is not an object"
 
     def _said(self, prompt: Prompt) -> bytes:
         if isinstance(prompt, Native):
-            if canonical(prompt.provider) not in self._dialect.accepts:
+            if canonical(prompt.provider) not in self._wire.accepts:
                 raise Invalid(
-                    f"a message of {clip(prompt.provider, 32)} cannot be said to {self.provider}",
-                    hint="Convert it with clew.convert.convert_messages, or say its text.",
+                    f"a message of {clip(prompt.provider, 32)} cannot be sent to {self.provider}",
+                    hint="Convert it with clew.convert.convert_messages, or send its text.",
                 )
             if (wrong := self._wrong(prompt.raw)) is not None:
                 raise Invalid(f"the message is not one of {self.provider}: {wrong}")
             return prompt.raw
         if not isinstance(prompt, str) or not prompt:
-            raise Invalid("a prompt is text, and not empty")
-        return self._dialect.user(prompt)
+            raise Invalid("a prompt must be text that is not empty")
+        return self._wire.user(prompt)
 
     def _begin(self, prompt: Prompt, schema: Schema | None = None) -> Turn:
-        """A turn; whoever has it has the conversation until it is left."""
+        """A turn. It owns the conversation until it is closed."""
         question = self._said(prompt)
         self._take()
         self._turn = Turn(self, question, schema)

@@ -1,4 +1,4 @@
-"""What comes out of a client: pieces of an answer, the answer, and what it all cost."""
+"""The events of a client: pieces of an answer, the answer, and token counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from clew.model import Text, Thinking, ToolCall, ToolResult, Usage
+from clew.base.messages import Text, Thinking, ToolCall, ToolResult, Usage
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     """The model that answered, as the provider names it."""
     usage: Usage | None = None
-    """What this answer cost, tool calls on the way to it included; None if the provider did not say."""
+    """The tokens of this answer, including its tool calls; None if the provider did not say."""
 
 
 Event = Text | Thinking | ToolCall | ToolResult | Reply
@@ -26,7 +26,7 @@ Event = Text | Thinking | ToolCall | ToolResult | Reply
 
 
 class UsageTotal(NamedTuple):
-    """What answers have cost, summed."""
+    """The tokens of several answers, summed."""
 
     input: int = 0
     output: int = 0

@@ -1,11 +1,11 @@
-"""What a chat client can do. More than talking is a capability that some have: ask with isinstance.
+"""The capabilities of chat clients. Check for more than chatting with isinstance.
 
 >>> from clew import chat
 >>> client = chat.connect(provider="offline")
 >>> isinstance(client, chat.PersistentChatClient)
 True
 
-The protocols are told apart by their methods' names, so a client of one face also fits the protocol of the other.
+isinstance compares the names of methods, so a sync client also matches the async protocol.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+from clew.base.messages import AnyMessage, Native
 from clew.chat.events import Event, UsageTotal
-from clew.chat.tools import Tool
-from clew.model import Native, Said
+from clew.providers.tools import Tool
 from clew.snapshots import Snapshot
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Prompt = str | Native
-"""What is said to a model: words, or a message in the provider's own JSON."""
+"""Input for a model: text, or a message in the provider's own JSON."""
 Tools = Iterable[Tool | Callable[..., Any]]
 
 
-class _Talk(Protocol):
+class _Chats(Protocol):
     def add(self, prompt: Prompt) -> None:
         """Puts a message from the person into the conversation. Nothing is sent until the next question."""
 
@@ -36,26 +36,26 @@ class _Talk(Protocol):
 
     @property
     def usage(self) -> UsageTotal:
-        """What this client's answers have cost so far."""
+        """The tokens of this client's answers so far."""
 
     @property
-    def history(self) -> Sequence[Said]:
+    def history(self) -> Sequence[AnyMessage]:
         """The conversation so far, oldest first, each message in its provider's own JSON."""
 
 
 @runtime_checkable
-class ChatClient(_Talk, Protocol):
-    """A conversation with a model. One call at a time: a second one while the first goes on is a Conflict.
+class ChatClient(_Chats, Protocol):
+    """A conversation with a model. One call at a time: a second one during the first is a Conflict.
 
     If nothing of an answer arrives, or it is empty, as when a provider blocks the question, the conversation is as it
     was before. What does arrive stays in it, also if it breaks off. No tool call is ever left without its result.
     """
 
     def chat(self, prompt: Prompt) -> str:
-        """Says `prompt` and gives back the answer; tools are run until there is one. ProviderError."""
+        """Sends `prompt` and returns the answer, running tools until there is one. ProviderError."""
 
     def ask(self, question: Prompt, into: type[T]) -> T:
-        """The answer as a value of type `into`, which the model is held to. ProviderError if it does not fit."""
+        """The answer as a value of type `into`, whose schema the request has. ProviderError if it does not fit."""
 
 
 @runtime_checkable
@@ -65,7 +65,7 @@ class StreamingChatClient(ChatClient, Protocol):
     def stream(self, prompt: Prompt) -> Iterator[Event]:
         """The answer in pieces, tool calls and their results among them; at the end a `Reply`.
 
-        Whoever stops early, by closing the iterator or by an exception, keeps in the conversation what arrived.
+        If the caller stops early, by closing the iterator or by an exception, the conversation keeps what arrived.
         """
 
 
@@ -74,7 +74,7 @@ class PersistentChatClient(ChatClient, Protocol):
     """A client whose conversation can be saved, and restored in another process."""
 
     def save(self) -> Snapshot:
-        """The conversation as it is now. Saved again it has the same id. No token is in it."""
+        """The conversation as it is now. Saved again it has the same id. It has no API key."""
 
     def restore(self, snapshot: Snapshot, *, convert: bool = False) -> Report | None:
         """Puts the conversation of a snapshot in place of this one; the model stays this client's.
@@ -86,14 +86,14 @@ class PersistentChatClient(ChatClient, Protocol):
 
 
 @runtime_checkable
-class AsyncChatClient(_Talk, Protocol):
+class AsyncChatClient(_Chats, Protocol):
     """`ChatClient`, with the calls that wait for a model awaited."""
 
     async def chat(self, prompt: Prompt) -> str:
-        """Says `prompt` and gives back the answer; tools are run until there is one. ProviderError."""
+        """Sends `prompt` and returns the answer, running tools until there is one. ProviderError."""
 
     async def ask(self, question: Prompt, into: type[T]) -> T:
-        """The answer as a value of type `into`, which the model is held to. ProviderError if it does not fit."""
+        """The answer as a value of type `into`, whose schema the request has. ProviderError if it does not fit."""
 
 
 @runtime_checkable
@@ -101,15 +101,15 @@ class AsyncStreamingChatClient(AsyncChatClient, Protocol):
     """`StreamingChatClient`, with ``async for``."""
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Event]:
-        """The answer in pieces. A task that is cancelled keeps in the conversation what arrived."""
+        """The answer in pieces. If the task is cancelled, the conversation keeps what arrived."""
 
 
 @runtime_checkable
 class AsyncPersistentChatClient(AsyncChatClient, Protocol):
-    """`PersistentChatClient`: saving and restoring wait for nobody, and are not awaited."""
+    """`PersistentChatClient`: `save` and `restore` do no I/O and are not awaited."""
 
     def save(self) -> Snapshot:
-        """The conversation as it is now. Saved again it has the same id. No token is in it."""
+        """The conversation as it is now. Saved again it has the same id. It has no API key."""
 
     def restore(self, snapshot: Snapshot, *, convert: bool = False) -> Report | None:
         """Puts the conversation of a snapshot in place of this one."""

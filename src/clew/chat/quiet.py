@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from clew.chat.base_url import ascii_host
+from clew.providers.base_url import ascii_host
 
 _LOGGERS = ("httpx", "httpx2")
 
@@ -25,7 +25,7 @@ class _Unlogged(logging.Filter):
 
 
 def keep_unlogged(base_url: str) -> None:
-    """From now on the libraries log no request to the host of this address, whoever makes it."""
+    """Stops the libraries from logging requests to the host of this address, for the whole process."""
     host = ascii_host(base_url)
     for logger in map(logging.getLogger, _LOGGERS):
         if host and not any(isinstance(one, _Unlogged) and one.host == host for one in logger.filters):

@@ -4,33 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
-from clew.chat.dialects import Answer, Asked, Collector, Json
+from clew.base.messages import Text, ToolCall, ToolResult, Usage
 from clew.chat.events import Event, Reply, UsageTotal
-from clew.chat.tools import Schema
-from clew.errors import ProviderError
-from clew.model import Text, ToolCall, ToolResult, Usage
-
-if TYPE_CHECKING:
-    from clew.chat.conversation import Conversation
+from clew.providers.errors import ProviderError
+from clew.providers.json_values import Json
+from clew.providers.tools import Schema, Toolbox
+from clew.providers.wire import Answer, ChatRequest, Collector, WireFormat
+from clew.snapshots import Messages
 
 INTERRUPTED = "The tool was interrupted. Whether it did its work is not known."
 
 
+class TurnHost(Protocol):
+    """The part of a `Conversation` that a turn reads and changes."""
+
+    model: str
+    provider: str
+    system: str
+    max_steps: int
+    max_tokens: int | None
+    reply: Reply | None
+    _wire: WireFormat
+    _messages: Messages
+    _tools: Toolbox
+    _usage: UsageTotal
+
+    def _with_options(self, body: Json) -> Json: ...
+    def _end(self) -> None: ...
+
+
 class Turn:
-    """What a driver, sync or async, does next is what it says: make a request, or run `calls`, while it `goes_on`.
+    """Says what a driver, sync or async, does next while it is `unfinished`: make a request, or run `calls`.
 
     The conversation grows when something arrived, and always by whole steps: an answer that calls tools goes in
     together with their results. On leaving, what is unfinished is settled: words that arrived stay, and a call that was
     interrupted gets a result that says so.
     """
 
-    def __init__(self, talk: Conversation, question: bytes, schema: Schema | None) -> None:
-        self._talk = talk
+    def __init__(self, conversation: TurnHost, question: bytes, schema: Schema | None) -> None:
+        self._conversation = conversation
         self._schema = schema
         self._held = [question]
-        """What was said and is not in the conversation yet."""
+        """Messages that are not in the conversation yet."""
         self._spent = UsageTotal()
         self._steps = 0
         self._collector: Collector | None = None
@@ -41,13 +58,13 @@ class Turn:
         """The answer, once there is one."""
 
     @property
-    def goes_on(self) -> bool:
+    def unfinished(self) -> bool:
         """True until there is an answer."""
         return self.reply is None
 
     @property
     def held(self) -> Sequence[bytes]:
-        """What was said and heard, and is not in the conversation yet."""
+        """Messages of both sides that are not in the conversation yet."""
         return [*self._held, *(self._answer.messages if self._answer is not None else ())]
 
     @property
@@ -57,23 +74,29 @@ class Turn:
 
     def request(self, *, stream: bool) -> Json:
         """The body of the next request. ProviderError after too many steps."""
-        talk = self._talk
-        if self._steps >= talk.max_steps:
+        conversation = self._conversation
+        if self._steps >= conversation.max_steps:
             raise ProviderError(
-                talk.provider, f"no answer after {self._steps} steps", hint="Allow more with max_steps, or ask again."
+                conversation.provider,
+                f"no answer after {self._steps} steps",
+                hint="Allow more with max_steps, or ask again.",
             )
         self._steps += 1
-        asked = Asked(
-            talk.model, talk.system, [*talk._messages, *self._held], list(talk._tools.tools.values()), talk.max_tokens,
-            self._schema,
-        )  # fmt: skip
+        asked = ChatRequest(
+            model=conversation.model,
+            system=conversation.system,
+            messages=[*conversation._messages, *self._held],
+            tools=list(conversation._tools.tools.values()),
+            max_tokens=conversation.max_tokens,
+            schema=self._schema,
+        )
         if stream:
-            self._collector = talk._dialect.collect()
-        return talk._with_options(talk._dialect.request(asked, stream=stream))
+            self._collector = conversation._wire.collect()
+        return conversation._with_options(conversation._wire.request(asked, stream=stream))
 
     def whole(self, body: bytes) -> None:
         """Takes a whole response."""
-        self._take(self._talk._dialect.answer(body))
+        self._take(self._conversation._wire.answer(body))
 
     def piece(self, event: Json) -> Iterator[Event]:
         """Takes one event of a streamed response; gives what it adds."""
@@ -81,7 +104,7 @@ class Turn:
         try:
             yield from self._collector.feed(event)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise ProviderError(self._talk.provider, "the answer is not in the provider's form") from error
+            raise ProviderError(self._conversation.provider, "the answer is not in the provider's form") from error
 
     def end(self) -> Iterator[Event]:
         """The streamed response has ended. ProviderError if that was before its end."""
@@ -89,19 +112,21 @@ class Turn:
         answer = self._collector.answer()
         if answer is None:
             raise ProviderError(
-                self._talk.provider, "the answer broke off", hint="What arrived is kept; go on from it."
+                self._conversation.provider,
+                "the answer broke off",
+                hint="The conversation keeps what arrived; continue from there.",
             )
         self._collector = None
         self._take(answer)
         yield from answer.calls
 
-    def ran(self, at: int, result: ToolResult) -> None:
+    def add_result(self, at: int, result: ToolResult) -> None:
         """Takes the result of the call at `at`. With the last one the step is complete."""
         self._results[at] = result
 
     def results(self) -> Iterator[Event]:
         """All calls have run: the conversation grows by them and their results."""
-        done = self._told()
+        done = self._all_results()
         self._close_step(done)
         yield from done
 
@@ -120,12 +145,12 @@ class Turn:
         self._closed = True
         try:
             if self._answer is not None:
-                self._close_step(self._told())
-            elif self._collector is not None and (arrived := self._collector.arrived()):
+                self._close_step(self._all_results())
+            elif self._collector is not None and (arrived := self._collector.partial_messages()):
                 self._grow(arrived)
                 self._count(None)
         finally:
-            self._talk._end()
+            self._conversation._end()
 
     def _take(self, answer: Answer) -> None:
         self._count(answer.usage)
@@ -137,13 +162,13 @@ class Turn:
         if not answer.again:
             usage = self._spent.usage
             self.reply = Reply(text=answer.text, stop=answer.stop, model=answer.model, usage=usage)
-            self._talk.reply = self.reply
+            self._conversation.reply = self.reply
 
     def _count(self, usage: Usage | None) -> None:
         self._spent = self._spent.plus(usage)
-        self._talk._usage = self._talk._usage.plus(usage)
+        self._conversation._usage = self._conversation._usage.plus(usage)
 
-    def _told(self) -> list[ToolResult]:
+    def _all_results(self) -> list[ToolResult]:
         """The results of the calls; an async tool may have been cancelled by its own doing, and has none."""
         assert self._answer is not None
         return [self._results.get(at) or _interrupted(call) for at, call in enumerate(self._answer.calls)]
@@ -151,10 +176,10 @@ class Turn:
     def _close_step(self, results: list[ToolResult]) -> None:
         assert self._answer is not None
         answer, self._answer = self._answer, None
-        self._grow([*answer.messages, *self._talk._dialect.results(answer.calls, results)])
+        self._grow([*answer.messages, *self._conversation._wire.results(answer.calls, results)])
 
     def _grow(self, messages: list[bytes]) -> None:
-        self._talk._messages.extend([*self._held, *messages])
+        self._conversation._messages.extend([*self._held, *messages])
         self._held = []
 
 

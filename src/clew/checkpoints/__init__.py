@@ -1,4 +1,4 @@
-"""Checkpoints of working files: taken before an agent changes them, keyed by the user message, to go back to.
+"""Checkpoints of working files: taken before an agent changes them, keyed by user message, and restored by a rewind.
 
 >>> checkpoints = Checkpoints(session, "/src/app")
 >>> checkpoints.capture(message.id, ["main.py"])
@@ -6,21 +6,21 @@
 """
 
 from clew.checkpoints.checkpoints import MAX_FILE, Checkpoints, Mode
+from clew.checkpoints.diff import unified
+from clew.checkpoints.filestate import FileState, HeadChange, PathEntry
 from clew.checkpoints.guard import Guard
-from clew.checkpoints.lines import unified
-from clew.checkpoints.states import Entry, Heads, State
-from clew.checkpoints.values import Checkpoint, FileDiff, Rewound
+from clew.checkpoints.results import Checkpoint, FileDiff, Rewound
 
 __all__ = [
     "MAX_FILE",
     "Checkpoint",
     "Checkpoints",
-    "Entry",
     "FileDiff",
+    "FileState",
     "Guard",
-    "Heads",
+    "HeadChange",
     "Mode",
+    "PathEntry",
     "Rewound",
-    "State",
     "unified",
 ]

@@ -1,4 +1,4 @@
-"""Carries out a rewind, each file old or new at every moment; and carries on with one that was cut short."""
+"""Applies a rewind: each file is replaced atomically, and an interrupted rewind can be continued."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from clew import files
-from clew.checkpoints.root import Blocked, Root, part_name
-from clew.checkpoints.shelf import Journal, Step
-from clew.checkpoints.states import ANY, MISSING, Stamp, State, unpacked
+from clew.base import files
+from clew.checkpoints.filestate import ANY, MISSING, FileState, Stamp, unpack_path
+from clew.checkpoints.repository import Journal, RewindStep
+from clew.checkpoints.root import PathBlocked, RootFolder, part_name
 from clew.errors import Unavailable
 
 OPEN = 0o700
-"""The permissions of a folder that its owner needs to change names in it."""
-Content = Callable[[State], bytes]
+"""The permissions that an owner needs to change names in a folder."""
+Content = Callable[[FileState], bytes]
 
 
-class Applied(NamedTuple):
-    """What was left alone because it had changed meanwhile, and folders that are not empty and so stayed."""
+class ApplyResult(NamedTuple):
+    """Paths that were not touched because they had changed, and folders that stayed because they are not empty."""
 
     left: list[str]
     kept: list[str]
 
 
-def apply(root: Root, journal: Journal, content: Content) -> Applied:
-    """Makes every path what its step says. What is as it should be already, or is not as it was, is left alone.
+def apply(root: RootFolder, journal: Journal, content: Content) -> ApplyResult:
+    """Applies the steps. Skips paths that are already correct and paths that have changed since the plan.
 
-    It may be cut short anywhere, and done again. Everything is on the disk when it returns.
+    It may be interrupted anywhere and repeated. All changes are synced to disk when it returns.
     """
     run = _Run(root, journal, content)
     try:
         return run.all()
     except OSError as error:
         raise files.unwritten(error, run.at) from error
-    except Blocked as blocked:
-        raise Unavailable(f"{blocked.at} is not a folder any more", hint="Put it back, then rewind again.") from None
+    except PathBlocked as blocked:
+        raise Unavailable(f"{blocked.at} is no longer a folder", hint="Restore the folder and rewind again.") from None
 
 
-def clear(root: Root, journal: Journal) -> None:
-    """Removes files in the making that a rewind has left, and closes what it has opened, as far as that can be done."""
-    todo = [(unpacked(step.path), step) for step in journal.steps]
+def clear(root: RootFolder, journal: Journal) -> None:
+    """Removes temporary files of a rewind and restores the modes of folders it opened, as far as possible."""
+    todo = [(unpack_path(step.path), step) for step in journal.steps]
     for path, _ in todo:
         with suppress(OSError):
             root.clear(path, _part(journal, path))
     for path, step in reversed(todo):
         if _is_closed(step):
-            with suppress(OSError, Blocked):
+            with suppress(OSError, PathBlocked):
                 root.set_mode(path, step.old.mode)
 
 
-def _is_closed(step: Step) -> bool:
-    """Whether it is about a folder in which not even its owner may change names."""
+def _is_closed(step: RewindStep) -> bool:
+    """True if a step needs a folder in which even the owner may not change names."""
     return step.old.kind == "dir" and step.old.mode & OPEN != OPEN
 
 
@@ -62,7 +62,7 @@ def _part(journal: Journal, path: str) -> str:
 
 
 class _Run:
-    def __init__(self, root: Root, journal: Journal, content: Content) -> None:
+    def __init__(self, root: RootFolder, journal: Journal, content: Content) -> None:
         self.at = root.path
         self._root = root
         self._journal = journal
@@ -71,12 +71,14 @@ class _Run:
         self._left: list[str] = []
         self._kept: list[str] = []
 
-    def all(self) -> Applied:
-        """Folders are opened, files go, folders go from the inside out, folders come from the outside in, files come,
-        modes come last.
+    def all(self) -> ApplyResult:
+        """Applies the steps in an order that always works.
+
+        Open folders, delete files, delete folders from the inside out, create folders from the outside in, create
+        files, set modes.
         """
-        todo = [(unpacked(step.path), step) for step in self._steps]
-        for path, step in todo:  # a folder comes before what is in it
+        todo = [(unpack_path(step.path), step) for step in self._steps]
+        for path, step in todo:  # a folder sorts before its content
             if _is_closed(step):
                 self._open(path, step)
         for path, _ in todo:
@@ -95,20 +97,20 @@ class _Run:
         for path, step in todo:
             if step.new.kind in ("file", "link"):
                 self._put(path, step)
-        self._root.sync({path for path, _ in todo})  # some of the folders are closed then
+        self._root.sync({path for path, _ in todo})  # some of these folders may be read-only by then
         for path, step in deep:
             if step.new.kind == "dir" and step.new.mode != ANY and path not in self._left:
                 self.at = path
                 self._root.set_mode(path, step.new.mode)
-        return Applied(self._left, self._kept)
+        return ApplyResult(self._left, self._kept)
 
-    def _open(self, path: str, step: Step) -> None:
-        """Lets its owner change names in a folder, if that is who runs this."""
-        with suppress(FileNotFoundError, Blocked, PermissionError):
+    def _open(self, path: str, step: RewindStep) -> None:
+        """Allows the owner to change names in a folder, if this process runs as the owner."""
+        with suppress(FileNotFoundError, PathBlocked, PermissionError):
             self._root.set_mode(path, step.old.mode | OPEN)
 
-    def _remove(self, path: str, step: Step) -> None:
-        stamp = self._expected(path, step)
+    def _remove(self, path: str, step: RewindStep) -> None:
+        stamp = self._check_unchanged(path, step)
         if stamp is not None and not self._root.remove(path, stamp):
             self._left.append(path)
 
@@ -118,7 +120,7 @@ class _Run:
         if now.kind == "dir" and not self._root.remove_folder(path):
             self._kept.append(path)
 
-    def _put(self, path: str, step: Step) -> None:
+    def _put(self, path: str, step: RewindStep) -> None:
         now, stamp = self._now(path)
         if now.same(step.new):
             return
@@ -130,8 +132,8 @@ class _Run:
         if not self._root.put(path, step.new, data, _part(self._journal, path), stamp):
             self._left.append(path)
 
-    def _expected(self, path: str, step: Step) -> Stamp | None:
-        """The stamp of what is to go, if it is still what it was; None if there is nothing to do."""
+    def _check_unchanged(self, path: str, step: RewindStep) -> Stamp | None:
+        """The stamp of the path to remove if it is unchanged; None if there is nothing to do."""
         now, stamp = self._now(path)
         if now.kind == "missing" or now.same(step.new):
             return None
@@ -140,10 +142,10 @@ class _Run:
             return None
         return stamp
 
-    def _now(self, path: str) -> tuple[State, Stamp | None]:
+    def _now(self, path: str) -> tuple[FileState, Stamp | None]:
         self.at = path
         try:
             seen = self._root.look(path)
-        except Blocked:
+        except PathBlocked:
             return MISSING, None
         return seen.state, seen.stamp

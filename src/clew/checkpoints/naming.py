@@ -1,4 +1,4 @@
-"""Which paths below a root a caller means: links resolved, names spelled as the file system has them."""
+"""Converts a caller's paths to paths below a root: resolves links, and uses the file system's spelling of names."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from clew.errors import Invalid, clip
 
 
-def named(root: str, given: str, path: str | os.PathLike[str]) -> list[str]:
-    """`Root.named`. `root` has no links; `given` is what the caller called it, for paths that are relative to it."""
+def resolve_paths(root: str, given: str, path: str | os.PathLike[str]) -> list[str]:
+    """`RootFolder.named`. `root` has no links; `given` is the caller's name for it, used for relative paths."""
     found = [_below(root, given, path, path)]
     full = os.path.join(root, found[0])
     if os.path.islink(full):
@@ -21,7 +21,7 @@ def named(root: str, given: str, path: str | os.PathLike[str]) -> list[str]:
 def _below(root: str, given: str, path: str | os.PathLike[str], said: str | os.PathLike[str]) -> str:
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text or not _is_name(text):
-        raise Invalid("a file is named by a path")
+        raise Invalid("a file must be given as a path")
     folder, name = os.path.split(os.path.join(given, text).rstrip("/") or "/")
     if name in ("", ".", ".."):
         folder, name = os.path.split(os.path.realpath(os.path.join(folder, name)))
@@ -30,13 +30,13 @@ def _below(root: str, given: str, path: str | os.PathLike[str], said: str | os.P
     if not full.startswith(prefix) or full == prefix:
         raise Invalid(
             f"{clip(os.fspath(said), 4096)} is not below {clip(root, 4096)}",
-            hint="Name files inside the root, or take a root that has them all.",
+            hint="Pass files inside the root, or use a root that contains them all.",
         )
     return _spelled_below(root, full.removeprefix(prefix))
 
 
 def _spelled_below(root: str, path: str) -> str:
-    """The path as its names are written where they are: some file systems find them in any spelling."""
+    """The path with each name as the folder spells it; some file systems ignore case or normalization."""
     here, done = root, list[str]()
     for part in path.split("/"):
         done.append(_spelled(here, part))
@@ -45,17 +45,17 @@ def _spelled_below(root: str, path: str) -> str:
 
 
 def _spelled(folder: str, name: str) -> str:
-    """A name as it is written in a folder."""
+    """A name as its folder spells it."""
     try:
         names = os.listdir(folder)
         found = os.lstat(os.path.join(folder, name))
-    except OSError:  # there is none, or it is not to be seen
+    except OSError:  # it does not exist or cannot be seen
         return name
     return name if name in names else next((one for one in names if _is(os.path.join(folder, one), found)), name)
 
 
 def _is(path: str, said: os.stat_result) -> bool:
-    """Whether this is the file that was found."""
+    """True if this is the file that was found."""
     try:
         return os.path.samestat(os.lstat(path), said)
     except OSError:
@@ -63,7 +63,7 @@ def _is(path: str, said: os.stat_result) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """True if a file can be called so: a lone surrogate is no byte's, but for those that stand for one."""
+    """True if a file can have this name. Only surrogates that stand for a byte are allowed."""
     try:
         return bool(os.fsencode(text))
     except UnicodeEncodeError:

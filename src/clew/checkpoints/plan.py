@@ -1,4 +1,4 @@
-"""What a rewind would do: from what checkpoints say and what is there now. Nothing is changed here."""
+"""Plans a rewind from checkpoints and the current files. Changes nothing."""
 
 from __future__ import annotations
 
@@ -8,36 +8,51 @@ from itertools import takewhile
 from typing import NamedTuple
 from unicodedata import normalize
 
-from clew.checkpoints.shelf import Step
-from clew.checkpoints.states import ANY, FOLDER, MISSING, UNSEEN, Entry, Manifest, State, folders_of, packed
+from clew.checkpoints.filestate import (
+    ANY,
+    FOLDER,
+    MISSING,
+    UNSEEN,
+    FileState,
+    Manifest,
+    PathEntry,
+    folders_of,
+    pack_path,
+)
+from clew.checkpoints.repository import RewindStep
+from clew.checkpoints.serial import display_path
 
+NAMED = 5
+"""Number of paths in an error message; the result lists all."""
 READ = 0o500
-"""The permissions of a folder that its owner needs to see what is in it."""
+"""The permissions that an owner needs to read a folder."""
 
 
 class Link(NamedTuple):
-    """What one manifest says of a path; `at` is the manifest's number, from the oldest on."""
+    """The entry of one manifest for a path; `at` is the manifest's number, counted from the oldest."""
 
     at: int
     manifest: Manifest
-    entry: Entry
+    entry: PathEntry
 
     @property
-    def state(self) -> State:
-        """How the path was found."""
+    def state(self) -> FileState:
+        """The state in which the path was found."""
         return self.entry.state
 
 
 Chains = Mapping[str, Sequence[Link]]
-"""Each path that a manifest has, with what all of them say of it, oldest first."""
+"""For each path, the entries of all manifests, oldest first."""
 
 
-class Plan(NamedTuple):
-    """The steps, and what stays as it is: paths that others have changed since, paths without content in the store,
-    paths that were not seen, folders that are not empty. `blocked` says why nothing can be done.
+class RewindPlan(NamedTuple):
+    """The steps, and the paths that stay unchanged. `blocked` says why the plan cannot run.
+
+    Paths stay unchanged if others have changed them, if they have no stored content, if they were not seen, and if they
+    are folders that are not empty.
     """
 
-    steps: list[Step]
+    steps: list[RewindStep]
     conflicts: list[str]
     skipped: dict[str, str]
     unseen: list[str]
@@ -46,23 +61,23 @@ class Plan(NamedTuple):
 
 
 class Present(NamedTuple):
-    """What is there now. `names` lists a folder: None if it cannot be read, and nothing if there is none."""
+    """Reads the current files. `names` lists a folder: None if it cannot be read, empty if there is none."""
 
-    known: Mapping[str, State]
-    look: Callable[[str], State]
+    known: Mapping[str, FileState]
+    look: Callable[[str], FileState]
     names: Callable[[str], Sequence[str] | None]
 
-    def at(self, path: str) -> State:
-        """What is at a path."""
+    def at(self, path: str) -> FileState:
+        """The state of a path."""
         return self.known[path] if path in self.known else self.look(path)
 
 
-def wanted(manifests: Sequence[Manifest], *, undo: bool = False) -> dict[str, list[Link]]:
-    """The chains of all paths that the manifests have.
+def build_chains(manifests: Sequence[Manifest], *, undo: bool = False) -> dict[str, list[Link]]:
+    """The chains of all paths in the manifests.
 
-    Whoever found something in a folder, or found it missing there, found the folder: what a manifest does not say of a
-    folder above its paths is that it was one. In a folder that was unseen or closed everything else was unseen;
-    an `undo` takes back what rewinds have put there.
+    A manifest that found a path, or found it missing, implies that its parent folders existed, even if it has no
+    entries for them. In a folder that was unseen or closed, everything else was unseen. An `undo` removes what rewinds
+    have put there.
     """
     found: dict[str, list[Link]] = {}
     named = set[str]()
@@ -70,7 +85,9 @@ def wanted(manifests: Sequence[Manifest], *, undo: bool = False) -> dict[str, li
         entries = manifest.paths()
         named |= entries.keys()
         for folder in {folder for path in entries for folder in folders_of(path)} - entries.keys():
-            found.setdefault(folder, []).append(Link(at, manifest, Entry(packed(folder), FOLDER)))
+            if undo and folder in found:
+                continue  # an undo compares with the folder that the previous rewind left, mode included
+            found.setdefault(folder, []).append(Link(at, manifest, PathEntry(pack_path(folder), FOLDER)))
         for path, entry in entries.items():
             found.setdefault(path, []).append(Link(at, manifest, entry))
     chains = {path: chain for path, chain in found.items() if path in named}
@@ -79,27 +96,31 @@ def wanted(manifests: Sequence[Manifest], *, undo: bool = False) -> dict[str, li
         dark = {path for path, entry in entries.items() if _is_dark(entry.state)}
         for path in chains if dark and not undo else ():
             if path not in entries and any(folder in dark for folder in folders_of(path)):
-                insort(chains[path], Link(at, manifest, Entry(packed(path), UNSEEN)), key=lambda link: link.at)
+                insort(chains[path], Link(at, manifest, PathEntry(pack_path(path), UNSEEN)), key=lambda link: link.at)
     return chains
 
 
-def _is_dark(state: State) -> bool:
-    """Whether nobody could see what was in a folder."""
+def _is_dark(state: FileState) -> bool:
+    """True if the content of a folder could not be seen."""
     return state == UNSEEN or (state.kind == "dir" and state.mode != ANY and state.mode & READ != READ)
 
 
 def alike(paths: Iterable[str]) -> list[str]:
-    """Those of the paths that some file systems take for another of them: each is then found under both names."""
+    """Paths that some file systems treat as the same as another of them, so that each is found under both names."""
     found: dict[str, list[str]] = {}
     for path in paths:
         found.setdefault(normalize("NFC", normalize("NFD", path).casefold()), []).append(path)
     return [path for group in found.values() if len(group) > 1 for path in group]
 
 
-def make(chains: Chains, present: Present) -> Plan:
-    """The plan that makes each path what its chain says, as far as that was seen."""
+def make(chains: Chains, present: Present, *, undo: bool = False) -> RewindPlan:
+    """The plan that restores the state of each chain, as far as it was seen.
+
+    An `undo` restores everything that rewinds have removed. It conflicts with paths that appeared between two of them
+    in a folder that was not a folder before the first.
+    """
     lost, unseen, blocked = dict[str, str](), set[str](), list[str]()
-    changing: dict[str, State] = {}
+    changing: dict[str, FileState] = {}
     for path, chain in sorted(chains.items()):
         now, state = present.at(path), _target(path, chains)
         if any(link.state == UNSEEN for link in chain) and now.kind == "dir":
@@ -109,21 +130,24 @@ def make(chains: Chains, present: Present) -> Plan:
                 unseen.add(path)
         elif state.same(now):
             continue
-        elif "skipped" in (state.kind, now.kind):  # what is there could not be brought back either: it stays
+        elif "skipped" in (state.kind, now.kind):  # the current content could not be restored later, so it stays
             lost[path] = state.why or now.why
         else:
             changing[path] = state
     changing.update(_folders(changing, present, blocked))
     kept = _emptying(changing, present, unseen, blocked)
-    conflicts = [path for path in sorted(changing) if path in chains and foreign(chains[path], present.at(path))]
-    steps = [Step(packed(path), present.at(path), state) for path, state in changing.items()]
-    return Plan(sorted(steps, key=lambda one: one.path), conflicts, lost, sorted(unseen), sorted(kept), blocked)
+    conflicts = {path for path in changing if path in chains and foreign(chains[path], present.at(path))}
+    conflicts |= {path for path in chains if undo and _is_lost(path, chains)}
+    steps = [RewindStep(pack_path(path), present.at(path), state) for path, state in changing.items()]
+    return RewindPlan(
+        sorted(steps, key=lambda one: one.path), sorted(conflicts), lost, sorted(unseen), sorted(kept), blocked
+    )
 
 
-def foreign(chain: Sequence[Link], now: State) -> bool:
-    """Whether someone else has changed a path, as far as can be told: it was left otherwise than it was found next.
+def foreign(chain: Sequence[Link], now: FileState) -> bool:
+    """True if someone else seems to have changed a path: it was left in one state and then found in another.
 
-    What was there before the last rewind does not count: that rewind was asked for, and kept what it changed.
+    States before the last rewind do not count: the user asked for that rewind, and it stored what it changed.
     """
     last = max((number for number, link in enumerate(chain) if link.manifest.to is not None), default=0)
     entries = [link.entry for link in chain[last:]]
@@ -131,25 +155,25 @@ def foreign(chain: Sequence[Link], now: State) -> bool:
     return any(_differs(entry, later) for entry, later in zip(entries, found, strict=True))
 
 
-def _differs(entry: Entry, later: State) -> bool:
-    """Whether a path was left otherwise than it was found next. A folder that was walked through may go, not more."""
+def _differs(entry: PathEntry, later: FileState) -> bool:
+    """True if a path was found in another state than it was left in. A traversed folder may only disappear."""
     if entry.after is None:
         return entry.state == FOLDER and later.kind in ("file", "link", "skipped")
     return later != UNSEEN and not entry.after.same(later)
 
 
-def _target(path: str, chains: Chains) -> State | None:
-    """What a path should be: the first state in which it was seen. None if it has to stay as it is.
+def _target(path: str, chains: Chains) -> FileState | None:
+    """The state to restore: the first one that was seen. None if the path must stay unchanged.
 
-    It is missing only if that is known: not if the path, or a folder it is in, was unseen before.
+    The result is missing only if that is certain: not if the path or one of its folders was unseen before.
     """
-    first = _seen(chains[path])
+    first = _first_seen(chains[path])
     if first is None:
         return None
     for folder in folders_of(path):
-        above = _seen(chains.get(folder, ()))
+        above = _first_seen(chains.get(folder, ()))
         if above is not None and above.at < first.at and above.state.kind in ("file", "link"):
-            return MISSING  # nothing is in what is not a folder
+            return MISSING  # a path that is not a folder contains nothing
     if first.state.kind == "dir":
         return _with_mode(chains[path])
     if first.state.kind != "missing":
@@ -158,19 +182,25 @@ def _target(path: str, chains: Chains) -> State | None:
     return None if dark and min(dark) <= first.at else MISSING
 
 
-def _with_mode(chain: Sequence[Link]) -> State:
-    """The folder that a chain begins with, in the mode in which it was first looked at."""
+def _is_lost(path: str, chains: Chains) -> bool:
+    """True if a path that existed cannot exist now, because a parent folder was a file or a link before."""
+    first = _first_seen(chains[path])
+    return first is not None and first.state.kind != "missing" and _target(path, chains) == MISSING
+
+
+def _with_mode(chain: Sequence[Link]) -> FileState:
+    """The folder at the start of a chain, with the mode that was seen first."""
     folders = takewhile(lambda state: state.kind in ("dir", "unseen"), (link.state for link in chain))
     return next((state for state in folders if state.kind == "dir" and state.mode != ANY), FOLDER)
 
 
-def _seen(chain: Sequence[Link]) -> Link | None:
+def _first_seen(chain: Sequence[Link]) -> Link | None:
     return next((link for link in chain if link.state != UNSEEN), None)
 
 
-def _folders(changing: Mapping[str, State], present: Present, blocked: list[str]) -> dict[str, State]:
-    """The folders that must be made because something is to be put into them."""
-    made: dict[str, State] = {}
+def _folders(changing: Mapping[str, FileState], present: Present, blocked: list[str]) -> dict[str, FileState]:
+    """The folders that must be created for new content."""
+    made: dict[str, FileState] = {}
     for path, state in changing.items():
         if state.kind == "missing":
             continue
@@ -181,13 +211,13 @@ def _folders(changing: Mapping[str, State], present: Present, blocked: list[str]
             if now.kind == "missing" or then.kind == "missing":
                 made[folder] = FOLDER
             else:
-                blocked.append(f"{packed(path)}: {packed(folder)} is not a folder")
+                blocked.append(f"{pack_path(path)}: {pack_path(folder)} is not a folder")
                 break
     return made
 
 
-def _emptying(changing: dict[str, State], present: Present, unseen: set[str], blocked: list[str]) -> list[str]:
-    """Takes folders out of a plan that should go and are not empty then: they stay. One in the way is `blocked`."""
+def _emptying(changing: dict[str, FileState], present: Present, unseen: set[str], blocked: list[str]) -> list[str]:
+    """Removes the deletion of non-empty folders from a plan: they stay. A folder that is in the way is `blocked`."""
     kept, coming = list[str](), dict[str, set[str]]()
     for path, state in changing.items():
         if state.kind != "missing" and "/" in path:
@@ -200,9 +230,27 @@ def _emptying(changing: dict[str, State], present: Present, unseen: set[str], bl
         if names is not None and not staying:
             continue
         if changing[path].kind != "missing":
-            blocked.append(f"{packed(path)}: a folder is there that has what no checkpoint knows")
+            blocked.append(f"{pack_path(path)}: the folder contains files that no checkpoint has")
             continue
         del changing[path]
         kept.append(path)
         unseen.update(staying - {*kept} - changing.keys() - present.known.keys() if names is not None else {path})
     return kept
+
+
+def refusal(made: RewindPlan, *, force: bool) -> str | None:
+    """Why a plan must not run."""
+    if made.blocked:
+        return f"in the way: {some_of(made.blocked)}"
+    if made.conflicts and not force:
+        return f"changed by someone else: {some_of([display_path(path) for path in made.conflicts])}"
+    if made.skipped and not force:
+        some = some_of([display_path(path) for path in made.skipped])
+        return f"too large to store or not a file, so a rewind would leave them unchanged: {some}"
+    return None
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Checkpoints on their way out of a store, and into one: of the files in a session's directory."""
+"""Exports and imports the checkpoints of files in a session's directory."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from typing import NamedTuple
 import msgspec
 
 from clew.backends import Tx
-from clew.checkpoints.shelf import Kept, Shelf
-from clew.checkpoints.states import Entry, Manifest, State, pack, packed
-from clew.checkpoints.values import Checkpoint
-from clew.node import microseconds
-from clew.session import Session
+from clew.checkpoints.filestate import FileState, Manifest, PathEntry, pack, pack_path
+from clew.checkpoints.repository import CheckpointRepo, StoredCheckpoint
+from clew.checkpoints.results import Checkpoint
+from clew.engine.node import microseconds
+from clew.store.session import Session
 
 
-class Carried(NamedTuple):
-    """A checkpoint that comes from elsewhere; its contents are told by their hashes, and not yet stored."""
+class CheckpointImport(NamedTuple):
+    """A checkpoint from outside; its contents are given by hash and not stored yet."""
 
     created_at: datetime
     manifest: Manifest
-    content: Callable[[State], bytes]
-    """A file's content, compared with its hash."""
+    content: Callable[[FileState], bytes]
+    """A file's content, checked against its hash."""
 
 
 def place(session: Session) -> str | None:
-    """The root that a session's checkpoints are looked for under: its directory."""
+    """The root of a session's checkpoints: its directory."""
     return None if session.cwd is None else os.path.realpath(session.cwd)
 
 
 def mark(session: Session) -> str:
-    """Another text whenever a checkpoint of the session is another one."""
-    shelf = Shelf(session, "")
+    """A text that changes whenever a checkpoint of the session changes."""
+    shelf = CheckpointRepo(session, "")
     rows = shelf.read(shelf.rows)
     if not rows:
         return ""
     return hashlib.sha256(b"".join(row.key + row.version.to_bytes(8) for row in rows)).hexdigest()[:16]
 
 
-def carry_out(session: Session) -> list[tuple[Checkpoint, Callable[[State], bytes]]]:
-    """The checkpoints that the session has taken itself, oldest first, each with what tells contents."""
+def carry_out(session: Session) -> list[tuple[Checkpoint, Callable[[FileState], bytes]]]:
+    """The checkpoints that the session took itself, oldest first, each with a function that reads contents."""
     root = place(session)
     if root is None:
         return []
-    shelf = Shelf(session, packed(root))
-    return [(kept.told(), shelf.content) for kept in shelf.read(shelf.own)]
+    shelf = CheckpointRepo(session, pack_path(root))
+    return [(kept.to_checkpoint(), shelf.content) for kept in shelf.read(shelf.own)]
 
 
-def carry_in(session: Session, found: Sequence[Carried]) -> int | None:
-    """Stores checkpoints, oldest first, after those that the session has. Returns how many are new.
+def carry_in(session: Session, found: Sequence[CheckpointImport]) -> int | None:
+    """Stores checkpoints, oldest first, after those of the session. Returns how many are new.
 
-    None, and nothing is stored, if they do not go on where the session's end: a state at a message comes from all that
-    were taken after it, and so one in the wrong place would make it another.
+    Returns None and stores nothing if they do not continue the session's own: the state at a message comes from all
+    later checkpoints, so one in the wrong place would change it.
     """
     root = place(session)
     assert root is not None
-    shelf = Shelf(session, packed(root))
+    shelf = CheckpointRepo(session, pack_path(root))
 
     def work(tx: Tx) -> int | None:
         have = shelf.own(tx)
@@ -76,16 +76,16 @@ def carry_in(session: Session, found: Sequence[Carried]) -> int | None:
     return shelf.write(work)
 
 
-def _put(tx: Tx, shelf: Shelf, kept: Kept | None, one: Carried) -> None:
-    """Stores a checkpoint, or what one has that the session's own has not."""
+def _put(tx: Tx, shelf: CheckpointRepo, kept: StoredCheckpoint | None, one: CheckpointImport) -> None:
+    """Stores a checkpoint, or the entries that the session's own one lacks."""
     empty = msgspec.structs.replace(one.manifest, files=())
     manifest = empty if kept is None else kept.manifest
     known = {entry.path for entry in manifest.files}
-    fresh = [_stored(tx, shelf, entry, one) for entry in one.manifest.files if entry.path not in known]
+    fresh = [_store_content(tx, shelf, entry, one) for entry in one.manifest.files if entry.path not in known]
     shelf.put(tx, manifest.having(fresh), kept, microseconds(one.created_at))
 
 
-def _stored(tx: Tx, shelf: Shelf, entry: Entry, one: Carried) -> Entry:
+def _store_content(tx: Tx, shelf: CheckpointRepo, entry: PathEntry, one: CheckpointImport) -> PathEntry:
     if entry.state.kind != "file":
         return entry
     blob = shelf.keep(tx, pack(one.content(entry.state)))

@@ -1,7 +1,7 @@
-"""The command line: the store's own words, for people and for scripts.
+"""The command line: commands/, setup/, output/, chat/, picker/, agent_hook/.
 
-Data goes to stdout, everything else to stderr. Each module of commands is imported when it is used: `clew --help` reads
-none of them.
+Data goes to stdout, everything else to stderr. A command's module is imported when the command runs: `clew --help`
+imports none of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def main() -> int:
     """Runs one command line and returns its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot write a letter still shows the rest
+            stream.reconfigure(errors="backslashreplace")  # print the rest if the terminal lacks a character
     warnings.showwarning = _warn
     try:
         from clew.cli.root import cli
@@ -24,11 +24,11 @@ def main() -> int:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        sys.stderr.write("clew: the command line needs click\n  hint: pip install 'clew[cli]'\n")
+        sys.stderr.write("clew: the command line needs the package click\n  hint: pip install 'clew[cli]'\n")
         return 1
     return cli.run()
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning of the library's in one line, without the place in the source that Python names."""
+    """Prints a warning of the library on one line, without file name and line number."""
     sys.stderr.write(f"clew: warning: {message}\n")

@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, and errors told in one line."""
+"""How a command ends: exit codes, and errors reported in one line."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ import sys
 import click
 
 from clew import errors
-from clew.cli.text import bold, dim, is_terminal, plain, warn
+from clew.cli.output.text import bold, dim, plain, warn
 
 FAILED, USAGE, NOT_FOUND, AMBIGUOUS, BUSY, SEALED, DAMAGED, PARTIAL = 1, 2, 3, 4, 5, 6, 7, 8
-INTERRUPTED, UNREAD = 130, 141
+INTERRUPTED, CLOSED_PIPE = 130, 141
 MEANINGS = {
-    0: "done",
+    0: "success",
     FAILED: "failed",
-    USAGE: "the command line cannot be understood",
+    USAGE: "usage error",
     NOT_FOUND: "not found",
-    AMBIGUOUS: "ambiguous: a handle fits several ids",
-    BUSY: "busy: another program keeps the store, try again",
-    SEALED: "wrong key, no key, or what was given as one is none",
-    DAMAGED: "damaged: stored bytes are not what was written",
-    PARTIAL: "done in part",
+    AMBIGUOUS: "ambiguous: the handle matches several IDs",
+    BUSY: "busy: another program is using the store; try again",
+    SEALED: "wrong, missing or invalid key",
+    DAMAGED: "damaged: stored data is corrupted",
+    PARTIAL: "partly done",
     INTERRUPTED: "interrupted",
-    UNREAD: "whoever read the output has gone",
+    CLOSED_PIPE: "closed pipe: the program reading the output has exited",
 }
-"""What each exit code says."""
+"""The meaning of each exit code."""
 
 
-class Unread(Exception):
-    """Whoever read the output has gone."""
+class ClosedPipe(Exception):
+    """The program reading the output has exited."""
 
 
-class NoKey(errors.ClewError):
-    """What was given as a key is none."""
+class InvalidKey(errors.ClewError):
+    """The key is missing or not a key."""
 
 
-# The first that fits counts: a full disk, a read-only file and a missing package are Unavailable too, and trying again
-# helps none of them.
+# The first match wins. A full disk, a read-only file and a missing package are also Unavailable, but trying again does
+# not help.
 _CODES: tuple[tuple[type[errors.ClewError], int], ...] = (
     (errors.NotFound, NOT_FOUND),
     (errors.Ambiguous, AMBIGUOUS),
@@ -46,22 +46,22 @@ _CODES: tuple[tuple[type[errors.ClewError], int], ...] = (
     (errors.MissingPackage, FAILED),
     (errors.Unavailable, BUSY),
     (errors.Sealed, SEALED),
-    (NoKey, SEALED),
-    (errors.Tampered, DAMAGED),
+    (InvalidKey, SEALED),
+    (errors.Corrupted, DAMAGED),
 )
 
 
 def code_of(error: errors.ClewError) -> int:
-    """The exit code that tells this error."""
+    """The exit code for an error."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
 
 
 def report(error: BaseException) -> int:
-    """Says on stderr what went wrong, and returns the exit code. No traceback unless CLEW_DEBUG asks for one."""
+    """Prints an error to stderr and returns the exit code; prints a traceback only if CLEW_DEBUG is set."""
     if isinstance(error, click.Abort | KeyboardInterrupt | EOFError):
         return INTERRUPTED
-    if isinstance(error, Unread | BrokenPipeError):
-        return UNREAD  # `clew show … | head` ends without a word, as every other program in a pipe does
+    if isinstance(error, ClosedPipe | BrokenPipeError):
+        return CLOSED_PIPE  # `clew show … | head` ends silently, like other programs in a pipe
     if os.environ.get("CLEW_DEBUG"):
         import traceback
 
@@ -73,24 +73,17 @@ def report(error: BaseException) -> int:
         return say(error.format_message().rstrip("."), f"Try '{where} --help'.", USAGE)
     if isinstance(error, click.ClickException):
         return say(error.format_message(), "", FAILED)
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # what os.getcwd() raises
-        return say("the working directory is not there any more", "Change to another one.", FAILED)
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # from os.getcwd()
+        return say("the working directory no longer exists", "Change to another directory.", FAILED)
     if isinstance(error, OSError):
         about = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
         return say(f"{error.strerror or error}{about}", "", FAILED)
-    hint = "This is a bug in clew. CLEW_DEBUG=1 shows where."
-    return say(f"{type(error).__name__} in clew itself", hint, FAILED)
-
-
-def show_help(ctx: click.Context) -> None:
-    """What a group of commands does when none is named: help, as an answer on a terminal, as an error elsewhere."""
-    there = is_terminal(sys.stdin) and is_terminal(sys.stdout)
-    click.echo(ctx.get_help(), err=not there)
-    ctx.exit(0 if there else USAGE)
+    hint = "This is a bug in clew. Set CLEW_DEBUG=1 to see the traceback."
+    return say(f"internal error: {type(error).__name__}", hint, FAILED)
 
 
 def say(message: str, hint: str, code: int) -> int:
-    """Writes an error with its hint to stderr; returns `code`."""
+    """Prints an error and its hint to stderr; returns `code`."""
     paint = sys.stderr
     warn(f"{bold('clew:', paint)} {plain(message)}")
     if hint:

@@ -1,6 +1,6 @@
-"""Continuing with another provider: messages, snapshots and sessions of one in the words of another.
+"""Conversion of messages, snapshots and sessions from one provider's format into another's.
 
-What cannot be carried over is told by a report, which has no content. What was converted stays as it was.
+A report, without content, lists every loss. The original is not changed.
 
 >>> from clew.convert import convert_messages
 >>> hello = convert_messages([b'{"role": "user", "content": "Hello"}'], source="anthropic", to="gemini")
@@ -12,7 +12,7 @@ False
 
 from clew.convert.core import Converted, convert_messages, repair_messages
 from clew.convert.report import Loss, Report
-from clew.convert.stored import ConvertedSession, ConvertedSnapshot, convert, convert_session
+from clew.convert.sessions import ConvertedSession, ConvertedSnapshot, convert, convert_session
 
 __all__ = [
     "Converted",

@@ -1,4 +1,4 @@
-"""Messages of one provider in the words of another."""
+"""Converts messages of one provider into the format of another."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from typing import NamedTuple
 
 import msgspec
 
+from clew.base.messages import AnyMessage, Native, Text, ToolCall, texts
 from clew.convert.fit import Fitting, ThinkingAs
 from clew.convert.layout import Names, lay_out
-from clew.convert.reading import Read, own_pieces, pieces, read
+from clew.convert.read import Read, own_pieces, pieces, read
 from clew.convert.report import Notes, Report
-from clew.convert.target import Piece, Target
-from clew.convert.tongues import family, target
-from clew.convert.units import cut, note, side
+from clew.convert.split import cut, note, side
 from clew.errors import Invalid
-from clew.model import Native, Said, Text, ToolCall, texts
-from clew.provider_names import canonical
+from clew.providers.registry import canonical, family, prompt_is_message
+from clew.providers.target import Piece, Target, find_target
 
 BEGIN = "[the conversation begins here]"
 
 
 class Converted(NamedTuple):
-    """Messages in a provider's tongue, and what it took to get there."""
+    """Messages in a provider's format, and what it took to get there."""
 
     provider: str
     messages: tuple[bytes, ...]
@@ -38,17 +37,17 @@ class Converted(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What a conversion may be told."""
+    """The options of a conversion."""
 
     system: str = ""
     thinking: ThinkingAs = "text"
     blob: Callable[[str], bytes] | None = None
     tools: tuple[str, ...] = ()
-    """Names of tools that are told of beside the messages."""
+    """Names of tools that are declared beside the messages."""
 
 
 def convert_messages(
-    messages: Sequence[Said | bytes],
+    messages: Sequence[AnyMessage | bytes],
     *,
     to: str,
     source: str = "",
@@ -64,77 +63,79 @@ def convert_messages(
     are left out. Invalid if a message cannot be read, or the provider is not known.
     """
     options = Options(system, thinking, blob)
-    tongue, given = read_all(messages, source, to, options)
+    target, given = read_all(messages, source, to, options)
     if is_own(given, source, to):
         return Converted(canonical(to), tuple(one.raw for one in given), system, Report(source or to, to))
-    return convert_read(given, tongue, source, to, options)
+    return convert_read(given, target, source, to, options)
 
 
-def repair_messages(messages: Sequence[Said | bytes], *, provider: str, system: str = "") -> Converted:
+def repair_messages(messages: Sequence[AnyMessage | bytes], *, provider: str, system: str = "") -> Converted:
     """The messages of a conversation in a form that its own provider accepts.
 
-    Calls without a result get one that says so, results without a call become text. What needs no repair is kept byte
-    for byte; what is in neutral form, or another provider's, is converted.
+    Calls without a result get an error as their result, results without a call become text. Other messages of the
+    provider are kept byte for byte; neutral ones, and those of another provider, are converted.
     """
     options = Options(system)
-    tongue, given = read_all(messages, provider, provider, options)
-    return convert_read(given, tongue, provider, provider, options)
+    target, given = read_all(messages, provider, provider, options)
+    return convert_read(given, target, provider, provider, options)
 
 
-def read_all(messages: Sequence[Said | bytes], source: str, to: str, options: Options) -> tuple[Target, list[Read]]:
-    """The tongue of the provider `to`, and the messages as a conversion into it reads them."""
+def read_all(
+    messages: Sequence[AnyMessage | bytes], source: str, to: str, options: Options
+) -> tuple[Target, list[Read]]:
+    """The format of the provider `to`, and the messages as a conversion into it reads them."""
     if not isinstance(messages, list | tuple):
         raise Invalid(f"this takes a list of messages, not {type(messages).__name__}")
     if options.thinking not in ("text", "drop"):
-        raise Invalid("thinking becomes 'text', or is to 'drop'")
+        raise Invalid("thinking must be 'text' or 'drop'")
     if not isinstance(options.system, str):
         raise Invalid(f"a system prompt is text, not {type(options.system).__name__}")
-    tongue = target(to)
-    return tongue, [read(said, source, to, tongue) for said in messages]
+    target = find_target(to)
+    return target, [read(said, source, to, target) for said in messages]
 
 
 def is_own(given: Sequence[Read], source: str, to: str) -> bool:
-    """True if a conversation is in the target's tongue already, all of it."""
+    """True if a conversation is in the target's format already, all of it."""
     return all(one.own for one in given) if given else family(source) == family(to)
 
 
-def tool_names(given: Sequence[Read], tongue: Target, options: Options) -> Names:
-    """What the tools of a conversation are called in the target's tongue."""
+def tool_names(given: Sequence[Read], target: Target, options: Options) -> Names:
+    """The names of the tools of a conversation in the target's format."""
     called = (block.name for one in given for block in one.blocks if isinstance(block, ToolCall))
-    return Names(tongue, [*options.tools, *called])
+    return Names(target, [*options.tools, *called])
 
 
-def convert_read(given: Sequence[Read], tongue: Target, source: str, to: str, options: Options) -> Converted:
-    """The conversion itself. What is in the target's tongue is kept as it is wherever it can stand."""
+def convert_read(given: Sequence[Read], target: Target, source: str, to: str, options: Options) -> Converted:
+    """The conversion itself. What is in the target's format is kept as it is wherever it can stand."""
     own = {at for at, one in enumerate(given) if one.own}
-    names = tool_names(given, tongue, options)
+    names = tool_names(given, target, options)
     while True:
         notes = Notes()
         if any(names.fit(tool) != tool for tool in options.tools):
             notes.add(None, None, "changed", "tool name")
-        found = list(_pieces(given, own, tongue, notes, options))
+        found = list(_pieces(given, own, target, notes, options))
         leading = list(takewhile(lambda piece: piece.role == "system", found))
-        laid = lay_out(_in_place(found[len(leading) :], tongue, notes), tongue, names, notes)
-        units, broken = cut(laid, {at: len(given[at].blocks) for at in own}, tongue)
+        laid = lay_out(_in_place(found[len(leading) :], target, notes), target, names, notes)
+        units, broken = cut(laid, {at: len(given[at].blocks) for at in own}, target)
         if not broken:
             break
         own -= broken  # they cannot stay as they are: once more, and they are converted too
     prompt = _prompt(options.system, "\n\n".join(texts(piece.what for piece in leading)))
-    written = list(_first(prompt, leading, given, tongue))
-    if tongue.unites == "turns" and units and side(units[0][0]) == "assistant":
+    written = list(_first(prompt, leading, given, target)) if prompt_is_message(to) else []
+    if target.unites == "turns" and units and side(units[0][0]) == "assistant":
         notes.add(None, None, "added", "first user message")
         units.insert(0, [Piece(0, None, "user", Text(text=BEGIN))])
     for unit in units:
         if unit[0].own:
             written.append(given[unit[0].message].raw)
         else:
-            note(unit, tongue, notes)
-            written.extend(map(msgspec.json.encode, tongue.write(unit)))
+            note(unit, target, notes)
+            written.extend(map(msgspec.json.encode, target.write(unit)))
     return Converted(canonical(to), tuple(written), prompt, notes.report(source or _sources(given), to))
 
 
-def _pieces(given: Sequence[Read], own: set[int], tongue: Target, notes: Notes, options: Options) -> Iterator[Piece]:
-    fitting = Fitting(tongue, notes, options.thinking, options.blob)
+def _pieces(given: Sequence[Read], own: set[int], target: Target, notes: Notes, options: Options) -> Iterator[Piece]:
+    fitting = Fitting(target, notes, options.thinking, options.blob)
     for at, one in enumerate(given):
         if at in own:
             yield from own_pieces(one, at)
@@ -143,27 +144,25 @@ def _pieces(given: Sequence[Read], own: set[int], tongue: Target, notes: Notes, 
                 yield from fitting.fit(piece)
 
 
-def _in_place(found: Sequence[Piece], tongue: Target, notes: Notes) -> list[Piece]:
+def _in_place(found: Sequence[Piece], target: Target, notes: Notes) -> list[Piece]:
     """System messages amid the others as the user's, where the target has no other way."""
     placed = list(found)
     for at, piece in enumerate(found):
-        if piece.role == "system" and not piece.own and not tongue.keeps_system:
+        if piece.role == "system" and not piece.own and not target.keeps_system:
             notes.add(piece.message, piece.block, "changed", "system message")
             words = "\n".join(texts([piece.what]))
             placed[at] = piece._replace(role="user", what=Text(text=f"<system>\n{words}\n</system>"))
     return placed
 
 
-def _first(prompt: str, leading: Sequence[Piece], given: Sequence[Read], tongue: Target) -> Iterator[bytes]:
-    """The system prompt as messages, if the target has it there."""
-    if not tongue.system_first:
-        return
+def _first(prompt: str, leading: Sequence[Piece], given: Sequence[Read], target: Target) -> Iterator[bytes]:
+    """The system prompt as messages."""
     kept = list(dict.fromkeys(piece.message for piece in leading))
     if leading and all(piece.own for piece in leading) and prompt == "\n\n".join(texts(p.what for p in leading)):
         yield from (given[at].raw for at in kept)
     elif prompt:
         piece = Piece(0, None, "system", Text(text=prompt))
-        yield from map(msgspec.json.encode, tongue.write([piece]))
+        yield from map(msgspec.json.encode, target.write([piece]))
 
 
 def _prompt(system: str, leading: str) -> str:

@@ -1,4 +1,4 @@
-"""Makes each block one that the target can say, and notes what that cost."""
+"""Changes each block into one that the target can express, and notes the losses."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from clew.convert.media import link, words
-from clew.convert.opaque import is_handle, told
+from clew.base.messages import Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from clew.convert.provider_tools import is_handle, to_text
 from clew.convert.report import Notes
-from clew.convert.target import Piece, Target, is_refusal
-from clew.model import Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from clew.providers.media import link, words
+from clew.providers.target import Piece, Target, is_refusal
 
 ThinkingAs = Literal["text", "drop"]
 MAX_DEPTH = 150
@@ -28,7 +28,7 @@ class Fitting:
         self._blob = blob
 
     def fit(self, piece: Piece) -> Iterator[Piece]:
-        """What the target can say of a piece: itself, others in its place, or nothing."""
+        """The pieces that the target can express in place of a piece: itself, others, or none."""
         block = piece.what
         if block.extra and not is_refusal(block):
             self._note(piece, "dropped", "free data")
@@ -124,7 +124,7 @@ class Fitting:
         return Media(mime_type=block.mime_type, modality=block.modality, url=url, name=block.name)
 
     def _opaque(self, piece: Piece, block: Opaque) -> Iterator[Piece]:
-        if (text := told(block)) is not None:
+        if (text := to_text(block)) is not None:
             self._note(piece, "changed", "server tool")
             yield from self._text(piece, Text(text=text))
         elif is_handle(block):

@@ -1,6 +1,6 @@
-"""Puts pieces in the order that every provider demands: calls, then what came of each, then whatever else was said.
+"""Puts pieces in the order that every provider demands: calls, then their results, then everything else.
 
-A call that nothing came of gets a result that says so. A result of no call becomes text. Ids and names that the target
+A call without a result gets an error as its result. A result of no call becomes text. Ids and names that the target
 would refuse are replaced, the same ones always by the same.
 """
 
@@ -13,9 +13,9 @@ from itertools import accumulate, chain, count
 
 import msgspec
 
+from clew.base.messages import Media, Text, ToolCall, ToolResult
 from clew.convert.report import Notes
-from clew.convert.target import Piece, Target
-from clew.model import Media, Text, ToolCall, ToolResult
+from clew.providers.target import Piece, Target
 
 NO_RESULT = "Error: the call was not finished, and has no result."
 NO_CALL = "[result of a tool call that is not here]"
@@ -50,8 +50,8 @@ class Names:
 
 def lay_out(pieces: Sequence[Piece], target: Target, names: Names, notes: Notes) -> list[Piece]:
     """The pieces in the order in which the target wants them, with calls answered and named."""
-    answers, orphans = _paired(pieces)
-    laid = _Laying(_renamed(pieces, answers, target, names, notes), answers, notes)
+    answers, orphans = _pair(pieces)
+    laid = _Laying(_rename(pieces, answers, target, names, notes), answers, notes)
     for at, piece in enumerate(pieces):
         if at in orphans:
             notes.add(piece.message, piece.block, "changed", "result without a call")
@@ -61,7 +61,7 @@ def lay_out(pieces: Sequence[Piece], target: Target, names: Names, notes: Notes)
     return laid.done(len(pieces))
 
 
-def _paired(pieces: Sequence[Piece]) -> tuple[dict[int, int], set[int]]:
+def _pair(pieces: Sequence[Piece]) -> tuple[dict[int, int], set[int]]:
     """Which result answers which call, and the results that answer none. Each call has one answer, after it."""
     waiting: dict[str, deque[int]] = defaultdict(deque)
     named: dict[str, deque[int]] = defaultdict(deque)
@@ -88,7 +88,7 @@ def _first(calls: deque[int], answers: dict[int, int]) -> int | None:
     return calls[0] if calls else None
 
 
-def _renamed(
+def _rename(
     pieces: Sequence[Piece], answers: dict[int, int], target: Target, names: Names, notes: Notes
 ) -> list[Piece]:
     """The pieces with ids and names of calls that the target accepts, on calls and results alike."""
@@ -181,7 +181,7 @@ class _Laying:
 
 
 def _as_text(piece: Piece) -> list[Piece]:
-    """A result of no call, as the user's words. One that is in the target's tongue has no such block: see `cut`."""
+    """A result of no call, as the user's words. One that is in the target's format has no such block: see `cut`."""
     result = piece.what
     assert isinstance(result, ToolResult)
     shown = [one for one in result.content if isinstance(one, Text | Media)]

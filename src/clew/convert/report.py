@@ -1,4 +1,4 @@
-"""What a conversion changed: where, how, and what kind of thing; never the words themselves."""
+"""The changes of a conversion: where, how, and what kind of thing; never the content."""
 
 from __future__ import annotations
 
@@ -6,39 +6,9 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["dropped", "changed", "moved", "merged", "added"]
+from clew.providers.losses import What
 
-What = Literal[
-    "arguments",
-    "attachment",
-    "blank text",
-    "cache mark",
-    "call id",
-    "citations",
-    "document",
-    "encrypted reasoning",
-    "error flag",
-    "field",
-    "file handle",
-    "file name",
-    "first user message",
-    "free data",
-    "malformed data",
-    "media",
-    "messages",
-    "placeholder signature",
-    "refusal",
-    "result",
-    "result without a call",
-    "role",
-    "server tool",
-    "signature",
-    "system message",
-    "thinking",
-    "tool name",
-    "unknown block",
-]
-"""The things that a report speaks of."""
+Kind = Literal["dropped", "changed", "moved", "merged", "added"]
 
 
 class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,7 +46,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Notes:
-    """A report in the making. The same thing at the same place is told once."""
+    """A report in the making. A thing is listed once for each place."""
 
     def __init__(self) -> None:
         self._losses: dict[Loss, None] = {}

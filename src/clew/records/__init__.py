@@ -1,4 +1,4 @@
-"""Conversation records: the service for an application that must keep conversations by policy.
+"""Conversation records: a service for applications that must keep conversations according to a policy.
 
 >>> import clew
 >>> from clew.records import RecordService
@@ -9,15 +9,13 @@
 0
 >>> service.dispose()
 
-A record is a session and its messages, seen through the shapes of one published schema. It is stored once, as the
-session is: what is sealed, searched, held, purged or verified there is so here.
+A record is a session and its messages in the form of a published schema. The store keeps it only once, as a session, so
+sealing, search, holds, purge and verify apply to records too.
 """
 
-from clew.policy import Policy
 from clew.records.breaker import CircuitOpen
 from clew.records.deferred import Pending
-from clew.records.service import RecordService
-from clew.records.shapes import (
+from clew.records.schema import (
     AttachmentRef,
     AudioArtifactRef,
     ConversationMetrics,
@@ -40,6 +38,9 @@ from clew.records.shapes import (
     RetentionInfo,
     StorageEnvelope,
     to_json,
+)
+from clew.records.service import RecordService
+from clew.records.validation import (
     validate_attachment,
     validate_audio,
     validate_frame,
@@ -56,6 +57,7 @@ from clew.records.shapes import (
     validate_storage,
     validate_summary,
 )
+from clew.retention.policy import Policy
 
 __all__ = [
     "AttachmentRef",

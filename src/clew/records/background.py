@@ -1,4 +1,4 @@
-"""What a service does after a call has returned: one thread that ends when there is nothing to do."""
+"""Runs jobs on a thread after the call that added them has returned. The thread ends when it is idle."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 Job = Callable[[], object]
 
 IDLE = 5.0
-"""Seconds that the thread waits for more before it ends."""
+"""Seconds that the thread waits for another job before it ends."""
 
 
 class Background:
-    """Runs jobs in order, and `tick` from time to time while it returns False."""
+    """Runs jobs in order, and calls `tick` repeatedly while it returns False."""
 
     def __init__(self, tick: Callable[[], bool], every: float) -> None:
         self._tick = tick
@@ -26,7 +26,7 @@ class Background:
         self._busy = False
         self._stopping = False
         self.failures: list[Exception] = []
-        """What jobs have raised."""
+        """Errors that jobs raised."""
 
     def add(self, job: Job) -> None:
         """Runs `job` soon."""
@@ -41,7 +41,7 @@ class Background:
             self._wake()
 
     def stop(self, seconds: float) -> int:
-        """Finishes the jobs within that time; returns how many were not finished. Idempotent."""
+        """Waits up to this many seconds for the jobs; returns how many are unfinished. Idempotent."""
         deadline = time.monotonic() + seconds
         with self._change:
             self._stopping = True
@@ -70,7 +70,7 @@ class Background:
 
     def _tick_once(self) -> None:
         with self._change:
-            self._ticking = False  # before it: whoever asks for more meanwhile is not overlooked
+            self._ticking = False  # set before the call, so that a request made during it is not lost
         done = False
         try:
             done = self._tick()
@@ -81,7 +81,7 @@ class Background:
     def _run(self, job: Job | None) -> None:
         try:
             (job or self._tick_once)()
-        except Exception as error:  # noqa: BLE001 - whoever disposes of the service is told
+        except Exception as error:  # noqa: BLE001 - dispose reports it
             self.failures.append(error)
         finally:
             with self._change:

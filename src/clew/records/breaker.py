@@ -1,7 +1,7 @@
-"""A circuit breaker: after repeated failures nothing is tried for a while, then one call is.
+"""A circuit breaker: after repeated failures it refuses calls for a while, then lets one call try.
 
-Written here because the libraries for it (pybreaker 1.4, purgatory 3.0, circuitbreaker 2.1) each read the clock
-themselves, so that a cool-down could not be tested without waiting for it.
+clew has its own because the libraries for it (pybreaker 1.4, purgatory 3.0, circuitbreaker 2.1) read the clock
+themselves, so a test of the cool-down would have to wait.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from clew.errors import StorageFull, Unavailable
-from clew.events import Circuit
+from clew.records.events import Circuit
 
 
 class CircuitOpen(Unavailable):
-    """Nothing was tried: the calls before this one failed, and it is not yet time to try again."""
+    """The call was refused without a try, because earlier calls failed and the cool-down is not over."""
 
     hint = "Wait, then make the same call again."
 
 
 class Breaker:
-    """Closed, calls go through. After so many `failures` in a row it opens, and refuses calls for `cool_down` seconds.
+    """Closed: calls go through. Open: after `failures` failures in a row it refuses calls for `cool_down` seconds.
 
-    Then it is half-open: one call may try, which closes it or opens it again.
+    Half-open: after the cool-down one call may try; its result closes or opens the circuit.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class Breaker:
 
     @property
     def state(self) -> Circuit:
-        """As it is now."""
+        """The current state."""
         return self._state
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Around a call. CircuitOpen. Unavailable is a failure; any other error shows that the store works.
+        """Wraps a call. Raises CircuitOpen. Only Unavailable counts as a failure; other errors do not.
 
-        So does StorageFull: what is to be done then is not to wait, but to make space.
+        StorageFull is not a failure either: waiting does not help, freeing space does.
         """
         self._enter()
         try:
@@ -82,9 +82,7 @@ class Breaker:
                 return
             wait = self._opened_at + self._cool_down - self._clock()
             if wait > 0 or self._trying:
-                raise CircuitOpen(
-                    f"writing failed {self._failures} times in a row, the next try is in {max(wait, 0):.0f} s"
-                )
+                raise CircuitOpen(f"writing failed {self._failures} times in a row, next try in {max(wait, 0):.0f} s")
             self._trying = True
             changed = self._to("half-open")
         self._tell(changed)
@@ -99,7 +97,7 @@ class Breaker:
         self._tell(changed)
 
     def _to(self, state: Circuit) -> Circuit | None:
-        """Changes the state; None if it is the same."""
+        """Changes the state; returns None if it is unchanged."""
         was, self._state = self._state, state
         return None if was == state else state
 

@@ -1,4 +1,4 @@
-"""The calls of a service: none before it is ready, none after it was disposed of, and each told when it is over."""
+"""Tracks the calls of a service: refuses them before `initialize` and after `dispose`, and emits an event for each."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from clew.errors import Closed
-from clew.events import Events, OperationFinished
+from clew.records.events import Events, OperationFinished
 
 
 class Calls:
-    """Counts the calls that are going on."""
+    """Counts the running calls."""
 
     def __init__(self, bus: Events) -> None:
         self._bus = bus
@@ -22,18 +22,15 @@ class Calls:
         self.ready = False
 
     def begin(self) -> bool:
-        """Lets calls in; False if they were. Closed after the end."""
+        """Admits calls; False if it already did. Raises Closed after the end."""
         with self._change:
             if self._over:
-                raise Closed("the record service was disposed of", hint="Make a new one.")
+                raise Closed("the record service was disposed of", hint="Create a new RecordService.")
             was, self.ready = self.ready, True
             return not was
 
     def end(self, seconds: float) -> int | None:
-        """Lets no more calls in, and waits for those that are; how many still run after that. None if there was an end.
-
-        One that has never begun ends as well.
-        """
+        """Refuses further calls and waits for the running ones; returns how many still run, None if not begun."""
         with self._change:
             was, self.ready, self._over = self.ready, False, True
             if not was:
@@ -43,11 +40,13 @@ class Calls:
 
     @contextmanager
     def call(self, operation: str, session_id: str | None) -> Iterator[None]:
-        """Around a call. Closed."""
+        """Wraps a call. Raises Closed."""
         with self._change:
             if not self.ready:
                 why, hint = (
-                    ("was disposed of", "Make a new one.") if self._over else ("is not initialized", "Initialize it.")
+                    ("was disposed of", "Create a new RecordService.")
+                    if self._over
+                    else ("is not initialized", "Call initialize() first.")
                 )
                 raise Closed(f"the record service {why}", hint=hint)
             self._running += 1

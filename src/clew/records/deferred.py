@@ -1,4 +1,4 @@
-"""Writes for which there is no space: kept in memory, in order, until there is."""
+"""Writes that wait in memory, in order, until the store has space."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from clew.errors import Invalid, NotFound, StorageFull, Unavailable, clip
 T = TypeVar("T")
 
 MOST = 1000
-"""Calls that wait at most."""
+"""Maximum number of waiting calls."""
 MOST_BYTES = 16 * 1024 * 1024
-"""Bytes that wait at most, as JSON."""
+"""Maximum size of the waiting calls in bytes, as JSON."""
 
 
 def seconds(name: str, value: float) -> float:
-    """`value`, if so long can be waited. Invalid."""
+    """`value`, if it is a valid number of seconds. Raises Invalid."""
     if not isinstance(value, int | float) or not 0 <= value <= threading.TIMEOUT_MAX:
-        raise Invalid(f"{name} is a number from 0 on, not {clip(str(value))}")
+        raise Invalid(f"{name} must be a number of at least 0, not {clip(str(value))}")
     return value
 
 
 class Pending(Generic[T]):
-    """A call that is **not** stored yet: there is no space. It waits in memory, and is lost if the process ends.
+    """A call that is **not** stored yet because there is no space. It waits in memory and is lost if the process ends.
 
-    It is made again when something was purged, before every later write, and from time to time.
+    The service retries it after a purge, before each later write, and at intervals.
     """
 
     def __init__(self, operation: str, conversation_id: str, size: int, call: Callable[[], T]) -> None:
         self.operation = operation
-        """What was called: create, update, …"""
+        """The name of the call: create, update, …"""
         self.conversation_id = conversation_id
         self.size = size
-        """Bytes that it keeps in memory."""
+        """Bytes that it uses in memory."""
         self._call = call
         self._done = threading.Event()
         self._result: T | None = None
@@ -45,7 +45,7 @@ class Pending(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """True once it is stored, or has failed for good."""
+        """True once it is stored or has failed permanently."""
         return self._done.is_set()
 
     @property
@@ -54,9 +54,9 @@ class Pending(Generic[T]):
         return self.done and self._error is None
 
     def result(self, timeout: float | None = None) -> T:
-        """Waits for what the call would have returned, or raised. Unavailable if that takes longer than `timeout`."""
+        """Waits for the result of the call, or raises its error. Raises Unavailable after `timeout` seconds."""
         if not self._done.wait(None if timeout is None else seconds("timeout", timeout)):
-            raise Unavailable("there is still no space for it", hint="Free some space; it is tried again by itself.")
+            raise Unavailable("there is still no space for the call", hint="Free some space; clew retries the call.")
         if self._error is not None:
             raise self._error
         return cast("T", self._result)
@@ -66,19 +66,19 @@ class Pending(Generic[T]):
         self._done.set()
 
     def _try(self) -> bool:
-        """Makes the call; False if there is still no way to."""
+        """Makes the call; False if there is still no space."""
         try:
             self._result = self._call()
         except Unavailable:
             return False
-        except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it
+        except Exception as error:  # noqa: BLE001 - the caller gets it from result()
             self._error = error
         self._done.set()
         return True
 
 
 class Deferred:
-    """The calls that wait."""
+    """The waiting calls."""
 
     def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
@@ -86,7 +86,7 @@ class Deferred:
         self._waiting: deque[Pending[object]] = deque()
         self._lock = threading.Lock()
         self._turn = threading.RLock()
-        """Whoever makes the calls: one thread at a time, so that they stay in order."""
+        """Held by the thread that makes the calls, so that they stay in order."""
         self._making = False
 
     def __len__(self) -> int:
@@ -94,32 +94,32 @@ class Deferred:
 
     @property
     def bytes(self) -> int:
-        """Bytes that wait."""
+        """Total size of the waiting calls."""
         with self._lock:
             return sum(one.size for one in self._waiting)
 
     @property
     def conversations(self) -> list[str]:
-        """The ids of those for which something waits."""
+        """The conversation ids of the waiting calls."""
         with self._lock:
             return [one.conversation_id for one in self._waiting]
 
     def add(self, pending: Pending[T]) -> Pending[T]:
-        """Puts a call at the end. StorageFull, and it is not kept, if too much waits already."""
+        """Appends a call. Raises StorageFull and drops it if too many calls wait."""
         with self._lock:
             size = sum(one.size for one in self._waiting) + pending.size
             if len(self._waiting) >= self._most or size > self._most_bytes:
                 raise StorageFull(
-                    f"no space is left, and {len(self._waiting)} calls wait for it already",
-                    hint="Free some space, or purge what is not needed, and make the same call again.",
+                    f"no space is left, and {len(self._waiting)} calls already wait for it",
+                    hint="Free some space or purge conversations, then make the same call again.",
                 )
             self._waiting.append(cast("Pending[object]", pending))
         return pending
 
     def flush(self, until: float | None = None) -> bool:
-        """Makes the calls that wait, in order, until a moment of `time.monotonic`; True if none is left.
+        """Makes the waiting calls in order until `until` (`time.monotonic`); True if none is left.
 
-        False at once from inside of such a call: whoever is told of it and writes waits behind the others.
+        Returns False at once if called from within such a call: a subscriber that writes waits behind the others.
         """
         with self._turn:
             if self._making:
@@ -142,12 +142,12 @@ class Deferred:
                 if self._waiting and self._waiting[0] is first:
                     self._waiting.popleft()
 
-    def paused(self) -> AbstractContextManager[object]:
-        """While this is held nothing that waits is made: what is purged meanwhile cannot come back by it."""
+    def pause(self) -> AbstractContextManager[object]:
+        """While this is held, no waiting call runs, so a purged conversation cannot come back."""
         return self._turn
 
     def drop(self, gone: Callable[[str], bool]) -> int:
-        """Gives up the calls of conversations that are gone, and returns how many: they must not come back."""
+        """Drops the calls of purged conversations, so that these do not come back; returns how many."""
         with self._lock:
             left = [one for one in self._waiting if gone(one.conversation_id)]
             self._waiting = deque(one for one in self._waiting if one not in left)
@@ -156,7 +156,7 @@ class Deferred:
         return len(left)
 
     def abandon(self) -> list[Pending[object]]:
-        """Gives up everything that waits, and returns it."""
+        """Removes all waiting calls and returns them."""
         with self._lock:
             left, self._waiting = list(self._waiting), deque()
         for one in left:

@@ -1,4 +1,4 @@
-"""Frames and messages: a frame is a stored message, and what a message cannot say stands in its free data."""
+"""Converts frames of the schema to messages and back. Frame fields that a message lacks go into its `extra` data."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from clew import ids
-from clew.engine import Draft, Engine
-from clew.errors import Invalid, Tampered
-from clew.model import RECORD, Media, Message, Modality, Native, Text
-from clew.node import Node
-from clew.records.shapes import (
+from clew.base import ids
+from clew.base.messages import RECORD, Media, Message, Modality, Native, Text
+from clew.engine.engine import Draft, Engine
+from clew.engine.node import Node, node_facts
+from clew.errors import Corrupted, Invalid
+from clew.records.schema import (
     BLOBS,
     AttachmentRef,
     AudioArtifactRef,
@@ -20,8 +20,8 @@ from clew.records.shapes import (
     MessageFrame,
     time_micros,
     time_text,
-    validate,
 )
+from clew.records.validation import validate
 
 Type = Literal["audio", "transcript", "code", "document"]
 
@@ -33,41 +33,41 @@ _SHOWN: dict[str, tuple[Modality, str]] = {
     "pcm16": ("audio", "audio/L16"),
     "opus": ("audio", "audio/opus"),
 }
-"""How a message shows an attachment of each type, or a recording of each format."""
+"""The modality and MIME type for each attachment type and recording format."""
 _CLEAN = FramePrivacy(contains_secrets=False, redaction_rules_applied=())
 DAMAGED = "clew.damaged"
-"""What a frame that cannot be read has among its `redactionRulesApplied`, in place of its content."""
+"""An unreadable frame has this in `redactionRulesApplied`, and no content."""
 _LOST = FramePrivacy(contains_secrets=False, redaction_rules_applied=(DAMAGED,))
 _REDACTION = "clew.redaction"
-"""Where a message's free data says what the store itself took out of it."""
+"""Key in a message's `extra` where the store notes its own redactions."""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a frame says beyond its role, its words and its time, as a message's free data keeps it."""
+class StoredFrame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The fields of a frame other than role, content and time, as stored in a message's `extra`."""
 
     sequence: int = 0
     frame_id: str | None = None
-    """If it is not the message's own id."""
+    """None if it equals the message id."""
     privacy: FramePrivacy = _CLEAN
     attachments: tuple[AttachmentRef, ...] | None = None
     audio: AudioArtifactRef | None = None
 
 
 class _Note(FramePrivacy, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """What the store's own note says of a frame's privacy, among other things."""
+    """The privacy fields of the store's redaction note."""
 
 
-class NotOurs(Tampered):
-    """It is as it was written, and not as this clew writes it."""
+class ForeignFormat(Corrupted):
+    """The data is intact, but this version of clew cannot decode it."""
 
 
 def session_key(engine: Engine, conversation_id: str) -> bytes:
-    """The key of a conversation's session: its id if that is a UUID, else a keyed hash of it."""
+    """The key of a conversation's session: the conversation id if it is a UUID, else a keyed hash of it."""
     return _key(engine, "record", conversation_id)
 
 
 def node_key(engine: Engine, session: bytes, frame_id: str) -> bytes:
-    """The id of a frame's message; one that is no UUID means something in its conversation alone."""
+    """The id of a frame's message. A frame id that is not a UUID is unique only within its conversation."""
     return ids.maybe(frame_id) or _key(engine, "frame", session.hex() + frame_id)
 
 
@@ -78,34 +78,35 @@ def _key(engine: Engine, domain: str, id: str) -> bytes:
             return stored
         hashed = bytearray(engine.look(domain, id.encode()))
     except UnicodeEncodeError:
-        raise Invalid("an id is valid Unicode") from None
-    hashed[9] = hashed[9] & 0x0F | 0x80  # a UUID of version 8: one whose maker knows what it means
+        raise Invalid("an id must be valid Unicode") from None
+    hashed[9] = hashed[9] & 0x0F | 0x80  # UUID version 8: application-defined
     hashed[7] = hashed[7] & 0x3F | 0x80
     return bytes(hashed)
 
 
 def foreign(id: str, key: bytes) -> str | None:
-    """`id`, if it is written in another way than its key is."""
+    """`id`, if it differs from the text of its key."""
     return None if ids.text(key) == id else id
 
 
 def draft(engine: Engine, session: bytes, frame: MessageFrame) -> Draft:
-    """The message of a frame, encoded. Invalid if it cannot be stored."""
+    """The encoded message of a frame. Raises Invalid if it cannot be stored."""
     key = node_key(engine, session, frame.frame_id)
     blocks: list[Text | Media] = [Text(text=frame.content)]
     for attachment in frame.attachments or ():
         if attachment.uri != BLOBS + attachment.checksum:
             raise Invalid(
-                "an attachment's uri and checksum name different content", hint="Pass it on as attach made it."
+                "an attachment's uri and checksum name different content",
+                hint="Use the AttachmentRef that attach() returned.",
             )
         blocks.append(_media(attachment.type, attachment.checksum))
     if frame.audio is not None:
         blocks.append(_media(frame.audio.format, frame.audio.uri.removeprefix(BLOBS)))
     for token in frame.privacy.pii_tokens or ():
         if _found_in(engine, token.rpartition(":")[0]):
-            raise Invalid("a token has what a redaction rule finds before its hash")
+            raise Invalid("a redaction rule matches the text before a token's hash")
     named = foreign(frame.frame_id, key)
-    said = Said(
+    said = StoredFrame(
         sequence=frame.sequence, frame_id=None if named is None or _found_in(engine, named) else named,
         privacy=frame.privacy, attachments=frame.attachments or None, audio=frame.audio,
     )  # fmt: skip
@@ -114,7 +115,7 @@ def draft(engine: Engine, session: bytes, frame: MessageFrame) -> Draft:
 
 
 def _found_in(engine: Engine, text: str) -> bool:
-    """True if a redaction rule of the store finds something in a text."""
+    """True if one of the store's redaction rules matches the text."""
     return engine.redacted(text.encode()) != text.encode()
 
 
@@ -123,11 +124,11 @@ def _media(kind: str, digest: str) -> Media:
     return Media(mime_type=mime_type, modality=modality, blob=digest)
 
 
-def frames(nodes: Iterable[Node], damage: list[Tampered], last: int = 0) -> Iterator[MessageFrame]:
-    """The frames of a path. What is neither the person's nor the assistant's is not one.
+def frames(nodes: Iterable[Node], damage: list[Corrupted], last: int = 0) -> Iterator[MessageFrame]:
+    """The frames of a path. Only messages of the user and the assistant are frames.
 
-    A sequence number is as it was given, or one higher than the one before (`last`) where writers have chosen the same.
-    A message that cannot be read is an empty frame that says so, and what was wrong is added to `damage`.
+    A frame keeps its sequence number, unless it does not exceed the previous one (`last`); then it gets the next
+    number. An unreadable message becomes an empty frame marked as damaged, and its error is added to `damage`.
     """
     for node in nodes:
         role = node.role
@@ -135,31 +136,31 @@ def frames(nodes: Iterable[Node], damage: list[Tampered], last: int = 0) -> Iter
             continue
         try:
             said, content, privacy = _read(node)
-        except NotOurs:
+        except ForeignFormat:
             raise
-        except Tampered as error:
+        except Corrupted as error:
             damage.append(error)
-            said, content, privacy = Said(), "", _LOST
+            said, content, privacy = StoredFrame(), "", _LOST
         last = max(last + 1, said.sequence)
         yield MessageFrame(
             frame_id=said.frame_id or node.id,
             sequence=last,
             role=role,
             content=content,
-            created_at=time_text(node._facts.created_at),
+            created_at=time_text(node_facts(node).created_at),
             attachments=said.attachments,
             privacy=privacy,
             audio=said.audio,
         )
 
 
-def _read(node: Node) -> tuple[Said, str, FramePrivacy]:
-    said = _said(node)
+def _read(node: Node) -> tuple[StoredFrame, str, FramePrivacy]:
+    said = _decode_frame(node)
     return said, node.text, _privacy(node, said.privacy)
 
 
 def _privacy(node: Node, given: FramePrivacy) -> FramePrivacy:
-    """What the application said of a frame, and what the store has found in it since."""
+    """A frame's privacy from the application, merged with the store's own redactions."""
     try:
         note = msgspec.convert((node.said.extra or {})[_REDACTION], _Note)
     except (KeyError, msgspec.ValidationError):
@@ -173,13 +174,13 @@ def _privacy(node: Node, given: FramePrivacy) -> FramePrivacy:
     )
 
 
-def _said(node: Node) -> Said:
+def _decode_frame(node: Node) -> StoredFrame:
     said: Message | Native = node.said
     kept: Any = (said.extra or {}).get(RECORD)
     try:
-        return Said() if kept is None else msgspec.convert(kept, Said)
+        return StoredFrame() if kept is None else msgspec.convert(kept, StoredFrame)
     except msgspec.ValidationError:
-        raise NotOurs(f"node {node.id}", "what it says of its frame does not decode") from None
+        raise ForeignFormat(f"node {node.id}", "its frame data does not decode") from None
 
 
 def attachment(id: str, type: Type, digest: str, size: int) -> AttachmentRef:
@@ -189,6 +190,6 @@ def attachment(id: str, type: Type, digest: str, size: int) -> AttachmentRef:
 
 
 def attachments(frames: Iterable[MessageFrame], before: tuple[AttachmentRef, ...]) -> tuple[AttachmentRef, ...]:
-    """The attachments of frames and those `before` them, each once."""
+    """The attachments of `before` and of the frames, without duplicates."""
     new = {one.attachment_id: one for frame in frames for one in frame.attachments or ()}
     return tuple(({one.attachment_id: one for one in before} | new).values()) if new else before

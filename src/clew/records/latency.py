@@ -1,4 +1,4 @@
-"""How long writes take: the 95th percentile of the last ones, and a word when it is too much."""
+"""Measures the 95th percentile of recent write times and reports when it exceeds a limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 
 LIMIT_MS = 150.0
 WINDOW = 100
-"""Writes that are looked at."""
+"""Number of writes in the window."""
 FEWEST = 20
 """With fewer, one slow write would be the 95th percentile."""
 
@@ -22,7 +22,7 @@ class Latency:
         self._over = False
 
     def note(self, milliseconds: float) -> tuple[float, int] | None:
-        """Adds a write. The percentile and how many it is of, if it has just gone over the limit."""
+        """Adds a write. Returns the percentile and the sample count if the percentile has just exceeded the limit."""
         with self._lock:
             self._last.append(milliseconds)
             if len(self._last) < FEWEST:

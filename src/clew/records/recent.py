@@ -1,6 +1,6 @@
-"""The messages of the records that were last read, so that what a write returns costs what the write has added.
+"""Caches the messages of recently read records, so that a write reads back only the messages it added.
 
-They are used for that alone: `get` reads everything from the store, and so finds what is damaged there.
+Only writes use the cache: `get` reads everything from the store, and so detects damage.
 """
 
 from __future__ import annotations
@@ -9,48 +9,52 @@ import threading
 from collections import OrderedDict
 from typing import NamedTuple
 
-from clew.records.kept import Found, Messages
+from clew.records.record_data import RecordMessages, StoredRecord
 from clew.records.repository import Repository
 
 MOST = 4
-"""Records whose messages are kept in memory."""
+"""Number of records in the cache."""
 
 
-class Read(NamedTuple):
-    """A session and its messages, of one moment."""
+class RecordRead(NamedTuple):
+    """A session and its messages, read in one transaction."""
 
-    found: Found
-    messages: Messages
+    found: StoredRecord
+    messages: RecordMessages
 
 
 class Recent:
-    """Reads records, and remembers the messages of a few."""
+    """Reads records and caches the messages of a few."""
 
     def __init__(self, records: Repository) -> None:
         self._records = records
-        self._seen: OrderedDict[bytes, Messages] = OrderedDict()
+        self._seen: OrderedDict[bytes, RecordMessages] = OrderedDict()
         self._lock = threading.Lock()
 
-    def whole(self, key: bytes) -> Read | None:
-        """A record, read from the store; None if there is none. Tampered."""
+    def whole(self, key: bytes) -> RecordRead | None:
+        """Reads a record from the store; None if there is none. Raises Corrupted."""
         whole = self._records.whole(key)
-        return None if whole is None else self._remember(key, Read(whole.found, Messages.none().plus(whole.nodes)))
+        return (
+            None
+            if whole is None
+            else self._remember(key, RecordRead(whole.found, RecordMessages.none().plus(whole.nodes)))
+        )
 
-    def after_write(self, key: bytes) -> Read | None:
-        """A record that was just written to: of what was seen before, only what is new is read. Tampered."""
+    def after_write(self, key: bytes) -> RecordRead | None:
+        """Reads a record after a write; reads only new messages if the others are cached. Raises Corrupted."""
         with self._lock:
             seen = self._seen.get(key)
         since = None if seen is None else self._records.since(key, seen.head, seen.depth)
         if seen is None or since is None:
             return self.whole(key)
-        return self._remember(key, Read(since.found, seen.plus(since.nodes)))
+        return self._remember(key, RecordRead(since.found, seen.plus(since.nodes)))
 
     def forget(self) -> None:
-        """Keeps no messages any more: some were deleted."""
+        """Clears the cache, after a deletion."""
         with self._lock:
             self._seen.clear()
 
-    def _remember(self, key: bytes, read: Read) -> Read:
+    def _remember(self, key: bytes, read: RecordRead) -> RecordRead:
         with self._lock:
             self._seen.pop(key, None)
             if read.messages.head is not None and not read.messages.damage:

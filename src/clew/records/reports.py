@@ -1,22 +1,22 @@
-"""What became of a purge, as the schema reports it: what went, and everything that did not."""
+"""Reports of purges in the form of the schema."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from clew import ids
-from clew.errors import ClewError, Implausible, NotFound, Tampered, clip
-from clew.node import microseconds
-from clew.receipts import Receipt
-from clew.records.shapes import PurgeFailure, PurgeReason, PurgeReport, time_text
-from clew.retention import Look
+from clew.base import ids
+from clew.engine.node import microseconds
+from clew.engine.receipts import Receipt
+from clew.errors import ClewError, Corrupted, NotFound, SweepRefused, clip
+from clew.records.schema import PurgeFailure, PurgeReason, PurgeReport, time_text
+from clew.retention import RetentionScan
 
 Name = Callable[[str], str]
-"""The conversation's id of a session's."""
+"""Maps a session id to its conversation id."""
 
 
 def of(receipt: Receipt, name: Name, now: int) -> PurgeReport:
-    """The report of a purge. A failure is a record that stays, or what is left of one: shared, or not cleared yet."""
+    """The report of a purge. Failures are records that remain, shared messages and uncleared traces."""
     finished = now if receipt.finished_at is None else microseconds(receipt.finished_at)
     return PurgeReport(
         reason=_reason(receipt),
@@ -28,13 +28,13 @@ def of(receipt: Receipt, name: Name, now: int) -> PurgeReport:
 
 
 def nothing(reason: PurgeReason, at: int) -> PurgeReport:
-    """The report of a purge that had nothing to do."""
+    """The report of a purge that purged nothing."""
     text = time_text(at)
     return PurgeReport(reason=reason, started_at=text, completed_at=text, purged_count=0, failures=())
 
 
-def held_back(found: Look, error: Implausible, name: Name, at: int) -> PurgeReport:
-    """The report of a sweep that stopped before it removed anything: each record that is due, and why it stays."""
+def held_back(found: RetentionScan, error: SweepRefused, name: Name, at: int) -> PurgeReport:
+    """The report of a refused sweep: lists each record that is due, and why it remains."""
     failures = tuple(
         PurgeFailure(conversation_id=name(due.session), error=f"due, but held back: {error.message}")
         for due in found.going
@@ -51,11 +51,11 @@ def _failures(receipt: Receipt, name: Name) -> Iterator[PurgeFailure]:
         said = failed.error.replace(failed.session, name(failed.session))
         yield PurgeFailure(conversation_id=name(failed.session), error=said)
     for kept in receipt.kept:
-        others = ", ".join(name(one) for one in kept.needed_by) or "messages that were saved apart"
-        why = f"{kept.messages:,} of its messages stay, because others share them: {others}"
+        others = ", ".join(name(one) for one in kept.needed_by) or "messages saved outside a session"
+        why = f"{kept.messages:,} of its messages remain because others share them: {others}"
         yield PurgeFailure(conversation_id=name(kept.session), error=why)
     if receipt.pending:
-        why = f"traces are still to be cleared: {', '.join(receipt.pending)}"
+        why = f"traces not cleared yet: {', '.join(receipt.pending)}"
         yield from (PurgeFailure(conversation_id=name(session), error=why) for session in receipt.sessions)
 
 
@@ -64,14 +64,14 @@ def _reason(receipt: Receipt) -> PurgeReason:
     return reason
 
 
-def renamed(error: ClewError, key: bytes, conversation_id: str) -> ClewError:
-    """The error with the id that its caller knows, in place of its session's: that may be a hash."""
+def with_caller_id(error: ClewError, key: bytes, conversation_id: str) -> ClewError:
+    """The error with the caller's conversation id in place of the session id, which may be a hash."""
     session, shown = ids.text(key), clip(conversation_id)
     if isinstance(error, NotFound) and error.key == session:
         return NotFound("record", conversation_id, hint=error.hint)
     if session not in error.message or session == conversation_id:
         return error
-    if isinstance(error, Tampered):
+    if isinstance(error, Corrupted):
         error.where = error.where.replace(session, shown)
     error.message = error.message.replace(session, shown)
     error.args = (f"{error.message}. {error.hint}" if error.hint else error.message,)

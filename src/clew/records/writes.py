@@ -1,4 +1,4 @@
-"""How a service writes: through a circuit breaker, timed, and if there is no space, later."""
+"""The writes of a service: guarded by a circuit breaker, timed, and deferred if there is no space."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
-from clew.engine import whole_number
+from clew.engine.engine import whole_number
 from clew.errors import Invalid, StorageFull, Unavailable, clip
-from clew.events import CapacityWarning, Circuit, CircuitChanged, Events, SlowWrites
 from clew.records.background import Background, Job
 from clew.records.breaker import Breaker
 from clew.records.deferred import Deferred, Pending, seconds
+from clew.records.events import CapacityWarning, Circuit, CircuitChanged, Events, SlowWrites
 from clew.records.latency import Latency
 
-_WAITS = (
-    "Free some space, or purge what is not needed. The call waits in memory and is made again then: do not repeat it."
-)
+_WAITS = "Free some space or purge conversations. The call waits in memory and clew retries it: do not repeat it."
 S = TypeVar("S")
 T = TypeVar("T")
 
 
 class Limits(NamedTuple):
-    """What a service may be told about its writing; see `RecordService`."""
+    """The settings of a service for its writes; see `RecordService`."""
 
     pending: int
     pending_bytes: int
@@ -32,20 +30,20 @@ class Limits(NamedTuple):
     failures: int
     cool_down: float
 
-    def checked(self) -> Limits:
-        """These, if they make sense. Invalid."""
+    def check(self) -> Limits:
+        """Returns these settings. Raises Invalid if one is out of range."""
         whole_number("max_pending", self.pending, 0)
         whole_number("max_pending_bytes", self.pending_bytes, 0)
         whole_number("failures", self.failures, 1)
         for name in ("slow_ms", "retry_every", "cool_down"):
             seconds(name, getattr(self, name))
         if not self.retry_every:
-            raise Invalid("retry_every is longer than none")
+            raise Invalid("retry_every must be greater than 0")
         return self
 
 
 class Writes:
-    """The writes of a service."""
+    """Makes the writes of a service."""
 
     def __init__(self, bus: Events, limits: Limits, timer: Callable[[], float]) -> None:
         self._bus = bus
@@ -60,24 +58,24 @@ class Writes:
 
     @property
     def pending(self) -> int:
-        """How many wait for space."""
+        """Number of writes that wait for space."""
         return len(self._deferred)
 
     @property
     def conversations(self) -> list[str]:
-        """The ids of those for which something waits."""
+        """The conversation ids of the waiting writes."""
         return self._deferred.conversations
 
     def now_or_later(
         self, operation: str, conversation_id: str, size: int, write: Callable[[], S], then: Callable[[S], T]
     ) -> T | Pending[T]:
-        """Writes, then makes a result of it; if there is no space, later. Never before what has waited longer."""
+        """Writes and returns the result, or defers the write if there is no space. Writes stay in order."""
         done: list[S] = []
 
         def call() -> T:
             began = self._timer()
-            if not done:  # what is stored is not stored again if only its result was not to be had
-                done.append(self._guarded(write))
+            if not done:  # do not store twice if only the result failed
+                done.append(self._guard(write))
             result = then(done[0])
             self._took(began)
             return result
@@ -90,51 +88,51 @@ class Writes:
             return self._defer(Pending(operation, conversation_id, size, call))
 
     def now(self, write: Callable[[], S]) -> S:
-        """Writes. CircuitOpen if it is not even tried."""
+        """Writes now. Raises CircuitOpen without a try if the circuit is open."""
         began = self._timer()
-        done = self._guarded(write)
+        done = self._guard(write)
         self._took(began)
         return done
 
-    def _guarded(self, write: Callable[[], S]) -> S:
+    def _guard(self, write: Callable[[], S]) -> S:
         with self._breaker.guard():
             return write()
 
     def _took(self, began: float) -> None:
-        """Notes how long a write took, with what was read back for its caller."""
+        """Records how long a write took, including the read of its result."""
         slow = self._latency.note((self._timer() - began) * 1000)
         if slow is not None:
             p95, samples = slow
             self._bus.emit(SlowWrites(p95_ms=p95, limit_ms=self._limits.slow_ms, samples=samples))
 
     def after(self, job: Job) -> None:
-        """Runs a job on another thread, when whoever asked has been answered."""
+        """Runs a job on another thread, after the current call."""
         self._background.add(job)
 
-    def paused(self) -> AbstractContextManager[object]:
-        """While this is held nothing that waits is written: what is purged meanwhile cannot come back by it."""
-        return self._deferred.paused()
+    def pause(self) -> AbstractContextManager[object]:
+        """While this is held, no waiting write runs, so a purged conversation cannot come back."""
+        return self._deferred.pause()
 
     def drop(self, gone: Callable[[str], bool]) -> int:
-        """Gives up what waits for conversations that are gone, and returns how many calls that were."""
+        """Drops the waiting writes of purged conversations; returns how many."""
         return self._deferred.drop(gone)
 
     def space(self) -> None:
-        """There may be space again: what waits is tried at once."""
+        """Retries the waiting writes, because space may be free again."""
         self._deferred.flush()
 
     def close(self, deadline: float) -> list[Exception]:
-        """Finishes what it can until then; an error for each thing that it could not."""
-        if len(self._deferred):  # on another thread: a write may have to wait for other programs, and this may not
+        """Finishes what it can until `deadline`; returns an error for each unfinished write and job."""
+        if len(self._deferred):  # on another thread, because a write may block and this call must not
             self._background.add(lambda: self._deferred.flush(deadline))
         unfinished = self._background.stop(max(0.0, deadline - time.monotonic()))
         failures = list(self._background.failures)
         failures += [
-            StorageFull(f"{one.operation} of record {clip(one.conversation_id)} was not stored: there was no space")
+            StorageFull(f"{one.operation} of record {clip(one.conversation_id)} was not stored: no space")
             for one in self._deferred.abandon()
         ]
         if unfinished:
-            failures.append(Unavailable(f"{unfinished} jobs in the background were not finished"))
+            failures.append(Unavailable(f"{unfinished} background jobs were not finished"))
         return failures
 
     def _defer(self, pending: Pending[T]) -> Pending[T]:

@@ -17,33 +17,33 @@ from typing import NamedTuple
 
 import msgspec
 
-from clew import codec
+from clew.base import codec
+from clew.base.messages import AnyMessage, Message, Native, Text
 from clew.errors import Invalid
-from clew.model import Message, Native, Said, Text
-from clew.redaction.leaves import Leaf, Place, Where, is_json, leaves, quoted, spliced
+from clew.redaction.builtin_rules import PERSONAL, builtin
+from clew.redaction.json_texts import JsonLeaf, JsonPath, Where, is_json, leaves, spliced, to_json_string
 from clew.redaction.rule import Rule
-from clew.redaction.rules import Allowance, Rules
-from clew.redaction.secrets import PERSONAL, builtin
+from clew.redaction.rules import Rules, TimeBudget
 
 __all__ = ["NOTE", "PERSONAL", "Annotation", "Finding", "Redacted", "Rule", "Rules", "annotation", "builtin", "redact"]
 
 NOTE = "clew.redaction"
-"""Where in a message's `extra` its annotation stands."""
+"""The key of the annotation in a message's `extra`."""
 REPLAYABLE = "clew.replayable"
 """In a block's `extra`, false: it was signed or encrypted by a provider, and is no longer what it was."""
 MOST_TOKENS = 100
-"""Tokens that a message has at most: a list of addresses must not come back as a list of hashes."""
+"""The most tokens a message gets: a list of addresses must not become a list of hashes."""
 DEEPEST = 4
-"""How many texts of JSON inside one another are looked into."""
+"""How many levels of JSON inside JSON strings are searched."""
 
 At = tuple[str, int | None, str]
 """A rule, and where it found something."""
 Token = Callable[[str, str], str]
-"""Makes of a rule's id and of what it found a token that tells nothing but whether two are equal."""
+"""Makes a token from a rule's id and the value it found. Equal values have equal tokens; a token reveals no more."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What a rule found in one place of a message; never the value itself."""
+    """A find of a rule in one place of a message; never the value itself."""
 
     rule: str
     block: int | None
@@ -57,14 +57,14 @@ class Finding(msgspec.Struct, frozen=True):
 class Redacted(NamedTuple):
     """A message without what was found in it."""
 
-    said: Said
+    said: AnyMessage
     findings: tuple[Finding, ...] = ()
     not_replayable: tuple[int, ...] = ()
     """Blocks that a provider had signed or encrypted, and in which something was replaced: their signature is gone."""
 
 
 class Annotation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a message says of its redaction."""
+    """The annotation of a redacted message."""
 
     contains_secrets: bool
     """It did contain some; they are not in it any more."""
@@ -77,7 +77,7 @@ _FIELDS = frozenset({"containsSecrets", "redactionRulesApplied", "piiTokens", "n
 _TOKEN = re.compile(r"[a-z0-9._-]{1,64}:[0-9a-f]{32}")
 
 
-def redact(said: Said, rules: Rules, *, token: Token | None = None) -> Redacted:
+def redact(said: AnyMessage, rules: Rules, *, token: Token | None = None) -> Redacted:
     """The message without what the rules find in it, annotated; if they find nothing, the very same message.
 
     Signatures, and reasoning that a provider encrypted, are left as they are; a signed block in which something is
@@ -95,14 +95,14 @@ def redact(said: Said, rules: Rules, *, token: Token | None = None) -> Redacted:
         new = work.document(raw, free=False)
         if new is None:
             return Redacted(said)
-        return work.redacted(_marked(codec.decode(b"\x01" + new, "a redacted message"), work.unsigned))
+        return work.redact_message(_mark_unsendable(codec.decode(b"\x01" + new, "a redacted message"), work.unsigned))
     beside = codec.to_json({"provider": said.provider, "label": said.label, "extra": said.extra})
     work = _Work(rules, token, len(said.raw) + len(beside))
     body = work.document(said.raw, free=True)
     frame = work.document(beside, free=False, signed=False)
     if body is None and frame is None:
         return Redacted(said)
-    return work.redacted(Native(raw=body or said.raw, **msgspec.json.decode(frame or beside)))
+    return work.redact_message(Native(raw=body or said.raw, **msgspec.json.decode(frame or beside)))
 
 
 def redact_bytes(data: bytes, rules: Rules, *, own: bool = False) -> bytes:
@@ -111,14 +111,14 @@ def redact_bytes(data: bytes, rules: Rules, *, own: bool = False) -> bytes:
 
 
 def findings(data: bytes, rules: Rules, *, own: bool = False) -> tuple[Finding, ...]:
-    """What `redact_bytes` would replace."""
+    """The finds that `redact_bytes` would replace."""
     work = _Work(rules, None, len(data))
     work.bytes(data, own)
     return work.findings()
 
 
-def annotation(said: Said) -> Annotation | None:
-    """What a stored message says of its redaction; None if nothing was found in it."""
+def annotation(said: AnyMessage) -> Annotation | None:
+    """The annotation of a stored message; None if nothing was redacted in it."""
     try:
         return msgspec.convert((said.extra or {})[NOTE], Annotation)
     except (KeyError, msgspec.ValidationError):
@@ -126,12 +126,12 @@ def annotation(said: Said) -> Annotation | None:
 
 
 class _Work:
-    """The redaction of one message: what is found is gathered here."""
+    """The redaction of one message; collects the finds."""
 
     def __init__(self, rules: Rules, token: Token | None, size: int) -> None:
         self.rules = rules
         self.token = token
-        self.allowance = Allowance(size)
+        self.allowance = TimeBudget(size)
         self.counts: Counter[At] = Counter()
         self.tokens: dict[At, dict[str, None]] = {}
         self.secret = False
@@ -143,17 +143,17 @@ class _Work:
         """A JSON document without what is found in it; None if nothing is."""
         changes: dict[tuple[int, int], bytes] = {}
         all = leaves(raw, free=free, signed=signed)
-        keys: defaultdict[Place, set[str]] = defaultdict(set)
+        keys: defaultdict[JsonPath, set[str]] = defaultdict(set)
         for leaf in all:
             if leaf.is_key:
                 keys[leaf.place].add(leaf.text)
         for leaf in all:
-            if leaf.kind == "text" and leaf.touchable and not (self._noted(leaf) or self._formal(leaf)):
+            if leaf.kind == "text" and leaf.touchable and not (self._is_annotation(leaf) or self._formal(leaf)):
                 text = self.text(leaf.text, where or leaf.where, depth)
                 if text != leaf.text:
                     if leaf.is_key:
                         text = _apart(text, keys[leaf.place])
-                    changes[leaf.start, leaf.end] = quoted(text)
+                    changes[leaf.start, leaf.end] = to_json_string(text)
                     leaf.place.change()
         for leaf in all:
             if leaf.kind != "text" and leaf.signed.changed:
@@ -198,11 +198,11 @@ class _Work:
         return data if new == text else new.encode()
 
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, place by place."""
+        """The finds, place by place."""
         return tuple(Finding(*at, count, tuple(self.tokens.get(at, ()))) for at, count in self.counts.items())
 
-    def redacted(self, said: Said) -> Redacted:
-        """The message, annotated, and what was found in it."""
+    def redact_message(self, said: AnyMessage) -> Redacted:
+        """The annotated message, and the finds."""
         findings = self.findings()
         before = annotation(said) or Annotation(False, ())
         tokens = {*before.pii_tokens, *(token for finding in findings for token in finding.tokens)}
@@ -215,7 +215,7 @@ class _Work:
         extra = {**(said.extra or {}), NOTE: msgspec.to_builtins(note)}
         return Redacted(msgspec.structs.replace(said, extra=extra), findings, tuple(sorted(self.unsigned)))
 
-    def _noted(self, leaf: Leaf) -> bool:
+    def _is_annotation(self, leaf: JsonLeaf) -> bool:
         """True for what an annotation consists of: a rule may well find something in its own name."""
         place, above = leaf.place, leaf.place.above
         if leaf.is_key:
@@ -226,25 +226,25 @@ class _Work:
             return _TOKEN.fullmatch(leaf.text) is not None
         return place.name == "redactionRulesApplied" and leaf.text in self.rules.ids
 
-    def _formal(self, leaf: Leaf) -> bool:
+    def _formal(self, leaf: JsonLeaf) -> bool:
         """True for what a record consists of beside words; but a token must not have a secret before its hash."""
         before = leaf.text.rpartition(":")[0]
         return leaf.formal and not (leaf.place.name == "piiTokens" and self.rules.finds(before, self.allowance))
 
 
 def _spotless(said: Message, rules: Rules) -> bool:
-    """True if a message is text and nothing else, and nothing is found in it; False if that is not as easily told."""
+    """True if a message is text and nothing else, and nothing is found in it; False if that needs a full search."""
     if not (said.label is None and said.extra is None and said.model is None):
         return False
     for block in said.blocks:
         if not (isinstance(block, Text) and block.extra is None) or is_json(block.text):
             return False
-        if rules.finds(block.text, Allowance(len(block.text))):
+        if rules.finds(block.text, TimeBudget(len(block.text))):
             return False
     return True
 
 
-def _marked(said: Said, blocks: set[int]) -> Said:
+def _mark_unsendable(said: AnyMessage, blocks: set[int]) -> AnyMessage:
     """A neutral message, each of these blocks with the mark that it cannot be sent to its provider again."""
     assert isinstance(said, Message)
     marked = [

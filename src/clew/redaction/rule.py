@@ -1,4 +1,4 @@
-"""One rule: what to find, and what to put in its place."""
+"""A redaction rule: a pattern and its replacement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What to find, and what to put in its place.
+    """A pattern to find, and the replacement for it.
 
     `pattern` is a regular expression in RE2's syntax. If it has a group named ``value``, that part alone is replaced,
     else all it finds. `flags` are letters: ``i`` ignores case, ``m`` lets ^ and $ match at lines, ``s`` lets a dot

@@ -2,8 +2,8 @@
 
 Patterns are RE2's: no look-around and no back-references, so no pattern can make a search explode. RE2 alone does not
 bound the search for *all* that is found, nor does it bound one search well enough if the pattern is large, so three
-limits do: a pattern may have `LARGEST` steps, a search sees `VIEW` bytes at a time, and a message has an `Allowance` of
-processor time; one that needs more is refused, never stored unredacted.
+limits do: a pattern may have `LARGEST` steps, a search sees `VIEW` bytes at a time, and a message has a `TimeBudget`
+of processor time; one that needs more is refused, never stored unredacted.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from clew.base.loading import loading
 from clew.errors import Invalid, MissingPackage, clip
+from clew.redaction.builtin_rules import builtin_rule
 from clew.redaction.rule import Rule
-from clew.redaction.secrets import named
 
 LARGEST = 1000
 """Steps a pattern may compile to. The worst pattern of this size takes half a second for one view."""
@@ -26,12 +27,12 @@ MOST_HINTS, LONGEST_HINT = 50, 100
 VIEW = 64 * 1024
 """Bytes that a rule sees at once."""
 OVERLAP = 16 * 1024
-"""Bytes that it sees again when it goes on: what it has to see whole to know it may be as long. It may find more."""
+"""Bytes by which two views overlap: a match up to this long is always found; a longer one may be."""
 SECONDS, SECONDS_PER_MB = 3.0, 2.0
 """Processor time that a message has, and more for each megabyte: a hundred times what the built-in rules need."""
 
 PASSES = 64
-"""How often a text is looked at until nothing is found in it; a second time is rare."""
+"""The most passes over a text until nothing more is found; a second one is rare."""
 KEPT = 100
 """Patterns at hand that find the hints not yet seen."""
 
@@ -39,8 +40,8 @@ _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _PROBES = (b"", b"a", b"0 a\n.", b"\n")
 
 
-class Find(NamedTuple):
-    """What a rule found, as bytes of a text from `start` up to `end`."""
+class RuleMatch(NamedTuple):
+    """A find of a rule: the bytes of a text from `start` up to `end`."""
 
     start: int
     end: int
@@ -53,7 +54,7 @@ class _Search(NamedTuple):
     group: int
 
 
-class Allowance:
+class TimeBudget:
     """The processor time that one message may take."""
 
     def __init__(self, size: int) -> None:
@@ -75,7 +76,7 @@ class Rules:
         """Takes rules, and the ids of built-in ones."""
         if isinstance(rules, str | Rule) or not isinstance(rules, Iterable):
             raise Invalid("rules are a list of redaction.Rule and of the ids of built-in rules")
-        self._rules = tuple(named(rule) if isinstance(rule, str) else rule for rule in rules)
+        self._rules = tuple(builtin_rule(rule) if isinstance(rule, str) else rule for rule in rules)
         self._searches = [_search(rule) for rule in self._rules]
         self._hints = _Hints(self._rules)
         self.ids = frozenset(rule.id for rule in self._rules)
@@ -85,10 +86,10 @@ class Rules:
         self._replacements = frozenset(rule.replacement.encode() for rule in self._rules)
         for rule in self._rules:
             for put in self._replacements:
-                if any(find.rule is rule for find in self._finds(put, Allowance(0))):
+                if any(find.rule is rule for find in self._finds(put, TimeBudget(0))):
                     raise Invalid(
                         f"redaction rule {rule.id} finds something in the replacement {clip(put.decode())}",
-                        hint="Choose another replacement: what was redacted must not be redacted again.",
+                        hint="Choose another replacement, one that no rule matches.",
                     )
 
     def __iter__(self) -> Iterator[Rule]:
@@ -100,36 +101,36 @@ class Rules:
     def __repr__(self) -> str:
         return f"<Rules {', '.join(sorted(self.ids))}>"
 
-    def finds(self, text: str, allowance: Allowance) -> bool:
+    def finds(self, text: str, allowance: TimeBudget) -> bool:
         """True if a rule finds something in a text."""
         data = text.encode(errors="surrogatepass")
         return any(True for _ in self._search(data, allowance)) or (
             (softened := _softened(data)) != data and any(True for _ in self._search(softened, allowance))
         )
 
-    def clean(self, text: str, allowance: Allowance, found: Callable[[Rule, str], None]) -> str:
-        """`text` with everything replaced that a rule finds; `found` is told each. The same text if that is nothing."""
+    def clean(self, text: str, allowance: TimeBudget, found: Callable[[Rule, str], None]) -> str:
+        """`text` with each find replaced; calls `found` for each. The same text if there are none."""
         data = text.encode(errors="surrogatepass")
         passes = 0
         while finds := self._finds(data, allowance):  # again, for what a replacement and its surroundings make together
             for find in finds:
                 found(find.rule, data[find.start : find.end].decode(errors="surrogatepass"))
-            data = _replaced(data, finds)
+            data = _replace(data, finds)
             passes += 1
             if passes == PASSES:
                 raise Invalid(
-                    f"redaction rule {finds[0].rule.id} finds something again in what it has redacted",
+                    f"redaction rule {finds[0].rule.id} still matches after its own replacement",
                     hint="Nothing was stored. Choose another replacement.",
                 )
         return data.decode(errors="surrogatepass") if passes else text
 
-    def _finds(self, data: bytes, allowance: Allowance) -> list[Find]:
-        """What is found, in order; what one rule finds of the same thing twice is one find."""
+    def _finds(self, data: bytes, allowance: TimeBudget) -> list[RuleMatch]:
+        """The finds, in order; if one rule finds the same thing twice, that is one find."""
         finds = list(self._search(data, allowance))
         if (softened := _softened(data)) != data:
             finds = [_unescaped(data, find) for find in finds] + list(self._search(softened, allowance))
         finds.sort(key=lambda find: (find.start, -find.end, find.rule.id))
-        merged: list[Find] = []
+        merged: list[RuleMatch] = []
         last: dict[str, int] = {}
         for find in finds:
             at = last.get(find.rule.id)
@@ -140,16 +141,16 @@ class Rules:
                 merged.append(find)
         return merged
 
-    def _search(self, data: bytes, allowance: Allowance) -> Iterator[Find]:
+    def _search(self, data: bytes, allowance: TimeBudget) -> Iterator[RuleMatch]:
         for search in self._promising(data):
             yield from self._found_by(search, data, allowance)
 
     def _promising(self, data: bytes) -> Iterable[_Search]:
         """The searches that may find something: those of whose hints one is there, and those that have none."""
-        seen = self._hints.seen(data)
+        seen = self._hints.find_hints(data)
         return [search for search in self._searches if not search.rule.hints or not seen.isdisjoint(search.rule.hints)]
 
-    def _found_by(self, search: _Search, data: bytes, allowance: Allowance) -> Iterator[Find]:
+    def _found_by(self, search: _Search, data: bytes, allowance: TimeBudget) -> Iterator[RuleMatch]:
         rule, pattern, group = search
         at, size, view = 0, len(data), VIEW
         while at < size:
@@ -163,31 +164,32 @@ class Rules:
             else:
                 start, end = _whole(data, *(match.span() if match.start(group) < 0 else match.span(group)))
                 at, view = max(end, at + 1), VIEW
-                if start < end and data[start:end] not in self._replacements and _checked(rule, data[start:end]):
-                    yield Find(start, end, rule)
+                if start < end and data[start:end] not in self._replacements and _passes_check(rule, data[start:end]):
+                    yield RuleMatch(start, end, rule)
 
 
 def _engine() -> Any:
     try:
-        import re2
+        with loading:
+            import re2
     except ImportError:
         raise MissingPackage("redaction needs the google-re2 package", "redaction") from None
     return re2
 
 
 def _search(rule: Rule) -> _Search:
-    pattern = _compiled(rule)
+    pattern = _compile(rule)
     return _Search(rule, pattern, pattern.groupindex.get(b"value", 0))
 
 
 class _Hints:
-    """Tells which of many hints are in a text, in one pass over it."""
+    """Finds which of many hints are in a text, in one pass."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._all = frozenset((hint, "i" in rule.flags) for rule in rules for hint in rule.hints)
         self._patterns: dict[frozenset[tuple[str, bool]], Any] = {}
 
-    def seen(self, data: bytes) -> set[str]:
+    def find_hints(self, data: bytes) -> set[str]:
         """The hints that are in `data`."""
         seen: set[str] = set()
         left, at = self._all, 0
@@ -211,14 +213,14 @@ class _Hints:
         return pattern
 
 
-def _compiled(rule: Rule) -> Any:
+def _compile(rule: Rule) -> Any:
     """The pattern, ready to search. Invalid if the rule cannot be used."""
     re2 = _engine()
     if not isinstance(rule, Rule):
         raise Invalid(f"a rule is a redaction.Rule or the id of a built-in one, not {type(rule).__name__}")
     if not isinstance(rule.id, str) or not _ID.fullmatch(rule.id):
         raise Invalid(
-            f"{clip(str(rule.id))} is no id for a redaction rule",
+            f"{clip(str(rule.id))} is not a valid id for a redaction rule",
             hint="Use up to 64 of a-z, 0-9, dot, dash, underscore.",
         )
     if not all(isinstance(text, str) for text in (rule.pattern, rule.flags, rule.replacement)) or not (
@@ -230,7 +232,7 @@ def _compiled(rule: Rule) -> Any:
             f"redaction rule {rule.id} has more than {MOST_HINTS} hints, or one of over {LONGEST_HINT} letters"
         )
     if "i" in rule.flags and any(hint != hint.lower() for hint in rule.hints):
-        raise Invalid(f"redaction rule {rule.id} ignores case: it would never see a hint in capitals")
+        raise Invalid(f"redaction rule {rule.id} ignores case, so its hints must be lower case")
     if rule.check not in (None, "luhn"):
         raise Invalid(f"redaction rule {rule.id} has the unknown check {clip(str(rule.check))}")
     unknown = set(rule.flags) - set("gimsu")
@@ -258,11 +260,11 @@ def _compiled(rule: Rule) -> Any:
             hint="Use smaller counts: {20,} says as much as {20,500}.",
         )
     if any((match := pattern.search(probe)) and match.end() == match.start() for probe in _PROBES):
-        raise Invalid(f"the pattern of redaction rule {rule.id} matches where there is nothing")
+        raise Invalid(f"the pattern of redaction rule {rule.id} matches the empty string")
     return pattern
 
 
-def _replaced(data: bytes, finds: list[Find]) -> bytes:
+def _replace(data: bytes, finds: list[RuleMatch]) -> bytes:
     """`data` with each find replaced; those that overlap are one, with the replacement of the first and longest."""
     parts: list[bytes] = []
     done = 0
@@ -280,7 +282,7 @@ def _softened(data: bytes) -> bytes:
     return data.replace(b"\\n", b"  ").replace(b"\\r", b"  ").replace(b"\\t", b"  ")
 
 
-def _unescaped(data: bytes, find: Find) -> Find:
+def _unescaped(data: bytes, find: RuleMatch) -> RuleMatch:
     """The find without the letter of an escape that stands before it."""
     start = find.start
     escaped = start > 0 and data[start - 1] == 0x5C and data[start] in b"nrt" and find.end - start > 1
@@ -296,12 +298,12 @@ def _whole(data: bytes, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _checked(rule: Rule, value: bytes) -> bool:
+def _passes_check(rule: Rule, value: bytes) -> bool:
     return rule.check is None or luhn(value.decode(errors="replace"))
 
 
 def luhn(number: str) -> bool:
-    """True if the check digit of a number is right; what is not a digit is passed over."""
+    """True if the check digit of a number is right; other characters are skipped."""
     digits = [int(char) for char in number if char in "0123456789"]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return bool(digits) and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

@@ -6,8 +6,7 @@
 1
 """
 
-from clew.errors import InvalidSnapshotID
-from clew.snapshots.autosave import autosave
+from clew.snapshots.errors import InvalidSnapshotID
 from clew.snapshots.file_store import FileStore
 from clew.snapshots.object_store import ObjectStore
 from clew.snapshots.types import (
@@ -32,7 +31,6 @@ __all__ = [
     "SnapshotStore",
     "SnapshotSummary",
     "ToolSnapshot",
-    "autosave",
     "generate_key",
     "new_snapshot",
     "validate_snapshot_id",

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from clew.errors import ClewError, Invalid, NotFound, Tampered, Unavailable, clip
-from clew.files import unwritten
-from clew.snapshots.forms import HEAD, Form, Head, listed
-from clew.snapshots.fs import LOCK, Files, LocalFiles
+from clew.base.files import unwritten
+from clew.errors import ClewError, Corrupted, Invalid, NotFound, Unavailable, clip
+from clew.snapshots.file_format import HEAD, Form, Head, summaries
+from clew.snapshots.filesystem import LOCK, Files, LocalFiles
 from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class FileStore:
 
     With `key`, 32 bytes from `generate_key`, everything is encrypted, and bound to its id: a file under another name
     does not open. Files of the original program are read, plain and encrypted; with `compatible` its form is written,
-    too. `~` is not expanded. What a list passes over is told to `logger`. `fs` is another file system, for tests.
+    too. `~` is not expanded. `logger` gets the files that a list skips. `fs` is another file system, for tests.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class FileStore:
         while True:
             try:
                 return self._form.unpack(id, data, lambda name: self._medium(id, name))
-            except Tampered:
+            except Corrupted:
                 before, data = data, self._read(path, id)
                 if data == before:
                     raise
                 # It was saved meanwhile, and the media that it showed before went.
 
     def list(self) -> Summaries:
-        return listed(map(self._told, self._ids()), self._warn)
+        return summaries(map(self._head_or_error, self._ids()), self._warn)
 
     def delete(self, id: str) -> None:
         path = self._path(id)
@@ -132,15 +132,15 @@ class FileStore:
             elif name not in (MEDIA, LOCK):
                 self._debug("%s is not a snapshot", clip(name))
 
-    def _told(self, id: str) -> tuple[str, Head | ClewError]:
-        """What a file says at its beginning, or why it does not."""
+    def _head_or_error(self, id: str) -> tuple[str, Head | ClewError]:
+        """The head of a file, or the error of reading it."""
         try:
             return id, self._head(id)
         except ClewError as error:
             return id, error
 
     def _head(self, id: str) -> Head:
-        """What a file says at its beginning; all of it is read only if that does not tell."""
+        """The head of a file. Reads the whole file only if its beginning is not enough."""
         path = self._directory + os.sep + id + _ENDING  # the id is known to be one
         data = self._read(path, id, HEAD)
         return self._form.head(id, data) or self._form.whole_head(id, self._read(path, id))
@@ -166,7 +166,7 @@ class FileStore:
         return bool(self._media_names())
 
     def _media_names(self) -> set[str]:
-        """What is in the folder of media. One that leads elsewhere is refused: what is there is not the store's."""
+        """The names in the folder of media. A link to elsewhere is refused: its files are not the store's."""
         try:
             return set(self._fs.names(self._media, follow=False))
         except FileNotFoundError:
@@ -191,7 +191,7 @@ class FileStore:
         try:
             return self._fs.read(self._inside(self._media, name))
         except FileNotFoundError:
-            raise Tampered(f"snapshot {id}", "a medium that it shows is missing") from None
+            raise Corrupted(f"snapshot {id}", "a medium that it shows is missing") from None
         except OSError as error:
             raise _unread(error, self._media) from error
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from clew import files, objects
-from clew.errors import ClewError, Conflict, NotFound, Tampered, clip
-from clew.snapshots.forms import HEAD, Form, Head, listed
+from clew.base import buckets, files
+from clew.errors import ClewError, Conflict, Corrupted, NotFound, clip
+from clew.snapshots.file_format import HEAD, Form, Head, summaries
 from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ class ObjectStore:
         compatible: bool = False,
         **options: Any,
     ) -> None:
-        self._name = objects.shown(url)
+        self._name = buckets.display_url(url)
         self._form = Form(key, compatible=compatible)
         self._logger = logger
-        self._folder = objects.folder(url)
-        self._bucket = objects.connect(url, options)
+        self._folder = buckets.folder(url)
+        self._bucket = buckets.connect(url, options)
         self._tags: dict[str, str] = {}
-        """What this store has last seen of each snapshot."""
+        """The version of each snapshot that this store saw last."""
         self._tried: dict[str, set[bytes]] = {}
         """Hashes of what was sent since, and may have arrived though no answer came."""
         self._conditional = self._folder is None
@@ -68,7 +68,7 @@ class ObjectStore:
         try:
             put = self._put_last(snapshot.id, data)
         except FileNotFoundError as error:
-            put = self._put_anew(snapshot.id, data, error)
+            put = self._put_again(snapshot.id, data, error)
         self._saw(snapshot.id, put["e_tag"])
         self._tried.pop(snapshot.id, None)
 
@@ -82,7 +82,7 @@ class ObjectStore:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            return listed(pool.map(self._told, self._ids()), self._warn)
+            return summaries(pool.map(self._head_or_error, self._ids()), self._warn)
 
     def delete(self, id: str) -> None:
         import obstore
@@ -125,7 +125,7 @@ class ObjectStore:
 
         return obstore.put(self._bucket, name, data, mode="overwrite" if tag is None else {"e_tag": tag})
 
-    def _put_anew(self, id: str, data: bytes, error: FileNotFoundError) -> Any:
+    def _put_again(self, id: str, data: bytes, error: FileNotFoundError) -> Any:
         """Puts an object in place of one that this store has sent: the answer was lost, and not the save. Conflict."""
         try:
             there, tag = self._get(id)
@@ -173,8 +173,8 @@ class ObjectStore:
                 return
             yield page
 
-    def _told(self, found: tuple[str, int]) -> tuple[str, Head | ClewError]:
-        """What an object says at its beginning, or why it does not."""
+    def _head_or_error(self, found: tuple[str, int]) -> tuple[str, Head | ClewError]:
+        """The head of an object, or the error of reading it."""
         id, size = found
         try:
             return id, self._head(id, size)
@@ -185,7 +185,7 @@ class ObjectStore:
         import obstore
 
         if size == 0:
-            raise Tampered(f"snapshot {id}", "it is empty")
+            raise Corrupted(f"snapshot {id}", "it is empty")
         try:
             start = self._ask(lambda: obstore.get_range(self._bucket, id + _ENDING, start=0, length=min(size, HEAD)))
         except FileNotFoundError:
@@ -193,8 +193,8 @@ class ObjectStore:
         return self._form.head(id, bytes(start)) or self._form.whole_head(id, self._get(id)[0])
 
     def _ask(self, work: Callable[[], T]) -> T:
-        """What the bucket answers. FileNotFoundError, NotImplementedError, Unavailable."""
-        return objects.ask(self._name, work)
+        """The answer of the bucket. FileNotFoundError, NotImplementedError, Unavailable."""
+        return buckets.ask(self._name, work)
 
     def _saw(self, id: str, tag: str | None) -> None:
         if tag is not None:
@@ -206,4 +206,4 @@ class ObjectStore:
 
 
 def _no_media(name: str) -> bytes:
-    raise Tampered(f"medium {name[:8]}", "it is not in a bucket: the file comes from a folder")
+    raise Corrupted(f"medium {name[:8]}", "it is not in a bucket: the file comes from a folder")

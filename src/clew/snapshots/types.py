@@ -1,4 +1,4 @@
-"""What a snapshot is: a conversation with one provider as it stood at a moment, and what keeps such things.
+"""The snapshot: a conversation with one provider at one moment; and the contract of stores for snapshots.
 
 The provider's messages are kept as the JSON they came in, byte for byte: no field is renamed, no number is rounded. As
 a document a snapshot is a JSON object in snake case; what is empty is left out.
@@ -16,9 +16,10 @@ from typing import Any, Protocol, overload, runtime_checkable
 
 import msgspec
 
-from clew import codec
-from clew.errors import Invalid, InvalidSnapshotID, SchemaTooNew
-from clew.snapshots.raw import elements, members, well_formed
+from clew.base import codec
+from clew.errors import Invalid, SchemaTooNew
+from clew.snapshots.errors import InvalidSnapshotID
+from clew.snapshots.raw_json import elements, members, well_formed
 
 SNAPSHOT_VERSION = 1
 """The version of the document that this clew writes."""
@@ -32,7 +33,7 @@ Migration = Callable[[Document], Document]
 """Turns the document of one version into that of the next."""
 
 MIGRATIONS: Mapping[int, Migration] = {}
-"""What is done to a document of an older version; none is older than the first."""
+"""The migrations of documents of older versions; there is none yet."""
 
 
 def validate_snapshot_id(id: str) -> str:
@@ -56,7 +57,7 @@ def generate_key() -> bytes:
 
 
 class ToolSnapshot(msgspec.Struct, frozen=True):
-    """A tool as the model was told of it. What runs when it is called is not kept: give it again after a restore."""
+    """The description of a tool, without its function: pass that again after a restore."""
 
     name: str
     description: str = ""
@@ -104,7 +105,7 @@ class Messages(Sequence[bytes]):
         return f"<Messages: {len(self)}>"
 
 
-class Parts(Sequence[bytes]):
+class MessageParts(Sequence[bytes]):
     """The messages of a snapshot, one by one: the first `size` of a `source` that may have grown since."""
 
     __slots__ = ("size", "source")
@@ -152,7 +153,7 @@ class Snapshot:
         *,
         id: str,
         provider: str,
-        messages: bytes | str | Messages | Parts,
+        messages: bytes | str | Messages | MessageParts,
         created_at: datetime,
         model: str = "",
         system_prompt: str = "",
@@ -178,10 +179,10 @@ class Snapshot:
         except OverflowError:
             raise Invalid("a time must be one that UTC has, too") from None
         self.version = version
-        self._parts: Parts | None = None
+        self._parts: MessageParts | None = None
         self._raw: bytes | None = None
-        if isinstance(messages, Messages | Parts):
-            self._parts = Parts(messages, len(messages)) if isinstance(messages, Messages) else messages
+        if isinstance(messages, Messages | MessageParts):
+            self._parts = MessageParts(messages, len(messages)) if isinstance(messages, Messages) else messages
         else:
             self._raw = _bytes(messages).strip(b" \t\r\n")  # what is around a JSON value is not part of it
 
@@ -194,11 +195,11 @@ class Snapshot:
         return self._raw
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> MessageParts:
         """The messages one by one, each as its own JSON; none of null. Invalid if they are not an array."""
         if self._parts is None:
             found = [] if self.messages == b"null" else elements(self.messages)  # the original's for an empty list
-            self._parts = Parts(found, len(found))
+            self._parts = MessageParts(found, len(found))
         return self._parts
 
     @property
@@ -263,8 +264,8 @@ class Snapshot:
     @classmethod
     def from_fields(cls, fields: Document, *, migrations: Mapping[int, Migration] = MIGRATIONS) -> Snapshot:
         """`from_json`, of a document that was taken apart already."""
-        fields = _migrated(fields, migrations)
-        read = _decoded(fields)
+        fields = _migrate(fields, migrations)
+        read = _decode_fields(fields)
         if "messages" not in fields:
             raise _no_snapshot("it has no messages")
         return cls(
@@ -286,7 +287,7 @@ class Snapshot:
 
 
 class SnapshotSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a list shows of a snapshot."""
+    """The entry of a snapshot in a list."""
 
     id: str
     provider: str
@@ -305,7 +306,7 @@ class SnapshotStore(Protocol):
         """Keeps a snapshot, in place of the one with the same id if there is one. Durable when it returns."""
 
     def load(self, id: str) -> Snapshot:
-        """The snapshot. NotFound; Tampered if it is not what was saved, or is another one under this name."""
+        """The snapshot. NotFound; Corrupted if it is not what was saved, or is another one under this name."""
 
     def list(self) -> list[SnapshotSummary]:
         """All there are, newest first. What is not a snapshot is passed over."""
@@ -353,7 +354,7 @@ _read = msgspec.json.Decoder(_Fields).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def _migrated(fields: Document, migrations: Mapping[int, Migration]) -> Document:
+def _migrate(fields: Document, migrations: Mapping[int, Migration]) -> Document:
     while (found := _version_of(fields)) != SNAPSHOT_VERSION:
         if found > SNAPSHOT_VERSION:
             raise SchemaTooNew("the snapshot", found, SNAPSHOT_VERSION)
@@ -372,7 +373,7 @@ def _version_of(fields: Document) -> int:
         raise _no_snapshot("it has no version") from None
 
 
-def _decoded(fields: Document) -> _Fields:
+def _decode_fields(fields: Document) -> _Fields:
     known = {name: msgspec.Raw(raw) for name, raw in fields.items() if name in _ORDER and name != "messages"}
     try:
         return _read(_encode(known))

@@ -1,4 +1,4 @@
-"""What every backend must do, as tests; and a clock and ids that a test controls.
+"""Conformance tests for backends, and a clock and ids that a test controls.
 
 `BackendConformance` is a class for pytest. A backend's tests subclass it and provide one fixture::
 

@@ -1,14 +1,14 @@
-"""What the tests of a contract share."""
+"""Helpers that the tests of a contract share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from clew.engine.node import Node
 from clew.errors import ClewError
-from clew.node import Node
-from clew.session import Session
-from clew.store import Store
+from clew.store.session import Session
+from clew.store.store import Store
 
 OpenStore = Callable[..., Store]
 """Opens the store under test, with the settings of `clew.open`; called again, it opens the same store again."""
@@ -27,12 +27,12 @@ def an_id(number: int) -> str:
 
 
 def texts(nodes: Iterable[Node]) -> list[str]:
-    """What the messages say."""
+    """The texts of the messages."""
     return [node.text for node in nodes]
 
 
-def found(store: Store, query: str) -> list[str]:
-    """What the messages that a search finds say, sorted."""
+def search_texts(store: Store, query: str) -> list[str]:
+    """The texts of the messages that a search finds, sorted."""
     return sorted(hit.node.text for hit in store.search(query))
 
 

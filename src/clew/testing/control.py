@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from datetime import timedelta
 
-from clew import ids
+from clew.base import ids
 
 
 class FakeClock:
-    """A clock that moves when it is told to: microseconds since 1970, for `clew.open(clock=…)`."""
+    """A clock that a test moves: microseconds since 1970, for `clew.open(clock=…)`."""
 
     def __init__(self, start: int = 1_700_000_000_000_000, *, tick: int = 0) -> None:
         self.now = start
-        """What the next call answers."""
+        """The time that the next call returns."""
         self.tick = tick
         """Microseconds that pass with every call."""
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import pytest
 
-from clew.errors import InvalidSnapshotID, NotFound
+from clew.errors import NotFound
 from clew.snapshots import Messages, Snapshot, SnapshotStore, ToolSnapshot, new_snapshot
+from clew.snapshots.errors import InvalidSnapshotID
 
 NO_IDS = [
     "", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "g0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",

@@ -2,40 +2,44 @@
 
 Write transactions take their turn: one lock for each store, waited for in order, released with the transaction. An
 append to a session does without: it is one statement that moves the head if everything is still as it was seen, so
-that appends to many sessions go on side by side. See `Ahead`.
+that appends to many sessions go on side by side. See `OptimisticAppend`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Literal, TypeVar, cast
+from typing import Self, TypeVar, cast
 
+from clew.base.loading import loading
 from clew.errors import Invalid, MissingPackage, Unavailable
 
 try:
-    import psycopg
+    with loading:
+        import psycopg
 except ImportError:  # the core does without it
     raise MissingPackage("a store on PostgreSQL needs psycopg", "postgres") from None
 
-from clew.backends import Call, Job, Tail, Tx
-from clew.backends.opened import Opened
+from clew.backends import Backup, Call, Durability, Job, Progress, Tail, Tx
+from clew.backends.listeners import Watching
 from clew.backends.postgres import partitions, tenants
-from clew.backends.postgres.ahead import Turn
 from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.batches import Batches
 from clew.backends.postgres.connection import Connection, Connections, lost, parse, undo
 from clew.backends.postgres.errors import Told
 from clew.backends.postgres.exclusive import exclusively, lock_number
-from clew.backends.postgres.glance import Glance
+from clew.backends.postgres.listener import ServerListener
 from clew.backends.postgres.migrate import migrate
-from clew.backends.postgres.reader import Reader
+from clew.backends.postgres.optimistic import NeedsLock
+from clew.backends.postgres.reader import ServerReader
 from clew.backends.postgres.rows import SQL, PostgresTx
-from clew.backends.postgres.turns import TRIES, Lost, Turns
-from clew.backends.postgres.watching import ServerEar
-from clew.backends.sql import FORMAT
-from clew.backends.sql.rows import TABLES
-from clew.backends.watching import Watching
+from clew.backends.postgres.tail_read import TailRead
+from clew.backends.postgres.transactions import TRIES, Lost, Turns
+from clew.backends.postgres.words import ServerWords
+from clew.backends.process import Opened
+from clew.backends.sql.maintenance_rows import TABLES
+from clew.backends.tables import FORMAT
 
 T = TypeVar("T")
 
@@ -49,11 +53,13 @@ class PostgresBackend(Opened[PostgresTx]):
         self,
         url: str,
         *,
-        durability: Literal["full", "relaxed"] = "full",
+        durability: Durability = "full",
         timeout: float = 60.0,
         create: bool = True,
         pool_size: int = 8,
+        check_older: Callable[[Tx], object] = lambda tx: None,
     ) -> None:
+        """`check_older` is called with a store of an older format before that is changed; it may raise."""
         if durability not in ("full", "relaxed"):
             raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
         target = parse(url)
@@ -61,25 +67,25 @@ class PostgresBackend(Opened[PostgresTx]):
         super().__init__()
         self._told = Told(self.path)
         self._connections = Connections(target, size=pool_size, timeout=timeout, relaxed=durability == "relaxed")
-        self._watching = Watching(lambda: ServerEar(self._connections.connect, self.path), patience=timeout)
-        self._turns = Turns(self._connections, self.path, self.look_anew)
+        self._watching = Watching(lambda: ServerListener(self._connections.connect, self.path), patience=timeout)
+        self._turns = Turns(self._connections, self.path, self.refresh_epoch)
         self._appends = Appends(self._turns, lambda ref: self.read(lambda tx: tx.tip(ref), single=True))
         self._batches = Batches(self._turns, self._appends, self._local)
         try:
             with self._told:
-                self._migrate(create=create)
+                self._migrate(check_older, create=create)
                 self._turns.store = lock_number(self.read(lambda tx: tx.header("store_id")) or b"")
-            self.look_anew()
+            self.refresh_epoch()
         except BaseException:
             self.close()
             raise
 
-    def _migrate(self, *, create: bool) -> None:
+    def _migrate(self, check_older: Callable[[Tx], object], *, create: bool) -> None:
         """Makes the store, or brings it to the newest format; again if the connection breaks."""
         for left in reversed(range(TRIES)):
             with self._connections.patiently() as conn:
                 try:
-                    return migrate(conn, self._schema, self.path, create=create)
+                    return migrate(conn, self._schema, self.path, check_older, create=create)
                 except psycopg.Error as error:
                     if not lost(conn, error) or not left:
                         raise
@@ -96,8 +102,16 @@ class PostgresBackend(Opened[PostgresTx]):
         return self._connections.unencrypted
 
     @property
-    def keeps_words(self) -> bool:
-        return True
+    def tenants(self) -> Self:
+        return self
+
+    @property
+    def partitions(self) -> Self:
+        return self
+
+    @property
+    def words(self) -> ServerWords:
+        return ServerWords(self._index_transaction)
 
     @property
     def beyond(self) -> tuple[str, ...]:
@@ -112,8 +126,8 @@ class PostgresBackend(Opened[PostgresTx]):
             with self._told:
                 return work(tx)
         if tail is not None:
-            with suppress(Turn):
-                return work(cast(Tx, self.read(lambda tx: Glance(cast(PostgresTx, tx), tail), single=True)))
+            with suppress(NeedsLock):
+                return work(cast(Tx, self.read(lambda tx: TailRead(cast(PostgresTx, tx), tail), single=True)))
         for left in reversed(range(TRIES)):
             with self._told, self._connections.take() as conn:
                 try:
@@ -130,7 +144,7 @@ class PostgresBackend(Opened[PostgresTx]):
             self._connections.check()
         raise AssertionError
 
-    def read_anew(self, work: Callable[[Tx], T]) -> T:
+    def read_fresh(self, work: Callable[[Tx], T]) -> T:
         return self.read(work)
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
@@ -139,7 +153,7 @@ class PostgresBackend(Opened[PostgresTx]):
             return self._batches.inside(tx, work, settle)
         if self._batches.going_ahead():
             return self._batches.later(work, settle)
-        self._not_again()
+        self._forbid_reentry()
         try:
             return self._alone(work, settle)
         finally:
@@ -154,7 +168,7 @@ class PostgresBackend(Opened[PostgresTx]):
                 if append is None or self._appends.send(append):
                     return result
                 stale.add(append.ref)
-            except Turn:
+            except NeedsLock:
                 break
             except Lost as error:
                 job: Job = Job(work, settle)
@@ -168,7 +182,7 @@ class PostgresBackend(Opened[PostgresTx]):
 
     def batch(self, calls: Sequence[Call]) -> None:
         self._outside()
-        self._not_again()
+        self._forbid_reentry()
         try:
             self._batches.run(calls)
         finally:
@@ -182,7 +196,7 @@ class PostgresBackend(Opened[PostgresTx]):
             with self._turns.savepoint(open_one):
                 yield
             return
-        self._not_again()
+        self._forbid_reentry()
         try:
             with self._turns.take() as tx:
                 try:
@@ -198,7 +212,7 @@ class PostgresBackend(Opened[PostgresTx]):
         if self._here() is not None:
             raise Invalid("this cannot be done inside a transaction")
 
-    def look_anew(self) -> None:
+    def refresh_epoch(self) -> None:
         self._turns.epoch = self.read(self._epoch).number
 
     def clean(self) -> tuple[str, ...]:
@@ -233,8 +247,8 @@ class PostgresBackend(Opened[PostgresTx]):
         self._here()
         return self._watching.watch(ref, tell)
 
-    def words(self, work: Callable[[PostgresTx], T]) -> T:
-        """Runs `work` on the search index, in a transaction that waits for nobody's turn."""
+    def _index_transaction(self, work: Callable[[PostgresTx], T]) -> T:
+        """Runs `work` on the search index, in a transaction that does not wait for the write lock."""
         with self._told, self._connections.take() as conn:
             conn.execute(SQL["begin"], prepare=False)
             try:
@@ -255,10 +269,13 @@ class PostgresBackend(Opened[PostgresTx]):
             self._watching.close()
             self._connections.close()
 
+    def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
+        hint = "Use pg_dump, or `clew copy` to a file."
+        raise Invalid(f"{self.path} is on a server, which has its own backups", hint=hint)
+
     def divide(self, parts: int) -> None:
-        """See `clew.partitions`."""
         self._outside()
-        self._not_again()
+        self._forbid_reentry()
         try:
             with self._turns.take() as tx, self._told:
                 partitions.divide(tx, parts, self.path)
@@ -266,33 +283,29 @@ class PostgresBackend(Opened[PostgresTx]):
             self._local.frame = None
 
     def isolate(self) -> None:
-        """See `clew.tenants`."""
         self._outside()
         with self._told, self._connections.take() as conn:
             exclusively(conn, self._schema, self.path, lambda: tenants.isolate(conn, self._schema))
 
     def admit(self, role: str, workspace: str) -> None:
-        """See `clew.tenants`."""
         self._outside()
         with self._told, self._connections.take() as conn:
             tenants.admit(conn, self._schema, role, workspace)
 
     def dismiss(self, role: str, workspace: str | None) -> None:
-        """See `clew.tenants`."""
         self._outside()
         with self._told, self._connections.take() as conn:
             tenants.dismiss(conn, self._schema, role, workspace)
 
     @contextmanager
-    def reader(self) -> Iterator[Reader]:
-        """Reads the store as it is at one moment, for verify and for copies: that may take long."""
+    def reader(self) -> Iterator[ServerReader]:
         self._here()
         with self._connections.take() as conn:
             with self._told:
                 conn.execute(SQL["begin_read"], prepare=False)
                 conn.execute("SET LOCAL statement_timeout = 0", prepare=False)
             try:
-                yield Reader(conn, PostgresTx(conn, self._turns.store), self.path)
+                yield ServerReader(conn, PostgresTx(conn, self._turns.store), self.path)
             finally:
                 _end(conn)
 

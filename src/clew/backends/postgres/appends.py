@@ -1,4 +1,4 @@
-"""Appends that do not wait for their turn, one or several with one statement."""
+"""Sends prepared appends to the server without the lock, one or several with one statement."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from clew.backends import Tip
-from clew.backends.postgres.ahead import Ahead, Turn
+from clew.backends import HeadState
 from clew.backends.postgres.connection import lost
+from clew.backends.postgres.optimistic import NeedsLock, OptimisticAppend
 from clew.backends.postgres.rows import SQL, Append, columns, joined
-from clew.backends.postgres.turns import Turns
+from clew.backends.postgres.transactions import Turns
 from clew.errors import ClewError
 
 T = TypeVar("T")
@@ -21,23 +21,23 @@ _EXTEND, _EXTEND_ALL = SQL["extend"], SQL["extend_all"]
 class Appends:
     """Prepares a piece of work, if it is an append, and does such appends."""
 
-    def __init__(self, turns: Turns, look: Callable[[int], Tip | None]) -> None:
+    def __init__(self, turns: Turns, look: Callable[[int], HeadState | None]) -> None:
         self._turns = turns
         self._look = look
 
     def prepared(self, work: Callable[[Any], T], stale: set[int]) -> tuple[T, Append | None]:
-        """What `work` returns if the append beside it is done. Turn if it has to wait for its turn; see `Ahead`."""
-        ahead = Ahead(self._turns.epoch, self._look, stale)
+        """What `work` returns if the append was done without a lock. NeedsLock if not: see `OptimisticAppend`."""
+        ahead = OptimisticAppend(self._turns.epoch, self._look, stale)
         try:
             result = work(ahead)
         except ClewError:
-            raise Turn from None  # whatever it is, it is told by a transaction that sees one moment
+            raise NeedsLock from None  # a transaction with the lock raises the real error
         return result, ahead.append()
 
     def send(self, append: Append) -> bool:
         """True if it was done, durably; False if something is not as it was seen.
 
-        Turn if an id is taken, or if another is storing the same ids and they wait for each other; Lost.
+        NeedsLock if an id is taken, or if another is storing the same ids and they wait for each other; Lost.
         """
         return bool(self._moved([append]))
 
@@ -60,7 +60,7 @@ class Appends:
         return [yes and append.ref in moved for yes, append in zip(fit, appends, strict=True)]
 
     def _moved(self, appends: Sequence[Append]) -> Collection[int]:
-        """Does what it can of appends to different runs; the refs that were moved. Turn, Lost."""
+        """Does what it can of appends to different runs; the refs that were moved. NeedsLock, Lost."""
         turns, first = self._turns, appends[0]
         one = len(appends) == len(first.rows) == 1
         values = (*first.bounds(), *first.rows[0]) if one else columns(appends)
@@ -68,7 +68,7 @@ class Appends:
             try:
                 answer = conn.kept.execute(_EXTEND if one else _EXTEND_ALL, (turns.store, *values)).fetchone()
             except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
-                raise Turn from None
+                raise NeedsLock from None
             except psycopg.Error as error:
                 if lost(conn, error):
                     raise turns.lost(error, at_commit=True) from error

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from clew.backends import Call, Job, Tx
-from clew.backends.postgres.ahead import Turn
 from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.connection import in_transaction
+from clew.backends.postgres.optimistic import NeedsLock
 from clew.backends.postgres.rows import Append, PostgresTx
-from clew.backends.postgres.turns import TRIES, Lost, Turns
+from clew.backends.postgres.transactions import TRIES, Lost, Turns
 from clew.errors import ClewError, Unavailable
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Batches:
             self._local.ahead = stale, mine
             try:
                 call.run()
-            except Turn:
+            except NeedsLock:
                 left.append((call, []))
                 continue
             finally:
@@ -93,7 +93,7 @@ class Batches:
                 job.error = error
             left += [(call, [job]) for call, _, job in begun]
             return []
-        except (Turn, ClewError):  # nothing was done: each is tried again, and told
+        except (NeedsLock, ClewError):  # nothing was done: each is tried again, and told
             left += [(call, []) for call, _, _ in begun]
             return []
         return [(call, append) for (call, append, _), yes in zip(begun, done, strict=True) if not yes]

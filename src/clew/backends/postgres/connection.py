@@ -19,6 +19,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from clew.backends.postgres import arrays
 from clew.backends.postgres.errors import temporary, translate
+from clew.backends.process import forks
 from clew.errors import Invalid, Unavailable
 
 OLDEST_SERVER = 140000
@@ -43,6 +44,18 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection with a cursor that is there already: to make one takes as long as to run a statement."""
 
     kept: Cursor
+    made_after: int
+    """How many forks came before it: see `inherited`."""
+
+    @property
+    def inherited(self) -> bool:
+        """True in a child of the process that made it. The socket is the parent's: what is sent there, it has sent."""
+        return self.made_after != forks()
+
+    def close(self) -> None:
+        """In a forked child nothing: the server would end the parent's transaction."""
+        if not self.inherited:
+            super().close()
 
 
 class UnencryptedConnection(UserWarning):
@@ -124,6 +137,7 @@ class Connections:
     def connect(self, seconds: float | None = None) -> Connection:
         """A new connection, which the caller closes; each host has up to `seconds` to answer, if not the timeout."""
         conn = Connection.connect(self._target.conninfo, **self._options(self._timeout if seconds is None else seconds))
+        conn.made_after = forks()
         try:
             if unencrypted(conn) and not self.unencrypted:
                 self.unencrypted = True
@@ -293,7 +307,12 @@ def in_transaction(conn: Connection) -> bool:
 
 
 def undo(conn: Connection, sql: LiteralString = "ROLLBACK") -> None:
-    """Undoes a transaction, or a part of it, after an error. If that fails the link is given up: the error stands."""
+    """Undoes a transaction, or a part of it, after an error. If that fails the link is given up: the error stands.
+
+    Does nothing in a forked child: the transaction belongs to the parent process.
+    """
+    if conn.inherited:
+        return
     try:
         conn.execute(sql, prepare=False)
     except psycopg.Error:

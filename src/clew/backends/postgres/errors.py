@@ -6,7 +6,7 @@ import re
 
 import psycopg
 
-from clew.errors import ClewError, Conflict, Invalid, NotFound, ReadOnly, StorageFull, Tampered, Unavailable
+from clew.errors import ClewError, Conflict, Corrupted, Invalid, NotFound, ReadOnly, StorageFull, Unavailable
 
 _AGAIN = "Make the same call again."
 _CHECK = "Check the server, then make the same call again."
@@ -43,7 +43,7 @@ def translate(error: BaseException, path: str) -> ClewError:
     if isinstance(error, ClewError):
         return error
     if isinstance(error, OverflowError):
-        return Tampered(path, "a number in it is beyond reason")
+        return Corrupted(path, "a number in it is beyond reason")
     state = (getattr(error, "sqlstate", None) or "") if isinstance(error, psycopg.Error) else ""
     # What comes after the first line may have values of rows in it.
     error.args = tuple(str(arg).partition("\n")[0] for arg in error.args[:1])
@@ -51,7 +51,7 @@ def translate(error: BaseException, path: str) -> ClewError:
         return Invalid("a text cannot have a NUL character")
     match state:
         case "XX001" | "XX002":
-            return Tampered(path, "the server says that a page or an index of it is damaged")
+            return Corrupted(path, "the server says that a page or an index of it is damaged")
         case "53100":
             return StorageFull(f"no space is left for {path}", hint="Free some, then make the same call again.")
         case "53300":

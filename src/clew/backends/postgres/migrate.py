@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
+from clew.backends import Tx
 from clew.backends.postgres import tenants
 from clew.backends.postgres.connection import OLDEST_SERVER, Connection
 from clew.backends.postgres.exclusive import exclusively
-from clew.backends.sql import FORMAT, migrations
+from clew.backends.postgres.rows import PostgresTx
+from clew.backends.sql import migrations
+from clew.backends.tables import FORMAT
 from clew.errors import NotFound, SchemaTooNew, Unavailable
 
 
@@ -25,9 +29,12 @@ def found(conn: Connection, schema: str, path: str) -> int:
     return number
 
 
-def migrate(conn: Connection, schema: str, path: str, *, create: bool) -> None:
+def migrate(conn: Connection, schema: str, path: str, check_older: Callable[[Tx], object], *, create: bool) -> None:
     """Makes the store, or brings it to the newest format; one process does, the others find it done."""
-    if found(conn, schema, path) != FORMAT:
+    number = found(conn, schema, path)
+    if number != FORMAT:
+        if number:
+            check_older(PostgresTx(conn, 0))
         exclusively(conn, schema, path, lambda: _migrate(conn, schema, path, create=create))
 
 

@@ -1,4 +1,4 @@
-"""Reading a whole store as it is at one moment, for verify: any statement, and tables row by row."""
+"""Reads a whole store as it is at one moment, for verify and copies."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import psycopg
 
 from clew.backends.postgres.connection import Connection
 from clew.backends.postgres.errors import translate
+from clew.backends.postgres.inspect import inspect
 from clew.backends.postgres.rows import PostgresTx
+from clew.backends.problems import Problem
+from clew.backends.rows import creation_counter
 
 
-class Reader:
-    """A transaction that cannot write. Its statements are those of queries.sql: a parameter is a question mark."""
+class ServerReader:
+    """See `clew.backends.Reader`: a transaction that cannot write."""
 
     def __init__(self, conn: Connection, tx: PostgresTx, path: str) -> None:
         self.tx = tx
@@ -22,14 +25,12 @@ class Reader:
         self._streams = 0
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[tuple[Any, ...]]:
-        """Runs a statement whose rows are few."""
         try:
             return self._conn.cursor(binary=True).execute(_translated(sql), values)
         except psycopg.Error as error:
             raise translate(error, self._path) from error
 
     def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Runs a statement whose rows are many; they are fetched as they are asked for."""
         self._streams += 1
         try:
             with self._conn.cursor(f"scan{self._streams}", binary=True) as cursor:
@@ -37,6 +38,25 @@ class Reader:
                 yield from cursor.execute(_translated(sql), values)
         except psycopg.Error as error:
             raise translate(error, self._path) from error
+
+    def inspect(self) -> Iterator[Problem]:
+        return inspect(self)
+
+    def counters(self) -> dict[str, int]:
+        """With the highest shard of a table and the highest counter: above it is no number of a file or a server."""
+        given = {"trees": self.last_value("trees_tree_seq"), "forgotten": self.last_value("forgotten_number_seq")}
+        for table, key in (("runs", "run"), ("refs", "ref"), ("blobs", "blob")):
+            highest = self._number(f"SELECT coalesce(max({key}), 0) FROM {table}")
+            given[table] = highest - creation_counter(highest) + self.last_value(f"{key}_numbers")
+        highest = self._number("SELECT coalesce(max(ord), 0) FROM nodes")
+        return {**given, "ords": max(self.last_value("ords"), highest)}
+
+    def last_value(self, sequence: str) -> int:
+        """The last number of a sequence; 0 if it has given none."""
+        return self._number("SELECT coalesce(pg_sequence_last_value(to_regclass(?)), 0)", sequence)
+
+    def _number(self, sql: str, *values: object) -> int:
+        return int((self.execute(sql, values).fetchone() or (0,))[0])
 
 
 def _translated(sql: str) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from clew.backends import MAX_SEQ, SEQ_BITS, Move, NodeRow, Place, RunRow, Tip, born
+from clew.backends import MAX_SEQ, SEQ_BITS, HeadState, Move, NodeLocation, NodeRow, RunRow, Table, creation_counter
 from clew.backends.postgres.arrays import Numbers, Strings
 from clew.backends.postgres.connection import Connection
 from clew.backends.sql import queries
@@ -27,7 +27,7 @@ class Append(NamedTuple):
     """What an append is to do, if everything still is as it was seen."""
 
     ref: int
-    seen: Tip
+    seen: HeadState
     move: Move
     rows: Sequence[NodeRow]
 
@@ -130,22 +130,22 @@ class PostgresTx(SqlTx):
         """Runs a statement in which a parameter is a question mark."""
         self._run(sql.replace("?", "%s").encode(), values)
 
-    def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Stores rows as they are, with the numbers they have."""
-        marks = ", ".join(["%s"] * len(columns))
-        named = ", ".join(columns)
-        self._cursor.executemany(
-            f"INSERT INTO {table} ({named}) OVERRIDING SYSTEM VALUE VALUES ({marks})".encode(), rows
-        )
+    def insert_rows(self, table: Table, rows: Sequence[Sequence[object]]) -> None:
+        columns, marks = ", ".join(table.columns), ", ".join(["%s"] * len(table.columns))
+        sql = f"INSERT INTO {table.name} ({columns}) OVERRIDING SYSTEM VALUE VALUES ({marks})"
+        self._cursor.executemany(sql.encode(), rows)
 
     def set_counters(self, counters: Mapping[str, int]) -> None:
-        """No number up to these is given again."""
         highest = {"trees_tree_seq": counters.get("trees", 0), "forgotten_number_seq": counters.get("forgotten", 0),
-                   "ords": counters["ords"], "run_numbers": born(counters.get("runs", 0)),
-                   "ref_numbers": born(counters.get("refs", 0)),
-                   "blob_numbers": born(counters.get("blobs", 0))}  # fmt: skip
+                   "ords": counters["ords"], "run_numbers": creation_counter(counters.get("runs", 0)),
+                   "ref_numbers": creation_counter(counters.get("refs", 0)),
+                   "blob_numbers": creation_counter(counters.get("blobs", 0))}  # fmt: skip
         for name, number in highest.items():
             self._run(b"SELECT setval(to_regclass(%s), greatest(%s, 1), %s)", (name, number, number > 0))
+
+    def run_named(self, name: str, *values: Any) -> Any:
+        """Runs a named statement; its rows must be read before the next one."""
+        return self._run(SQL[name], values)
 
     def sizes(self) -> dict[str, int]:
         self._run(b"SET LOCAL statement_timeout = 0")  # every row is counted, and there may be many
@@ -153,9 +153,9 @@ class PostgresTx(SqlTx):
 
     # -- nodes and refs
 
-    def nodes_at(self, positions: Sequence[int]) -> dict[int, Place]:
+    def nodes_at(self, positions: Sequence[int]) -> dict[int, NodeLocation]:
         rows = self._run(SQL["nodes_at"], (list(positions),)).fetchall() if positions else []
-        return {row[5]: Place(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows}
+        return {row[5]: NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows}
 
     def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
         return {
@@ -180,39 +180,10 @@ class PostgresTx(SqlTx):
         self._run(SQL["drop_words"], (low, high))  # now that nobody can add any
         return gone
 
-    def advance(self, ref: int, seen: Tip, move: Move, top: int) -> bool:
+    def advance(self, ref: int, seen: HeadState, move: Move, top: int) -> bool:
         (moved,) = self._one("extend_all", self.store, *columns([Append(ref, seen, move, ())]))
         return moved is not None
 
     def delete_ref(self, ref: int) -> None:
         self._run(SQL["tell_gone"], (ref,))  # while there is a row by which a tenant may ask who watches it
         super().delete_ref(ref)
-
-    # -- words, for the search index of a plain store
-
-    def search_edge(self, workspace: str, mode: str) -> int:
-        """Up to which number everything of a workspace is in the index."""
-        return int(self._one("search_edge", workspace, mode)[0])
-
-    def add_words(self, workspace: str, mode: str, rows: Sequence[Sequence[Any]], edge: int) -> None:
-        """Adds words of messages that are still there: position, id, role, time and lexemes of each."""
-        if rows:
-            self._run(SQL["add_words"], (workspace, mode, *map(list, zip(*rows, strict=True))))
-        self._run(SQL["move_edge"], (workspace, mode, edge))
-
-    def find_words(
-        self, workspace: str, mode: str, query: str, filters: dict[str, Any], limit: int, offset: int
-    ) -> list[tuple[int, bytes, float]]:
-        """Position, id and rank of what matches, best first; newest first if that is asked for, or there is none."""
-        role, spans = filters.get("role"), filters.get("spans")
-        lows, highs = (None, None) if spans is None else ([low for low, _ in spans], [high for _, high in spans])
-        since, until = filters.get("since", -(1 << 62)), filters.get("until", 1 << 62)
-        rest = (workspace, mode, role, role, since, until, lows, lows, highs, limit, offset)
-        if not query:
-            return list(self._run(SQL["find_all"], rest))
-        return list(self._run(SQL["find_words"], (filters.get("newest", False), query, *rest)))
-
-    def clear_words(self) -> None:
-        """Takes all of them away."""
-        self._run(SQL["clear_words"])
-        self._run(SQL["clear_edges"])

@@ -1,4 +1,4 @@
-"""Who may see which workspace: see `clew.tenants`."""
+"""Who may see which workspace: see `clew.store.tenants`."""
 
 from __future__ import annotations
 

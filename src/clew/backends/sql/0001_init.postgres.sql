@@ -119,6 +119,14 @@ CREATE TABLE chunks (
 );
 ALTER TABLE chunks ALTER COLUMN body SET STORAGE EXTERNAL; -- images and the like do not get smaller
 
+CREATE TABLE objects (
+    name       bytea PRIMARY KEY,
+    blob       bigint REFERENCES blobs,
+    size       bigint NOT NULL,
+    created_at bigint NOT NULL
+);
+CREATE INDEX objects_blob ON objects (blob);
+
 CREATE TABLE uses (
     blob   bigint NOT NULL REFERENCES blobs,
     "user" bigint NOT NULL,
@@ -169,66 +177,96 @@ BEGIN
     RETURN false;
 END $$;
 
--- Moves the head of a ref that is still as it was seen, and nothing else: see `Tx.advance`. The lock is taken by a
--- statement of its own: what comes after it sees all that was committed before the lock was given. No PERFORM and no
--- FOUND: not every server that speaks this language has them.
-CREATE FUNCTION advance(
-    store bigint, the_epoch bigint, the_ref bigint, seen_version bigint, seen_head bigint, seen_head_id bytea,
-    seen_mac bytea, ref_key bytea, run_key bytea,
-    new_head bigint, new_head_id bytea, new_version bigint, new_active_at bigint, new_rank bigint, new_mac bytea
-) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-    held text;
-    done boolean;
-    told boolean;
-BEGIN
-    SELECT pg_advisory_xact_lock_shared(store)::text INTO held;
-    UPDATE refs r SET head = new_head, head_id = new_head_id, version = new_version, active_at = new_active_at,
-                      rank = new_rank, mac = new_mac
-    WHERE r.ref = the_ref AND r.version = seen_version AND r.head = seen_head AND r.head_id = seen_head_id
-      AND r.mac = seen_mac AND r.trashed_at IS NULL AND r.wrapped_key IS NOT DISTINCT FROM ref_key
-      AND coalesce((SELECT o.rank FROM refs o WHERE o.workspace = r.workspace AND o.kind = r.kind
-                    AND o.trashed_at IS NULL AND o.ref <> r.ref ORDER BY o.rank DESC LIMIT 1) < new_rank, true)
-      AND (SELECT number FROM epoch) = the_epoch
-      AND EXISTS (SELECT 1 FROM runs u WHERE u.run = seen_head >> 24 AND u.closed = 0
-                  AND u.wrapped_key IS NOT DISTINCT FROM run_key)
-      AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.pos = seen_head + 1)
-    RETURNING true INTO done;
-    IF done IS NULL THEN
-        RETURN false;
-    END IF;
-    SELECT tell(the_ref, new_version) INTO told;
-    RETURN true;
-END $$;
-
--- `advance`, and the one node that the head moves to: a whole append in one statement.
+-- A whole append of one message: moves the head of a ref that is still as it was seen to the node that it adds, and
+-- tells whoever watches the ref. False, and nothing is changed, if anything is otherwise: see `Tx.advance`.
+--
+-- The lock is taken by a statement of its own: what comes after it sees all that was committed before the lock was given.
+-- No PERFORM and no FOUND: not every server that speaks this language has them. What is looked up for a row stands in a
+-- subquery that has one value, which is never made into a join: it takes one step in an index, however large a table is
+-- and whatever the server thinks of its size. `coalesce` keeps it from going through the refs by an index of those that
+-- are not in the trash, which seems as good to it while there are few. To call another function would take longer.
 CREATE FUNCTION extend(
     store bigint, the_epoch bigint, the_ref bigint, seen_version bigint, seen_head bigint, seen_head_id bytea,
     seen_mac bytea, ref_key bytea, run_key bytea,
     new_head bigint, new_head_id bytea, new_version bigint, new_active_at bigint, new_rank bigint, new_mac bytea,
     the_pos bigint, the_facts bytea, the_id bytea, the_body bytea
 ) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    held text;
+    heard boolean;
+    sent text;
 BEGIN
-    IF NOT advance(store, the_epoch, the_ref, seen_version, seen_head, seen_head_id, seen_mac, ref_key, run_key,
-                   new_head, new_head_id, new_version, new_active_at, new_rank, new_mac) THEN
-        RETURN false;
+    held := pg_advisory_xact_lock_shared(store)::text;
+    WITH moved AS (
+        UPDATE refs r SET head = new_head, head_id = new_head_id, version = new_version, active_at = new_active_at,
+                          rank = new_rank, mac = new_mac
+        WHERE r.ref = the_ref AND r.version = seen_version AND r.head = seen_head AND r.head_id = seen_head_id
+          AND r.mac = seen_mac AND coalesce(r.trashed_at, -1) = -1 AND r.wrapped_key IS NOT DISTINCT FROM ref_key
+          AND coalesce((SELECT o.rank FROM refs o WHERE o.workspace = r.workspace AND o.kind = r.kind
+                        AND o.trashed_at IS NULL AND o.ref <> r.ref ORDER BY o.rank DESC LIMIT 1) < new_rank, true)
+          AND (SELECT number FROM epoch WHERE one = 1) = the_epoch
+          AND (SELECT u.closed = 0 AND u.wrapped_key IS NOT DISTINCT FROM run_key
+               FROM runs u WHERE u.run = seen_head >> 24)
+          AND (SELECT n.pos FROM nodes n WHERE n.pos = seen_head + 1) IS NULL
+        RETURNING coalesce((SELECT w.until > now() FROM watched w WHERE w.ref = the_ref), false) AS watched
+    ), added AS (
+        INSERT INTO nodes (pos, facts, id, body) SELECT the_pos, the_facts, the_id, the_body FROM moved
+    )
+    SELECT watched FROM moved INTO heard;
+    IF heard THEN
+        sent := pg_notify('clew_' || 'refs'::regclass::oid, the_ref || ' ' || new_version)::text;
     END IF;
-    INSERT INTO nodes (pos, facts, id, body) VALUES (the_pos, the_facts, the_id, the_body);
-    RETURN true;
+    RETURN heard IS NOT NULL;
 END $$;
 
--- The same for several nodes, column by column.
-CREATE FUNCTION extend(
-    store bigint, the_epoch bigint, the_ref bigint, seen_version bigint, seen_head bigint, seen_head_id bytea,
-    seen_mac bytea, ref_key bytea, run_key bytea,
-    new_head bigint, new_head_id bytea, new_version bigint, new_active_at bigint, new_rank bigint, new_mac bytea,
-    the_pos bigint[], the_facts bytea[], the_id bytea[], the_body bytea[]
-) RETURNS boolean LANGUAGE plpgsql AS $$
+-- `extend` for several refs at once, column by column, in order of their numbers: whoever moves the same ones waits, and
+-- does not wait for whoever waits for him. No two of them have their heads in the same run, so that a node belongs to the
+-- ref whose head is in its run; each may have any number of nodes, or none. Returns the refs that were moved.
+--
+-- One plan for all calls, for to make it takes as long as to use it for eight appends. It reads by indexes alone, so that
+-- it stays good while the tables grow; and it is never compiled, which would be done for each call anew. What is looked up
+-- depends on `r`, never on `m` alone: that may be done for every pair of a row and an append, before they are compared.
+CREATE FUNCTION extend_all(
+    store bigint, epochs bigint[], the_refs bigint[], seen_versions bigint[], seen_heads bigint[], seen_head_ids bytea[],
+    seen_macs bytea[], ref_keys bytea[], run_keys bytea[],
+    new_heads bigint[], new_head_ids bytea[], new_versions bigint[], new_active_ats bigint[], new_ranks bigint[],
+    new_macs bytea[],
+    the_pos bigint[], the_facts bytea[], the_ids bytea[], the_bodies bytea[]
+) RETURNS bigint[] LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+DECLARE
+    held text;
+    done bigint[];
+    told bigint;
 BEGIN
-    IF NOT advance(store, the_epoch, the_ref, seen_version, seen_head, seen_head_id, seen_mac, ref_key, run_key,
-                   new_head, new_head_id, new_version, new_active_at, new_rank, new_mac) THEN
-        RETURN false;
-    END IF;
-    INSERT INTO nodes (pos, facts, id, body) SELECT * FROM unnest(the_pos, the_facts, the_id, the_body);
-    RETURN true;
+    held := pg_advisory_xact_lock_shared(store)::text;
+    WITH moved AS (
+        UPDATE refs r SET head = m.new_head, head_id = m.new_head_id, version = m.new_version,
+                          active_at = m.new_active_at, rank = m.new_rank, mac = m.new_mac
+        FROM unnest(epochs, the_refs, seen_versions, seen_heads, seen_head_ids, seen_macs, ref_keys, run_keys,
+                    new_heads, new_head_ids, new_versions, new_active_ats, new_ranks, new_macs)
+             AS m (epoch, ref, version, head, head_id, mac, ref_key, run_key,
+                   new_head, new_head_id, new_version, new_active_at, new_rank, new_mac)
+        WHERE r.ref = ANY (the_refs) AND r.ref = m.ref
+          AND r.version = m.version AND r.head = m.head AND r.head_id = m.head_id
+          AND r.mac = m.mac AND coalesce(r.trashed_at, -1) = -1 AND r.wrapped_key IS NOT DISTINCT FROM m.ref_key
+          AND coalesce((SELECT o.rank FROM refs o WHERE o.workspace = r.workspace AND o.kind = r.kind
+                        AND o.trashed_at IS NULL AND o.ref <> r.ref ORDER BY o.rank DESC LIMIT 1) < m.new_rank, true)
+          AND (SELECT number FROM epoch WHERE one = 1) = m.epoch
+          AND (SELECT u.closed = 0 AND u.wrapped_key IS NOT DISTINCT FROM m.run_key
+               FROM runs u WHERE u.run = r.head >> 24)
+          AND (SELECT n.pos FROM nodes n WHERE n.pos = r.head + 1) IS NULL
+        RETURNING r.ref, r.version, r.head >> 24 AS run
+    ), added AS (
+        INSERT INTO nodes (pos, facts, id, body)
+        SELECT n.pos, n.facts, n.id, n.body
+        FROM unnest(the_pos, the_facts, the_ids, the_bodies) AS n (pos, facts, id, body)
+        WHERE n.pos >> 24 = ANY (ARRAY(SELECT run FROM moved)) -- not a join, which might change their order
+    )
+    SELECT array_agg(ref),
+           count(CASE WHEN (SELECT w.until > now() FROM watched w WHERE w.ref = moved.ref)
+                      THEN pg_notify('clew_' || 'refs'::regclass::oid, ref || ' ' || version)::text END)
+    FROM moved INTO done, told;
+    RETURN done;
 END $$;

@@ -1,21 +1,19 @@
-"""The SQL of every backend: named statements, and numbered migrations."""
+"""The SQL of every backend: named statements, and the schema as numbered migrations."""
 
 from __future__ import annotations
 
 import os
 
-FORMAT = 3
-"""The newest format this clew reads and writes, in a file and on a server."""
+from clew.backends.tables import BLOBS, NODES, REFS, RUNS
 
 _FOLDER = os.path.dirname(__file__)
 
 COLUMNS = {
-    "{node}": "n.pos, n.facts, n.id, n.body",
-    "{run}": "u.run, u.tree, u.parent, u.derived, u.depth, u.carried, u.tip, u.closed, u.wrapped_key, u.mac",
-    "{ref}": "r.ref, r.workspace, r.kind, r.key, r.owner, r.tree, r.head, r.head_id, r.version, r.created_at,"
-    " r.active_at, r.rank, r.trashed_at, r.expires_at, r.hold, r.look, r.wrapped_key, r.mac, r.data",
-    "{blob}": "b.blob, b.tree, b.look, b.size, b.chunks, b.created_at, b.wrapped_key, b.mac",
-}
+    mark: ", ".join(f"{alias}.{column}" for column in table.columns if column != "ord")
+    for mark, alias, table in (
+        ("{node}", "n", NODES), ("{run}", "u", RUNS), ("{ref}", "r", REFS), ("{blob}", "b", BLOBS)
+    )
+}  # fmt: skip
 
 
 def queries(dialect: str | None = None) -> dict[str, str]:

@@ -2,81 +2,87 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
 
 from clew.backends import (
     MAX_SEQ,
     SEQ_BITS,
-    BlobRow,
-    Ground,
-    Growth,
+    HeadState,
+    InsertPoint,
     LogRow,
     Move,
+    NodeLocation,
     NodeRow,
-    ObjectRow,
-    Place,
-    QuarantineRow,
     RefRow,
     RunRow,
     State,
-    Tip,
 )
-from clew.errors import Conflict, Tampered
+from clew.backends.sql.blob_rows import SqlBlobTx
+from clew.backends.sql.maintenance_rows import SqlMaintenanceTx
+from clew.backends.tables import COPIED
+from clew.errors import Conflict, Corrupted
 
 REMEMBERED = 100_000
 """Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
-TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine", "objects")
-_BODIES = {"nodes": "set_body", "log": "set_log_body", "chunks": "set_chunk", "quarantine": "set_quarantined"}
 _ODD = "a column has a value of the wrong kind"
 _FOREVER = (1 << 62, 1 << 62)
 
 
-class SqlTx(ABC):
-    """A transaction on one connection, but for what a dialect says in its own way; see `clew.backends.Tx`."""
+class SqlTx(SqlBlobTx, SqlMaintenanceTx):
+    """A transaction on one connection; a dialect adds its own ways. See `clew.backends.Tx`."""
 
-    __slots__ = ("_run",)
+    __slots__ = ()
 
-    _sql: ClassVar[Mapping[str, Any]]
-    """The named statements, as the driver takes them."""
-    _run: Callable[..., Any]
-    """Runs one on the cursor that all share: so every method takes its rows whole before it runs the next."""
+    @property
+    def blobs(self) -> Self:
+        return self
 
-    def _one(self, name: str, *values: Any) -> Any:
-        return self._run(self._sql[name], values).fetchone()
+    @property
+    def maintenance(self) -> Self:
+        return self
 
-    @abstractmethod
-    def _many(self, name: str, rows: Sequence[Sequence[Any]]) -> int:
-        """Runs a statement for each row; how many rows it changed."""
+    # -- filling a new store with the rows of another
 
     @abstractmethod
-    def _store(self, name: str, rows: Sequence[Sequence[Any]], taken: str) -> None:
-        """Stores new rows. Conflict, in the words of `taken`, if one is there already."""
+    def set_counters(self, counters: Mapping[str, int]) -> None:
+        """No number up to these is given again."""
 
-    @abstractmethod
-    def _added(self, name: str, row: Sequence[Any], taken: str = "") -> int:
-        """Stores a new row and returns its number; Conflict as `_store` has it."""
+    def clear(self) -> None:
+        self.run_sql("DELETE FROM objects")
+        for table in reversed(COPIED):
+            self.run_sql(f"DELETE FROM {table.name}")
+
+    def set_owners(self, rows: Iterable[tuple[int | None, int]]) -> None:
+        for row in rows:
+            self.run_sql("UPDATE refs SET owner = ? WHERE ref = ?", row)
+
+    def become(self, header: Mapping[str, bytes], counters: Mapping[str, int], state: State) -> None:
+        self.run_sql("DELETE FROM header")
+        for name, value in header.items():
+            self.set_header(name, value)
+        self.set_counters(counters)
+        self.set_state(state.state, state.key_id)
+        # The secrets are bound to it: see `State.change`.
+        self.run_sql("UPDATE epoch SET number = ? + format", (state.change + (state.state == "plain"),))
 
     # -- the store itself
 
     def state(self) -> State:
         row = self._one("state")
         if row is None:
-            raise Tampered("the epoch", "its row is missing")
+            raise Corrupted("the epoch", "its row is missing")
         state = State._make(row)
         if not (isinstance(state.number, int) and isinstance(state.format, int) and isinstance(state.state, str)):
-            raise Tampered("the epoch", _ODD)
+            raise Corrupted("the epoch", _ODD)
         return state
 
     def header(self, name: str) -> bytes | None:
         row = self._one("header", name)
         if row is not None and not isinstance(row[0], bytes):
-            raise Tampered(f"the value {name} of the header", _ODD)
+            raise Corrupted(f"the value {name} of the header", _ODD)
         return row[0] if row else None
-
-    def headers(self, prefix: str) -> dict[str, bytes]:
-        return dict(self._run(self._sql["headers"], (prefix, prefix)).fetchall())
 
     def set_header(self, name: str, value: bytes | None) -> None:
         if value is None:
@@ -84,38 +90,22 @@ class SqlTx(ABC):
         else:
             self._run(self._sql["set_header"], (name, value))
 
-    def set_state(self, state: str, key_id: bytes | None) -> None:
-        self._run(self._sql["set_state"], (state, key_id))
-
     def owns_store(self) -> bool:
         return True
 
-    def empty(self) -> bool:
-        return bool(self._one("empty")[0])
-
-    def growth(self, ord: int) -> Growth:
-        found = Growth._make(self._one("growth", ord))
-        if not isinstance(found.last, int):
-            raise Tampered("a node", "its number in the order of storing is not a number")
-        return found
-
-    def ord_id(self, ord: int) -> bytes | None:
-        row = self._one("ord_id", ord)
-        return row[0] if row else None
-
     # -- nodes and runs
 
-    def node(self, id: bytes) -> Place | None:
+    def node(self, id: bytes) -> NodeLocation | None:
         row = self._one("node", id)
-        return Place(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
+        return NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
 
-    def node_at(self, pos: int) -> Place | None:
+    def node_at(self, pos: int) -> NodeLocation | None:
         row = self._one("node_at", pos)
-        return Place(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
+        return NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
 
-    def ground(self, id: bytes) -> Ground | None:
+    def ground(self, id: bytes) -> InsertPoint | None:
         row = self._one("ground", id)
-        return Ground._make(row) if row else None
+        return InsertPoint._make(row) if row else None
 
     def ids_between(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
         return [row[0] for row in self._run(self._sql["ids_between"], (low, high, limit))]
@@ -140,10 +130,10 @@ class SqlTx(ABC):
         limit: int,
         offset: int = 0,
         workspace: str | None = None,
-    ) -> list[tuple[int, Place]]:
+    ) -> list[tuple[int, NodeLocation]]:
         bounds = (-1 if after is None else after, 1 << 62 if before is None else before, workspace, limit, offset)
         rows = self._run(self._sql["by_ord_down" if newest else "by_ord_up"], bounds)
-        return [(row[-1], Place(row[0], row[1], row[2], row[3], row[4], row[5:-1])) for row in rows]
+        return [(row[-1], NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:-1])) for row in rows]
 
     def run(self, run: int) -> RunRow | None:
         row = self._one("run", run)
@@ -184,10 +174,6 @@ class SqlTx(ABC):
         self.drop_quarantined(low, high)
         return int(self._run(self._sql["delete_nodes"], (low, high)).rowcount)
 
-    def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
-        rows: list[tuple[int, int, int]] = self._run(self._sql["forgotten"], (after, limit)).fetchall()
-        return rows
-
     def delete_run(self, run: int) -> None:
         self._run(self._sql["delete_run"], (run,))
 
@@ -199,74 +185,18 @@ class SqlTx(ABC):
         self._run(self._sql["delete_tree"], (tree,))
         return True
 
-    # -- exchanging keys: rows in order of their numbers, and their bytes anew
-
-    def sizes(self) -> dict[str, int]:
-        return dict(zip(TABLES, self._one("sizes"), strict=True))
-
-    def runs_after(self, run: int, limit: int) -> list[tuple[RunRow, bytes | None]]:
-        return [(RunRow._make(row[1:]), row[0]) for row in self._run(self._sql["runs_after"], (run, limit))]
-
-    def rekey_runs(self, keys: Sequence[tuple[bytes | None, bytes, int]]) -> None:
-        self._many("rekey_run", keys)
-
-    def keys_otherwise(self, head: bytes | None, size: int) -> bool:
-        length = 0 if head is None else len(head)
-        return bool(self._one("keys_otherwise", *(length, head, size) * 3)[0])
-
-    def places_after(self, pos: int, limit: int) -> list[Place]:
-        rows = self._run(self._sql["places_after"], (pos, limit))
-        return [Place(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows]
-
     def refs_after(self, ref: int, limit: int) -> list[RefRow]:
         return [RefRow._make(row) for row in self._run(self._sql["refs_after"], (ref, limit))]
 
-    def log_after(self, pos: int, limit: int) -> list[LogRow]:
-        return [LogRow._make(row) for row in self._run(self._sql["log_after"], (pos, limit))]
-
-    def blobs_after(self, blob: int, limit: int) -> list[BlobRow]:
-        return [BlobRow._make(row) for row in self._run(self._sql["blobs_after"], (blob, limit))]
-
-    def chunks_after(self, pos: int, limit: int) -> list[tuple[int, bytes]]:
-        rows: list[tuple[int, bytes]] = self._run(self._sql["chunks_after"], (pos, limit)).fetchall()
-        return rows
-
-    def lengths_after(self, table: str, after: int, limit: int) -> list[int]:
-        return [row[0] for row in self._run(self._sql[f"lengths_{table}"], (after, limit))]
-
-    def rekey_ref(self, row: RefRow) -> None:
-        self._run(self._sql["rekey_ref"], (row.wrapped_key, row.mac, row.data, row.ref))
-
-    def set_bodies(self, table: str, bodies: Sequence[tuple[bytes, int]]) -> None:
-        self._many(_BODIES[table], bodies)
-
-    # -- quarantine
-
-    def quarantined(self, pos: int) -> QuarantineRow | None:
-        row = self._one("quarantined", pos)
-        return QuarantineRow._make(row) if row else None
-
-    def quarantined_after(self, pos: int, limit: int) -> list[QuarantineRow]:
-        return [QuarantineRow._make(row) for row in self._run(self._sql["quarantined_after"], (pos, limit))]
-
-    def add_quarantined(self, row: QuarantineRow) -> None:
-        self._store("add_quarantined", [row], "this message is in quarantine")
-
-    def drop_quarantined(self, low: int, high: int) -> None:
-        self._run(self._sql["drop_quarantined"], (low, high))
-
     # -- refs
 
-    def tip(self, ref: int) -> Tip | None:
+    def tip(self, ref: int) -> HeadState | None:
         row = self._one("tip", ref)
-        return Tip._make(row) if row else None
+        return HeadState._make(row) if row else None
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
         row = self._one("ref", workspace, kind, key)
         return RefRow._make(row) if row else None
-
-    def refs_named(self, kind: str, key: bytes) -> list[RefRow]:
-        return [RefRow._make(row) for row in self._run(self._sql["refs_named"], (kind, key))]
 
     def ref_at(self, ref: int) -> RefRow | None:
         row = self._one("ref_at", ref)
@@ -340,9 +270,6 @@ class SqlTx(ABC):
         self.delete_uses(-ref, -ref)
         self._run(self._sql["delete_ref"], (ref,))
 
-    def labels(self, ref: int) -> list[bytes]:
-        return [row[0] for row in self._run(self._sql["labels"], (ref,))]
-
     def set_labels(self, ref: int, looks: Iterable[bytes]) -> None:
         self._run(self._sql["clear_labels"], (ref,))
         self._many("add_label", [(look, ref) for look in looks])
@@ -363,85 +290,3 @@ class SqlTx(ABC):
 
     def add_log(self, rows: Sequence[LogRow]) -> None:
         self._store("add_log", rows, "an entry with this id is already stored")
-
-    # -- blobs
-
-    def blob(self, tree: int, look: bytes) -> BlobRow | None:
-        row = self._one("blob", tree, look)
-        return BlobRow._make(row) if row else None
-
-    def blob_by_number(self, blob: int) -> BlobRow | None:
-        row = self._one("blob_by_number", blob)
-        return BlobRow._make(row) if row else None
-
-    def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:
-        return [BlobRow._make(row) for row in self._run(self._sql["blobs_between"], (tree, low, high))]
-
-    def blobs_unused(self, tree: int) -> list[BlobRow]:
-        return [BlobRow._make(row) for row in self._run(self._sql["blobs_unused"], (tree,))]
-
-    def add_blob(self, row: BlobRow) -> int:
-        return self._added("add_blob", row[1:])
-
-    def set_blob(self, row: BlobRow) -> None:
-        self._run(self._sql["set_blob"], (row.look, row.size, row.chunks, row.wrapped_key, row.mac, row.blob))
-
-    def add_chunk(self, pos: int, body: bytes) -> None:
-        self._run(self._sql["add_chunk"], (pos, body))
-
-    def chunk(self, pos: int) -> bytes | None:
-        row = self._one("chunk", pos)
-        return row[0] if row else None
-
-    def add_uses(self, user: int, blobs: Iterable[int]) -> None:
-        self._many("add_use", [(blob, user) for blob in blobs])
-
-    def delete_uses(self, low: int, high: int) -> None:
-        used = self._run(self._sql["blobs_used"], (low, high)).fetchall()
-        if not used:
-            return
-        self._run(self._sql["delete_uses"], (low, high))
-        for (blob,) in used:
-            if not self._one("blob_in_use", blob)[0]:
-                self.delete_blob(blob)
-
-    def delete_blob(self, blob: int) -> None:
-        self._run(self._sql["delete_chunks"], (blob << SEQ_BITS, blob << SEQ_BITS | MAX_SEQ))
-        self._run(self._sql["leave_object"], (blob,))
-        self._run(self._sql["delete_blob"], (blob,))
-
-    # -- objects
-
-    def add_object(self, row: ObjectRow) -> None:
-        self._run(self._sql["add_object"], row)
-
-    def object(self, blob: int) -> ObjectRow | None:
-        row = self._one("object", blob)
-        return ObjectRow._make(row) if row else None
-
-    def objects_after(self, blob: int, limit: int) -> list[ObjectRow]:
-        return [ObjectRow._make(row) for row in self._run(self._sql["objects_after"], (blob, limit))]
-
-    def whole_object(self, name: bytes, blob: int, size: int) -> bool:
-        if self._run(self._sql["whole_object"], (size, name, blob)).rowcount != 1:
-            return False
-        self._run(self._sql["leave_others"], (blob, name))
-        return True
-
-    def objects_unfinished(self, before: int) -> list[ObjectRow]:
-        return [ObjectRow._make(row) for row in self._run(self._sql["objects_unfinished"], (before,))]
-
-    def leave_unfinished(self, before: int) -> None:
-        self._run(self._sql["leave_unfinished"], (before,))
-
-    def objects_left(self, limit: int) -> list[ObjectRow]:
-        return [ObjectRow._make(row) for row in self._run(self._sql["objects_left"], (limit,))]
-
-    def bytes_left(self) -> int:
-        return int(self._one("bytes_left")[0])
-
-    def object_named(self, name: bytes) -> bool:
-        return bool(self._one("object_named", name)[0])
-
-    def drop_objects(self, names: Sequence[bytes]) -> None:
-        self._many("drop_object", [(name,) for name in names])

@@ -6,14 +6,14 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from clew.backends import Call, Job, Renewed
+from clew.backends import Call, EpochChanged, Job
 from clew.backends.sqlite.connection import ANY, translate
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.errors import ClewError, Unavailable
 
 
-class Apart(BaseException):
+class RetryIsolated(BaseException):
     """Control flow: a call has failed in the middle, and its neighbours are to be kept apart from it."""
 
 
@@ -27,10 +27,10 @@ class Batches:
     what it writes has a savepoint of its own.
     """
 
-    def __init__(self, writer: Writer, local: Any, look_anew: Callable[[], object]) -> None:
+    def __init__(self, writer: Writer, local: Any, refresh_epoch: Callable[[], object]) -> None:
         self._writer = writer
         self._local = local
-        self._look_anew = look_anew
+        self._look_anew = refresh_epoch
 
     def transact(self, jobs: Sequence[Job], *, apart: bool = False) -> None:
         """One transaction for all `jobs`; each gets its outcome. What a job raises concerns that job alone."""
@@ -51,7 +51,7 @@ class Batches:
             self._writer.commit(tx)
             for job in jobs:
                 job.done = job.error is None
-        except Renewed:
+        except EpochChanged:
             for job in jobs:
                 job.undone()
             if self._renewed(jobs):
@@ -91,9 +91,9 @@ class Batches:
             finally:
                 self._local.tx = None
             self._writer.commit(tx)
-        except Apart:
+        except RetryIsolated:
             self.run(calls, apart=True)
-        except Renewed:
+        except EpochChanged:
             if self._renewed(calls):
                 self.run(calls)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
@@ -108,14 +108,14 @@ class Batches:
                 call.error = call.error or told
 
     def inside(self, tx: SQLiteTx, job: Job) -> None:
-        """Does what a call writes. Apart if it fails and everything is to be done again."""
+        """Does what a call writes. RetryIsolated if it fails and everything is to be done again."""
         if self._local.apart:
             self._writer.savepoint(tx, job)
             return
         try:
             job.finish(job.work(tx))
-        except Exception:  # noqa: BLE001 - whatever it is, it is told when it comes again
-            raise Apart from None
+        except Exception:  # noqa: BLE001 - the error is raised when the call is run again
+            raise RetryIsolated from None
 
     def _renewed(self, waiting: Sequence[Job | Call]) -> bool:
         """Looks at the store anew for several callers. False if that fails: then each of them has the error."""

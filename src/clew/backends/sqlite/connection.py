@@ -9,14 +9,13 @@ import struct
 import sys
 from typing import Literal
 
-from clew.backends.sql import FORMAT
-from clew.errors import ClewError, Closed, NotAStore, ReadOnly, SchemaTooNew, StorageFull, Tampered, Unavailable
-from clew.loading import CLOSE_SOME, NO_DESCRIPTOR
+from clew.backends import Durability
+from clew.backends.tables import FORMAT
+from clew.base.loading import CLOSE_SOME, NO_DESCRIPTOR
+from clew.errors import ClewError, Closed, Corrupted, NotAStore, ReadOnly, SchemaTooNew, StorageFull, Unavailable
 
 APPLICATION_ID = 0x636C6577  # "clew"
 OLDEST_SQLITE = (3, 37, 0)
-
-Durability = Literal["full", "relaxed"]
 
 DRIVER = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 """What the driver raises."""
@@ -24,14 +23,17 @@ ODD = (TypeError, ValueError, OverflowError, struct.error)
 """What a value of another kind in a row leads to. All that callers give is checked before a transaction begins, and all
 that is stored was right when it was: inside one, these tell of damage."""
 ANY = (sqlite3.Error, *ODD)
+NAMELESS = ""
+NO_FILE = (":memory:", NAMELESS)
+"""A store in memory, or in a temporary file that has no name: only its one connection can reach it."""
 _PAGE = 65536
 """The largest page of SQLite's."""
 _RAISE = "Raise the limit (ulimit -f), then make the same call again; the store stays usable."
 
 
 def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, timeout: float) -> sqlite3.Connection:
-    """A connection in autocommit mode, settings made, nothing written. Pass ":memory:" for a store without a file."""
-    memory = path == ":memory:"
+    """A connection in autocommit mode, settings made, nothing written. `path` may be one of `NO_FILE`."""
+    memory = path in NO_FILE
     conn = sqlite3.connect(
         path if memory else uri(path, mode),
         timeout=timeout,
@@ -99,12 +101,12 @@ def is_full(error: BaseException) -> bool:
 def translate(error: Exception, path: str) -> ClewError:
     """The error of clew's that tells what an error inside a transaction means: one of `ANY`."""
     if isinstance(error, UnicodeDecodeError):  # the driver stumbles over its own message about a damaged schema
-        return Tampered(path, "the database file is malformed")
+        return Corrupted(path, "the database file is malformed")
     if isinstance(error, ODD):
-        return Tampered(path, "a value in it is of the wrong kind, or beyond reason")
+        return Corrupted(path, "a value in it is of the wrong kind, or beyond reason")
     if "UTF-8" in str(error):  # a body that became text
         error.args = ("a text is not valid UTF-8",)  # the driver's own words have content in them
-        return Tampered(path, "a value in it is not valid UTF-8")
+        return Corrupted(path, "a value in it is not valid UTF-8")
     if is_full(error):
         return StorageFull(f"no space is left for {path}")
     code = getattr(error, "sqlite_errorcode", 0)
@@ -118,7 +120,7 @@ def translate(error: Exception, path: str) -> ClewError:
         case sqlite3.SQLITE_NOTADB:
             return NotAStore(path, "it is not a database")
         case sqlite3.SQLITE_CORRUPT:
-            return Tampered(path, "the database file is malformed")
+            return Corrupted(path, "the database file is malformed")
         case sqlite3.SQLITE_CANTOPEN:
             if os.path.exists(path) and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
                 return _nowhere(path)

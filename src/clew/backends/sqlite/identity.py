@@ -13,9 +13,9 @@ import sys
 import time
 from contextlib import closing
 
-from clew.backends.opened import forks
+from clew.backends.process import forks
 from clew.backends.sqlite.connection import uri
-from clew.backends.sqlite.mounts import mount_of
+from clew.base.mounts import mount_of
 from clew.errors import ClewError, Invalid, ReadOnly, Unavailable
 
 PATIENCE = 5.0

@@ -27,7 +27,7 @@ def migrate(conn: sqlite3.Connection, found: int) -> None:
             continue
         conn.execute("BEGIN IMMEDIATE")
         try:
-            for statement in _statements(script):
+            for statement in statements(script):
                 conn.execute(statement)
             if number == 1:
                 _first(conn)
@@ -49,7 +49,7 @@ def _first(conn: sqlite3.Connection) -> None:
     conn.execute("INSERT INTO epoch (one, number, format, state, key_id, ord_floor) VALUES (1, 0, 0, 'plain', NULL, 0)")
 
 
-def _statements(script: str) -> list[str]:
+def statements(script: str) -> list[str]:
     """The statements of a script, one by one: `executescript` would commit the transaction around them."""
     found, start = [], 0
     for end, char in enumerate(script):

@@ -13,7 +13,7 @@ SLICE = 64 << 10
 PAGE = 4096
 """Bytes of a page of a store."""
 SHARE = 8
-"""At most one part in so many of the free space is set aside: on a small disk whoever appends needs it more."""
+"""At most this fraction (one in so many) of the free space is reserved: on a small disk, appends need it more."""
 
 _ALONE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """No link is followed, and no pipe waited for."""

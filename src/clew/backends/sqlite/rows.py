@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from clew.backends import SEQ_BITS, Move, NodeRow, Place, RunRow, Tip
+from clew.backends import SEQ_BITS, HeadState, Move, NodeLocation, NodeRow, RunRow, Table
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
 from clew.errors import Conflict
@@ -70,13 +70,11 @@ class SQLiteTx(SqlTx):
 
     # -- whole tables, for copying a store
 
-    def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Stores rows as they are, with the numbers they have."""
-        marks = ", ".join("?" * len(columns))
-        self.conn.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+    def insert_rows(self, table: Table, rows: Sequence[Sequence[object]]) -> None:
+        columns, marks = ", ".join(table.columns), ", ".join("?" * len(table.columns))
+        self.conn.executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", rows)
 
     def set_counters(self, counters: Mapping[str, int]) -> None:
-        """No number up to these is given again."""
         for name in ("trees", "runs", "refs", "blobs", "forgotten"):
             self._run("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
             self._run("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, counters.get(name, 0)))
@@ -88,9 +86,9 @@ class SQLiteTx(SqlTx):
         self.current_epoch()  # the one that this transaction began in
         super().set_state(state, key_id)
 
-    def nodes_at(self, positions: Sequence[int]) -> dict[int, Place]:
+    def nodes_at(self, positions: Sequence[int]) -> dict[int, NodeLocation]:
         return {
-            pos: Place._make((tree, depth, carried, key, parent, (pos, facts, id, body)))
+            pos: NodeLocation._make((tree, depth, carried, key, parent, (pos, facts, id, body)))
             for tree, depth, carried, key, parent, pos, facts, id, body in self._among(_NODES_AT, positions, "(?), ")
         }
 
@@ -134,15 +132,15 @@ class SQLiteTx(SqlTx):
         self._run(SQL["raise_floor"])
         return super().delete_nodes(low, high)
 
-    def tip(self, ref: int) -> Tip | None:
+    def tip(self, ref: int) -> HeadState | None:
         row = self._run(_TIP, (ref,)).fetchone()
         if row is None:
             return None
         if self.epoch is None:  # else it may have been changed here, by another job
             self.epoch = row[0]
-        return Tip._make(row)
+        return HeadState._make(row)
 
-    def advance(self, ref: int, seen: Tip, move: Move, top: int) -> bool:
+    def advance(self, ref: int, seen: HeadState, move: Move, top: int) -> bool:
         head, head_id, version, active_at, rank, mac = move
         epoch, pos = seen.epoch, seen.pos
         assert pos is not None

@@ -1,4 +1,4 @@
-"""Whether the schema of a file is that of the newest format: what else it has could run inside our transactions."""
+"""Checks the schema of a file: anything that was added to it could run inside our transactions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import sqlite3
 from collections.abc import Iterator
 from functools import cache
 
-from clew.backends.sql import FORMAT, migrations
-from clew.errors import Tampered, clip
-from clew.loading import loading
+from clew.backends.sql import migrations
+from clew.backends.tables import FORMAT
+from clew.base.loading import loading
+from clew.errors import CONVERT, Corrupted, NotAStore, clip
 
 Row = tuple[str, str, str, str | None]
 
@@ -25,16 +26,19 @@ _OWN = frozenset(
 
 
 def check_schema(conn: sqlite3.Connection, path: str) -> None:
-    """Tampered if something was added to the schema or changed in it: a trigger, a view, another table or index.
+    """Corrupted if something was added to the schema or changed in it: a trigger, a view, another table or index.
+    NotAStore for the first format before the first release, which had no table of objects.
 
     Nothing is run to find out. That something is missing is for `verify` to say; the rest can still be read.
     """
     rows = schema_of(conn)
+    if rows and not any(row[1] == "objects" for row in rows):
+        raise NotAStore(path, "it has format 1 of before the first release", hint=CONVERT)
     if all(_verbatim(row, _scripts()) for row in rows):
         return
     for name, why in differences(rows):
         if why != MISSING:
-            raise Tampered(path, f"{clip(name)} in its schema {why}")
+            raise Corrupted(path, f"{clip(name)} in its schema {why}")
 
 
 def schema_of(conn: sqlite3.Connection) -> list[Row]:

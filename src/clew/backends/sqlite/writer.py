@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
-from clew.backends import Job, Renewed
-from clew.backends.opened import forks
-from clew.backends.sqlite.connection import ANY, ODD, is_full, translate
+from clew.backends import EpochChanged, Job
+from clew.backends.process import forks
+from clew.backends.sqlite.connection import ANY, NO_FILE, ODD, is_full, translate
 from clew.backends.sqlite.identity import OpenFiles
 from clew.backends.sqlite.reserve import PAGE, SIZE, Reserve
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.schema import check_schema
-from clew.backends.sqlite.turnstile import Turnstile
+from clew.backends.sqlite.write_queue import Turnstile
+from clew.base.loading import loading
 from clew.errors import ClewError, Closed, Unavailable
-from clew.loading import loading
 
 FEW = 200
 """Pages that are given back at a time, where space is short."""
@@ -32,7 +32,7 @@ class Writer:
         self.path = path
         self.tx: SQLiteTx | None = None
         """The connection, once something was written; in memory it is the only one, and reads use it too."""
-        self.alone = threading.RLock() if path == ":memory:" else None
+        self.alone = threading.RLock() if path in NO_FILE else None
         self.turnstile = Turnstile(f"{path}-lock")
         self.reserve = Reserve(path)
         self.epoch = 0
@@ -97,12 +97,12 @@ class Writer:
     def commit(self, tx: SQLiteTx) -> None:
         """Ends the transaction, durably. An error leaves the store suspect: only `settle` tells what became of it.
 
-        Renewed, and the transaction is undone, if a new epoch has begun since this process last looked. Unavailable if
-        a file of the store is not in its place any more: then nobody may find what was committed.
+        EpochChanged, and the transaction is undone, if a new epoch has begun since this process last looked.
+        Unavailable if a file of the store was moved or deleted: what was committed might not be found again.
         """
         try:
             if (tx.epoch or tx.current_epoch()) != self._began:
-                raise Renewed
+                raise EpochChanged
             try:
                 tx.run_sql("COMMIT")
             except sqlite3.Error:
@@ -116,7 +116,7 @@ class Writer:
         self.committed()
 
     def give_up(self, tx: SQLiteTx, error: BaseException) -> None:
-        """`undo` after an error. Renewed if a new epoch has begun: seen in the old way, sound things look damaged."""
+        """`undo` after an error. EpochChanged if a new epoch has begun: with old keys, sound rows look damaged."""
         try:
             outdated = (
                 isinstance(error, (ClewError, *ODD)) and tx.conn.in_transaction and tx.current_epoch() != self._began
@@ -124,10 +124,10 @@ class Writer:
         finally:
             self.undo(tx)
         if outdated:
-            raise Renewed from error
+            raise EpochChanged from error
 
     def undo(self, tx: SQLiteTx | None) -> None:
-        """Ends the transaction without a trace. In a forked child it is its parent's, who goes on with it."""
+        """Rolls the transaction back; in a forked child it belongs to the parent, and is left alone."""
         if self._opened_after != forks():
             return
         try:
@@ -180,7 +180,7 @@ class Writer:
 
     def _clean(self) -> tuple[str, ...]:
         with loading:
-            from clew.backends.sqlite.scrubbing import clean as scrub
+            from clew.backends.sqlite.run_scrub import clean as scrub
 
         tx = self._renew() if self.tx is None or self.suspect else self.tx
         if not self._empty_log(tx):
@@ -217,7 +217,7 @@ class Writer:
 
     def savepoint(self, tx: SQLiteTx, job: Job) -> None:
         """Runs one job so that its failure leaves nothing behind and its neighbours alone."""
-        self.still(tx)
+        self.ensure_open(tx)
         tx.run_sql("SAVEPOINT job")
         try:
             job.finish(job.work(tx))
@@ -233,7 +233,7 @@ class Writer:
     @contextmanager
     def nested(self, tx: SQLiteTx) -> Iterator[None]:
         """A transaction inside a transaction: undone alone by an error, kept only if the outer one is."""
-        self.still(tx)
+        self.ensure_open(tx)
         tx.conn.execute("SAVEPOINT nested")
         try:
             yield
@@ -242,10 +242,10 @@ class Writer:
                 tx.conn.execute("ROLLBACK TO nested")
                 tx.conn.execute("RELEASE nested")
             raise
-        self.still(tx)
+        self.ensure_open(tx)
         tx.conn.execute("RELEASE nested")
 
-    def still(self, tx: SQLiteTx) -> None:
+    def ensure_open(self, tx: SQLiteTx) -> None:
         """Unavailable if the driver has undone the transaction: what follows would be kept without what came first.
 
         Closed in a forked child: the transaction is its parent's.

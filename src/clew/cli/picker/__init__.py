@@ -1,1 +1,1 @@
-"""`clew` on a terminal: all sessions on one screen, to be searched, looked into, and gone on with."""
+"""`clew` without a command: a screen to search, preview and resume sessions."""

@@ -1,4 +1,4 @@
-"""The screen: what is typed on top, sessions below it, and beside them what the chosen one says."""
+"""The screen of the picker: search field, list of sessions, and preview."""
 
 from __future__ import annotations
 
@@ -18,42 +18,43 @@ from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
 import clew
-from clew.cli.document import read
-from clew.cli.forest import snippet
-from clew.cli.forms import home_short
-from clew.cli.moments import ago
-from clew.cli.picker.catalog import Catalog, Row, Scope
-from clew.cli.text import clip, many, pad, plain, width
+from clew.cli.output.document import read
+from clew.cli.output.json import home_short
+from clew.cli.output.text import clip, many, pad, plain, width
+from clew.cli.output.times import ago
+from clew.cli.output.tree_layout import snippet
+from clew.cli.picker.catalog import Catalog, CatalogRow, Scope
 
 NARROW = 90
-"""Columns below which the preview stands under the list."""
+"""Below this width the preview is under the list."""
 LOW = 14
-"""Lines below which there is no room for it there."""
+"""Below this height a narrow screen has no preview."""
 LAST = 12
-"""Messages that the preview shows."""
+"""Number of messages in the preview."""
+SEARCH = "Type to search titles and messages"
 _COLOURS = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow", "system": "bold magenta"}
 
 
-class Choice(NamedTuple):
-    """What the person wants when the screen is gone."""
+class PickerResult(NamedTuple):
+    """What to do after the screen closes."""
 
     what: Literal["resume", "print", "new"]
     id: str = ""
 
 
-class Sessions(OptionList):
-    """The list."""
+class SessionList(OptionList):
+    """The list of sessions."""
 
-    class Widened(Message):
-        """The list is wider, or less wide."""
+    class Resized(Message):
+        """The width of the list has changed."""
 
     def on_resize(self) -> None:
-        """Tells the screen, which knows what to show."""
-        self.post_message(self.Widened())
+        """Notifies the screen."""
+        self.post_message(self.Resized())
 
 
-class Picker(App[Choice]):
-    """All sessions. Letters search; everything else is a key with Ctrl, so that it is never typed by accident."""
+class Picker(App[PickerResult]):
+    """The picker. Letters search; actions need Ctrl, so that none happens by accident."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -70,11 +71,11 @@ class Picker(App[Choice]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "resume", "resume", priority=True),
-        Binding("tab", "widen", "widen", priority=True),
+        Binding("tab", "scope", "scope", priority=True),
         Binding("ctrl+o", "print", "command", priority=True),
         Binding("ctrl+n", "new", "new", priority=True),
         Binding("ctrl+r", "rename", "rename", priority=True),
-        Binding("ctrl+t", "tag", "tag", priority=True),
+        Binding("ctrl+t", "label", "label", priority=True),
         Binding("ctrl+f", "fork", "fork", priority=True),
         Binding("ctrl+d,delete", "trash", "delete", priority=True),
         Binding("ctrl+z", "undo", "undo", priority=True),
@@ -86,49 +87,50 @@ class Picker(App[Choice]):
         Binding("ctrl+c,ctrl+q", "quit", priority=True),
     ]
     HELP = (
-        "enter resume · tab widen · ^o command · ^n new · ^r rename · ^t tag · ^f fork · ^d delete · ^z undo · esc quit"
+        "enter resume · tab scope · ^o command · ^n new · ^r rename · ^t label"
+        " · ^f fork · ^d delete · ^z undo · esc quit"
     )
-    SHORT = "enter resume · tab widen · ^r ^t ^f ^d ^z · esc quit"
+    SHORT = "enter resume · tab scope · ^r ^t ^f ^d ^z · esc quit"
 
     def __init__(self, store: clew.Store, cwd: str, *, scope: Scope | None = None) -> None:
         super().__init__(ansi_color=True)
         self.catalog = Catalog(store, cwd)
         self.scope: Scope = scope or "directory"
         self._chosen_scope = scope is not None
-        self._rows: list[Row] = []
+        self._rows: list[CatalogRow] = []
         self._total = 0
         self._query = ""
-        self._asks: Literal["rename", "tag"] | None = None
-        """What is typed now, if it is not a search."""
-        self._asked_of: Row | None = None
-        """The session it is typed for, whatever is chosen meanwhile."""
+        self._asks: Literal["rename", "label"] | None = None
+        """What the input field asks for, if it is not a search."""
+        self._asked_of: CatalogRow | None = None
+        """The session that the input is for."""
         self._trashed: list[str] = []
 
     def compose(self) -> ComposeResult:
-        """The parts of the screen."""
-        yield Input(placeholder="Type to search titles and contents", id="typed", compact=True)
+        """Creates the widgets."""
+        yield Input(placeholder=SEARCH, id="typed", compact=True)
         yield Static(id="about", markup=False)
         with Horizontal():
-            yield Sessions(id="list", compact=True, markup=False)
+            yield SessionList(id="list", compact=True, markup=False)
             with VerticalScroll(id="side", can_focus=False):
                 yield Static(id="preview", markup=False)
         yield Static(id="keys", markup=False)
 
     def on_mount(self) -> None:
-        """Begins to load."""
+        """Starts loading."""
         self.query_one("#list").can_focus = False
         self.query_one("#typed").focus()
         self._fill()
 
     def on_resize(self, event: events.Resize) -> None:
-        """The preview goes where there is room."""
+        """Places the preview where it fits."""
         self.screen.set_class(event.size.width < NARROW, "narrow")
         self.screen.set_class(event.size.height < LOW, "low")
         wide = event.size.width > len(self.HELP) + 2
         self.query_one("#keys", Static).update(self.HELP if wide else clip(self.SHORT, event.size.width - 2))
 
-    def on_sessions_widened(self, _: Sessions.Widened) -> None:
-        """Draws the list anew: it has another width."""
+    def on_session_list_resized(self, _: SessionList.Resized) -> None:
+        """Redraws the list with its new width."""
         self._show(self._rows, self._chosen_id())
 
     @work(thread=True)
@@ -136,19 +138,19 @@ class Picker(App[Choice]):
         for count in self.catalog.load():
             if get_current_worker().is_cancelled:
                 return
-            self.call_from_thread(self._loaded, count)
+            self.call_from_thread(self._on_page_loaded, count)
 
-    def _loaded(self, count: int) -> None:
+    def _on_page_loaded(self, count: int) -> None:
         if not self._chosen_scope and self.catalog.loaded and not self.catalog.find("", self.scope).total:
             self.scope = next((one for one in self.catalog.scopes if self.catalog.find("", one).total), "everything")
         if count <= 1000 or self.catalog.loaded:
             self._search(self._chosen_id())
-        self._tell()
+        self._update_status()
 
     # -- searching
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Every letter is a search."""
+        """Searches after every key."""
         if self._asks is None and event.value != self._query:
             self._query = event.value
             self._search()
@@ -166,12 +168,12 @@ class Picker(App[Choice]):
         if more and not get_current_worker().is_cancelled:
             self.call_from_thread(self._add, typed, scope, [row for row, _ in more])
 
-    def _add(self, typed: str, scope: Scope, rows: list[Row]) -> None:
+    def _add(self, typed: str, scope: Scope, rows: list[CatalogRow]) -> None:
         if (typed, scope) == (self._query, self.scope):
             self._total += len(rows)
             self._show([*self._rows, *rows], self._chosen_id())
 
-    def _show(self, rows: Sequence[Row], keep: str | None = None) -> None:
+    def _show(self, rows: Sequence[CatalogRow], keep: str | None = None) -> None:
         self._rows = list(rows)
         options = self.query_one(OptionList)
         options.clear_options()
@@ -182,9 +184,9 @@ class Picker(App[Choice]):
             options.highlighted = at
         else:
             self.query_one("#preview", Static).update("")
-        self._tell()
+        self._update_status()
 
-    def _line(self, row: Row, columns: int, now: datetime) -> Text:
+    def _line(self, row: CatalogRow, columns: int, now: datetime) -> Text:
         when = ago(row.at, now)
         place = "" if self.scope == "directory" else os.path.basename(row.cwd)
         place = clip(plain(place), columns // 4)
@@ -194,51 +196,51 @@ class Picker(App[Choice]):
             title.append(f"  {place}", style="blue")
         return title.append(f"  {when}", style="dim")
 
-    def _tell(self) -> None:
+    def _update_status(self) -> None:
         if self._asks is not None:
             return
         where = {"directory": home_short(self.catalog.cwd), "repository": home_short(self.catalog.repository or "")}
-        shown = where.get(self.scope, "everywhere")
-        about = f"{self.scope}: {shown} · {many(self._total, 'session')}"
+        place = where.get(self.scope, "all directories")
+        about = f"{self.scope}: {place} · {many(self._total, 'conversation')}"
         loading = "" if self.catalog.loaded else " · loading …"
         self.query_one("#about", Static).update(plain(about + loading))
 
-    # -- looking
+    # -- preview
 
     def on_option_list_option_highlighted(self, _: OptionList.OptionHighlighted) -> None:
-        """Shows what the chosen session says."""
-        row = self._chosen()
+        """Shows the preview of the chosen session."""
+        row = self._selected_row()
         if row is not None:
             self._preview(row)
 
     @work(thread=True, exclusive=True, group="preview")
-    def _preview(self, row: Row) -> None:
-        shown = preview(self.catalog.store, row)
+    def _preview(self, row: CatalogRow) -> None:
+        text = preview(self.catalog.store, row)
         if not get_current_worker().is_cancelled:
-            self.call_from_thread(self._shown, shown)
+            self.call_from_thread(self._show_preview, text)
 
-    def _shown(self, text: Text) -> None:
+    def _show_preview(self, text: Text) -> None:
         self.query_one("#preview", Static).update(text)
-        self.query_one("#side", VerticalScroll).scroll_end(animate=False)  # what was said last
+        self.query_one("#side", VerticalScroll).scroll_end(animate=False)  # show the last messages
 
-    def _chosen(self) -> Row | None:
+    def _selected_row(self) -> CatalogRow | None:
         at = self.query_one(OptionList).highlighted
         return self._rows[at] if at is not None and at < len(self._rows) else None
 
     def _chosen_id(self) -> str | None:
-        row = self._chosen()
+        row = self._selected_row()
         return None if row is None else row.id
 
-    # -- what keys do
+    # -- actions
 
     def action_move(self, by: int) -> None:
-        """Up and down in the list, while the cursor stays where one types."""
+        """Moves in the list; the cursor stays in the input field."""
         options = self.query_one(OptionList)
         if self._rows and self._asks is None:
             options.highlighted = min(max((options.highlighted or 0) + by, 0), len(self._rows) - 1)
 
-    def action_widen(self) -> None:
-        """Directory, repository, everything, and round again."""
+    def action_scope(self) -> None:
+        """Switches the scope: directory, repository, everything."""
         if self._asks is not None:
             return
         scopes = self.catalog.scopes
@@ -246,25 +248,25 @@ class Picker(App[Choice]):
         self._search()
 
     def action_resume(self) -> None:
-        """Goes on with the chosen session; or takes what was typed for it."""
-        row = self._chosen()
+        """Resumes the chosen session; or accepts the input."""
+        row = self._selected_row()
         if self._asks is not None:
-            self._answered(self.query_one(Input).value)
+            self._accept(self.query_one(Input).value)
         elif row is not None:
-            self.exit(Choice("resume", row.id))
+            self.exit(PickerResult("resume", row.id))
 
     def action_print(self) -> None:
-        """Leaves with the command that resumes."""
-        row = self._chosen()
+        """Exits and prints the command that resumes the session."""
+        row = self._selected_row()
         if row is not None:
-            self.exit(Choice("print", row.id))
+            self.exit(PickerResult("print", row.id))
 
     def action_new(self) -> None:
-        """Leaves for a new talk."""
-        self.exit(Choice("new"))
+        """Exits and starts a new session."""
+        self.exit(PickerResult("new"))
 
     def action_leave(self) -> None:
-        """One step back: from a question, from a search, from here."""
+        """Cancels the input, clears the search, or exits."""
         if self._asks is not None:
             self._ask(None)
         elif self._query:
@@ -273,81 +275,81 @@ class Picker(App[Choice]):
             self.exit()
 
     def action_rename(self) -> None:
-        """Asks for another title."""
-        row = self._chosen()
+        """Asks for a new title."""
+        row = self._selected_row()
         if row is not None and self._asks is None:
             self._asked_of = row
             self._ask("rename", row.title)
 
-    def action_tag(self) -> None:
+    def action_label(self) -> None:
         """Asks for labels."""
-        row = self._chosen()
+        row = self._selected_row()
         if row is not None and self._asks is None:
             self._asked_of = row
-            self._ask("tag", " ".join(row.labels))
+            self._ask("label", " ".join(row.labels))
 
     def action_fork(self) -> None:
-        """Makes a fork of the chosen session, and chooses it."""
-        row = self._chosen()
+        """Forks the chosen session and selects the fork."""
+        row = self._selected_row()
         if row is not None and self._asks is None:
-            made = self._tried(lambda: self.catalog.store.sessions.fork(row.id))
+            made = self._try(lambda: self.catalog.store.sessions.fork(row.id))
             if made is not None:
                 self.catalog.add(made)
                 self._search(made.id)
-                self.notify(f"{made.handle} is a fork of it", markup=False)
+                self.notify(f"Forked as {made.handle}", markup=False)
 
     def action_trash(self) -> None:
-        """Puts the chosen session in the trash."""
-        row = self._chosen()
+        """Moves the chosen session to the trash."""
+        row = self._selected_row()
         if row is None or self._asks is not None:
             return
-        gone = self._tried(lambda: self.catalog.store.sessions.trash(row.id))
+        gone = self._try(lambda: self.catalog.store.sessions.trash(row.id))
         if gone is not None:
             at = self._rows.index(row)
             self._trashed.append(row.id)
             self.catalog.remove(row.id)
             rest = [one.id for one in self._rows if one.id != row.id]
             self._search(rest[min(at, len(rest) - 1)] if rest else None)
-            self.notify(f"{gone.handle} is in the trash; ctrl+z brings it back", markup=False)
+            self.notify(f"Moved {gone.handle} to the trash. Press Ctrl+Z to restore it.", markup=False)
 
     def action_undo(self) -> None:
-        """Brings back what was put in the trash last."""
+        """Restores the session that was moved to the trash last."""
         if self._trashed:
-            back = self._tried(lambda: self.catalog.store.sessions.restore(self._trashed[-1]))
+            back = self._try(lambda: self.catalog.store.sessions.restore(self._trashed[-1]))
             if back is not None:
                 self._trashed.pop()
                 self.catalog.add(back)
                 self._search(back.id)
 
-    def _ask(self, what: Literal["rename", "tag"] | None, value: str = "") -> None:
+    def _ask(self, what: Literal["rename", "label"] | None, value: str = "") -> None:
         self._asks = what
         typed = self.query_one(Input)
-        typed.placeholder = {"rename": "title", "tag": "labels"}.get(what or "", "Type to search titles and contents")
+        typed.placeholder = {"rename": "title", "label": "labels"}.get(what or "", SEARCH)
         typed.value = value if what is not None else self._query
         typed.cursor_position = len(typed.value)
         if what is not None:
-            about = {"rename": "another title", "tag": "labels, parted by spaces"}[what]
-            self.query_one("#about", Static).update(f"{about} · enter takes it, esc leaves it")
+            about = {"rename": "New title", "label": "Labels, separated by spaces"}[what]
+            self.query_one("#about", Static).update(f"{about} · enter saves, esc cancels")
         else:
-            self._tell()
+            self._update_status()
 
-    def _answered(self, value: str) -> None:
+    def _accept(self, value: str) -> None:
         row, what = self._asked_of, self._asks
         self._ask(None)
         if row is None:
             return
         sessions = self.catalog.store.sessions
         if what == "rename":
-            done = self._tried(lambda: sessions.rename(row.id, value.strip() or None))
+            done = self._try(lambda: sessions.get(row.id).rename(value.strip() or None))
         else:
             wanted = {*value.split()}
             gone = [label for label in row.labels if label not in wanted]
-            done = self._tried(lambda: sessions.label(row.id, *wanted, remove=gone))
+            done = self._try(lambda: sessions.get(row.id).label(*wanted, remove=gone))
         if done is not None:
             self.catalog.change(done)
             self._search(row.id)
 
-    def _tried(self, act: Callable[[], clew.Session]) -> clew.Session | None:
+    def _try(self, act: Callable[[], clew.Session]) -> clew.Session | None:
         try:
             return act()
         except clew.ClewError as error:
@@ -355,20 +357,20 @@ class Picker(App[Choice]):
             return None
 
 
-def preview(store: clew.Store, row: Row) -> Text:
-    """What a session says of itself, and its last messages."""
-    shown = Text()
+def preview(store: clew.Store, row: CatalogRow) -> Text:
+    """The title, details and last messages of a session."""
+    text = Text()
     try:
         session = store.sessions.get(row.id)
-        shown.append(plain(session.title or "untitled") + "\n", style="bold")
+        text.append(plain(session.title or "untitled") + "\n", style="bold")
         about = [session.handle, many(session.counters.messages, "message"), home_short(session.cwd or "")]
         about += [session.model or "", *(f"#{label}" for label in session.labels)]
-        shown.append(" · ".join(plain(part) for part in about if part) + "\n", style="dim")
+        text.append(" · ".join(plain(part) for part in about if part) + "\n", style="dim")
         for node in session.path(last=LAST):
             message, why = read(node)
             words = f"(damaged: {why})" if message is None else message.text[:600].strip() or snippet(message)
-            shown.append(f"\n{node.role}\n", style=_COLOURS.get(node.role, "bold"))
-            shown.append("\n".join(plain(line) for line in words.split("\n")) + "\n")
+            text.append(f"\n{node.role}\n", style=_COLOURS.get(node.role, "bold"))
+            text.append("\n".join(plain(line) for line in words.split("\n")) + "\n")
     except clew.ClewError as error:
-        shown.append(plain(error.message), style="red")
-    return shown
+        text.append(plain(error.message), style="red")
+    return text

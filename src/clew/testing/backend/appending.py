@@ -6,8 +6,9 @@ import threading
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from clew.base.messages import assistant, user
 from clew.errors import Conflict, Invalid, NotFound
-from clew.model import assistant, user
+from clew.store.session import delete_session
 from clew.testing.contract import Contract, OpenStore, an_id, raises, texts
 from clew.testing.control import FakeClock
 
@@ -57,7 +58,7 @@ class Appending(Contract):
             session.append(user("g"))
             assert texts(session.path()) == ["a", "f", "g"]
 
-            session.delete()
+            delete_session(session)
             with raises(NotFound):
                 session.append(user("h"))
 
@@ -105,7 +106,7 @@ class Appending(Contract):
             session.rewind(root.id)
             assert session.append(user("b"), id=an_id(1)).id == an_id(1)
             assert texts(session.path()) == ["a"]
-            assert session.delete().messages == 2
+            assert delete_session(session).messages == 2
             assert store.nodes.list().items == []
 
     def test_any_uuid_is_an_id(self, open_store: OpenStore) -> None:

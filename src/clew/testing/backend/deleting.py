@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
+from clew.base.messages import user
 from clew.errors import Conflict, Invalid, NotFound
-from clew.model import user
-from clew.testing.contract import Contract, OpenStore, an_id, found, raises, texts, titles
+from clew.store.session import delete_session
+from clew.testing.contract import Contract, OpenStore, an_id, raises, search_texts, texts, titles
 from clew.testing.control import FakeClock
 
 
@@ -23,9 +25,9 @@ class Deleting(Contract):
             fork = session.fork(at=nodes[1].id)
             fork.append(user("f"))
             saved = store.nodes.save(user("s"), parent=nodes[0].id)[0]
-            assert session.delete().messages == 1
+            assert delete_session(session).messages == 1
             assert texts(fork.path()) == ["a", "b", "f"]
-            assert fork.delete().messages == 2
+            assert delete_session(fork).messages == 2
             assert texts(store.nodes.path(saved.id)) == ["a", "s"]
             for gone in (session, fork):
                 with raises(NotFound):
@@ -45,7 +47,7 @@ class Deleting(Contract):
             session.log.append(b"entry")
             trace = store.sessions.create(agent="x", owner=session)
             trace.append(user("e"))
-            assert store.sessions.delete(session.id).messages == 5
+            assert delete_session(store.sessions.get(session.id)).messages == 5
             assert store.nodes.list().items == []
             assert store.sessions.list(subagents=True).items == []
             for hang in (lambda: session.log.append(b"late"), lambda: session.blobs.put(b"late")):
@@ -70,9 +72,9 @@ class Deleting(Contract):
                 lambda: store.sessions.get(id),
                 lambda: store.sessions.get(handle),
                 lambda: store.sessions.latest("/a"),
-                lambda: store.sessions.rename(id, "x"),
+                lambda: store.sessions.get(id).rename("x"),
                 lambda: store.sessions.hold(id),
-                lambda: store.sessions.delete(id),
+                lambda: delete_session(store.sessions.get(id)),
                 lambda: store.search("lint", session=id),
                 lambda: store.sessions.create(agent="a", owner=session),
                 lambda: session.append(user("x")),
@@ -202,17 +204,17 @@ class Deleting(Contract):
             session.append(user("lint d"))
             saved = store.nodes.save(user("lint s"), parent=nodes[0].id)[0]
             session.trash()
-            assert found(store, "lint") == ["lint a", "lint b", "lint s"]
+            assert search_texts(store, "lint") == ["lint a", "lint b", "lint s"]
             assert [hit.session for hit in store.search('"lint b"')] == [fork]
             fork.compact(user("lint sum"))
             assert texts(fork.history()) == ["lint a", "lint b", "lint sum"]
-            assert found(store, "lint") == ["lint a", "lint b", "lint s", "lint sum"]
+            assert search_texts(store, "lint") == ["lint a", "lint b", "lint s", "lint sum"]
             fork.trash()
-            assert found(store, "lint") == ["lint a", "lint s"]
+            assert search_texts(store, "lint") == ["lint a", "lint s"]
             assert texts(store.nodes.path(saved.id)) == ["lint a", "lint s"]
             store.sessions.restore(session.id)
-            assert found(store, "lint") == ["lint a", "lint b", "lint c", "lint d", "lint s"]
-            assert session.refresh().delete().messages == 2
+            assert search_texts(store, "lint") == ["lint a", "lint b", "lint c", "lint d", "lint s"]
+            assert delete_session(session.refresh()).messages == 2
             assert texts(store.sessions.restore(fork.id).history()) == ["lint a", "lint b", "lint sum"]
 
     def test_sessions_in_the_trash_follow_deleted_heads(self, open_store: OpenStore) -> None:
@@ -224,7 +226,7 @@ class Deleting(Contract):
             session.trash()
             assert store.nodes.delete(b.id, recursive=True).messages == 2
             assert store.sessions.restore(session.id).path() == [a]
-            assert session.refresh().delete().messages == 1
+            assert delete_session(session.refresh()).messages == 1
             assert store.nodes.list().items == []
 
     # -- holds
@@ -243,9 +245,9 @@ class Deleting(Contract):
             again = store.sessions.get(session.id)
             assert (again.held, again.hold_reason, again.title, again.labels) == (True, "a lawsuit", "u", ("l",))
             for deed in (
-                session.delete,
+                partial(delete_session, session),
                 session.trash,
-                lambda: store.sessions.delete(session.id),
+                lambda: delete_session(store.sessions.get(session.id)),
                 lambda: store.sessions.trash(session.handle),
                 lambda: store.nodes.delete(first.id, recursive=True),
             ):
@@ -256,7 +258,7 @@ class Deleting(Contract):
             assert (session.refresh().held, session.hold_reason) == (False, None)
             assert store.sessions.hold(session.id, "for a day").hold_reason == "for a day"
             session.release().trash()
-            assert store.sessions.restore(session.id).delete().messages == 3
+            assert delete_session(store.sessions.restore(session.id)).messages == 3
 
     def test_a_hold_covers_all_that_a_session_reaches(self, open_store: OpenStore) -> None:
         """Path, branches, compacted history, subagents: no message of them can be deleted by id, under any parent."""
@@ -276,7 +278,7 @@ class Deleting(Contract):
             for held in (a, b, left, old, traced, *session.path()):
                 with raises(Conflict, naming=session.id):
                     store.nodes.delete(held.id, recursive=True)
-            for deed in (trace.delete, trace.trash):
+            for deed in (partial(delete_session, trace), trace.trash):
                 with raises(Conflict, naming=session.id):
                     deed()
             assert store.nodes.delete([beside.id, other.id]).messages == 2
@@ -292,12 +294,12 @@ class Deleting(Contract):
             trace = store.sessions.create(agent="x", owner=session)
             trace.append(user("e"))
             trace.hold()
-            for deed in (session.delete, session.trash):
+            for deed in (partial(delete_session, session), session.trash):
                 with raises(Conflict, naming=trace.id):
                     deed()
             assert store.sessions.list(total=True).total == 1
             trace.release()
-            assert session.delete().messages == 1
+            assert delete_session(session).messages == 1
 
             held = store.sessions.create()
             nodes = held.append([user("a"), user("b")])
@@ -306,5 +308,5 @@ class Deleting(Contract):
             assert not fork.held
             fork.append(user("c"))
             fork.trash()
-            assert store.sessions.restore(fork.id).delete().messages == 1
+            assert delete_session(store.sessions.restore(fork.id)).messages == 1
             assert held.path() == nodes

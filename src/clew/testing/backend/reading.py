@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from clew.base.messages import AnyMessage, Media, ToolCall, Usage, assistant, native, system, tool, user
+from clew.engine.node import Counters
 from clew.errors import Ambiguous, Invalid, NotFound
-from clew.model import Media, Said, ToolCall, Usage, assistant, native, system, tool, user
-from clew.node import Counters
+from clew.store.session import delete_session
 from clew.testing.contract import Contract, OpenStore, an_id, raises, titles
 from clew.testing.control import FakeClock
 
@@ -37,7 +38,7 @@ class Reading(Contract):
     def test_content_comes_back(self, open_store: OpenStore) -> None:
         """Every kind of block, free data, and native JSON byte for byte come back as they were given."""
         raw = b'{ "role":"user", "z":1, "a":123456789012345678901234567890, "content":"hi", "content":"ho" }'
-        said: list[Said] = [
+        said: list[AnyMessage] = [
             system("be kind", label="setup", extra={"n": [1, 2.5, None, True, {"k": "v"}]}),
             assistant(ToolCall(id="c", name="f", arguments={"x": 1}), usage=Usage(input=3, output=4, cost=5)),
             tool("ok", call_id="c", is_error=True),
@@ -132,7 +133,7 @@ class Reading(Contract):
             assert (titles(page.items), page.total) == (["Talk 9"], 4)
             page = store.sessions.list(title="talk", label="third", limit=9, cursor=page.next_cursor)
             assert titles(page.items) == ["Talk 6", "Talk 3", "Talk 0"]
-            session = store.sessions.label(store.sessions.latest().id, "new", remove=["third"])
+            session = store.sessions.get(store.sessions.latest().id).label("new", remove=["third"])
             assert store.sessions.list(label="new").items == [session]
 
     def test_cursors_hold_while_things_change(self, open_store: OpenStore) -> None:
@@ -143,8 +144,8 @@ class Reading(Contract):
             assert titles(page.items) == ["8", "7", "6", "5"]
             store.sessions.create(title="new")
             made[6].append(user("x"))
-            made[5].delete()
-            made[3].delete()
+            delete_session(made[5])
+            delete_session(made[3])
             rest = store.sessions.list(limit=4, cursor=page.next_cursor)
             assert titles(rest.items) == ["4", "2", "1", "0"]
             assert rest.next_cursor is None

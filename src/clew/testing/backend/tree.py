@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from clew.base.messages import assistant, user
 from clew.errors import Conflict, NotFound
-from clew.model import assistant, user
-from clew.nodes import Save
+from clew.store.nodes import NewNode
 from clew.testing.contract import Contract, OpenStore, an_id, raises, texts
 from clew.testing.control import FakeClock
 
@@ -19,16 +19,19 @@ class Tree(Contract):
         with open_store() as store:
             root, child = store.nodes.save([user("a"), user("b")])
             saves = [
-                Save(user("d"), parent=an_id(2), id=an_id(3)),
-                Save(user("c"), parent=root.id, id=an_id(2)),
-                Save(user("r"), parent=None, id=an_id(4)),
+                NewNode(user("d"), parent=an_id(2), id=an_id(3)),
+                NewNode(user("c"), parent=root.id, id=an_id(2)),
+                NewNode(user("r"), parent=None, id=an_id(4)),
             ]
             nodes = store.nodes.save(saves)
             assert [node.parent_id for node in nodes] == [an_id(2), root.id, None]
             assert store.nodes.save(saves) == nodes
             with raises(NotFound):
-                store.nodes.save([user("new"), Save(user("x"), parent=an_id(9))])
-            for other in (Save(user("c"), parent=child.id, id=an_id(2)), Save(user("x"), parent=root.id, id=an_id(2))):
+                store.nodes.save([user("new"), NewNode(user("x"), parent=an_id(9))])
+            for other in (
+                NewNode(user("c"), parent=child.id, id=an_id(2)),
+                NewNode(user("x"), parent=root.id, id=an_id(2)),
+            ):
                 with raises(Conflict):
                     store.nodes.save([user("new"), other])
             assert len(store.nodes.list().items) == 5
@@ -44,7 +47,7 @@ class Tree(Contract):
             assert texts(store.nodes.path(nodes[-1].id)) == ["a", "b", "c", "d"]
             stranger = store.nodes.save(user("x"))[0]
             dialogs: list[list[Any]]
-            dialogs = [[*known, stranger], [known[1]], [user("n"), known[0]], [Save(user("n")), known[0]]]
+            dialogs = [[*known, stranger], [known[1]], [user("n"), known[0]], [NewNode(user("n")), known[0]]]
             for dialog in dialogs:
                 with raises(Conflict):
                     store.nodes.save_dialog(dialog)
@@ -85,7 +88,8 @@ class Tree(Contract):
             assert store.nodes.list(trashed=False, ascending=True, offset=3).items == saved
             page = store.nodes.list(trashed=False, limit=3)
             assert page.items == seen[:0:-1]
-            assert store.nodes.list(trashed=False, cursor=page.next_cursor) == (nodes[:1], None)
+            rest = store.nodes.list(trashed=False, cursor=page.next_cursor)
+            assert (rest.items, rest.next_cursor) == (nodes[:1], None)
             session.trash()
             assert store.nodes.list(trashed=False).items == [saved[0], nodes[1], nodes[0]]
             store.sessions.restore(fork.id)

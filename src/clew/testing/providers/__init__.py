@@ -1,6 +1,6 @@
 """A provider on this machine, for tests: it speaks the wire protocols of Anthropic, OpenAI and Google.
 
-A program that talks to a model, through the official SDKs or by itself, is pointed at it and never knows::
+Point a program at it that calls a model, through the official SDKs or directly::
 
     with ProviderServer() as server:
         server.say("Rome.", thinking="A capital.")
@@ -11,8 +11,8 @@ A program that talks to a model, through the official SDKs or by itself, is poin
         assert client.chat("Where are we going?") == "Rome."
         assert server.requests[0].json["messages"][0]["content"] == "Where are we going?"
 
-It answers what it was told to, in order: `say`, `fail`, `send`, `redirect`; and says back what it hears when nothing
-is left. A request that the real provider would refuse, it refuses, and says why.
+It sends the responses queued with `say`, `fail`, `send` and `redirect`, in order; when none is left, it echoes the
+request. A request that the real provider would refuse, it refuses, and says why.
 
 =================================  ===========================================================
 path                               protocol
@@ -24,7 +24,7 @@ path                               protocol
 =================================  ===========================================================
 """
 
-from clew.testing.providers.answers import Fail, Redirect, Say, Send, ToolUse
+from clew.testing.providers.scripted import Fail, Redirect, Say, Send, ToolUse
 from clew.testing.providers.server import ProviderServer, Request, self_signed
 
 __all__ = ["Fail", "ProviderServer", "Redirect", "Request", "Say", "Send", "ToolUse", "self_signed"]

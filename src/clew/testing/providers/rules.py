@@ -1,4 +1,4 @@
-"""What the real providers refuse, as far as a client of clew could get it wrong."""
+"""Requests that the real providers refuse, as far as a client of clew could send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server: listens on this machine, records what it is asked, answers what it was told."""
+"""The server: listens on this machine, records requests, sends queued responses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from clew.testing.providers.answers import Fail, Redirect, Say, Send, Told, ToolUse
-from clew.testing.providers.wires import Events, Wire, find
+from clew.testing.providers.protocols import Events, Wire, find
+from clew.testing.providers.scripted import Fail, Redirect, Say, Send, Told, ToolUse
 
 Json = dict[str, Any]
 
 
 class Request(NamedTuple):
-    """What the server was asked."""
+    """A request that the server got."""
 
     path: str
     headers: dict[str, str]
@@ -40,7 +40,7 @@ class ProviderServer:
 
     def __init__(self, *, certificate: Path | None = None, key: Path | None = None) -> None:
         self.requests: list[Request] = []
-        """What was asked, in order; refused and failed requests too."""
+        """The requests, in order; refused and failed ones too."""
         self.left = threading.Event()
         """Set when the server is left."""
         self._told: deque[Told] = deque()
@@ -59,7 +59,7 @@ class ProviderServer:
         return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def base_url(self, provider: str) -> str:
-        """What `clew.chat.connect` wants as the base URL of a provider."""
+        """The base URL of a provider, for `clew.chat.connect`."""
         return f"{self.url}/v1" if provider.startswith("openai") else self.url
 
     def say(
@@ -100,7 +100,7 @@ class ProviderServer:
         self._server.server_close()
 
     def answer(self, request: Request, wire: Wire) -> Told:
-        """What a request gets: a refusal, what was told, or what was heard."""
+        """The response to a request: a refusal, a queued response, or an echo."""
         if not any(request.headers.get(name) for name in wire.token):
             return Fail(401, "a token is required", kind="authentication_error")
         asked = request.json
@@ -148,11 +148,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif isinstance(told, Send):
             self._whole(200, told.body, told.content_type)
         elif request.json.get("stream") or ":streamGenerateContent" in request.path:
-            self._stream(told, wire.events(told, self._asked(request)), done=wire.ends_with_done)
+            self._stream(told, wire.events(told, self._with_model(request)), done=wire.ends_with_done)
         else:
-            self._whole(200, json.dumps(wire.whole(told, self._asked(request))).encode())
+            self._whole(200, json.dumps(wire.whole(told, self._with_model(request))).encode())
 
-    def _asked(self, request: Request) -> Json:
+    def _with_model(self, request: Request) -> Json:
         return {"model": "a-model", **request.json}
 
     def _whole(

@@ -1,0 +1,208 @@
+"""Reads the rows of a ``.cpeconvo`` file and converts them to messages."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from clew.base.messages import Block, Message, Modality, Opaque, Role, Text, Thinking, ToolCall, ToolResult
+from clew.errors import Invalid, NotFound, Unavailable
+
+LONGEST = 64 * 1024 * 1024
+"""Maximum size of one block in bytes."""
+NOTE = "clew.cpeconvo"
+"""Key in a message's `extra` data for its id in the file."""
+_MAGIC, _WAL = b"SQLite format 3\0", 2
+_ROLES: dict[object, Role] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
+_MODALITIES: dict[object, Modality] = {1: "image", 2: "audio", 3: "video"}
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d{1,6})?\d*\s*(Z|[+-]\d\d:?\d\d)?.*", re.ASCII)
+_COLUMNS = {
+    "messages": {"id", "parent_id", "title", "role", "tool_result_error", "created_at"},
+    "blocks": {
+        "id",
+        "message_id",
+        "block_type",
+        "modality_type",
+        "mime_type",
+        "content",
+        "extra_fields",
+        "sequence_order",
+    },
+}
+
+
+class InlineMedia(NamedTuple):
+    """An image or a recording, before it is stored."""
+
+    mime_type: str
+    modality: Modality
+    content: str
+    """In base 64."""
+    extra: dict[str, Any] | None
+
+
+Part = Text | Thinking | ToolCall | Opaque | InlineMedia
+Parts = tuple[tuple[str | None, Part], ...]
+
+
+class CpeRow(NamedTuple):
+    """A message of the file, without its blocks."""
+
+    id: str
+    parent: str | None
+    title: str | None
+    role: Role
+    failed: bool
+    created_at: datetime
+
+
+class UnreadableRow(NamedTuple):
+    """An unreadable row, and the reason."""
+
+    id: str
+    why: str
+
+
+def recognised(path: str | os.PathLike[str]) -> bool:
+    """True if this is a CPE file; False if it cannot be read. Does not change the file."""
+    try:
+        with open_database(os.fspath(path)):
+            return True
+    except (Invalid, NotFound, Unavailable):
+        return False
+
+
+@contextmanager
+def open_database(path: str) -> Iterator[sqlite3.Connection]:
+    """Opens a read-only connection. Raises NotFound, Invalid if it is not a CPE file, Unavailable if in use."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(100)
+    except (FileNotFoundError, IsADirectoryError):
+        raise NotFound("file", path) from None
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}") from None
+    if len(start) < 100 or not start.startswith(_MAGIC):
+        raise Invalid(f"{path} is not an SQLite database")
+    # Reading a database in WAL mode creates files beside it, unless it is opened as immutable, which is safe without a
+    # WAL file.
+    settled = start[18] == _WAL and not os.path.exists(f"{path}-wal")
+    mode = "mode=ro&immutable=1" if settled else "mode=ro"
+    try:
+        with closing(sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{mode}", uri=True, timeout=10)) as conn:
+            conn.execute("PRAGMA query_only = ON")
+            conn.execute("PRAGMA trusted_schema = OFF")
+            conn.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * LONGEST)
+            conn.text_factory = lambda raw: raw.decode(errors="surrogateescape")  # reported when it is stored
+            _check(conn, path)
+            yield conn
+    except sqlite3.OperationalError as error:
+        raise Unavailable(
+            f"{path} cannot be read: {error}", hint="Stop the program that uses it and try again."
+        ) from None
+    except sqlite3.DatabaseError as error:
+        raise Invalid(f"{path} is damaged: {error}") from None
+
+
+def _check(conn: sqlite3.Connection, path: str) -> None:
+    for table, wanted in _COLUMNS.items():
+        if conn.execute("SELECT type FROM sqlite_master WHERE name = ?", [table]).fetchone() != ("table",):
+            raise Invalid(f"{path} is not a CPE file: it has no table {table}")
+        found = {name for (name,) in conn.execute("SELECT name FROM pragma_table_info(?)", [table])}
+        if not wanted <= found:
+            raise Invalid(f"{path} is not a CPE file: {table} has no {', '.join(sorted(wanted - found))}")
+
+
+def rows(conn: sqlite3.Connection) -> Iterator[CpeRow | UnreadableRow]:
+    """Every message, oldest first. Checks blocks, but does not keep them in memory."""
+    columns = "id, parent_id, title, role, tool_result_error, created_at"
+    for id, parent, title, role, failed, at in conn.execute(
+        f"SELECT {columns} FROM messages ORDER BY created_at, rowid"
+    ):
+        if not isinstance(id, str) or not id:
+            yield UnreadableRow(str(id)[:64], "its id is not text")
+        elif role not in _ROLES:
+            yield UnreadableRow(id, "unknown role")
+        elif not isinstance(parent, str | None) or not isinstance(title, str | None):
+            yield UnreadableRow(id, "its parent or title is not text")
+        else:
+            try:
+                parts(conn, id)
+                yield CpeRow(id, parent or None, title or None, _ROLES[role], bool(failed), _moment(at))
+            except ValueError as error:
+                yield UnreadableRow(id, str(error))
+
+
+def to_message(row: CpeRow, blocks: Iterable[tuple[str | None, Block]]) -> Message:
+    """The message of a row and its blocks."""
+    found: list[Block] = []
+    for call, block in blocks:
+        if row.role != "tool" or isinstance(block, Thinking | ToolCall | ToolResult):
+            found.append(block)
+            continue
+        last = found[-1] if found else None
+        if isinstance(last, ToolResult) and last.call_id == (call or ""):
+            found[-1] = msgspec.structs.replace(last, content=(*last.content, block))
+        else:
+            found.append(ToolResult(call_id=call or "", content=(block,), is_error=row.failed))
+    return Message(row.role, tuple(found), label=row.title, extra={NOTE: row.id})
+
+
+def parts(conn: sqlite3.Connection, id: str) -> Parts:
+    """The blocks of a message, each with the id that tool results refer to. Raises ValueError if one is unreadable."""
+    query = (
+        "SELECT id, block_type, modality_type, mime_type, content, extra_fields, length(CAST(content AS BLOB))"
+        " FROM blocks WHERE message_id = ? ORDER BY sequence_order"
+    )
+    found = []
+    for call, kind, modality, mime, content, extra, size in conn.execute(query, [id]):
+        if size is not None and size > LONGEST:
+            raise ValueError("one of its blocks is too large")
+        if not all(isinstance(one, str) for one in (kind, mime, content)) or not isinstance(call, str | None):
+            raise ValueError("one of its blocks is not text")
+        found.append((call, _part(call, kind, modality, mime, content, _object(extra))))
+    return tuple(found)
+
+
+def _part(call: str | None, kind: str, modality: object, mime: str, content: str, extra: dict[str, Any] | None) -> Part:
+    if kind == "content" and modality == 0:
+        return Text(text=content, extra=extra)
+    if kind == "content" and modality in _MODALITIES:
+        return InlineMedia(mime, _MODALITIES[modality], content, extra)
+    if kind == "thinking" and modality == 0:
+        return Thinking(text=content, extra=extra)
+    if kind == "tool_call":
+        asked = _object(content)
+        name, arguments = (asked or {}).get("name"), (asked or {}).get("parameters") or {}
+        if asked is not None and isinstance(name, str) and isinstance(arguments, dict):
+            return ToolCall(id=call or "", name=name, arguments=arguments, extra=extra)
+    data = {"id": call, "modality_type": modality, "mime_type": mime, "content": content, "extra_fields": extra}
+    return Opaque(kind=kind, data=data)
+
+
+def _object(text: object) -> dict[str, Any] | None:
+    """A JSON object; None if it is absent. Raises ValueError for anything else."""
+    if text is None or text == "":
+        return None
+    try:
+        return msgspec.json.decode(text if isinstance(text, str) else "", type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        raise ValueError("one of its blocks has extra fields that are not a JSON object") from None
+
+
+def _moment(at: object) -> datetime:
+    """Parses a time in one of CPE's formats; UTC is the default zone. Raises ValueError."""
+    found = _TIME.fullmatch(at) if isinstance(at, str) else None
+    if found is None:
+        raise ValueError("its time cannot be read")
+    day, time, fraction, zone = found.groups()
+    moment = datetime.fromisoformat(f"{day}T{time}{fraction or ''}{zone or 'Z'}")
+    return moment.astimezone(UTC)

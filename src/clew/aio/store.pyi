@@ -1,0 +1,490 @@
+"""Types of the async twins. Written by tools/aio.py."""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import IO, Any, Generic, Literal, Self, overload
+
+from clew.aio.proxy import Proxy
+from clew.aio.watch import Watch
+from clew.backends import Backup
+from clew.base import paging
+from clew.base.messages import AnyMessage, Media, Modality, Role
+from clew.base.paging import T
+from clew.engine import audit, blobs, log
+from clew.engine.audit import Deed
+from clew.engine.blob_objects import Cleared
+from clew.engine.blobs import Blob, Source
+from clew.engine.log import Entry
+from clew.engine.node import Counters, Node
+from clew.engine.receipts import Reason, Receipt, Receipts
+from clew.engine.session_data import SessionData
+from clew.keys import Key
+from clew.snapshots.types import Snapshot, ToolSnapshot
+from clew.store import attachments, nodes, session, sessions, snapshots, store
+from clew.store.nodes import NewNode, NodeList
+from clew.store.search import query
+from clew.store.search.index import Mode
+from clew.store.search.index import Progress as _Progress
+from clew.store.search.text import Marks
+from clew.store.session import Branch
+from clew.store.snapshots import Summaries
+from clew.upkeep import quarantine
+from clew.upkeep.body_scan import Progress
+from clew.upkeep.quarantine import Event, QuarantinedList, Swept
+from clew.upkeep.rekey import Status
+from clew.upkeep.verify import Report
+
+class Blobs(Proxy, of=blobs.Blobs):
+    """The blobs of one tree."""
+
+    _sync: blobs.Blobs
+    async def put(self, source: Source) -> Blob:
+        """Streams bytes, a binary file or pieces of bytes into the store. A tree stores the same content once."""
+    async def get(self, digest: str) -> bytes:
+        """The whole content. NotFound; Corrupted if the content was changed."""
+    def open(self, digest: str) -> AsyncIterator[bytes]:
+        """The content in pieces, without a transaction between them. NotFound at once; Corrupted at a damaged piece."""
+    async def stat(self, digest: str) -> Blob:
+        """Address and size of a blob. NotFound."""
+
+class Log(Proxy, of=log.Log):
+    """The log of one ref."""
+
+    _sync: log.Log
+    async def append(self, data: bytes | Sequence[bytes], *, id: str | Sequence[str] | None = None) -> list[Entry]:
+        """Adds entries, all or none, durable when this returns. Stored entries (same id and bytes) are skipped."""
+    def read(self, start: int = 0, stop: int | None = None) -> AsyncIterator[Entry]:
+        """Entries from number `start` to before `stop`, in order, without a transaction between pages."""
+
+class Session(Proxy, of=session.Session):
+    """A conversation."""
+
+    _sync: session.Session
+    @property
+    def id(self) -> str:
+        """Its id, a UUID."""
+    @property
+    def handle(self) -> Awaitable[str]:
+        """Its short name, for typing."""
+    @property
+    def data(self) -> SessionData:
+        """Everything it carries. Corrupted if the bytes are not what was written."""
+    @property
+    def title(self) -> str | None:
+        """Its title."""
+    @property
+    def cwd(self) -> str | None:
+        """The directory it belongs to."""
+    @property
+    def model(self) -> str | None:
+        """The model it talks to."""
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels, sorted."""
+    @property
+    def agent(self) -> str | None:
+        """The agent whose trace it is, if it is a subagent's."""
+    @property
+    def is_subagent(self) -> bool:
+        """True for the trace of a subagent: it is never continued by `latest`."""
+    @property
+    def owner_id(self) -> Awaitable[str | None]:
+        """The id of the session that owns it, if it is a subagent's; None without an owner."""
+    @property
+    def forked_from(self) -> str | None:
+        """The id of the session it was forked from."""
+    @property
+    def forked_at(self) -> str | None:
+        """The id of the last message it shares with the session it was forked from."""
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Free data."""
+    @property
+    def head_id(self) -> str | None:
+        """The id of its last message; None while it has none. Corrupted if the row is not what was written."""
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+    @property
+    def created_at(self) -> datetime:
+        """When it was created. Corrupted if the row is not what was written."""
+    @property
+    def updated_at(self) -> datetime:
+        """When its head last moved."""
+    @property
+    def held(self) -> bool:
+        """True if it cannot be deleted: see `hold`. Corrupted if the row is not what was written."""
+    @property
+    def hold_reason(self) -> str | None:
+        """Why it is held."""
+    @property
+    def expires_at(self) -> datetime | None:
+        """When its own retention ends: see `retain`. None if it has none of its own. Corrupted as in `held`."""
+    @property
+    def trashed_at(self) -> datetime | None:
+        """When it was put in the trash; None if it is not there. Corrupted if the row is not what was written."""
+    @property
+    def counters(self) -> Awaitable[Counters]:
+        """Messages, turns, tokens and cost, as its head has them now."""
+    @property
+    def blobs(self) -> Blobs:
+        """The attachments of its tree."""
+    @property
+    def log(self) -> Log:
+        """Entries beside its messages: a transcript, an audit."""
+    async def refresh(self) -> Self:
+        """Reads it again. NotFound if it is gone."""
+    async def rename(self, title: str | None) -> Self:
+        """Changes its title."""
+    async def label(self, *add: str, remove: Sequence[str] = ...) -> Self:
+        """Adds labels, and removes others."""
+    async def update(
+        self, *, model: str | None = ..., cwd: str | None = ..., extra: dict[str, Any] | None = ...
+    ) -> Self:
+        """Changes its model, its directory or its free data."""
+    async def relocate(self, old: str, new: str) -> Self:
+        """Updates its directory and checkpoints after a project moved from `old` to `new`. Both paths are absolute."""
+    async def attach(
+        self, source: bytes | IO[bytes], *, mime_type: str, modality: Modality = "document", name: str | None = None
+    ) -> Media:
+        """Stores a file as a blob of this session, and returns the block that shows it in a message."""
+    async def hold(self, reason: str | None = None) -> Self:
+        """Prevents every kind of deletion, and the trash, until `release`."""
+    async def release(self) -> Self:
+        """Ends its hold."""
+    async def retain(self, *, days: int | None = None, until: datetime | None = None) -> Self:
+        """Gives it a retention of its own: `days` after its last activity, or `until` a moment."""
+    async def trash(self) -> Self:
+        """Puts it in the trash with its branches and subagents: not found, listed or searched until it is restored."""
+    async def purge(self, *, reason: Reason = "user-requested", dry_run: bool = False) -> Receipt:
+        """Deletes it for good, in the trash or not, and clears every trace of it. See `Sessions.purge`."""
+    @overload
+    async def append(
+        self,
+        messages: AnyMessage,
+        *,
+        id: str | None = None,
+        created_at: datetime | None = None,
+        expect_head: str | None = ...,
+        on_conflict: Literal["raise", "branch"] = "raise",
+    ) -> Node: ...
+    @overload
+    async def append(
+        self,
+        messages: Sequence[AnyMessage],
+        *,
+        id: Sequence[str] | None = None,
+        created_at: datetime | None = None,
+        expect_head: str | None = ...,
+        on_conflict: Literal["raise", "branch"] = "raise",
+    ) -> list[Node]: ...
+    async def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:
+        """Its messages, root first: all, the `last` ones, or those up to and with `until`. NotFound without it."""
+    def iter(self) -> AsyncIterator[Node]:
+        """Its messages, root first, a few at a time: the memory used does not grow with the session."""
+    def history(self) -> AsyncIterator[Node]:
+        """Like `iter`, but begins with the messages that compactions replaced."""
+    def watch(self, *, after: str | None = ..., timeout: float | None = None) -> Watch:
+        """Its messages as they come, whoever appends them and on whatever machine: waits for each, and gives it once."""
+    async def fork(self, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
+        """A new session that shares everything up to `at`, or up to the last message. Nothing is copied."""
+    async def rewind(self, to: str | None) -> Branch | None:
+        """Moves the head back to a message, or with None before the first. Returns the messages after it as a branch."""
+    async def branches(self) -> list[Branch]:
+        """Its branches, oldest first."""
+    async def subagents(self) -> list[Session]:
+        """The traces of its subagents, oldest first."""
+    async def compact(
+        self, messages: AnyMessage | Sequence[AnyMessage], *, expect_head: str | None = ...
+    ) -> list[Node]:
+        """Continues from a summary: `messages` become a new root that replaces all messages before it."""
+
+class Page(Proxy, Generic[T], of=paging.Page):
+    """Some items of a list, as async objects. It iterates over its items; `all` continues with the pages after it."""
+    @property
+    def items(self) -> list[T]: ...
+    @property
+    def next_cursor(self) -> str | None: ...
+    @property
+    def total(self) -> int | None: ...
+    def __iter__(self) -> Iterator[T]: ...
+    def __len__(self) -> int: ...
+    def all(self) -> AsyncIterator[T]:
+        """The items of this page and of all pages after it; each page is read when its first item is needed."""
+    def pages(self) -> AsyncIterator[Page[T]]:
+        """The page and all pages after it, each read when it is needed."""
+
+class Hit(Proxy, of=query.Hit):
+    """A message that matched a search."""
+
+    _sync: query.Hit
+    @property
+    def node(self) -> Node: ...
+    @property
+    def snippet(self) -> str: ...
+    @property
+    def score(self) -> float: ...
+    @property
+    def marks(self) -> Marks:
+        """Where in the snippet: from, up to and without."""
+    @property
+    def session(self) -> Awaitable[Session | None]:
+        """The session last active among those that contain it, asked now; None if it belongs to no session."""
+
+class Sessions(Proxy, of=sessions.Sessions):
+    """The sessions of a store."""
+
+    _sync: sessions.Sessions
+    async def create(
+        self,
+        *,
+        title: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        model: str | None = None,
+        labels: Iterable[str] = ...,
+        extra: dict[str, Any] | None = None,
+        id: str | None = None,
+        agent: str | None = None,
+        owner: Session | None = None,
+        at: str | None = None,
+    ) -> Session:
+        """A new session, empty, or with `at` going on from any stored message. Conflict if the id is taken. NotFound."""
+    async def get(self, key: str) -> Session:
+        """The session with this id or handle. NotFound, also if it is in the trash; Ambiguous."""
+    async def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
+        """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
+    async def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        label: str | None = None,
+        title: str | None = None,
+        include_expired: bool = False,
+        subagents: bool = False,
+        total: bool = False,
+    ) -> Page[Session]:
+        """Sessions, last active first; filtered by exact directory, by label, by words in the title."""
+    async def fork(
+        self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None
+    ) -> Session:
+        """A new session at a message of the source's tree, or at its last one. Nothing is copied."""
+    async def hold(self, key: str, reason: str | None = None) -> Session:
+        """Prevents every kind of deletion of a session, and the trash, until `release`."""
+    async def release(self, key: str) -> Session:
+        """Ends a session's hold."""
+    async def trash(self, key: str) -> Session:
+        """Puts a session in the trash, with all it owns; one that is there already stays there. Conflict if it is held."""
+    async def trashed(self, *, limit: int = 50, cursor: str | None = None) -> Page[Session]:
+        """The sessions in the trash, last trashed first, without those that were trashed with their owner."""
+    async def restore(self, key: str) -> Session:
+        """Brings a session back from the trash with all that went there with it, to its old place among the others."""
+    async def purge(
+        self,
+        keys: str | Iterable[str] | None = None,
+        *,
+        trashed: bool = False,
+        everything: bool = False,
+        before: datetime | None = None,
+        reason: Reason = "user-requested",
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Deletes sessions for good, in the trash or not, and clears every trace of them: rows, keys, index, files."""
+    async def receipts(self) -> Receipts:
+        """The receipts of all purges, oldest first."""
+
+class Nodes(Proxy, of=nodes.Nodes):
+    """The messages of a store, as a tree."""
+
+    _sync: nodes.Nodes
+    async def save(
+        self, messages: AnyMessage | NewNode | Sequence[AnyMessage | NewNode], *, parent: str | None = None
+    ) -> NodeList:
+        """Stores messages in one transaction, each after the one before it, the first after `parent` or as a root."""
+    async def save_dialog(self, dialog: Sequence[Node | AnyMessage | NewNode]) -> NodeList:
+        """Stores a dialog given from its root on: nodes that it begins with are verified, what follows is saved."""
+    async def get(self, ids: str | Iterable[str]) -> NodeList:
+        """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
+    async def resolve(self, typed: str) -> str:
+        """The id that a handle, or the beginning of one, means. NotFound, Ambiguous."""
+    async def handles(self, nodes: Iterable[str]) -> list[str]:
+        """The handles of nodes given by id."""
+    async def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        offset: int = 0,
+        ascending: bool = False,
+        trashed: bool = True,
+    ) -> Page[Node]:
+        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`."""
+    async def path(self, id: str, *, last: int | None = None) -> NodeList:
+        """From the root down to a node; with `last`, the last ones, still in order. Never what follows it. NotFound."""
+    async def children(self, id: str) -> NodeList:
+        """The messages that follow a node directly, in the order they were stored. NotFound."""
+    async def subtree(self, id: str) -> NodeList:
+        """A node and everything below it, each after its parent. NotFound."""
+    async def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> Receipt:
+        """Deletes nodes, all or none; unknown ids are passed over. The receipt says how many went, and what is left."""
+
+class Quarantine(Proxy, of=quarantine.Quarantine):
+    """Damaged messages that were taken out of the store."""
+
+    _sync: quarantine.Quarantine
+    async def sweep(
+        self, *, force: bool = False, strict: bool = False, dry_run: bool = False, progress: Progress | None = None
+    ) -> Swept:
+        """Reads every body, and puts each message whose body does not open in quarantine: all of them, or none."""
+    async def list(self) -> QuarantinedList:
+        """The messages in quarantine, in the order of the store."""
+    async def restore(self, node: str) -> Node:
+        """Restores a message, if its body opens now. Corrupted, and nothing changes, if it does not."""
+    async def purge(
+        self, nodes: str | Iterable[str] | None = None, *, everything: bool = False, dry_run: bool = False
+    ) -> Receipt:
+        """Destroys the bodies of these messages, or with `everything` of all messages in quarantine."""
+    async def on_event(self, listener: Callable[[Event], object]) -> None:
+        """Calls `listener` after messages are quarantined, restored or purged through this store."""
+
+class StoreBlobs(Proxy, of=attachments.StoreBlobs):
+    """The blobs of a store, by session or node."""
+
+    _sync: attachments.StoreBlobs
+    async def put(self, within: Session | Node | str, source: Source) -> Blob:
+        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content the tree has is not stored twice."""
+    async def get(self, within: Session | Node | str, digest: str) -> bytes:
+        """The whole content. NotFound; Corrupted if it is not what was stored."""
+    def open(self, within: Session | Node | str, digest: str) -> AsyncIterator[bytes]:
+        """The content in pieces; no transaction is held between them. NotFound at once; Corrupted where it is."""
+    async def stat(self, within: Session | Node | str, digest: str) -> Blob:
+        """Address and size of a blob. NotFound."""
+    async def sweep(self, *, older: timedelta | None = None, dry_run: bool = False) -> Cleared:
+        """Removes objects from object storage that nothing in the store needs, and counts them."""
+
+class StoreLog(Proxy, of=attachments.StoreLog):
+    """The logs of a store, by session."""
+
+    _sync: attachments.StoreLog
+    async def append(
+        self, owner: Session | str, data: bytes | Sequence[bytes], *, id: str | Sequence[str] | None = None
+    ) -> list[Entry]:
+        """Adds entries, all or none, durable when this returns. The same id and bytes again change nothing."""
+    def read(self, owner: Session | str, start: int = 0, stop: int | None = None) -> AsyncIterator[Entry]:
+        """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
+    async def count(self, owner: Session | str) -> int:
+        """How many entries there are."""
+
+class Audit(Proxy, of=audit.Audit):
+    """The audit log of a store."""
+
+    _sync: audit.Audit
+    async def record(
+        self, kind: str, subject: str, actor: str | None = None, *, reason: str | None = None, amount: int = 1
+    ) -> None:
+        """Notes a deed of your own, durable when this returns. Invalid if it does not look free of content."""
+    def read(
+        self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
+    ) -> AsyncIterator[Deed]:
+        """What was done, oldest first: from `since` up to and without `until`, of one kind or of all."""
+    def jsonl(
+        self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
+    ) -> AsyncIterator[str]:
+        """What `read` gives, each as one line of JSON, to be kept elsewhere."""
+
+class Snapshots(Proxy, of=snapshots.Snapshots):
+    """The snapshots of a store."""
+
+    _sync: snapshots.Snapshots
+    async def save(self, snapshot: Snapshot) -> None:
+        """Keeps a snapshot, in place of the one with the same id if there is one. Durable when it returns."""
+    async def load(self, id: str) -> Snapshot:
+        """The snapshot. Its messages are read when they are first asked for. NotFound; Corrupted."""
+    async def list(self) -> Summaries:
+        """All there are, newest first. Corrupted if one is not what was saved."""
+    async def delete(self, id: str) -> Receipt:
+        """Deletes a snapshot, and each message that nothing else needs. NotFound."""
+    async def purge(self, id: str, *, reason: Reason = "user-requested") -> Receipt:
+        """Deletes a snapshot for good, and clears every trace of it: rows, keys, index, files. NotFound."""
+    async def take(
+        self,
+        session: Session | str,
+        *,
+        model: str | None = None,
+        system_prompt: str | None = None,
+        tools: Iterable[ToolSnapshot] | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Snapshot:
+        """A snapshot of a session as it is now. Its provider is that of the session's messages."""
+    async def resume(self, id: str, *, title: str | None = None) -> Session:
+        """A new session that continues from a snapshot, with its system prompt and tools. NotFound."""
+
+class Store(Proxy, of=store.Store):
+    """A store."""
+
+    _sync: store.Store
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        """Makes several steps of this task one transaction: all or none. Other writers wait: keep it short."""
+    async def close(self) -> None:
+        """Finishes pending calls and closes the files. Idempotent; the store raises Closed afterwards."""
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    @property
+    def path(self) -> str:
+        """The file it is in, or the server and the schema, without a password."""
+    @property
+    def sessions(self) -> Sessions:
+        """Its conversations."""
+    @property
+    def nodes(self) -> Nodes:
+        """Its messages, as a tree."""
+    @property
+    def blobs(self) -> StoreBlobs:
+        """Attachments, images, files: of any session."""
+    @property
+    def log(self) -> StoreLog:
+        """Entries beside the messages: of any session."""
+    @property
+    def snapshots(self) -> Snapshots:
+        """Conversations with a provider, saved whole, to be restored elsewhere."""
+    @property
+    def quarantine(self) -> Quarantine:
+        """What was taken out because it is damaged."""
+    @property
+    def audit(self) -> Audit:
+        """Who did what and when, without a word of what was said."""
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        session: Session | str | None = None,
+        role: Role | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        mode: Mode = "words",
+        progress: _Progress | None = None,
+    ) -> list[Hit]:
+        """Messages in which all the words are found, best first; whatever is typed, it is never a syntax error."""
+    async def verify(self, *, since: str | None = None, progress: _Progress | None = None) -> Report:
+        """Reads everything and checks it: bodies, tree, refs, blobs, log, search index. Names what is damaged."""
+    async def head(self) -> str:
+        """A short text that says how far the store has come, without content: keep it elsewhere, for `verify`."""
+    async def backup(self, path: str | os.PathLike[str], *, progress: _Progress | None = None) -> Backup:
+        """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""
+    async def seal(self, key: Key, *, progress: _Progress | None = None) -> Status:
+        """Gives a plain store a key: everything in it is encrypted, in place, while others who have the key go on."""
+    async def unseal(self, *, progress: _Progress | None = None) -> Status:
+        """Makes a sealed store a plain one again. Cut short, it goes on where it was when it is asked again."""
+    async def rotate(self, key: Key, *, deep: bool = False, progress: _Progress | None = None) -> Status:
+        """Exchanges the store's key for another, while others go on; they keep the old one until they open it again."""
+    async def key_status(self) -> Status:
+        """How the store is kept, by which keys, how far an exchange has come, and whether traces are left."""
+    async def recovery_key(self) -> str:
+        """The store's key, also one from a passphrase, as letters to be printed: see `clew.keys.recovery`. Invalid."""

@@ -1,0 +1,123 @@
+"""What an open backend is to the process that opened it, and to the thread that uses it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from clew.backends import Backend, Loader, Partitions, State, Tenants, Tx, Words
+from clew.errors import Closed, Invalid, SchemaTooNew, Unavailable
+
+TxT = TypeVar("TxT")
+
+
+class Opened(ABC, Generic[TxT]):
+    """What backends have in common: whether it can still be used here, and in which transaction a thread is."""
+
+    path: str
+    newest: int
+    """The newest format that it reads and writes."""
+    _forks: ClassVar[int] = 0
+    """How many forks lie between the first process and this one: see `_after_fork`."""
+
+    def __init__(self) -> None:
+        self.on_epoch: Callable[[Tx], object] = lambda tx: None
+        self._local: Any = threading.local()
+        """Of each thread; `tx` is the transaction it is in, `frame` the call that writes."""
+        self._closed = False
+        self._opened_after = Opened._forks
+
+    def in_transaction(self) -> bool:
+        return self._here() is not None
+
+    @property
+    def tenants(self) -> Tenants | None:
+        return None
+
+    @property
+    def partitions(self) -> Partitions | None:
+        return None
+
+    @property
+    def words(self) -> Words | None:
+        return None
+
+    def scratch_copy(self) -> Backend | None:
+        return None
+
+    @contextmanager
+    def load(self) -> Iterator[Loader]:
+        with self.transaction():
+            yield cast(Loader, self._here())
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[None]:
+        """See `clew.backends.Backend`."""
+
+    def unlocked(self) -> None:
+        pass
+
+    def hurry(self) -> None:
+        pass
+
+    @property
+    def _forked(self) -> bool:
+        """True in a child of the process that opened it: there it may not be used, nor even closed."""
+        return self._opened_after != Opened._forks
+
+    def _here(self) -> TxT | None:
+        """The transaction this thread is in, if any. Closed if the store cannot be used here at all."""
+        if self._closed or self._opened_after != Opened._forks:
+            why = "was opened before this process was forked" if self._forked else "is closed"
+            raise Closed(f"the store {why}")
+        return getattr(self._local, "tx", None)
+
+    def _may_close(self) -> None:
+        """Invalid if this thread is in a transaction of the store's."""
+        if getattr(self._local, "tx", None) is not None:
+            raise Invalid("a store cannot be closed inside its own transaction")
+
+    def _forbid_reentry(self) -> None:
+        """Unavailable if this thread is in the middle of a write already: a signal handler must not write inside it.
+
+        Whoever calls this is in the middle of one from now on, until it returns or sets `frame` to None.
+        """
+        here = sys._getframe(1)
+        outer = getattr(self._local, "frame", None)
+        if outer is not None:
+            above = here.f_back
+            while above is not None:
+                if above is outer:
+                    raise Unavailable(
+                        "this thread is in the middle of another write",
+                        hint="A signal handler or __del__ must not write; let it set a flag.",
+                    )
+                above = above.f_back
+        self._local.frame = here  # if an interrupt keeps it from being cleared, it is no longer on the stack
+
+    def _epoch(self, tx: Tx) -> State:
+        """Looks at how the store is kept now. SchemaTooNew."""
+        state = tx.state()
+        if state.format > self.newest:
+            raise SchemaTooNew(self.path, state.format, self.newest)
+        self.on_epoch(tx)
+        return state
+
+
+def forks() -> int:
+    """How many forks lie between the process that loaded clew and this one."""
+    return Opened._forks
+
+
+def _after_fork() -> None:
+    """In the child: what was opened before is the parent's."""
+    Opened._forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

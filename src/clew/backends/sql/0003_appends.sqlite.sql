@@ -1,1 +1,0 @@
--- Format 3: nothing changes in a file.

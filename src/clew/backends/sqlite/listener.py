@@ -1,0 +1,81 @@
+"""How commits to a file are noticed: `data_version` changes with those of every other connection, also of other
+processes. What this process commits is noticed at once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from clew.backends.sqlite.connection import DRIVER, translate
+from clew.backends.sqlite.rows import SQLiteTx
+
+SHORTEST, LONGEST = 0.02, 0.2
+"""Seconds between two looks at a file: after a change, and when there was none for long. A look takes some 10 µs."""
+
+
+class MemoryListener:
+    """See `clew.backends.listeners.ChangeListener`: in memory, nobody but this process commits."""
+
+    def __init__(self, versions: Callable[[Collection[int]], dict[int, int]]) -> None:
+        self.versions = versions
+        self._woken: SimpleQueue[None] = SimpleQueue()
+
+    def wait(self) -> None:
+        self._sleep(None)
+
+    def _sleep(self, seconds: float | None) -> bool:
+        """True if it was woken."""
+        try:
+            self._woken.get(timeout=seconds)
+        except Empty:
+            return False
+        with suppress(Empty):
+            while True:
+                self._woken.get_nowait()
+        return True
+
+    def wake(self) -> None:
+        self._woken.put(None)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class FileListener(MemoryListener):
+    """See `clew.backends.listeners.ChangeListener`. It has a connection of its own, from its first question on."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], path: str) -> None:
+        super().__init__(self._versions)
+        self._connect = connect
+        self._path = path
+        self._tx: SQLiteTx | None = None
+        self._seen = 0
+
+    def wait(self) -> None:
+        assert self._tx is not None  # it was asked for versions before
+        pause = SHORTEST
+        while not self._sleep(pause) and self._data_version(self._tx) == self._seen:
+            pause = min(2 * pause, LONGEST)
+
+    def close(self) -> None:
+        if self._tx is not None:
+            self._tx.conn.close()
+
+    def _versions(self, refs: Collection[int]) -> dict[int, int]:
+        try:
+            if self._tx is None:
+                self._tx = SQLiteTx(self._connect())
+            self._seen = self._data_version(self._tx)  # before the look: what is committed meanwhile shows again
+            return self._tx.versions(refs)
+        except DRIVER as error:
+            raise translate(error, self._path) from error
+
+    def _data_version(self, tx: SQLiteTx) -> int:
+        try:
+            ((version,),) = tx.run_sql("PRAGMA data_version").fetchall()
+        except DRIVER as error:
+            raise translate(error, self._path) from error
+        return int(version)

@@ -1,0 +1,128 @@
+"""Opening a store's file: checks before anything is changed, creation, and migration."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from typing import Literal, Protocol
+
+from clew.backends import Tx
+from clew.backends.sqlite import forked
+from clew.backends.sqlite.connection import check, is_full
+from clew.backends.sqlite.identity import OpenFiles, check_mount, check_new, check_unshared
+from clew.backends.sqlite.readers import Readers
+from clew.backends.sqlite.reserve import SLICE
+from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.schema import check_schema
+from clew.backends.sqlite.writer import Writer
+from clew.backends.tables import FORMAT
+from clew.base.loading import loading
+from clew.errors import Invalid, NotFound
+
+
+class _Reader(Protocol):
+    conn: sqlite3.Connection
+
+
+class CopySource(Protocol):
+    """A store that another begins as a copy of."""
+
+    def reader(self) -> AbstractContextManager[_Reader]:
+        """See `clew.backends.Backend`."""
+        ...
+
+
+class Opener:
+    """Opens or creates one store for its backend, with the backend's own connections."""
+
+    def __init__(
+        self,
+        path: str,
+        connect: Callable[[Literal["ro", "rw"]], sqlite3.Connection],
+        readers: Readers,
+        writer: Writer,
+        timeout: float,
+    ) -> None:
+        self.one_name = True
+        """False if the file has several names (hard links)."""
+        self._path = path
+        self._connect = connect
+        self._readers = readers
+        self._writer = writer
+        self._timeout = timeout
+
+    def create_in_memory(self, copy_of: CopySource | None) -> None:
+        """Creates a store that has no file: empty, or as a copy of another."""
+        tx = self._writer.tx = SQLiteTx(self._connect("rw"))
+        if copy_of is None:
+            _migrate(tx.conn, 0)
+            return
+        with copy_of.reader() as source:
+            source.conn.backup(tx.conn)
+
+    def open(self, check_older: Callable[[Tx], object], *, create: bool, network: bool) -> None:
+        """Opens the file; with `create`, creates it if it is missing or empty. Otherwise NotFound."""
+        if os.path.isdir(self._path):
+            raise Invalid(f"{self._path} is a folder", hint="Name a file in it.")
+        check_mount(self._path, network=network)
+        forked.let_go()
+        found = 0
+        if os.path.exists(self._path):
+            self.one_name = check_unshared(self._path, self._timeout)
+            found = self._check_format(check_older) if os.path.getsize(self._path) else 0
+        if found == FORMAT:
+            return
+        if not create and not found:
+            raise NotFound("store", self._path, hint="Check the path.")
+        self.create_or_migrate()
+
+    def _check_format(self, check_older: Callable[[Tx], object]) -> int:
+        """The format of the file, read through a read-only connection, which becomes the first reader."""
+        conn = self._connect("ro")
+        try:
+            found = check(conn, self._path)
+            check_schema(conn, self._path)
+            if 0 < found < FORMAT:
+                check_older(SQLiteTx(conn))
+        except BaseException as error:
+            conn.close()
+            # An interrupted first open leaves one page, and a journal that only a writing connection can roll back.
+            hot = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
+            if hot and os.path.getsize(self._path) <= 4096:
+                return 0
+            if is_full(error) and self._writer.reserve.give(SLICE):
+                return self._check_format(check_older)
+            raise
+        self._readers.give(SQLiteTx(conn))
+        return found
+
+    def create_or_migrate(self) -> None:
+        """Creates the store, or migrates it to the newest format. Only one process does so; the others wait for it."""
+        folder = os.path.dirname(os.path.abspath(self._path))
+        if not os.path.isdir(folder):
+            raise Invalid(f"there is no folder {folder}", hint="Create it first.")
+        if not self.one_name:
+            raise OpenFiles(self._path, one_name=False).error()
+        self._readers.drop()
+        self._writer.turnstile.acquire(self._timeout)
+        try:
+            check_new(self._path)
+            with suppress(OSError):  # the file exists, or SQLite reports a better error below
+                # Owner-only from the first byte on: -wal and -shm take their mode from it.
+                os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            tx = self._writer.tx = SQLiteTx(self._connect("rw"))
+            found = check(tx.conn, self._path)
+            check_schema(tx.conn, self._path)
+            _migrate(tx.conn, found)
+            self._writer.set_aside(tx)
+        finally:
+            self._writer.turnstile.release()
+
+
+def _migrate(conn: sqlite3.Connection, found: int) -> None:
+    with loading:
+        from clew.backends.sqlite.migrate import migrate  # most stores have the newest format
+
+    migrate(conn, found)

@@ -1,0 +1,29 @@
+"""Reads a whole store as it is at one moment, for verify and copies."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from clew.backends.problems import Problem
+from clew.backends.sqlite.inspect import NUMBERED, inspect
+from clew.backends.sqlite.rows import SQLiteTx
+
+
+class FileReader:
+    """See `clew.backends.Reader`. Its connection cannot write, and raises the driver's errors (`BROKEN`)."""
+
+    def __init__(self, conn: sqlite3.Connection, path: str) -> None:
+        self.conn = conn
+        self.tx = SQLiteTx(conn)
+        self.execute = self.stream = conn.execute
+        self.path = path
+
+    def inspect(self) -> Iterator[Problem]:
+        return inspect(self.conn, self.path)
+
+    def counters(self) -> dict[str, int]:
+        given = dict(self.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+        (floor,) = self.execute("SELECT ord_floor FROM epoch").fetchone()
+        (highest,) = self.execute("SELECT coalesce(max(ord), 0) FROM nodes").fetchone()
+        return {**{table: given.get(table, 0) for table in NUMBERED}, "ords": max(floor, highest)}

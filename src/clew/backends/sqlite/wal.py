@@ -1,0 +1,114 @@
+"""The write-ahead log by its format (https://www.sqlite.org/fileformat2.html#walformat).
+
+SQLite reads the log up to the first frame whose checksum is wrong and silently ignores what follows: that is how it
+recognises a commit that was cut short. So one flipped bit drops every commit behind it, acknowledged or not. The
+checksums are a chain, and each frame has the value that the next one starts with; so the frames behind can be checked.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from struct import Struct
+from typing import BinaryIO, NamedTuple
+
+from clew.backends.problems import Problem
+
+_HEADER = Struct(">8I")
+_FRAME = Struct(">6I")
+_MAGIC = 0x377F0682
+"""With the last bit set, checksums are made of big endian numbers."""
+_PAIRS = {_MAGIC: Struct("<2I"), _MAGIC | 1: Struct(">2I")}
+_BITS = 0xFFFFFFFF
+TRIES = 5
+"""Looks at a log that changes while it is read; damage shows the same twice in a row."""
+
+Sum = tuple[int, int]
+
+
+class Break(NamedTuple):
+    """Where the chain of checksums breaks though the log goes on behind it."""
+
+    log: bytes
+    """The header of the log: another one means another log."""
+    frame: int
+    """Number of the first frame that is damaged; 0 for the header."""
+    frames: int
+    """Sound frames behind it."""
+    commits: int
+    """Commits that end in one of them."""
+
+
+def check_wal(conn: sqlite3.Connection, store: str) -> Iterator[Problem]:
+    """Finds a damaged frame with commits behind it: SQLite drops them when it next reads the log from the file."""
+    path = f"{os.path.realpath(store)}-wal"
+    (size,) = conn.execute("PRAGMA page_size").fetchone()
+    seen = None
+    for _ in range(TRIES):
+        broken = _look(path, size)
+        if broken is None:
+            return
+        if broken == seen:  # else another program may have been writing there
+            what = f"frame {broken.frame:,} is" if broken.frame else "its header is"
+            behind = f"{broken.frames:,} frames and {broken.commits:,} commits behind it are lost to SQLite"
+            yield Problem("wal", path, f"{what} damaged, and {behind}")
+            return
+        seen = broken
+
+
+def _look(path: str, size: int) -> Break | None:
+    try:
+        with open(path, "rb") as file:  # SQLite has no locks on this file that closing it would drop
+            return _walk(file, size, os.fstat(file.fileno()).st_size)
+    except FileNotFoundError:
+        return None
+
+
+def _walk(file: BinaryIO, size: int, end: int) -> Break | None:
+    """The first break that is proof of damage: behind it a whole commit is followed by what was written after it.
+
+    Frames beyond `end` are not read: writers may append faster than this reads.
+
+    A break in the last commit is none. A power cut leaves the same, of a commit that nobody was told of.
+    """
+    log = file.read(_HEADER.size)
+    if len(log) < _HEADER.size:
+        return None
+    magic, _, _, _, *salts, first, second = _HEADER.unpack(log)
+    stored: Sum = (first, second)
+    fitting = [  # the number itself may be what is damaged, and it says how sums are made
+        order for number, order in _PAIRS.items() if _sum(number.to_bytes(4) + log[4:24], (0, 0), order) == stored
+    ]
+    pairs = fitting[0] if fitting else _PAIRS.get(magic, _PAIRS[_MAGIC])
+    made = _sum(log[:24], (0, 0), pairs)
+    broken = None if made == stored and magic in _PAIRS else 0
+    number = frames = commits = 0
+    ended = proof = False
+    length = _FRAME.size + size
+    while _HEADER.size + (number + 1) * length <= end and len(frame := file.read(length)) == length:
+        number += 1
+        _, pages, *found, first, second = _FRAME.unpack_from(frame)
+        if broken == 0 and number == 1:
+            salts = found  # those in the header may be what is damaged
+        data = frame[:8] + frame[_FRAME.size :]
+        starts = {stored, made} if found == salts else set()
+        stored = (first, second)
+        sums = [_sum(data, start, pairs) for start in starts]
+        sound = stored in sums
+        made = stored if sound or not sums else sums[0]  # right if only the checksum itself is damaged
+        if broken is None and not sound:
+            broken, ended = number, found == salts and pages > 0
+        elif broken is not None:
+            frames, commits, proof = frames + sound, commits + (sound and pages > 0), proof or (ended and sound)
+            ended = sound and pages > 0
+    return Break(log, broken, frames, commits) if broken is not None and proof else None
+
+
+def _sum(data: bytes, start: Sum, pairs: Struct) -> Sum:
+    """The checksum of `data`, going on from `start`."""
+    first, second = start
+    for one, other in pairs.iter_unpack(data):
+        first = first + one + second & _BITS
+        second = second + other + first & _BITS
+    return first, second

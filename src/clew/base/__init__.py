@@ -1,0 +1,1 @@
+"""Values and helpers that every room may use: messages, ids, pages, files, buckets. It imports only `clew.errors`."""

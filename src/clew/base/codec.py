@@ -1,0 +1,235 @@
+"""Messages to bytes and back. The first byte says how the rest was written, so a second way never breaks the first.
+
+=====  ======================================================================================
+tag    what follows
+=====  ======================================================================================
+0x01   a neutral message as JSON
+0x02   a native message: length of its frame (4 bytes, big endian), the frame as JSON (provider,
+       label, extra), then the provider's JSON byte for byte
+=====  ======================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from clew.base.messages import ROLES, AnyMessage, Media, Message, Native, Text, ToolResult, Usage
+from clew.errors import Corrupted, Invalid, clip
+
+NEUTRAL, NATIVE = 1, 2
+"""The kinds of body, as a node's ``kind`` column has them: a kind is the tag of its bytes."""
+
+MAX_DEPTH = 200
+"""Levels that data may be nested. Whether deeper data can be read would depend on how deep the caller's stack is."""
+
+_TOKENS = rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]+|[\]}]+'
+_KNOWN = frozenset({"text", "thinking", "tool_call", "tool_result", "media", "opaque"})
+
+
+class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The fields that a native message has beside the provider's own bytes."""
+
+    provider: str
+    label: str | None = None
+    extra: dict[str, Any] | None = None
+
+
+class Encoded(msgspec.Struct, frozen=True):
+    """A message ready to be stored: its bytes, and what is counted without reading them again."""
+
+    kind: int
+    role: int
+    payload: bytes
+    usage: tuple[int | None, int | None, int | None]
+    """Tokens in, tokens out, cost; None where unknown."""
+    blobs: frozenset[str]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Message).decode
+_decode_frame = msgspec.json.Decoder(Frame).decode
+_decode_any = msgspec.json.Decoder().decode
+_ROLE = {role: number for number, role in enumerate(ROLES)}
+_NO_USAGE = (None, None, None)
+_NO_BLOBS: frozenset[str] = frozenset()
+
+
+def encode(said: AnyMessage, neutral: Callable[[Native], Message]) -> Encoded:
+    """The bytes of a message. Invalid if reading them would not give the same message back.
+
+    `neutral` makes the neutral view of a native message: see `clew.providers.neutral`, which passes its own.
+    """
+    if isinstance(said, Message):
+        payload = b"\x01" + _json(said)
+        if _plain(said):
+            return Encoded(NEUTRAL, _ROLE[said.role], payload, _NO_USAGE, _NO_BLOBS)
+        ensure_shallow(payload)
+        try:
+            message = _decode(memoryview(payload)[1:])
+        except msgspec.ValidationError as error:
+            raise Invalid(f"this is not a message: {error}") from None
+        same(message, said)
+        kind, blobs = NEUTRAL, blobs_in(message)
+    elif isinstance(said, Native):
+        frame = Frame(said.provider, said.label, said.extra)
+        head = _json(frame)
+        ensure_shallow(head)
+        try:
+            same(_decode_frame(head), frame)
+            if not isinstance(said.raw, bytes):
+                raise Invalid(f"a native message is bytes, not {type(said.raw).__name__}")
+            ensure_shallow(said.raw)
+            message = neutral(said)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Invalid(
+                f"the native message is not JSON: {clip(str(error))}", hint="Pass the bytes as the provider sent them."
+            ) from None
+        payload = b"\x02" + len(head).to_bytes(4, "big") + head + said.raw
+        kind, blobs = NATIVE, _NO_BLOBS
+    else:
+        raise Invalid(f"a message is clew.user(…), clew.assistant(…), clew.native(…), not {type(said).__name__}")
+    usage = _NO_USAGE if message.usage is None else _usage(message.usage)
+    return Encoded(kind, _ROLE[message.role], payload, usage, blobs)
+
+
+def decode(payload: bytes | memoryview, where: str) -> AnyMessage:
+    """The message these bytes were made of. Corrupted, naming `where`, if they cannot be read."""
+    tag = payload[0] if payload else 0
+    view = payload[1:]
+    try:
+        if tag == NEUTRAL:
+            try:
+                return _decode(view)
+            except msgspec.ValidationError:
+                return _decode_tolerant(view)
+        if tag == NATIVE:
+            start = 4 + int.from_bytes(view[:4], "big")
+            frame = _decode_frame(view[4:start])
+            return Native(frame.provider, bytes(view[start:]), frame.label, frame.extra)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError) as error:
+        raise Corrupted(where, f"its body does not decode ({type(error).__name__})") from None
+    raise Corrupted(where, f"its body has the unknown tag {tag}")
+
+
+def to_json(value: object) -> bytes:
+    """`value` as JSON. Invalid if JSON cannot hold it."""
+    encoded = _json(value)
+    ensure_shallow(encoded)
+    return encoded
+
+
+def _json(value: object) -> bytes:
+    try:
+        encoded = _encode(value)
+    except UnicodeEncodeError:
+        raise Invalid(
+            "the text has a lone surrogate", hint="Decode it with errors='replace', or keep the bytes as a blob."
+        ) from None
+    except RecursionError:
+        raise Invalid("the data is nested too deeply, or contains itself") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Invalid(f"this cannot be written as JSON: {error}") from None
+    if b"\\u0000" in encoded and b"\\u0000" in encoded.replace(b"\\\\", b""):
+        raise Invalid("the text has a NUL character", hint="Remove it, or keep the bytes as a blob.")
+    return encoded
+
+
+def _plain(said: Message) -> bool:
+    """True for a message of one text block and no more: the most common, and seen to be right without reading it."""
+    blocks = said.blocks
+    return (
+        type(blocks) is tuple
+        and len(blocks) == 1
+        and type(block := blocks[0]) is Text
+        and type(block.text) is str
+        and block.extra is None
+        and said.extra is None
+        and said.usage is None
+        and said.model is None
+        and said.label is None
+        and said.role in ROLES
+    )
+
+
+def same(read: object, given: object) -> None:
+    """Invalid if reading the JSON gives another value: it turns NaN into null and bytes into text, silently."""
+    # Equal but for lists given as tuples? Then nothing is lost.
+    if read == given or _tuples_to_lists(read) == _tuples_to_lists(given):
+        return
+    raise Invalid(
+        "the message would not come back as it is",
+        hint="Free data may hold text, finite numbers, true, false, null, lists, and objects with text keys.",
+    )
+
+
+def _tuples_to_lists(value: object) -> object:
+    """`value` with every tuple as a list."""
+    if isinstance(value, list | tuple):
+        return [_tuples_to_lists(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _tuples_to_lists(item) for key, item in value.items()}
+    if isinstance(value, msgspec.Struct):
+        return type(value), [_tuples_to_lists(getattr(value, name)) for name in value.__struct_fields__]
+    return value
+
+
+def ensure_shallow(encoded: bytes) -> None:
+    """Invalid if the JSON is nested deeper than `MAX_DEPTH`."""
+    if encoded.count(b"{") + encoded.count(b"[") <= MAX_DEPTH:
+        return  # most of the time there is no need to look closer
+    depth = 0
+    for token in re.finditer(_TOKENS, encoded):
+        first = encoded[token.start()]
+        if first in b"{[":
+            depth += token.end() - token.start()
+            if depth > MAX_DEPTH:
+                raise Invalid(f"the data is nested more than {MAX_DEPTH} levels deep")
+        elif first != 0x22:
+            depth -= token.end() - token.start()
+
+
+def _usage(used: Usage) -> tuple[int | None, int | None, int | None]:
+    counts = (used.input, used.output, used.cost)
+    if any(count is not None and not 0 <= count < 1 << 50 for count in counts):
+        raise Invalid("a usage count is negative or beyond reason")
+    return counts
+
+
+def _decode_tolerant(view: bytes | memoryview) -> Message:
+    """A message with blocks of kinds that this clew does not know: those become opaque, the rest is as ever."""
+    raw = _decode_any(view)
+    raw["blocks"] = [_known_fields(block) for block in raw.get("blocks", ())]
+    return msgspec.convert(raw, Message)
+
+
+def _known_fields(block: dict[str, Any]) -> dict[str, Any]:
+    kind = block.get("type")
+    if kind not in _KNOWN:
+        data = {name: value for name, value in block.items() if name != "type"}
+        return {"type": "opaque", "kind": str(kind), "data": data}
+    if kind == "tool_result":
+        block["content"] = [_known_fields(inner) for inner in block.get("content", ())]
+    return block
+
+
+def blobs_in(message: Message) -> frozenset[str]:
+    """The blobs that a message shows."""
+    found = _NO_BLOBS
+    for block in message.blocks:
+        if isinstance(block, ToolResult):
+            for inner in block.content:
+                if isinstance(inner, Media):
+                    found |= _blob(inner)
+        elif isinstance(block, Media):
+            found |= _blob(block)
+    return found
+
+
+def _blob(media: Media) -> frozenset[str]:
+    if (media.blob is None) == (media.url is None):
+        raise Invalid("a media block has either a blob or a url")
+    return _NO_BLOBS if media.blob is None else frozenset((media.blob,))

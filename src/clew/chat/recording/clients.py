@@ -1,0 +1,290 @@
+"""The recorded client: a client that records each answer before its caller gets it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+from clew.chat.events import Event, Reply
+
+if TYPE_CHECKING:
+    from clew.snapshots import Snapshot
+
+T = TypeVar("T")
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and keyword arguments of a call."""
+
+
+class Recorder(Protocol):
+    """Where a conversation is recorded. With async clients, its methods run in a thread."""
+
+    chats_by_stream: bool
+    """True if ``chat`` streams the answer, so that each step on the way to it is recorded."""
+
+    def begin(self, arguments: Arguments) -> Arguments:
+        """Called before a question is sent, with the arguments of the call; gives those for the client."""
+
+    def is_step(self, event: Any) -> bool:
+        """True if the conversation has to be recorded before the caller gets this event of a stream."""
+
+    def is_last(self, event: Any) -> bool:
+        """True for a step that completes the answer."""
+
+    def keep(self) -> None:
+        """Records the conversation as it is now."""
+
+    def keep_after_error(self) -> None:
+        """The same after a call that raised an error, which the caller is going to see."""
+
+    def keep_partial(self, pieces: Sequence[Event]) -> None:
+        """Records an answer that broke off with an error; `pieces` are the events since the last recorded step."""
+
+    def finish(self, pieces: Sequence[Event]) -> None:
+        """Records an answer whose stream ended without a last step."""
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Another conversation was restored into the client."""
+
+    def close(self) -> None:
+        """Records what is not recorded yet."""
+
+
+def record(client: Any, recorder: Recorder) -> Any:
+    """The client, recorded. All other members are the client's own."""
+    base = AsyncSavedClient if inspect.iscoroutinefunction(getattr(client, "chat", None)) else SavedClient
+    # On the class, because isinstance of a protocol looks there.
+    members: dict[str, Any] = {}
+    for name in dir(client):
+        if name in _RECORDED:
+            members[name] = getattr(base, f"_{name}")
+        elif not name.startswith("_") and not hasattr(base, name):
+            members[name] = _forward(name)
+    if hasattr(recorder, "session"):
+        members["session"] = property(lambda self: self._recorder.session)
+    return type(base.__name__, (base,), members)(client, recorder)
+
+
+_RECORDED = frozenset({"ask", "chat", "restore", "stream"})
+
+
+def _forward(name: str) -> property:
+    return property(lambda self: getattr(self._client, name))
+
+
+class _Recorded:
+    def __init__(self, client: Any, recorder: Recorder) -> None:
+        self.__dict__.update(_client=client, _recorder=recorder)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._client, name, value)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._client!r}>"
+
+    def _restore(self, snapshot: Snapshot, *args: Any, **options: Any) -> Any:
+        """Restores the client; the recorder follows it to the other conversation."""
+        result = self._client.restore(snapshot, *args, **options)
+        self._recorder.follow(snapshot)
+        return result
+
+
+class SavedClient(_Recorded):
+    """A client that records each answer before its caller gets it.
+
+    It has the members of the client it records: `chat`, `ask`, `stream` and `restore` record, all others are unchanged.
+    """
+
+    def _chat(self, *args: Any, **options: Any) -> Any:
+        """Sends a prompt and returns the answer. ProviderError."""
+        if not self._recorder.chats_by_stream:
+            return self._call("chat", (args, options))
+        for event in self._stream(*args, **options):
+            if isinstance(event, Reply):
+                return event.text
+        raise AssertionError("a stream ends with its reply")
+
+    def _ask(self, *args: Any, **options: Any) -> Any:
+        """The answer as a value of a type. ProviderError if it does not fit; it is recorded all the same."""
+        return self._call("ask", (args, options))
+
+    def _call(self, name: str, arguments: Arguments) -> Any:
+        args, options = self._recorder.begin(arguments)
+        try:
+            result = getattr(self._client, name)(*args, **options)
+        except BaseException:
+            self._recorder.keep_after_error()
+            raise
+        self._recorder.keep()
+        return result
+
+    def _stream(self, *args: Any, **options: Any) -> Generator[Any, None, None]:
+        """The answer in pieces. If the caller stops early, what arrived is recorded."""
+        args, options = self._recorder.begin((args, options))
+        progress = _Progress(self._recorder)
+        try:
+            with _closing(self._client.stream(*args, **options)) as events:
+                for event in events:
+                    if progress.is_step(event):
+                        self._recorder.keep()
+                        progress.advance(event)
+                    yield event
+        except BaseException:
+            if not progress.ended:
+                self._recorder.keep_partial(progress.pieces)
+            raise
+        if not progress.ended:
+            self._recorder.finish(progress.pieces)
+
+    def close(self) -> None:
+        """Closes the connections to the provider."""
+        if hasattr(self._client, "close"):
+            self._client.close()
+
+    def __enter__(self) -> Self:
+        if hasattr(self._client, "__enter__"):
+            self._client.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> Any:
+        try:
+            self._recorder.close()
+        finally:
+            leave = getattr(self._client, "__exit__", lambda *_: self.close())
+            result = leave(*error)
+        return result
+
+
+class AsyncSavedClient(_Recorded):
+    """`SavedClient`, awaited. It records in a thread; a cancelled task does not interrupt that."""
+
+    async def _chat(self, *args: Any, **options: Any) -> Any:
+        """Sends a prompt and returns the answer. ProviderError."""
+        if not self._recorder.chats_by_stream:
+            return await self._call("chat", (args, options))
+        async with self._stream(*args, **options) as events:
+            async for event in events:
+                if isinstance(event, Reply):
+                    return event.text
+        raise AssertionError("a stream ends with its reply")
+
+    async def _ask(self, *args: Any, **options: Any) -> Any:
+        """The answer as a value of a type. ProviderError if it does not fit; it is recorded all the same."""
+        return await self._call("ask", (args, options))
+
+    async def _call(self, name: str, arguments: Arguments) -> Any:
+        args, options = await _in_thread(lambda: self._recorder.begin(arguments))
+        try:
+            result = await getattr(self._client, name)(*args, **options)
+        except BaseException:
+            await _in_thread(self._recorder.keep_after_error)
+            raise
+        await _in_thread(self._recorder.keep)
+        return result
+
+    def _stream(self, *args: Any, **options: Any) -> SavedStream:
+        """The answer in pieces. If the task is cancelled, what arrived is recorded."""
+        return SavedStream(self._events((args, options)))
+
+    async def _events(self, arguments: Arguments) -> AsyncGenerator[Any, None]:
+        args, options = await _in_thread(lambda: self._recorder.begin(arguments))
+        progress = _Progress(self._recorder)
+        events = self._client.stream(*args, **options)
+        try:
+            try:
+                async for event in events:
+                    if progress.is_step(event):
+                        await _in_thread(self._recorder.keep)
+                        progress.advance(event)
+                    yield event
+            finally:
+                if hasattr(events, "aclose"):
+                    await events.aclose()
+        except BaseException:
+            if not progress.ended:
+                await _in_thread(lambda: self._recorder.keep_partial(progress.pieces))
+            raise
+        if not progress.ended:
+            await _in_thread(lambda: self._recorder.finish(progress.pieces))
+
+    async def close(self) -> None:
+        """Closes the connections to the provider."""
+        if hasattr(self._client, "close"):
+            await self._client.close()
+
+    async def __aenter__(self) -> Self:
+        if hasattr(self._client, "__aenter__"):
+            await self._client.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> Any:
+        try:
+            await _in_thread(self._recorder.close)
+        finally:
+            leave = getattr(self._client, "__aexit__", lambda *_: self.close())
+            result = await leave(*error)
+        return result
+
+
+class SavedStream(AsyncIterator[Any]):
+    """An answer as it comes. With ``async with`` it ends, and is recorded, when the block is left."""
+
+    def __init__(self, events: AsyncGenerator[Any, None]) -> None:
+        self._events = events
+
+    async def __anext__(self) -> Any:
+        return await anext(self._events)
+
+    async def aclose(self) -> None:
+        """Ends the answer here; what arrived is recorded."""
+        await self._events.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class _Progress:
+    """How much of a stream is recorded. A step whose recording failed does not count: it is recorded again."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.pieces: list[Any] = []
+        """The events since the last recorded step."""
+        self.ended = False
+
+    def is_step(self, event: Any) -> bool:
+        if self._recorder.is_step(event):
+            return True
+        self.pieces.append(event)
+        return False
+
+    def advance(self, step: Any) -> None:
+        self.pieces.clear()
+        self.ended = self._recorder.is_last(step)
+
+
+@contextmanager
+def _closing(events: Any) -> Iterator[Any]:
+    try:
+        yield events
+    finally:
+        if hasattr(events, "close"):
+            events.close()
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Runs work that waits for a disk in a thread, to its end."""
+    import anyio
+    from anyio.to_thread import run_sync
+
+    done: list[T] = []
+    with anyio.CancelScope(shield=True):
+        done.append(await run_sync(work))
+    return done[0]

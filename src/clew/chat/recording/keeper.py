@@ -1,0 +1,213 @@
+"""Stores the new messages of a conversation, and knows which are stored already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import msgspec
+
+from clew.base.messages import AnyMessage, Message, Native, Text, Thinking, assistant
+from clew.chat.events import Event, UsageTotal
+from clew.engine.titles import title_of
+from clew.errors import ClewError, Conflict, Invalid, clip
+from clew.providers.view import view
+from clew.store.session import Session
+from clew.store.snapshot_setup import Setup, setup_of, with_setup
+from clew.store.store import Store
+
+INTERRUPTED = "interrupted"
+"""The name in a message's free data that says that its answer, or its tool, did not come to an end."""
+SUBAGENT = "subagent"
+Shield = Callable[[], AbstractContextManager[object]]
+
+
+class Wanted(NamedTuple):
+    """The arguments for a new session."""
+
+    label: str | None = None
+    parent: Session | None = None
+    title: str | None = None
+    cwd: str | None = None
+    model: str | None = None
+    labels: tuple[str, ...] = ()
+
+
+class Stored(NamedTuple):
+    """A message of the client, and the node it is."""
+
+    said: AnyMessage
+    id: str
+
+
+class Keeper:
+    """Follows one client. Not for several threads at once, as the client is not."""
+
+    def __init__(self, store: Store, session: Session | None, wanted: Wanted, shield: Shield) -> None:
+        agent_of(wanted.label)
+        self.session = session
+        self._store = store
+        self.wanted = wanted
+        self._shield = shield
+        self._chain: list[Stored] = []
+        """The client's messages that are stored, after the `_known` ones."""
+        self._known = 0
+        """The number of its first messages that the session had before the client joined."""
+        self._root: str | None = None
+        """The last of those nodes."""
+        self._head = None if session is None else session.head_id
+        """Where the session stood when it was last seen: if it is elsewhere now, another writer continued it."""
+        self._seen = UsageTotal()
+        self._setup = Setup() if session is None else setup_of(session)
+        """The setup that the session has noted."""
+
+    def join(self, known: int, at: str | None, usage: UsageTotal) -> None:
+        """The client's first `known` messages are what the session says up to the node `at`."""
+        self._known, self._root, self._chain, self._seen = known, at, [], usage
+
+    def leave(self) -> None:
+        """The client has another conversation now: its next message begins a session."""
+        self.session, self._head, self._setup = None, None, Setup()
+        self.join(0, None, self._seen)
+
+    def keep(
+        self,
+        said: Sequence[AnyMessage],
+        usage: UsageTotal,
+        model: str | None,
+        setup: Setup,
+        *,
+        interrupted: bool = False,
+    ) -> bool:
+        """Stores the new messages of a conversation; False if there are none. Messages that it dropped become a branch.
+
+        The session notes `setup`.
+        """
+        new = said[self._known :]
+        same = 0
+        while same < min(len(new), len(self._chain)) and new[same] == self._chain[same].said:
+            same += 1
+        rest = new[same:]
+        if not rest:
+            return False
+        described = self._describe(rest, self._cost(usage), model, interrupted)
+        with self._shield():
+            try:
+                ids = self._append(self._chain[same - 1].id if same else self._root, described)
+                self._chain[same:] = map(Stored, rest, ids)
+                self._seen = usage
+                self._hold(setup)
+            except ClewError as error:
+                raise explain_unsaved(error) from error
+        return True
+
+    def keep_pieces(self, events: Sequence[Event], model: str | None) -> None:
+        """Stores what arrived of an answer that its client does not remember, after what was stored last."""
+        blocks: list[Text | Thinking] = []
+        for kind in (Thinking, Text):
+            words = "".join(event.text for event in events if isinstance(event, kind))
+            if words.strip():
+                blocks.append(kind(text=words))
+        if not blocks:
+            return
+        said = assistant(*blocks, model=model, label=self.wanted.label, extra={INTERRUPTED: True})
+        with self._shield():
+            try:
+                self._append(self._head, [said])
+            except ClewError as error:
+                raise explain_unsaved(error) from error
+
+    def _hold(self, setup: Setup) -> None:
+        """Notes the setup in the session, if it is another than before."""
+        if setup == self._setup:
+            return
+        assert self.session is not None
+        with self._store.transaction():  # others may change the free data, too
+            now = self.session.refresh()
+            self.session = now.update(extra=with_setup(now.extra, setup))
+        self._setup = setup
+
+    def _append(self, at: str | None, said: list[AnyMessage]) -> list[str]:
+        """Appends after the node `at`. If another writer continued the session, a fork of it continues from there."""
+        if self.session is None:
+            with self._store.transaction():  # a failed append leaves no empty session
+                made = self._create_session(said)
+                nodes = made.append(said)
+            self.session = made
+        else:
+            try:
+                nodes = self._append_at(self.session, at, said)
+            except Conflict:
+                with self._store.transaction():
+                    fork = self.session.fork(at=at) if at is not None else self._create_session(said)
+                    nodes = fork.append(said)
+                self.session = fork
+        self._head = nodes[-1].id
+        return [node.id for node in nodes]
+
+    def _append_at(self, session: Session, at: str | None, said: list[AnyMessage]) -> list[Any]:
+        if at == self._head:
+            return session.append(said, expect_head=at)
+        with self._store.transaction():
+            if session.refresh().head_id != self._head:
+                raise Conflict(f"session {session.id} has moved")
+            session.rewind(to=at)
+            return session.append(said, expect_head=at)
+
+    def _create_session(self, said: Sequence[AnyMessage]) -> Session:
+        wanted = self.wanted
+        labels = wanted.labels if wanted.label is None else (*wanted.labels, wanted.label)
+        agent = agent_of(wanted.label)
+        extra = None
+        if agent is not None and wanted.parent is not None:
+            extra = {"called_at": wanted.parent.refresh().head_id}
+        return self._store.sessions.create(
+            title=wanted.title or title_of(said), cwd=wanted.cwd, model=wanted.model, labels=labels, agent=agent,
+            owner=wanted.parent if agent is not None else None, extra=extra,
+        )  # fmt: skip
+
+    def _cost(self, usage: UsageTotal) -> dict[str, int] | None:
+        """The tokens since the last time; None if that is not known."""
+        names = ("input", "output", "cached", "reasoning")
+        spent = {name: getattr(usage, name) - getattr(self._seen, name) for name in names}
+        if not any(spent.values()):
+            return None
+        return {name: count for name, count in spent.items() if count or name in ("input", "output")}
+
+    def _describe(
+        self, said: Sequence[AnyMessage], cost: dict[str, int] | None, model: str | None, interrupted: bool
+    ) -> list[AnyMessage]:
+        """The messages with the label, the model and the token counts, which only one message gets."""
+        found: list[AnyMessage] = []
+        for one in reversed(said):
+            beside: dict[str, Any] = dict(one.extra or {})
+            message = one if isinstance(one, Message) else view(one)
+            if isinstance(one, Native) and message.role == "assistant":
+                if message.model is None and model:
+                    beside["model"] = model
+                if message.usage is None and cost is not None:
+                    beside["usage"] = cost
+                    cost = dict.fromkeys(cost, 0)
+            if interrupted and message.role in ("assistant", "tool"):
+                beside[INTERRUPTED] = True
+            label = one.label if self.wanted.label is None else self.wanted.label
+            found.append(msgspec.structs.replace(one, label=label, extra=beside or None))
+        return found[::-1]
+
+
+def agent_of(label: str | None) -> str | None:
+    """The agent that a label ``subagent:NAME:RUN`` names; None for any other label. Invalid if it is not whole."""
+    kind, *rest = (label or "").split(":")
+    if kind != SUBAGENT:
+        return None
+    if len(rest) != 2 or not all(rest):
+        raise Invalid(f"the label of a subagent is subagent:NAME:RUN, not {clip(label or '')}")
+    return rest[0]
+
+
+def explain_unsaved(error: ClewError) -> ClewError:
+    """The error of the store, naming the conversation."""
+    error.message = f"the conversation could not be saved: {error.message}"
+    error.args = (f"{error.message}. {error.hint}" if error.hint else error.message,)
+    return error

@@ -1,0 +1,92 @@
+"""Loads a stored session into a client of any provider."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from clew.base.messages import ToolCall
+from clew.convert.core import Options, convert_read, read_all, tool_names
+from clew.convert.sessions import rename_tools
+from clew.engine.node import Node
+from clew.errors import NotFound
+from clew.snapshots import ToolSnapshot, new_snapshot
+from clew.store.session import Session
+from clew.store.snapshot_setup import setup_of
+from clew.store.store import Store
+
+if TYPE_CHECKING:
+    from clew.convert import Report
+
+ANSWERS = ("assistant", "tool")
+
+
+def through_last_answer(nodes: Sequence[Node]) -> Sequence[Node]:
+    """The messages up to the last one of a model or a tool: a question without an answer is left out.
+
+    If there is no answer at all, the system prompt.
+    """
+    end = len(nodes)
+    while end and nodes[end - 1].role not in ANSWERS:
+        end -= 1
+    return nodes[:end] or list(takewhile(lambda node: node.role == "system", nodes))
+
+
+def resume(client: Any, session: Session, *, until: str | None = None, system: str | None = None) -> Report:
+    """Replaces a client's conversation by a session's, `until` a message or up to its last answer.
+
+    Messages of the client's provider go in byte for byte, others converted: the report lists the differences. The
+    session is not changed. `system` takes the place of its system prompt. The tools that the session was held with are
+    described to the model as they were, others that were called by their names; what they run is given with
+    `set_tools`.
+    """
+    nodes = session.path(until=until)
+    if until is None:
+        nodes = list(through_last_answer(nodes))
+    said = [node.said for node in nodes if system is None or node.role != "system"]
+    held = setup_of(session).tools
+    prompt = client.system if system is None else system
+    options = Options(prompt, blob=session.blobs.get, tools=tuple(tool.name for tool in held))
+    target, given = read_all(said, "", client.provider, options)
+    found = convert_read(given, target, "", client.provider, options)
+    names = tool_names(given, target, options)
+    tools = {tool.name: tool for tool in rename_tools(held, names)}
+    for block in (block for one in given for block in one.blocks if isinstance(block, ToolCall)):
+        tools.setdefault(name := names.fit(block.name), ToolSnapshot(name, "", {"type": "object"}))
+    client.restore(
+        new_snapshot(
+            provider=client.provider,
+            model=client.model,
+            system_prompt=found.system,
+            messages=b"[" + b",".join(found.messages) + b"]",
+            tools=tools.values(),
+        )
+    )
+    return found.report
+
+
+def latest_answered(store: Store, cwd: str | None = None) -> Session:
+    """The session with the newest answer, of a model or a tool; in exactly this directory if one is given. NotFound.
+
+    Never a subagent's, and never one without an answer.
+    """
+    best: tuple[datetime, Session] | None = None
+    for session in store.sessions.list(limit=20, cwd=cwd).all():
+        if best is not None and session.updated_at <= best[0]:
+            break  # the others were active earlier still
+        said = _last_answer(session)
+        if said is not None and (best is None or said > best[0]):
+            best = said, session
+    if best is None:
+        raise NotFound("session", "latest" if cwd is None else f"latest in {cwd}", hint="Start one first.")
+    return best[1]
+
+
+def _last_answer(session: Session) -> datetime | None:
+    for last in (8, None):
+        for node in reversed(session.path(last=last)):
+            if node.role in ANSWERS:
+                return node.created_at
+    return None

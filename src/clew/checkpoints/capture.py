@@ -1,0 +1,210 @@
+"""Captures checkpoints: of named files, and of a whole tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from clew.backends import Tx, creation_counter
+from clew.checkpoints import tree_scan as tree
+from clew.checkpoints.filestate import (
+    MISSING,
+    UNSEEN,
+    FileState,
+    Manifest,
+    PathEntry,
+    folders_of,
+    pack,
+    pack_path,
+    unpack_path,
+)
+from clew.checkpoints.repository import CheckpointRepo, StoredCheckpoint, StoredWorktree, Worktree
+from clew.checkpoints.root import PathBlocked, RootFolder
+from clew.checkpoints.tree_index import TreeIndex
+from clew.checkpoints.tree_scan import TreeScan
+from clew.errors import Conflict, Invalid, Unavailable, clip
+
+BATCH = 8 * 1024 * 1024
+"""Bytes of content in one transaction; a larger transaction would block other writers for too long."""
+MANY = 512
+"""Number of contents in one transaction."""
+TRIES = 5
+"""How often a scan is repeated because another process captured the tree at the same time."""
+
+
+class Capturing:
+    """Stores the state of paths below the root."""
+
+    def __init__(self, root: RootFolder, shelf: CheckpointRepo, own: Callable[[str], bool]) -> None:
+        self._root = root
+        self._shelf = shelf
+        self._own = own
+
+    def files(self, message: str, names: Sequence[str]) -> StoredCheckpoint:
+        """Stores the current state of paths, unless the message's checkpoint or a later one has them."""
+        entries: dict[str, tuple[PathEntry, bytes]] = {}
+        have = self._shelf.read(lambda tx: self._have(tx, message))
+        for name in names:
+            if pack_path(name) not in have:
+                entries.update({entry.path: (entry, data) for entry, data in self._entries(name)})
+
+        seat = self._shelf.read(self._shelf.worktree)
+        missing = [unpack_path(path) for path, (entry, _) in entries.items() if entry.state == MISSING]
+        hidden = [] if seat is None else out_of_sight(self._shelf.index(seat), missing)
+
+        def work(tx: Tx) -> StoredCheckpoint:
+            if seat is not None and seat.data.message != message:
+                self._note(tx, seat, hidden)
+            kept, known = self._shelf.get(tx, message), self._have(tx, message)
+            fresh = [self.store_content(tx, *one) for path, one in entries.items() if path not in known]
+            manifest = Manifest(message, self._shelf.root) if kept is None else kept.manifest
+            return self._shelf.put(tx, manifest.having(fresh), kept)
+
+        return self._shelf.write(work)
+
+    def _note(self, tx: Tx, seat: StoredWorktree, entries: Sequence[PathEntry]) -> None:
+        """Adds entries to the checkpoint of the last scan."""
+        last = self._shelf.get(tx, seat.data.message) if entries else None
+        if last is not None:
+            self._shelf.put(tx, last.manifest.with_walks(entries), last)
+
+    def _have(self, tx: Tx, message: str) -> set[str]:
+        """Paths that the message's checkpoint or a later one has; their current state is not the original."""
+        kept = self._shelf.get(tx, message)
+        if kept is None:
+            return set()
+        later = self._shelf.all(tx, creation_counter(kept.row.ref))
+        return {entry.path for one in later for entry in one.manifest.files if entry.state != UNSEEN}
+
+    def _entries(self, name: str) -> Iterable[tuple[PathEntry, bytes]]:
+        """The current state of a path, and the missing folders above it."""
+        try:
+            seen = self._root.look(name)
+        except PathBlocked as blocked:
+            about = f"{clip(name, 4096)} cannot be read: {clip(blocked.at, 4096)} is not a folder"
+            raise Unavailable(about, hint="Nothing was checkpointed.") from None
+        if seen.state.kind == "dir":
+            raise Invalid(f"{clip(name, 4096)} is a folder", hint="Pass the files in it, or capture the tree.")
+        if seen.state.kind == "missing":
+            for folder in folders_of(name):
+                if self._root.look(folder).state.kind == "missing":
+                    yield PathEntry(pack_path(folder), MISSING), b""
+        yield PathEntry(pack_path(name), seen.state), seen.data
+
+    def store_content(self, tx: Tx, entry: PathEntry, data: bytes) -> PathEntry:
+        """An entry whose content is stored."""
+        if entry.state.kind != "file":
+            return entry
+        state = msgspec.structs.replace(entry.state, blob=self._shelf.keep(tx, pack(data)))
+        return msgspec.structs.replace(entry, state=state)
+
+    # -- the whole tree
+
+    def tree(self, message: str, *, settled: bool = False) -> StoredCheckpoint:
+        """Scans the tree and stores changes; `settled` if later changes are not the agent's."""
+        for _ in range(TRIES):
+            seat, seen = self.scan(keep=True)
+
+            def work(tx: Tx, seat: StoredWorktree | None = seat, seen: TreeScan = seen) -> StoredCheckpoint:
+                return self.record(tx, seat, seen, message, settled=settled)
+
+            try:
+                return self._shelf.write(work)
+            except Conflict:
+                continue
+        raise Unavailable(f"other processes keep capturing {self._root.path}", hint="Try again.")
+
+    def scan(self, *, keep: bool) -> tuple[StoredWorktree | None, TreeScan]:
+        """The last scan of the tree, and a new one; with `keep`, stores new contents."""
+        seat = self._shelf.read(self._shelf.worktree)
+        before = None if seat is None else self._shelf.index(seat)
+        if not keep:
+            return seat, tree.scan(self._root, before, self._own, lambda data: "")
+        keeper = ContentWriter(self._shelf)
+        found = tree.scan(self._root, before, self._own, keeper)
+        keeper.flush()
+        return seat, found
+
+    def record(
+        self,
+        tx: Tx,
+        seat: StoredWorktree | None,
+        seen: TreeScan,
+        message: str,
+        *,
+        settled: bool,
+        coming: Iterable[str] = (),
+    ) -> StoredCheckpoint:
+        """Stores the result of a scan. Changed paths get their previous state in the checkpoint of the last scan.
+
+        `coming` are missing paths that are about to be created. Raises Conflict if another process has scanned the
+        tree at the same time. Returns the message's checkpoint.
+        """
+        shelf = self._shelf
+        now = shelf.worktree(tx)
+        if (None if now is None else now.row.version) != (None if seat is None else seat.row.version):
+            raise Conflict("another process captured the tree at the same time", hint="Try again.")
+        if seat is not None:
+            self._note(tx, seat, [*changed(seat, seen), *out_of_sight(seen.now, coming)])
+        kept = shelf.get(tx, message) or shelf.put(tx, Manifest(message, shelf.root))
+        data = Worktree(shelf.root, message, "" if seat is None else seat.data.blob, settled)
+        shelf.set_worktree(tx, seat, data, seen.now if seen.changed else None, seen.blobs)
+        return kept
+
+
+def changed(seat: StoredWorktree, seen: TreeScan) -> list[PathEntry]:
+    """Entries for the changes that a scan found. A `settled` scan is also the state they were left in."""
+    return [
+        PathEntry(
+            pack_path(change.path), change.old, change.old if seat.data.settled and change.old != UNSEEN else None
+        )
+        for change in seen.changes
+        if change.path
+    ]
+
+
+def out_of_sight(index: TreeIndex, paths: Iterable[str]) -> list[PathEntry]:
+    """Entries for missing paths that the last scan could not see.
+
+    Earlier checkpoints do not know whether they existed.
+    """
+    return [PathEntry(pack_path(path), UNSEEN) for path in paths if index.absent(path) == UNSEEN]
+
+
+def state_at(root: RootFolder, path: str) -> FileState:
+    """The state of a path: missing if a link or a file is in the way, unseen if its folder cannot be read.
+
+    Raises Unavailable if the path itself cannot be read.
+    """
+    try:
+        return root.look(path).state
+    except PathBlocked:
+        return MISSING
+    except Unavailable:
+        if all(map(root.readable, folders_of(path))):
+            raise
+        return UNSEEN
+
+
+class ContentWriter:
+    """Stores contents in batches, and returns the blob of each."""
+
+    def __init__(self, shelf: CheckpointRepo) -> None:
+        self._shelf = shelf
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def __call__(self, data: bytes) -> str:
+        payload = pack(data)
+        self._held.append(payload)
+        self._size += len(payload)
+        if self._size > BATCH or len(self._held) >= MANY:
+            self.flush()
+        return self._shelf.address(payload)
+
+    def flush(self) -> None:
+        """Stores the current batch."""
+        held, self._held, self._size = self._held, [], 0
+        if held:
+            self._shelf.write(lambda tx: [self._shelf.keep(tx, payload) for payload in held])

@@ -1,0 +1,386 @@
+"""Runs rewinds: plans, stores the current state, records the steps, applies them, and deletes the record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+
+from clew.backends import InsertPoint, RefRow, Tx, creation_counter
+from clew.base import ids
+from clew.checkpoints import diff as lines
+from clew.checkpoints import plan
+from clew.checkpoints.apply import apply, clear
+from clew.checkpoints.capture import Capturing, ContentWriter, changed, state_at
+from clew.checkpoints.filestate import (
+    MISSING,
+    UNSEEN,
+    FileState,
+    HeadChange,
+    Manifest,
+    PathEntry,
+    pack_path,
+    unpack_path,
+)
+from clew.checkpoints.plan import RewindPlan, refusal, some_of
+from clew.checkpoints.repository import CheckpointRepo, Journal, RewindStep, StoredCheckpoint, above
+from clew.checkpoints.results import FileDiff, Rewound
+from clew.checkpoints.root import PathBlocked, RootFolder
+from clew.checkpoints.serial import display_path
+from clew.engine.refs import BRANCH
+from clew.errors import ClewError, Conflict, Corrupted, NotFound
+from clew.store.parts import Parts
+from clew.store.session import row_of
+
+NO_CHECKPOINT = "checkpoint not found"
+
+
+class Rewinding:
+    """Plans and runs rewinds. The caller holds the lock of the root."""
+
+    def __init__(self, root: RootFolder, shelf: CheckpointRepo, capturing: Capturing) -> None:
+        self._root = root
+        self._shelf = shelf
+        self._capturing = capturing
+
+    # -- what is asked for
+
+    def rewind(self, message: str, *, files: bool, talk: bool, dry_run: bool, force: bool) -> Rewound:
+        """Rewinds to a message."""
+        said = self._find_message(message) if talk else None
+        if talk and said is None:
+            return Rewound(False, "the message is not in the conversation", message=message, dry_run=dry_run)
+        manifests = self._since(message) if files else []
+        if manifests is None:
+            return Rewound(False, NO_CHECKPOINT, message=message, dry_run=dry_run)
+        lost = self._shelf.read(lambda tx: self._shelf.missing_source(tx, message)) if files and not force else None
+        if lost is not None:
+            error = f"checkpoints are missing: session {lost} had them and is deleted or in the trash"
+            return Rewound(False, error, message=message, dry_run=dry_run)
+        heads = HeadChange(self._shelf.session.refresh().head_id, said) if talk else None
+        return self._go(message, manifests, heads, tree=files, dry_run=dry_run, force=force)
+
+    def undo(self, *, steps: int, dry_run: bool, force: bool) -> Rewound:
+        """Undoes the last rewinds that were not undone yet."""
+        points = _to_undo([kept.manifest for kept in self._shelf.read(self._shelf.all)])
+        if len(points) < steps:
+            error = f"there is no rewind to undo: {len(points)} left" if points else "there is no rewind to undo"
+            return Rewound(False, error, dry_run=dry_run)
+        taken = points[-steps:]
+        before = next((one.heads.before for one in taken if one.heads is not None), None)
+        moved = any(one.heads is not None for one in taken)
+        heads = HeadChange(self._shelf.session.refresh().head_id, before) if moved else None
+        # This includes later changes, which are not part of the rewind.
+        manifests = [msgspec.structs.replace(one, files=_changed_entries(one), to=None) for one in taken]
+        return self._go(taken[0].message, manifests, heads, tree=False, dry_run=dry_run, force=force)
+
+    def diff(self, message: str) -> list[FileDiff]:
+        """The changes that a rewind of files would make."""
+        manifests = self._since(message)
+        if manifests is None:
+            raise NotFound("checkpoint", message)
+        return [self._diff(step) for step in self._plan(manifests, tree=True).steps if not _folder(step)]
+
+    def pending(self) -> Journal | None:
+        """The interrupted rewind."""
+        found = self._shelf.read(self._shelf.journal)
+        return None if found is None else found[1]
+
+    def finish(self) -> Rewound | None:
+        """Continues an interrupted rewind."""
+        journal = self.pending()
+        return None if journal is None else self._apply(journal)
+
+    def give_up(self) -> None:
+        """Leaves files as an interrupted rewind left them, and records that state."""
+        journal = self.pending()
+        if journal is not None:
+            clear(self._root, journal)
+            self._finish(journal)
+
+    # -- planning
+
+    def _since(self, message: str) -> list[Manifest] | None:
+        """The manifests from a message's own on, oldest first; None if there are none.
+
+        If the message has no checkpoint, it changed nothing, and the next checkpoint has its state.
+        """
+        kept = self._shelf.read(self._shelf.all)
+        first = next((one for one in kept if message in (one.manifest.message, *one.manifest.also)), None)
+        if first is None:
+            first = self._shelf.read(lambda tx: self._below(tx, kept, message))
+        return (
+            None
+            if first is None
+            else [one.manifest for one in kept if creation_counter(one.row.ref) >= creation_counter(first.row.ref)]
+        )
+
+    def _below(self, tx: Tx, kept: Sequence[StoredCheckpoint], message: str) -> StoredCheckpoint | None:
+        return next((one for one in kept if one.manifest.to is None and above(tx, message, one.manifest.message)), None)
+
+    def _plan(self, manifests: Sequence[Manifest], *, tree: bool) -> RewindPlan:
+        """The plan that restores the first manifest; with `tree`, includes paths that only the scan of the tree has."""
+        closed: tuple[str, ...] = ()
+        if tree and self._shelf.read(self._shelf.worktree) is not None:
+            seat, seen = self._capturing.scan(keep=False)
+            assert seat is not None
+            fresh = changed(seat, seen)
+            manifests = [one.with_walks(fresh) if one.message == seat.data.message else one for one in manifests]
+            closed = seen.now.unread
+        chains = plan.build_chains(manifests, undo=not tree)
+        present = {path: state_at(self._root, path) for path in chains}
+        present |= {path: MISSING for path in plan.alike(chains) if not self._root.has(path)}
+        there = plan.Present(present, partial(state_at, self._root), self._names)
+        made = plan.make(chains, there, undo=not tree)
+        return self._opening(made._replace(unseen=sorted({*made.unseen, *closed})))
+
+    def _names(self, folder: str) -> list[str] | None:
+        return self._root.names_in(folder) if self._root.readable(folder) else None
+
+    def _opening(self, made: RewindPlan) -> RewindPlan:
+        """The plan with steps that open read-only folders and restore their modes."""
+        steps, closed = {step.path: step for step in made.steps}, list[str]()
+        for step in made.steps:
+            path = unpack_path(step.path)
+            folder = path.rpartition("/")[0]
+            if self._root.writable(path):
+                continue
+            if folder and self._root.is_mine(folder):
+                now = state_at(self._root, folder)
+                steps.setdefault(pack_path(folder), RewindStep(pack_path(folder), now, now))
+            else:
+                closed.append(f"{display_path(path)}: its folder is not writable")
+        every = sorted(steps.values(), key=lambda step: step.path)
+        return made._replace(steps=every, blocked=made.blocked + closed)
+
+    def _ready(self, manifests: Sequence[Manifest], *, tree: bool) -> tuple[RewindPlan, lines.LineCount]:
+        """The plan and its line counts, after reading and checking every content it needs. Raises Corrupted."""
+        made = self._plan(manifests, tree=tree)
+        added = removed = 0
+        for step in made.steps:
+            one = self._diff(step)
+            count = lines.count(one.before or b"", one.after or b"")
+            added, removed = added + count.insertions, removed + count.deletions
+        return made, lines.LineCount(added, removed)
+
+    def _diff(self, step: RewindStep) -> FileDiff:
+        path = unpack_path(step.path)
+        old = None
+        if step.old.kind == "file":
+            with suppress(PathBlocked):
+                old = self._root.look(path).data
+        elif step.old.kind == "link":
+            old = _target(step.old)
+        new = None
+        if step.new.kind == "file":
+            try:
+                new = self._shelf.content(step.new)
+            except (NotFound, Corrupted) as error:
+                raise Corrupted(f"the checkpoint of {display_path(path)}", f"{error.message}") from error
+        elif step.new.kind == "link":
+            new = _target(step.new)
+        return FileDiff(path, step.old, step.new, old, new)
+
+    # -- doing
+
+    def _go(
+        self,
+        message: str,
+        manifests: Sequence[Manifest],
+        heads: HeadChange | None,
+        *,
+        tree: bool,
+        dry_run: bool,
+        force: bool,
+    ) -> Rewound:
+        try:
+            made, counted = self._ready(manifests, tree=tree)
+        except ClewError as failed:
+            return Rewound(False, failed.message, message=message, dry_run=dry_run)
+        result = Rewound(
+            True,
+            None,
+            tuple(display_path(unpack_path(step.path)) for step in made.steps if not _folder(step)),
+            *counted,
+            removed=tuple(display_path(unpack_path(step.path)) for step in made.steps if _removes(step)),
+            conflicts=tuple(map(display_path, made.conflicts)),
+            skipped=tuple(map(display_path, made.skipped)),
+            unseen=tuple(map(display_path, made.unseen)),
+            kept=tuple(map(display_path, made.kept)),
+            message=message,
+            dry_run=dry_run,
+        )
+        error = refusal(made, force=force)
+        if error is not None:
+            return msgspec.structs.replace(result, can_rewind=False, error=error)
+        if dry_run or not (made.steps or _moves(heads)):  # a repeated rewind must not hide the one before it
+            return result
+        try:
+            journal = self._begin(message, made, heads)
+        except Conflict as changed_now:
+            return msgspec.structs.replace(result, can_rewind=False, error=changed_now.message)
+        done = self._apply(journal) if journal.steps else Rewound(True)
+        kept = (*result.kept, *done.kept)
+        return msgspec.structs.replace(result, left=done.left, kept=kept, error=done.error, undo=journal.undo)
+
+    def _begin(self, message: str, made: RewindPlan, heads: HeadChange | None) -> Journal:
+        """Stores the current state; then records the steps and moves the conversation, in one transaction.
+
+        Raises Conflict and does nothing if something has changed since the plan was made.
+        """
+        shelf = self._shelf
+        watched = made.steps and shelf.read(shelf.worktree) is not None
+        seen = self._capturing.scan(keep=True) if watched else None
+        keep = ContentWriter(shelf)
+        entries = [PathEntry(step.path, self._as_planned(step, keep), step.new) for step in made.steps]
+        keep.flush()
+        journal = Journal(shelf.root, shelf.new_id().hex(), ids.text(shelf.new_id()), tuple(made.steps))
+
+        coming = [unpack_path(step.path) for step in made.steps if step.old.kind == "missing"]
+
+        def work(tx: Tx) -> None:
+            if seen is not None:
+                self._capturing.record(tx, *seen, journal.undo, settled=False, coming=coming)
+            manifest = Manifest(journal.undo, shelf.root, to=message, heads=heads)
+            shelf.put(tx, manifest.having(entries), shelf.get(tx, journal.undo))
+            if journal.steps:
+                shelf.begin(tx, journal)
+            if heads is not None:
+                self._move(tx, heads.after)
+
+        shelf.write(work)
+        if heads is not None:
+            shelf.session.refresh()
+        return journal
+
+    def _as_planned(self, step: RewindStep, keep: ContentWriter) -> FileState:
+        """A path to be removed, with its content stored. Raises Conflict if it differs from the plan."""
+        try:
+            seen = self._root.look(unpack_path(step.path))
+        except PathBlocked:
+            return step.old
+        if not seen.state.same(step.old) and (step.old.kind != "missing" or self._root.has(unpack_path(step.path))):
+            raise Conflict(
+                f"{display_path(unpack_path(step.path))} has changed since the plan was made", hint="Try again."
+            )
+        return msgspec.structs.replace(step.old, blob=keep(seen.data)) if step.old.kind == "file" else step.old
+
+    def _apply(self, journal: Journal) -> Rewound:
+        """Applies the steps. On failure rolls them back; if that fails too, the record stays."""
+        try:
+            done = apply(self._root, journal, self._shelf.content)
+        except ClewError:
+            with suppress(ClewError):
+                self._take_back(journal)
+            raise
+        self._shelf.write(self._shelf.clear_journal)
+        left = tuple(map(display_path, done.left))
+        error = f"changed during the rewind and not touched: {some_of(left)}" if left else None
+        return Rewound(True, error, left=left, kept=tuple(map(display_path, done.kept)), undo=journal.undo)
+
+    def _take_back(self, journal: Journal) -> None:
+        kept = self._shelf.read(lambda tx: self._shelf.get(tx, journal.undo))
+        if kept is None:
+            raise NotFound("checkpoint", journal.undo)
+        old = {entry.path: entry.state for entry in kept.manifest.files}
+        steps = tuple(RewindStep(step.path, step.new, old[step.path]) for step in journal.steps)
+        apply(self._root, msgspec.structs.replace(journal, steps=steps), self._shelf.content)
+        self._finish(journal)
+
+    def _finish(self, journal: Journal) -> None:
+        """Marks a rewind as finished, with the state in which it left its paths.
+
+        If it changed no files, moves the conversation back too.
+        """
+        shelf = self._shelf
+        after = {step.path: state_at(self._root, unpack_path(step.path)) for step in journal.steps}
+
+        def work(tx: Tx) -> None:
+            kept = shelf.get(tx, journal.undo)
+            if kept is not None:
+                same = {one.path: UNSEEN for one in kept.manifest.files if one.state.same(after.get(one.path, UNSEEN))}
+                manifest = kept.manifest.with_final_states(after | same)  # it has no entries for unchanged paths
+                heads = manifest.heads
+                if heads is not None and not _changed_entries(manifest) and shelf.head(tx) == heads.after:
+                    self._move(tx, heads.before)
+                    manifest = msgspec.structs.replace(manifest, heads=None)
+                shelf.put(tx, manifest, kept)
+            shelf.clear_journal(tx)
+
+        shelf.write(work)
+        shelf.session.refresh()
+
+    # -- the conversation
+
+    def _find_message(self, message: str) -> str | None:
+        """The message on the conversation's path, possibly by another id of its checkpoint; None if it is not there."""
+        head = self._shelf.session.refresh().head_id
+        kept = [one.manifest for one in self._shelf.read(self._shelf.all)]
+        also = [name for one in kept if message in (one.message, *one.also) for name in (one.message, *one.also)]
+
+        def work(tx: Tx) -> str | None:
+            return next((name for name in (message, *also) if head is not None and above(tx, name, head)), None)
+
+        return self._shelf.read(work)
+
+    def _move(self, tx: Tx, to: str | None) -> None:
+        """Moves the head within its tree. The old path stays as a branch; the new one is no longer a branch."""
+        session = self._shelf.session
+        refs, row = Parts.of(session).refs, row_of(session)
+        tip = refs.tip(tx, row)
+        ground = None if to is None else tx.ground(ids.parse(to))
+        if to is not None and (ground is None or ground.tree != row.tree):
+            raise NotFound("node", to, hint="It was deleted.")
+        head_id = None if ground is None else ground.id
+        if tip.id == head_id:
+            return
+        if tip.id is not None and not (to is not None and above(tx, ids.text(tip.id), to)):
+            refs.branch(tx, row.ref, tip.ground)
+        for one in self._branches(tx, row, ground):
+            tx.delete_ref(one.ref)
+        refs.move(tx, row.ref, tip, None if ground is None else ground.pos, head_id)
+
+    def _branches(self, tx: Tx, row: RefRow, ground: InsertPoint | None) -> list[RefRow]:
+        if ground is None:
+            return []
+        return [one for one in tx.refs_owned(row.ref) if one.kind == BRANCH and one.head_id == ground.id]
+
+
+def _changed_entries(manifest: Manifest) -> tuple[PathEntry, ...]:
+    """The paths that a rewind has changed."""
+    return tuple(one for one in manifest.files if one.after is not None and not one.after.same(one.state))
+
+
+def _to_undo(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """The rewinds that can be undone, oldest first.
+
+    A rewind to the start of an earlier one, as an undo is, undoes that one and all after it.
+    """
+    found: list[Manifest] = []
+    for one in manifests:
+        if one.to is None or not (_changed_entries(one) or _moves(one.heads)):
+            continue
+        undone = next((number for number, earlier in enumerate(found) if earlier.message == one.to), None)
+        if undone is None:
+            found.append(one)
+        else:
+            del found[undone:]
+    return found
+
+
+def _removes(step: RewindStep) -> bool:
+    return step.new.kind == "missing" and step.old.kind != "dir"
+
+
+def _moves(heads: HeadChange | None) -> bool:
+    return heads is not None and heads.before != heads.after
+
+
+def _folder(step: RewindStep) -> bool:
+    return step.old.kind in ("dir", "missing") and step.new.kind in ("dir", "missing")
+
+
+def _target(state: FileState) -> bytes:
+    return unpack_path(state.target).encode("utf-8", "surrogateescape")

@@ -1,0 +1,1 @@
+"""`clew chat` and `clew run`: the prompt, the answer on the screen, slash commands."""

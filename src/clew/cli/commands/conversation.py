@@ -1,0 +1,114 @@
+"""`clew conversation list | print | delete`: messages by their IDs, in any session."""
+
+from __future__ import annotations
+
+import click
+
+import clew
+from clew.cli.commands.purge import remaining_lines
+from clew.cli.commands.show import show
+from clew.cli.commands.tree import compact_option, draw, everything, here_option, limit_option, of_here
+from clew.cli.options import Group, dry_run_option, examples
+from clew.cli.output.json import Form, json_options
+from clew.cli.output.outcomes import Success, for_each, report_outcomes, roll_back
+from clew.cli.output.text import many, plain, warn
+from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
+from clew.engine.receipts import Receipt
+
+ALIASES = {"ls": "list", "show": "print", "view": "print", "rm": "delete", "remove": "delete"}
+
+
+@click.group(
+    cls=Group,
+    aliases=ALIASES,
+    epilog=examples(
+        "clew conversation list",
+        "clew convo show 7dq2xe",
+        "clew conv rm --cascade 7dq2xe",
+        more="Other names: convo, conv. Commands: list (ls), print (show, view), delete (rm, remove).",
+    ),
+)
+def conversation() -> None:
+    """List, print and delete messages by their IDs, in any conversation."""
+
+
+@conversation.command("list", epilog=examples("clew conversation list", "clew conversation list --here --compact"))
+@compact_option
+@limit_option
+@here_option
+@json_options
+@store_option
+@click.pass_context
+def list_(ctx: click.Context, compact: bool, limit: int | None, here: bool, form: Form) -> None:
+    """List all messages as a tree: ID, time, role, first words. The most recently active come last."""
+    with open_for_reading() as store:
+        nodes = of_here(store) if here else everything(store)
+        ctx.exit(draw(store, nodes, compact=compact, limit=limit, form=form, names={"tool": "tool_result"}))
+
+
+conversation.add_command(
+    click.Command(
+        "print",
+        callback=show.callback,
+        params=show.params,
+        help=show.help,
+        epilog=examples("clew conversation print 7dq2xe", "clew conversation print 7dq2xe --as markdown"),
+    )
+)
+
+
+@conversation.command(
+    "delete",
+    epilog=examples("clew conversation delete 7dq2xe", "clew conversation delete --cascade --dry-run 7dq2xe x4w8tn"),
+)
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--cascade", is_flag=True, help="Also delete all messages that follow.")
+@dry_run_option
+@json_options
+@store_option
+@click.pass_context
+def delete(ctx: click.Context, ids: tuple[str, ...], cascade: bool, dry_run: bool, form: Form) -> None:
+    """Delete messages permanently. To delete whole conversations, use 'clew rm'.
+
+    A message with later messages needs --cascade. If the last message of a conversation is deleted, the one before
+    becomes the last; a title made from deleted words is removed. An unknown ID is not an error. Prints what remains in
+    files. Exit code 8 if only some messages were deleted.
+    """
+    receipts: list[Receipt] = []
+    with open_existing() as store:
+        done = for_each(ids, lambda asked: _delete(store, asked, cascade, dry_run, receipts))
+        code = report_outcomes(roll_back(store, lambda: list(done)) if dry_run else done, form)
+    if not dry_run:
+        for line in dict.fromkeys(line for receipt in receipts for line in remaining_lines(receipt)):
+            warn(line)
+    ctx.exit(code)
+
+
+def _delete(store: clew.Store, asked: str, cascade: bool, dry_run: bool, receipts: list[Receipt]) -> Success:
+    try:
+        receipt = store.nodes.delete(asked, recursive=cascade)
+    except clew.ClewError as error:
+        if error.hint == "Delete recursively.":
+            error.hint = "Use --cascade to delete the messages that follow, too."
+        error.message = f"{asked}: {error.message}"
+        raise
+    receipts.append(receipt)
+    count = receipt.messages
+    if not count:
+        _refuse_session(store, asked)
+        line = "message not found"
+    else:
+        more = f" and {many(count - 1, 'later message')}" if count > 1 else ""
+        line = f"message{more} {'would be deleted' if dry_run else 'deleted'}"
+    failures = [failure._asdict() for failure in receipt.failures]
+    return Success(f"{plain(asked)}: {line}", "", {"deleted": count, "failures": failures, "pending": receipt.pending})
+
+
+def _refuse_session(store: clew.Store, asked: str) -> None:
+    """Invalid if the ID is that of a session."""
+    try:
+        session = store.sessions.get(asked)
+    except clew.NotFound:
+        return
+    hint = f"Move it to the trash with: clew rm {session.handle}"
+    raise clew.Invalid(f"{asked} is a conversation, not a message", hint=hint)

@@ -1,0 +1,235 @@
+"""`clew hook`: called by a coding agent at each step; saves its files and copies its transcript.
+
+It reads an event from stdin, in the format of Claude Code's hooks. It never blocks the agent: it ends within the time
+of the setting `hook_timeout`, errors go to stderr, nothing goes to stdout, and the exit code is 0.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import uuid
+from contextlib import suppress
+from typing import Any
+
+import click
+
+import clew
+from clew.base import ids
+from clew.checkpoints import Checkpoints
+from clew.cli.agent_hook.deadline import OutOfTime, limit
+from clew.cli.agent_hook.follow import Follower, behind, last_prompt
+from clew.cli.agent_hook.settings import install
+from clew.cli.exits import report
+from clew.cli.options import examples
+from clew.cli.output.text import plain, warn
+from clew.cli.setup import settings
+from clew.cli.setup.open_store import open_or_create, store_option
+from clew.errors import ClewError, Conflict, Invalid, NotFound
+from clew.providers.view import integer
+
+LONGEST = 64 * 1024 * 1024
+LONGEST_PATH = 4096
+"""Longest path; no system opens a longer one."""
+PATIENCE = 10.0
+"""Seconds to wait for other writers if there is no time limit."""
+PATHS = ("cwd", "transcript_path", "agent_transcript_path")
+EDITS = {"Edit": "file_path", "Write": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
+"""Tools that change one file, each with the name of its path argument."""
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog=examples("clew hook install --dry-run", "clew hook install .claude/settings.json", "clew hook < event.json"),
+)
+@store_option
+@click.pass_context
+def hook(ctx: click.Context) -> None:
+    """Process one event of a coding agent, read from stdin in the format of Claude Code hooks.
+
+    Saves files before a tool changes them, and stores the agent's transcript as a conversation. Never blocks the agent:
+    errors go to stderr, the exit code is 0, and it stops after 5 seconds (setting: hook_timeout). The next call
+    continues with the rest of the transcript.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    try:
+        seconds = settings.current().value("hook_timeout")
+        with limit(seconds):
+            HookEvent(_read(), seconds).run()
+    except OutOfTime:
+        with suppress(OSError):
+            warn(f"clew: stopped after {seconds:g} seconds; change the limit with 'clew config set hook_timeout'")
+    except Exception as error:  # noqa: BLE001 - errors must not stop the agent
+        with suppress(OSError):  # stderr may be closed
+            report(error)
+    ctx.exit(0)
+
+
+hook.add_command(install)
+
+
+def _read() -> dict[str, Any]:
+    raw = sys.stdin.buffer.read(LONGEST)
+    try:
+        event = json.loads(raw, parse_int=integer)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        hint = "See 'clew hook install --dry-run' for the setup."
+        raise Invalid("clew hook expects one JSON object on stdin", hint=hint)
+    return event
+
+
+def _check(field: str, path: str) -> None:
+    """Invalid if a path is too long; resolving a very long one takes minutes."""
+    if len(path) > LONGEST_PATH:
+        raise Invalid(f"{field} has {len(path):,} characters; the limit for a path is {LONGEST_PATH:,}")
+
+
+class HookEvent:
+    """One event of the agent; unknown fields and events are ignored.
+
+    The transcript comes last, because it may need all the time; the next event continues with it.
+    """
+
+    def __init__(self, data: dict[str, Any], seconds: float = 0) -> None:
+        self._data = data
+        self._patience = seconds / 2 or PATIENCE
+
+    def run(self) -> None:
+        """Processes the event. Invalid, or another error."""
+        name, tool = self._text("hook_event_name"), self._text("tool_name")
+        if name not in ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionEnd"):
+            return
+        for field in PATHS:
+            _check(field, self._text(field))
+        with open_or_create(timeout=self._patience) as store:
+            session = self._session(store)
+            if name == "PreToolUse":
+                self._before(session, tool)
+            elif name == "PostToolUse":
+                self._after(session, tool)
+            elif name == "Stop":
+                self._checkpoints(session).settle(self._message(session))
+            elif name == "SubagentStop":
+                self._subagent(store, session)
+            elif name == "SessionEnd":
+                session.update(extra={**session.refresh().extra, "exit_reason": self._text("reason")})
+            if name not in ("PreToolUse", "PostToolUse"):
+                self._follow(store, session)
+
+    # -- files
+
+    def _before(self, session: clew.Session, tool: str) -> None:
+        path = self._path(tool)
+        if path is None and tool != "Bash":
+            return
+        checkpoints, message = self._checkpoints(session), self._message(session)
+        try:
+            kept = checkpoints.capture_tree(message) if path is None else checkpoints.capture(message, [path])
+        except OutOfTime:
+            warn(f"clew: not saved: {plain(path or self._text('cwd'))}")
+            raise
+        for name, why in kept.skipped.items() if kept is not None else ():
+            warn(f"clew: not saved: {plain(name)}: {plain(why)}")
+        self._add_alias(checkpoints, message, kept is not None and bool(kept.also))
+
+    def _after(self, session: clew.Session, tool: str) -> None:
+        path = self._path(tool)
+        if path is not None:
+            self._checkpoints(session).settle(self._message(session), [path])
+
+    def _path(self, tool: str) -> str | None:
+        """The file that a tool changes; relative paths start at the agent's directory."""
+        given = self._data.get("tool_input")
+        path = given.get(EDITS[tool]) if tool in EDITS and isinstance(given, dict) else None
+        if not isinstance(path, str) or not path:
+            return None
+        _check(EDITS[tool], path)
+        return os.path.join(self._text("cwd"), path)
+
+    def _checkpoints(self, session: clew.Session) -> Checkpoints:
+        return Checkpoints(session, session.cwd or self._text("cwd"), patience=self._patience)
+
+    # -- which message, which session
+
+    def _message(self, session: clew.Session) -> str:
+        """The message that the agent works for: the prompt's ID, or the last prompt in the transcript."""
+        prompt = ids.maybe(self._text("prompt_id"))
+        if prompt is not None:
+            return ids.text(prompt)
+        try:
+            found = last_prompt(self._text("transcript_path"))
+        except (OSError, ClewError):
+            found = None
+        if found is not None and ids.maybe(found.message) is not None:
+            return found.message
+        return str(uuid.uuid5(uuid.UUID(session.id), "before the first prompt"))
+
+    def _add_alias(self, checkpoints: Checkpoints, message: str, known: bool) -> None:
+        """Makes a checkpoint that is stored under a prompt's ID available under the message's ID."""
+        if known or message != self._text("prompt_id"):
+            return
+        try:
+            found = last_prompt(self._text("transcript_path"), message)
+        except (OSError, ClewError):
+            return
+        if found is not None and ids.maybe(found.message) is not None:
+            checkpoints.alias(message, found.message)
+
+    def _session(self, store: clew.Store) -> clew.Session:
+        """The session, created at its first event; its directory is that of the project."""
+        given = self._text("session_id")
+        if not given:
+            raise Invalid("the event has no session_id")
+        exact = ids.maybe(given)
+        id = ids.text(exact) if exact is not None else str(uuid.uuid5(uuid.NAMESPACE_URL, f"session:{given}"))
+        try:
+            return store.sessions.get(id)
+        except NotFound:
+            cwd = os.environ.get("CLAUDE_PROJECT_DIR") or self._text("cwd") or None
+        try:
+            return store.sessions.create(id=id, cwd=cwd)
+        except Conflict:  # another hook was first
+            return store.sessions.get(id)
+
+    # -- the transcript
+
+    def _follow(self, store: clew.Store, session: clew.Session) -> None:
+        """Copies the session's transcript, then those of subagents that an earlier event had no time for."""
+        self._take(store, session, self._text("transcript_path"))
+        for trace in session.subagents():
+            self._take(store, trace, behind(trace) or "")
+
+    def _subagent(self, store: clew.Store, session: clew.Session) -> None:
+        """Copies a subagent's transcript into a session of its own, owned by the calling session."""
+        path, name = self._text("agent_transcript_path"), self._text("agent_id")
+        if not path or not name:
+            return
+        id = str(uuid.uuid5(uuid.UUID(session.id), f"agent {name}"))
+        try:
+            trace = store.sessions.get(id)
+        except NotFound:
+            agent, extra = self._text("agent_type") or "subagent", {"transcript": {"path": path}}
+            trace = store.sessions.create(id=id, agent=agent, owner=session, extra=extra)
+        self._take(store, trace, path)
+
+    def _take(self, store: clew.Store, session: clew.Session, path: str) -> None:
+        if not path:
+            return
+        follower = Follower(store, session, path)
+        try:
+            follower.run()
+        except OutOfTime:
+            warn(f"clew: {plain(path)}: {follower.left:,} bytes left for the next call")
+            raise
+        except FileNotFoundError:
+            return  # no message yet
+        except (OSError, ClewError) as error:
+            warn(f"clew: transcript not copied: {plain(str(error))}")
+
+    def _text(self, name: str) -> str:
+        value = self._data.get(name)
+        return value if isinstance(value, str) else ""

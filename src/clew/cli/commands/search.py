@@ -1,0 +1,153 @@
+"""`clew search`: finds messages by their words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.base.messages import ROLES, Role
+from clew.cli.options import examples
+from clew.cli.output.json import Form, json_options, node_json, out_lines, out_values
+from clew.cli.output.progress import ProgressLine
+from clew.cli.output.text import bold, clip, columns, dim, plain, role_style, style, warn, width
+from clew.cli.output.times import ago, since_option, until_option
+from clew.cli.setup.open_store import open_for_reading, store_option
+
+if TYPE_CHECKING:
+    from clew.store.search.query import Hit
+
+
+@click.command(
+    epilog=examples(
+        "clew search lint step",
+        "clew search '\"lint step\"' --role assistant --since 2d",
+        "clew search --substring 設定",
+    ),
+)
+@click.argument("words", nargs=-1, required=True)
+@click.option("--session", metavar="ID", help="Only in this conversation.")
+@click.option("--here", is_flag=True, help="Only in conversations of the current directory.")
+@click.option("--cwd", metavar="DIR", help="Only in conversations of exactly this directory.")
+@click.option("--label", metavar="LABEL", help="Only in conversations with this label.")
+@click.option("--role", type=click.Choice(ROLES), help="Only messages with this role.")
+@since_option
+@until_option
+@click.option("--substring", is_flag=True, help="Match any part of a word; for code, and text without spaces.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of results."
+)
+@json_options
+@store_option
+def search(
+    words: tuple[str, ...],
+    session: str | None,
+    here: bool,
+    cwd: str | None,
+    label: str | None,
+    role: Role | None,
+    since: datetime | None,
+    until: datetime | None,
+    substring: bool,
+    limit: int,
+    form: Form,
+) -> None:
+    """Find messages that contain all WORDS, best match first. Ignores case and accents.
+
+    "Words in quotes" match a phrase; pre* matches words that start with pre.
+    """
+    if here and cwd is not None:
+        raise click.UsageError("--here and --cwd cannot be used together")
+    place = os.path.abspath(cwd or ".") if here or cwd is not None else None
+    with open_for_reading() as store:
+        with ProgressLine("indexing") as progress:
+            find = partial(
+                store.search, " ".join(words), session=session, role=role, since=since, until=until,
+                mode="substring" if substring else "words", progress=progress,
+            )  # fmt: skip
+            hits = _within(find, limit, place, label)
+        if form != "text":
+            out_values(map(_json, hits), form)
+        elif hits:
+            out_lines(_lines(hits))
+        else:
+            warn("No messages found." if substring else "No messages found. Use --substring to match parts of words.")
+
+
+def _within(find: Callable[..., list[Hit]], limit: int, cwd: str | None, label: str | None) -> list[Hit]:
+    """The hits in sessions of this directory and label, which the index does not contain."""
+    if cwd is None and label is None:
+        return find(limit=limit)
+    asked = 4 * limit
+    while True:
+        found = find(limit=asked)
+        kept = [hit for hit in found if _matches(hit, cwd, label)]
+        if len(kept) >= limit or len(found) < asked:
+            return kept[:limit]
+        asked *= 4
+
+
+def _matches(hit: Hit, cwd: str | None, label: str | None) -> bool:
+    session = hit.session
+    if session is None:
+        return False
+    return (cwd is None or session.cwd == cwd) and (label is None or label in session.labels)
+
+
+def _json(hit: Hit) -> dict[str, Any]:
+    session = hit.session
+    return {
+        "session": None if session is None else {"id": session.id, "handle": session.handle, "title": session.title},
+        "node": node_json(hit.node),
+        "snippet": hit.snippet,
+        "marks": [list(mark) for mark in hit.marks],
+        "score": hit.score,
+    }
+
+
+def _lines(hits: Iterable[Hit]) -> Iterator[str]:
+    now = datetime.now(UTC)
+    for number, hit in enumerate(hits):
+        if number:
+            yield ""
+        session, node = hit.session, hit.node
+        when = ago(node.created_at, now)
+        start = style(node.handle, "33") + "  " + role_style(node.role, node.role.ljust(9))
+        where = "no conversation" if session is None else f"{session.handle} {plain(session.title or 'untitled')}"
+        room = columns()
+        if room is not None:
+            where = clip(where, max(8, room - len(node.handle) - 11 - width(when) - 6))
+        yield f"{start}  {bold(where)}  {dim(when)}"
+        yield "    " + _highlight(*_escape(hit.snippet, hit.marks), None if room is None else max(20, room - 4))
+
+
+def _escape(snippet: str, marks: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
+    """The snippet with control characters escaped, and the marks moved accordingly."""
+    text, at, moved = "", 0, []
+    for begin, end in marks:
+        text += plain(snippet[at:begin])
+        moved.append((len(text), len(text) + len(plain(snippet[begin:end]))))
+        text, at = text + plain(snippet[begin:end]), end
+    return text + plain(snippet[at:]), moved
+
+
+def _highlight(snippet: str, marks: Sequence[tuple[int, int]], room: int | None) -> str:
+    """The snippet on one line, with the matches in colour; clipped around the first match."""
+    start, stop = 0, len(snippet)
+    if room is not None and width(snippet) > room:
+        room -= 2  # for the ellipses
+        room = room * len(snippet) // width(snippet)
+        first = marks[0][0] if marks else 0
+        start = max(0, min(first - room // 3, stop - room))
+        stop = start + room
+    parts, at = [], start
+    for begin, end in marks:
+        if start <= begin and end <= stop:
+            parts += [plain(snippet[at:begin]), style(plain(snippet[begin:end]), "1;31")]
+            at = end
+    cut = ("…" if start else ""), ("…" if stop < len(snippet) else "")
+    return cut[0] + "".join([*parts, plain(snippet[at:stop])]) + cut[1]

@@ -1,0 +1,97 @@
+"""`clew rm | restore | hold | release`: the trash, and holds that protect from deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+
+import clew
+from clew.cli.options import dry_run_option, examples
+from clew.cli.output.json import Form, json_options, session_json
+from clew.cli.output.outcomes import Success, for_each, report_outcomes, roll_back
+from clew.cli.output.text import clip, plain
+from clew.cli.setup.open_store import open_existing, store_option
+
+_sessions = click.argument("sessions", nargs=-1, required=True, metavar="CONVERSATION...")
+
+
+@click.command(epilog=examples("clew rm k3m9qa", "clew rm --dry-run k3m9qa q8r2vt", "clew ls --trash"))
+@_sessions
+@dry_run_option
+@json_options
+@store_option
+@click.pass_context
+def rm(ctx: click.Context, sessions: tuple[str, ...], dry_run: bool, form: Form) -> None:
+    """Move each CONVERSATION to the trash, with its branches and subagents. Restore it with 'clew restore'.
+
+    Conversations in the trash cannot be listed, found or resumed. Messages shared with a fork are kept in the fork.
+    Exit code 8 if only some were moved.
+    """
+    ending = "would be moved to the trash" if dry_run else "moved to the trash; restore with: clew restore {handle}"
+    with open_existing() as store:
+        done = for_each(sessions, _action(store.sessions.trash, ending))
+        ctx.exit(report_outcomes(roll_back(store, lambda: list(done)) if dry_run else done, form))
+
+
+@click.command(epilog=examples("clew ls --trash", "clew restore k3m9qa"))
+@_sessions
+@json_options
+@store_option
+@click.pass_context
+def restore(ctx: click.Context, sessions: tuple[str, ...], form: Form) -> None:
+    """Restore each CONVERSATION from the trash, with its branches and subagents.
+
+    Exit code 8 if only some were restored.
+    """
+    with open_existing() as store:
+        ctx.exit(report_outcomes(for_each(sessions, _action(store.sessions.restore, "restored")), form))
+
+
+@click.command(epilog=examples("clew hold k3m9qa", 'clew hold k3m9qa q8r2vt --reason "Audit of May"'))
+@_sessions
+@click.option("--reason", metavar="TEXT", help="The reason to store with the hold.")
+@json_options
+@store_option
+@click.pass_context
+def hold(ctx: click.Context, sessions: tuple[str, ...], reason: str | None, form: Form) -> None:
+    """Protect each CONVERSATION and its messages from deletion. It can still be continued.
+
+    Remove the hold with 'clew release'. Exit code 8 if only some could be held.
+    """
+    with open_existing() as store:
+        hold = partial(store.sessions.hold, reason=reason)
+        ending = "on hold; release with: clew release {handle}"
+        ctx.exit(report_outcomes(for_each(sessions, _action(hold, ending)), form))
+
+
+@click.command(epilog=examples("clew release k3m9qa"))
+@_sessions
+@json_options
+@store_option
+@click.pass_context
+def release(ctx: click.Context, sessions: tuple[str, ...], form: Form) -> None:
+    """Remove the hold from each CONVERSATION. Exit code 8 if only some could be released."""
+    with open_existing() as store:
+        ctx.exit(report_outcomes(for_each(sessions, _action(store.sessions.release, "released")), form))
+
+
+def _action(act: Callable[[str], clew.Session], ending: str) -> Callable[[str], Success]:
+    """Wraps `act` to return a Success; `ending` completes its sentence and may contain {handle}."""
+
+    def do(asked: str) -> Success:
+        session = act(asked)
+        title = f" ({plain(clip(session.title, 40))})" if session.title else ""
+        sentence = f"conversation {session.handle}{title} {ending.format(handle=session.handle)}"
+        return Success(session.id, sentence, {"session": _json(session)})
+
+    return do
+
+
+def _json(session: clew.Session) -> dict[str, Any]:
+    try:
+        return session_json(session)
+    except clew.Corrupted as error:  # the action itself succeeded
+        return {"id": session.id, "handle": session.handle, "damaged": error.why}

@@ -1,0 +1,1 @@
+"""How commands print: text, JSON, tables, trees, documents, progress, times."""

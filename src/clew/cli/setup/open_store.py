@@ -1,0 +1,235 @@
+"""Finds and opens the store of a command: location, key, and the ways to open it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+import clew
+from clew.cli.output.text import plain, warn
+from clew.cli.setup import key_sources, settings
+from clew.cli.setup.ask import TRIES, ask_secret, can_ask_secret
+from clew.cli.setup.folders import user_folder
+from clew.cli.setup.key_sources import KeySource
+from clew.cli.setup.redaction_rules import in_settings
+from clew.cli.setup.sync_markers import keep_from_sync
+from clew.errors import NotFound
+
+if TYPE_CHECKING:
+    from clew.keys import Key
+    from clew.redaction import Rules
+
+F = TypeVar("F", bound=Callable[..., object])
+_NAMES = "clew.names"
+"""Key in the context for IDs of another program's file, mapped to IDs of clew."""
+_NEEDS_KEY = "Provide the key with --key-file or an environment variable; see 'clew --help'."
+_WRONG = "Nothing was changed. Use the key that sealed the store."
+
+
+def store_option(command: F) -> F:
+    """Adds `--db`, `--key-file` and `--blobs` to a command."""
+
+    def option(flag: str, name: str, help: str, metavar: str = "PATH") -> Callable[[F], F]:
+        def remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+            if value == "" and name == "db":
+                raise click.BadParameter("the path is empty")
+            if value is not None:
+                settings.remember(ctx, name, flag, value)
+
+        return click.option(flag, metavar=metavar, expose_value=False, is_eager=True, callback=remember, help=help)
+
+    help = "Key file of a sealed store.  [default: CLEW_KEY_FILE, or your settings]"
+    key_file = option("--key-file", "key_file", help)
+    help = "Object storage for large attachments: s3://bucket/prefix.  [default: CLEW_BLOBS, or your settings]"
+    command = option("--blobs", "blobs", help, "URL")(command)
+    return option("--db", "db", "Path or URL of the store.  [default: CLEW_DB, your settings, or your data folder]")(
+        key_file(command)
+    )
+
+
+def open_or_create(*, redact: Rules | None = None, timeout: float | None = None) -> clew.Store:
+    """Opens the store, or creates it: sealed if there is a key. Only its owner can read the default folder.
+
+    `redact` replaces the redaction rules of the settings; `timeout` limits the wait for other writers.
+    """
+    path, named = location()
+    if not named and not os.path.exists(path):
+        _make(os.path.dirname(path))
+    return _open(path, create=True, redact=in_settings() if redact is None else redact, timeout=timeout)[0]
+
+
+def _make(folder: str) -> None:
+    """Creates the folder of the default store."""
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        hint = "Choose another location for the store with --db or CLEW_DB."
+        raise clew.ReadOnly(f"cannot create {folder}: {error.strerror}", hint=hint) from error
+    keep_from_sync(folder)
+
+
+def open_existing(*, tidy: bool = True) -> clew.Store:
+    """Opens the store. NotFound if it does not exist. `tidy` as for `clew.open`."""
+    return _open(_existing(), create=False, tidy=tidy, redact=in_settings())[0]
+
+
+def open_untouched() -> clew.Store:
+    """`open_existing`, for commands that change nothing in the store."""
+    return _open(_existing(), create=False, tidy=False)[0]
+
+
+def open_for_reading() -> clew.Store:
+    """`open_existing`, for commands that only read; a default store that does not exist yet reads as an empty one.
+
+    A CPE file reads as a store in memory with the same content; the IDs of the file can be used.
+    """
+    path, named = location()
+    if not named and not os.path.exists(path):
+        return clew.open(":memory:")
+    try:
+        return _open(_existing(), create=False)[0]
+    except clew.NotAStore:
+        store = _open_foreign(path)
+        if store is None:
+            raise
+        return store
+
+
+def _open_foreign(path: str) -> clew.Store | None:
+    """Opens another program's file, read-only; None if its format is unknown."""
+    from clew.agents import cpe
+
+    if not cpe.recognised(path):
+        return None
+    view = cpe.view(path)
+    click.get_current_context().meta[_NAMES] = view.ids
+    for one in view.skipped:
+        warn(f"clew: skipped message {plain(one.id)} of {plain(path)}: {plain(one.why)}")
+    return view.store
+
+
+def open_for_completion() -> clew.Store | None:
+    """Opens the store for shell completion: None if it does not exist; no prompts, no output, no cleanup."""
+    path, source = location()[0], key_source()
+    if "://" not in path and not os.path.isfile(path):
+        return None
+    warnings.simplefilter("ignore")
+    return clew.open(path, key=None if source is None else source.key(), timeout=0.2, create=False, tidy=False)
+
+
+def open_with_its_key() -> tuple[clew.Store, Key | None]:
+    """`open_existing`, with the key that opened it; None for a plain store, even if a key was provided."""
+    path = _existing()
+    try:
+        return _connect(path), None
+    except clew.Sealed:
+        return _open(path, create=False)
+
+
+def open_with_key(key: Key) -> clew.Store:
+    """`open_existing`, with this key."""
+    return _connect(_existing(), key=key)
+
+
+def key_source() -> KeySource | None:
+    """Where the key of the store comes from: a flag, a variable, or the nearest settings file."""
+    flagged = settings.flagged("key_file")
+    return key_sources.find(flags={"KEY_FILE:--key-file": flagged}) or key_sources.in_settings()
+
+
+def _open(path: str, **how: Any) -> tuple[clew.Store, Key | None]:
+    """Opens the store; returns it with its key. Sealed, WrongKey; on a terminal it asks for a passphrase."""
+    source = key_source()
+    key, tries = None if source is None else source.key(), 0
+    while True:
+        try:
+            return _connect(path, key=key, **how), key
+        except clew.NotAStore as error:
+            from clew.agents import cpe
+
+            if cpe.recognised(path):
+                error.hint = "It is a CPE file. You can read it, or add it to a store with 'clew import'."
+            raise
+        except clew.WrongKey as error:
+            if not 0 < tries < TRIES:
+                error.hint = _WRONG
+                raise
+            warn("Wrong passphrase.")
+        except clew.Sealed as error:
+            if not error.passphrase or not can_ask_secret():
+                error.hint = _NEEDS_KEY
+                raise
+        key, tries = _ask_passphrase(path), tries + 1
+
+
+def _connect(
+    path: str,
+    *,
+    key: Key | None = None,
+    create: bool = False,
+    tidy: bool = True,
+    redact: Rules | None = None,
+    timeout: float | None = None,
+) -> clew.Store:
+    seconds = settings.current().value("timeout")
+    seconds = seconds if timeout is None else min(seconds, timeout)
+    return clew.open(
+        path, key=key, blobs=settings.current().value("blobs"), timeout=seconds, create=create, tidy=tidy,
+        redact=redact, actor=_actor(),
+    )  # fmt: skip
+
+
+def _ask_passphrase(path: str) -> Key:
+    return KeySource("passphrase", "PASSPHRASE", ask_secret(f"Passphrase for {plain(path)}: ")).key()
+
+
+def _existing() -> str:
+    path, _ = location()
+    if "://" not in path and not os.path.exists(path):
+        raise NotFound(
+            "store", path, hint="'clew chat' or 'clew append' creates one. Choose another with --db or CLEW_DB."
+        )
+    return path
+
+
+def location() -> tuple[str, bool]:
+    """The path of the store, and False if it is the default location."""
+    named = settings.current().value("db")
+    return (default(), False) if named is None else (str(named), True)
+
+
+def default() -> str:
+    """The default path of the store."""
+    return os.path.join(user_folder("data"), "clew.db")
+
+
+def _actor() -> str | None:
+    """The name for the audit log: the current user."""
+    from getpass import getuser
+
+    try:
+        name = getuser()
+    except (KeyError, OSError, ImportError):  # the user may have no name
+        return None
+    return name if name.isprintable() and len(name) <= 128 else None
+
+
+def find(store: clew.Store, typed: str) -> clew.Session | clew.Node:
+    """The session or message for an ID or a handle. NotFound; Ambiguous if both exist."""
+    session = node = None
+    typed = click.get_current_context().meta.get(_NAMES, {}).get(typed, typed)
+    with suppress(NotFound):
+        session = store.sessions.get(typed)
+    try:
+        node = store.nodes.get(typed)[0]
+    except NotFound as error:
+        if session is None:
+            raise NotFound("conversation or message", typed, hint=error.hint) from None
+    if session is not None and node is not None and session.id != node.id:
+        raise clew.Ambiguous("handle", typed, [f"conversation {session.id}", f"message {node.id}"])
+    return session or node  # type: ignore[return-value]

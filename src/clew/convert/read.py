@@ -1,0 +1,125 @@
+"""Messages as a conversion reads them: the neutral view, what the view leaves behind, and who says each block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import msgspec
+
+from clew.base import codec
+from clew.base.messages import AnyMessage, Block, Message, Native, Role, Text, Thinking, ToolCall, ToolResult
+from clew.convert.report import Notes
+from clew.errors import Corrupted, Invalid
+from clew.providers.json_values import Json
+from clew.providers.leftovers import leftovers
+from clew.providers.neutral import encode, neutral
+from clew.providers.registry import family
+from clew.providers.target import Piece, Target
+from clew.providers.view import parse
+
+NEUTRAL = "clew"
+"""The name of a provider for messages in clew's own form, where there has to be one."""
+_NOTHING = (Text(text=""),)
+
+
+class Read:
+    """One message as it was given. What is not asked for is not worked out."""
+
+    def __init__(self, said: AnyMessage, to: str, target: Target) -> None:
+        self.said = said
+        self._to = to
+        self._target = target
+
+    @cached_property
+    def message(self) -> Message:
+        """Its neutral view."""
+        return neutral(self.said)
+
+    @cached_property
+    def data(self) -> Json:
+        """The JSON of a native message."""
+        return parse(self.raw)
+
+    @cached_property
+    def own(self) -> bool:
+        """True if it is in the target's format already."""
+        said = self.said
+        same = isinstance(said, Native) and family(said.provider) == family(self._to)
+        return same and self._target.owns(self.data)
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes of a native message."""
+        assert isinstance(self.said, Native)
+        return self.said.raw
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Its blocks; a message of none has an empty one, to stand for it."""
+        return self.message.blocks or _NOTHING
+
+
+def read(said: AnyMessage | bytes, source: str, to: str, target: Target) -> Read:
+    """A message, given as itself or as bytes of `source`. Invalid if it could not be stored."""
+    if isinstance(said, bytes):
+        if not source:
+            raise Invalid("messages given as bytes need the name of their provider", hint="Pass source=….")
+        said = Native(source, said)
+    if isinstance(said, Native) and said.provider == NEUTRAL:
+        said = _neutral(said.raw)
+    encode(said)
+    return Read(said, to, target)
+
+
+def _neutral(raw: bytes) -> AnyMessage:
+    """A message that is written in clew's own form."""
+    try:
+        return codec.decode(b"\x01" + raw, "")
+    except Corrupted as error:
+        raise Invalid(f"this is not a message: {error.why}") from None
+
+
+def pieces(given: Read, at: int, notes: Notes) -> Iterator[Piece]:
+    """The blocks of a message that is to be converted, each with its new role."""
+    _note_leftovers(given, at, notes)
+    role = given.message.role
+    for index, block in enumerate(given.blocks):
+        said_by = _speaker(block, role)
+        if said_by != role and not isinstance(block, ToolResult):
+            notes.add(at, index, "changed", "role")
+        yield Piece(at, index, said_by, block)
+
+
+def own_pieces(given: Read, at: int) -> Iterator[Piece]:
+    """The blocks of a message that is to be kept as it is."""
+    role = given.message.role
+    for index, block in enumerate(given.blocks):
+        yield Piece(at, index, _speaker(block, role), block, own=True)
+
+
+def _speaker(block: Block, role: Role) -> Role:
+    """The role that a block belongs to, regardless of its message."""
+    if isinstance(block, ToolCall):
+        return "assistant"
+    if isinstance(block, ToolResult):
+        return "tool"
+    if isinstance(block, Text | Thinking) and role == "system":
+        return "system"
+    return "user" if role in ("tool", "system") else role
+
+
+def _note_leftovers(given: Read, at: int, notes: Notes) -> None:
+    said = given.said
+    if said.extra or said.label is not None:
+        notes.add(at, None, "dropped", "free data")
+    if not isinstance(said, Native):
+        return
+    content = given.data.get("parts") or given.data.get("content")
+    aligned = isinstance(content, list) and len(content) == len(given.blocks)
+    for left in leftovers(said.provider, given.data):
+        notes.add(at, left.at if aligned else None, "dropped", left.what, left.detail)
+    try:
+        msgspec.json.decode(said.raw)
+    except msgspec.MsgspecError:
+        notes.add(at, None, "changed", "malformed data")  # what strict readers refuse was read as something close

@@ -1,0 +1,131 @@
+"""Whole conversations, saved or stored, for another provider. What they were made from stays as it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from clew.base.messages import AnyMessage, Native, system
+from clew.convert.core import Converted, Options, convert_read, is_own, read_all, tool_names
+from clew.convert.fit import ThinkingAs
+from clew.convert.layout import Names
+from clew.convert.read import Read
+from clew.convert.report import Report
+from clew.providers.registry import canonical, family, prompt_is_message
+from clew.snapshots import Snapshot, ToolSnapshot, new_snapshot
+from clew.snapshots.types import a_snapshot
+from clew.store.snapshot_setup import Setup, setup_of, with_setup
+
+if TYPE_CHECKING:
+    from clew.store.session import Session
+    from clew.store.store import Store
+
+
+class ConvertedSnapshot(NamedTuple):
+    """A snapshot for another provider, and everything that is not as it was."""
+
+    snapshot: Snapshot
+    report: Report
+
+
+class ConvertedSession(NamedTuple):
+    """A session for another provider, and everything that is not as it was."""
+
+    session: Session
+    report: Report
+
+
+def convert(
+    snapshot: Snapshot,
+    to: str,
+    *,
+    model: str = "",
+    thinking: ThinkingAs = "text",
+    metadata: Mapping[str, str] | None = None,
+) -> ConvertedSnapshot:
+    """A new snapshot for the provider `to`, with its own id. The one given is not changed.
+
+    Messages of the same provider are kept byte for byte. Names of tools that the provider would refuse are replaced, in
+    the messages and in the tools alike. `metadata` is added to what the snapshot carries. Invalid if its messages
+    cannot be read.
+    """
+    snapshot = a_snapshot(snapshot)
+    options = Options(snapshot.system_prompt, thinking, None, tuple(tool.name for tool in snapshot.tools))
+    target, given = read_all(list(snapshot.parts), snapshot.provider, to, options)
+    messages, prompt, report = snapshot.messages, snapshot.system_prompt, Report(snapshot.provider, to)
+    tools = snapshot.tools
+    if not is_own(given, snapshot.provider, to):
+        found = convert_read(given, target, snapshot.provider, to, options)
+        messages, prompt, report = b"[" + b",".join(found.messages) + b"]", found.system, found.report
+        names = tool_names(given, target, options)
+        tools = rename_tools(tools, names)
+    kept = {**snapshot.metadata, "converted_from": snapshot.id, **(metadata or {})}
+    made = new_snapshot(
+        provider=canonical(to), model=model, system_prompt=prompt, messages=messages, tools=tools, metadata=kept
+    )
+    return ConvertedSnapshot(made, report)
+
+
+def convert_session(
+    store: Store,
+    session: Session | str,
+    *,
+    to: str,
+    title: str | None = None,
+    model: str | None = None,
+    thinking: ThinkingAs = "text",
+) -> ConvertedSession:
+    """A new session for the provider `to`. The given one, a Session, id or handle, is not changed.
+
+    It is a fork at the last message: its `path` has the converted messages, its `history` also those they were made
+    of, which are not copied. Attachments are put into the messages. A system prompt that is no message of that provider
+    stays the first, in neutral form. The tools that the session was held with go along. For the same provider only
+    what it would refuse is repaired; if there is nothing, every message is shared. NotFound, Ambiguous; Invalid if the
+    provider is not known.
+    """
+    from clew.store.session import Session
+
+    source = session if isinstance(session, Session) else store.sessions.get(session)
+    nodes = source.path()
+    held = setup_of(source)
+    options = Options(thinking=thinking, blob=source.blobs.get, tools=tuple(tool.name for tool in held.tools))
+    target, given = read_all([node.said for node in nodes], "", to, options)
+    found = convert_read(given, target, "", to, options)
+    said: list[AnyMessage] = [*_natives(found, given)]
+    if found.system and not prompt_is_message(to):
+        said.insert(0, system(found.system))
+    with store.transaction():
+        made = store.sessions.fork(source, at=nodes[-1].id if nodes else None, title=title)
+        if model is not None:
+            made = made.update(model=model)
+        setup = Setup(tools=rename_tools(held.tools, tool_names(given, target, options)))
+        if family(held.provider) != family(to) and setup != held:  # the address is that of the provider it had
+            made = made.update(extra=with_setup(made.extra, setup))
+        if not said:
+            made.rewind(None)
+        elif [_raw(one) for one in said] != [_raw(node.said) for node in nodes]:
+            made.compact(said)
+    return ConvertedSession(made, found.report)
+
+
+def rename_tools(tools: Sequence[ToolSnapshot], names: Names) -> tuple[ToolSnapshot, ...]:
+    """The tools under the names that they have in the target's form."""
+    return tuple(ToolSnapshot(names.fit(tool.name), tool.description, tool.parameters) for tool in tools)
+
+
+def _natives(found: Converted, given: Sequence[Read]) -> Iterator[Native]:
+    """The messages to be stored, all of one provider. Those that were kept have their labels and free data."""
+    kept: dict[bytes, deque[Native]] = defaultdict(deque)
+    for one in given:
+        if one.own and isinstance(one.said, Native):
+            kept[one.raw].append(msgspec.structs.replace(one.said, provider=found.provider))
+    for raw in found.messages:
+        yield kept[raw].popleft() if kept.get(raw) else Native(found.provider, raw)
+
+
+def _raw(said: AnyMessage) -> object:
+    """The identity of a message: its provider and bytes if it is native, else itself."""
+    return (canonical(said.provider), said.raw) if isinstance(said, Native) else said

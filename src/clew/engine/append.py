@@ -1,0 +1,127 @@
+"""Storing messages as a chain of nodes, and finding messages that are already stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from clew.backends import MAX_SEQ, POS, SEQ_BITS, InsertPoint, NodeRow, RunRow, Tx
+from clew.base.messages import ROLES
+from clew.engine.engine import Draft, Engine
+from clew.engine.node import Node, RunInfo, node_payload, node_row
+from clew.engine.sealing.envelope import MISTYPED, NO_ID, node_place, pack_facts, run_owner, totals
+from clew.errors import Conflict, Corrupted, Invalid, NotFound
+
+_USER, _ASSISTANT = ROLES.index("user"), ROLES.index("assistant")
+
+
+def append_chain(
+    engine: Engine, tx: Tx, at: InsertPoint, drafts: Sequence[Draft], derived: int | None = None
+) -> list[Node]:
+    """Stores `drafts` as a chain after the node of `at`, or as a root. Conflict if an id is in use.
+
+    The chain continues the node's run if it can, and otherwise starts a new run. A root `derived` from the node at
+    that position continues its totals, which `at` carries.
+    """
+    tree, pos, parent, run_depth, carried, above, extends, wrapped = at
+    if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ and engine.matches_seal(wrapped):
+        box = engine.seal.box(wrapped, run_owner(tree, pos >> SEQ_BITS))
+        run = RunInfo(tree, run_depth or 0, carried or 0, wrapped, box)
+        pos += 1
+    else:
+        pos, run = _new_run(engine, tx, at, derived)
+    return insert_chain(engine, tx, run, pos, parent, above, drafts)
+
+
+def insert_chain(
+    engine: Engine,
+    tx: Tx,
+    run: RunInfo,
+    pos: int,
+    parent: bytes | None,
+    above: bytes | None,
+    drafts: Sequence[Draft],
+) -> list[Node]:
+    """Stores `drafts` as a chain from `pos`, the end of a run. `above` holds the facts of the parent."""
+    tree, depth, _, _, box = run
+    turns, tokens_in, tokens_out, cost, gaps = _totals(above)
+    rows: list[NodeRow] = []
+    nodes: list[Node] = []
+    with_blobs: list[tuple[Node, frozenset[str]]] = []
+    for draft in drafts:
+        encoded = draft.encoded
+        role, (used_in, used_out, spent) = encoded.role, encoded.usage
+        turns += role == _USER
+        tokens_in += used_in or 0
+        tokens_out += used_out or 0
+        cost += spent or 0
+        if role == _ASSISTANT:
+            gaps |= (used_in is None or used_out is None) | (spent is None) << 1
+        id, created_at = draft.id, draft.created_at
+        if tokens_in | tokens_out | cost >= 1 << 62:
+            raise Invalid("the token or cost totals of this path are too large")
+        above = pack_facts(created_at, role, encoded.kind, turns, tokens_in, tokens_out, cost, gaps)
+        context = node_place(tree, id, parent or NO_ID, depth + (pos & MAX_SEQ)) + above
+        row = (pos, above, id, box.close(encoded.payload, context))
+        rows.append(row)
+        nodes.append(Node(engine, run, parent, row))
+        parent = id
+        pos += 1
+        if encoded.blobs:
+            with_blobs.append((nodes[-1], encoded.blobs))
+        if not pos & MAX_SEQ and draft is not drafts[-1]:  # the run is full: 16 million messages
+            tx.add_nodes(rows)
+            rows = []
+            pos, run = _new_run(engine, tx, InsertPoint(tree, pos - 1, parent, depth, run.carried), None)
+            depth, box = run.depth, run.box
+    tx.add_nodes(rows)
+    for node, blobs in with_blobs:
+        _use_blobs(engine, tx, tree, node, blobs)
+    return nodes
+
+
+def find_existing(engine: Engine, tx: Tx, drafts: Sequence[Draft], tree: int | None) -> list[Node] | None:
+    """The stored nodes of `drafts`; None if none of them is stored.
+
+    Conflict if an id belongs to other content or to another tree, or if only some of the ids are stored.
+    """
+    places = [tx.node(draft.id) for draft in drafts]
+    if not any(places):
+        return None
+    nodes = []
+    for draft, place in zip(drafts, places, strict=True):
+        if place is None:
+            raise Conflict("some of these messages are stored and some are not", hint="Append the new ones alone.")
+        node = engine.node(place)
+        if node_payload(node) != draft.encoded.payload or tree not in (None, place.tree):
+            raise Conflict(f"id {node.id} is taken by another message")
+        nodes.append(node)
+    return nodes
+
+
+def _new_run(engine: Engine, tx: Tx, at: InsertPoint, derived: int | None) -> tuple[int, RunInfo]:
+    """Starts a run after the node of `at`. Returns the position of its first node, and what its nodes share."""
+    depth = 0 if at.pos is None else (at.run_depth or 0) + (at.pos & MAX_SEQ) + 1
+    carried = at.carried or 0
+    number = tx.add_run(RunRow(0, at.tree, at.pos, derived, depth, carried, -1, 0, None, b""))
+    box, wrapped = engine.seal.new_box(run_owner(at.tree, number))
+    run = RunRow(number, at.tree, at.pos, derived, depth, carried, -1, 0, wrapped, b"")
+    tx.set_run(engine.sign_run(tx, run))
+    return number << SEQ_BITS, RunInfo(at.tree, depth, carried, wrapped, box)
+
+
+def _use_blobs(engine: Engine, tx: Tx, tree: int, node: Node, digests: Iterable[str]) -> None:
+    used = []
+    for digest in sorted(digests):
+        row = tx.blobs.blob(tree, engine.blob_look(tree, digest))
+        if row is None:
+            raise NotFound("blob", digest, hint="Put the blob into the same session first.")
+        used.append(row.blob)
+    tx.blobs.add_uses(node_row(node)[POS], used)
+
+
+def _totals(above: bytes | None) -> tuple[int, int, int, int, int]:
+    """Turns, tokens in and out, cost and gaps from the facts of the node above. Corrupted."""
+    try:
+        return (0, 0, 0, 0, 0) if above is None else totals(above)
+    except MISTYPED:
+        raise Corrupted("a node", "the facts in its row cannot be read") from None

@@ -1,0 +1,324 @@
+"""The engine: a backend with its key, clock, ids and redaction rules. All stored data passes through it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from clew.backends import ID, POS, SEQ_BITS, Backend, NodeLocation, RunRow, Tx
+from clew.base import ids
+from clew.base.codec import Encoded
+from clew.base.ids import IdSource
+from clew.base.loading import loading
+from clew.base.messages import AnyMessage
+from clew.engine.cleanup import PendingCleanup, cleanup_mark
+from clew.engine.node import Node, RunInfo, run_info
+from clew.engine.rollback import Undoing
+from clew.engine.sealing.envelope import (
+    MISTYPED,
+    NO_BOX,
+    Plain,
+    Seal,
+    run_fields,
+    run_owner,
+)
+from clew.errors import Corrupted, Invalid, Sealed, WrongKey, clip
+from clew.providers.neutral import encode
+
+if TYPE_CHECKING:
+    from clew.base.buckets import Bucket
+    from clew.engine.sealing.header import Secrets
+    from clew.engine.sealing.sealed import SealedSeal
+    from clew.keys import Key
+    from clew.redaction import Rules
+
+Clock = Callable[[], int]
+
+MAX_BODY = 64 * 1024 * 1024
+"""Default limit for the bytes of one message. Larger content is stored as blobs."""
+
+_EXCHANGED = "The key was rotated since the store was opened; no data is lost. Open it again with the new key."
+T = TypeVar("T")
+
+
+def wall_clock() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A message with its id, encoded and validated, not stored yet."""
+
+    id: bytes
+    encoded: Encoded
+    created_at: int
+
+
+class Engine:
+    """A backend, with everything needed to read and write its rows."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        workspace: str = "",
+        clock: Clock = wall_clock,
+        new_id: IdSource = ids.new_id,
+        max_body: int = MAX_BODY,
+        key: Key | None = None,
+        redact: Rules | None = None,
+    ) -> None:
+        self.backend = backend
+        self.read = backend.read
+        self.undoing = Undoing(backend.transaction)
+        self.transaction = self.undoing.transaction
+        self.workspace = workspace
+        self.clock = clock
+        self.new_id = new_id
+        self.max_body = max_body
+        self.store_id = backend.read(lambda tx: tx.header("store_id")) or b""
+        self.seal: Seal = Plain(self.store_id, self.reload)
+        self._sealed: SealedSeal | None = None
+        self.key = key
+        """The key of a sealed store."""
+        self.rules = redact
+        """Rules applied to everything before it is stored."""
+        self._lookup_key = b""
+        self.bucket: Bucket | None = None
+        """Where large blobs go: see `clew.engine.blob_objects`."""
+        self.audits = False
+        """True if the audit records every event, not only deletions and key changes: see `clew.engine.audit`."""
+        self.actor: str | None = None
+        """The name that audit entries carry."""
+        self.cleanup = PendingCleanup(backend.in_transaction)
+        backend.on_epoch = self._follow
+        state, self._change = backend.read(lambda tx: (self.renew(tx), tx.state().change))
+        backend.unlocked()
+        if state == "plain" and key is not None:
+            with loading:
+                from clew.engine.sealing import header
+
+            made = header.made(key)
+            self.write(lambda tx: header.take(tx, self.store_id, made, backend.path))
+            backend.refresh_epoch()
+
+    @property
+    def keyed(self) -> bool:
+        """True if the store is sealed."""
+        return self.seal.keyed
+
+    def renew(self, tx: Tx) -> str:
+        """Reads the current key state of the store and returns its name. Sealed, WrongKey."""
+        state, lookup_key = tx.state().state, tx.header("lookup_key")
+        if tx.header("copying") is not None:
+            raise Invalid(f"{self.backend.path} is an incomplete copy", hint="Copy it again.")
+        if state != "plain":
+            secrets = self.secrets(tx)
+            with loading:
+                from clew.engine.sealing import sealed  # 20 ms at import, and most stores are plain
+
+            lookup_key = secrets.lookup
+            if self._sealed is None:
+                self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)
+            self._sealed.load(secrets)
+        elif self._sealed is not None:
+            self._sealed.unsealed(tx, self.backend.path)
+        if not self.store_id or lookup_key is None:
+            raise Corrupted(self.backend.path, "its header is incomplete")
+        self._lookup_key = lookup_key
+        self.cleanup.marked = cleanup_mark(tx) is not None
+        return state
+
+    def _follow(self, tx: Tx) -> None:
+        """`renew` before a write, which sees the newest state. Corrupted if the state is older than one seen before."""
+        change = tx.state().change
+        if change < self._change:
+            raise Corrupted(self.backend.path, "an earlier state of its epoch was restored")
+        self.renew(tx)
+        self._change = change
+
+    def secrets(self, tx: Tx) -> Secrets:
+        """The secrets of a sealed store, read in this transaction. Sealed, WrongKey, Corrupted."""
+        if self.key is None:
+            key_id = tx.state().key_id
+            wanted = [key_id] if isinstance(key_id, bytes) else []  # a damaged row may hold anything
+            raise Sealed(self.backend.path, wanted, passphrase=bool(tx.maintenance.headers("kdf ")))
+        with loading:
+            from clew.engine.sealing import header
+
+        known = [] if self._sealed is None else self._sealed.secrets.keys
+        try:
+            return header.unlock(tx, self.store_id, self.key, known, self.backend.path)
+        except WrongKey as wrong:
+            hint = "" if self._sealed is None else _EXCHANGED
+            raise WrongKey(wrong.path, wrong.expected, wrong.given, hint=hint) from None
+
+    @property
+    def held(self) -> frozenset[bytes] | None:
+        """The held refs that the secrets list: see `clew.engine.holds`. None if there is no list."""
+        return None if self._sealed is None else self._sealed.held
+
+    def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
+        """`Backend.write`, followed by pending cleanup."""
+        result = self.backend.write(work, settle)
+        self.cleanup.after_write()
+        return result
+
+    def write_settled(self, work: Callable[[Tx], T], kept: Callable[[Tx, T], bool]) -> T:
+        """`write`. If the commit fails, `kept` decides from the result of `work` whether the store has it."""
+        done: list[T] = []
+
+        def step(tx: Tx) -> T:
+            done.clear()
+            done.append(work(tx))
+            return done[0]
+
+        return self.write(step, lambda tx: next((result for result in done if kept(tx, result)), None))
+
+    def reload(self) -> None:
+        """Reads the key state again: another process may have changed it. Sealed, WrongKey."""
+        self.backend.read(self.renew)
+
+    def look(self, domain: str, value: bytes) -> bytes:
+        """The lookup hash of a value: finds equal values without revealing them."""
+        digest: bytes = self._hash(value, key=self._lookup_key, digest_size=16, person=domain.encode()).digest()
+        return digest
+
+    @cached_property
+    def _hash(self) -> Any:
+        with loading:
+            from hashlib import blake2b  # 2 ms at import, and many programs need no lookups
+
+        return blake2b
+
+    # -- ids and handles
+
+    def node_handle(self, id: bytes) -> str:
+        """The shortest handle that is unique to this node."""
+        return ids.handle_beside(id, self.read(lambda tx: tx.id_beside(id)))
+
+    def resolve_node(self, typed: str) -> bytes:
+        """The id for a full id or a handle. NotFound, Ambiguous."""
+        exact = ids.maybe(typed)
+        if exact is not None:
+            return exact
+        return ids.pick("node", typed, lambda low, high: self.read(lambda tx: tx.ids_between(low, high, 9)))
+
+    def fresh_id(self, given: str | None) -> bytes:
+        """The id a caller asked for, or a new one."""
+        return self.new_id() if given is None else ids.parse(given)
+
+    # -- drafts: encoding and validation fail before the transaction
+
+    def draft(
+        self, said: AnyMessage, id: str | None = None, created_at: int | None = None, *, stored: bool = False
+    ) -> Draft:
+        """Redacts and encodes a message under the id it will have. Invalid if it cannot be stored.
+
+        `stored` means that the message was read from this store and only has to be compared.
+        """
+        encoded = encode(said)
+        if self.rules is not None and not stored:
+            with loading:
+                from clew import redaction
+
+            redacted = redaction.redact(said, self.rules, token=self.token).said
+            if redacted is not said:
+                encoded = encode(redacted)
+        if len(encoded.payload) > self.max_body:
+            raise Invalid(
+                f"the message has {len(encoded.payload):,} bytes, the limit is {self.max_body:,}",
+                hint="Keep large content as a blob, or open the store with a larger max_body.",
+            )
+        return Draft(self.fresh_id(id), encoded, self.clock() if created_at is None else created_at)
+
+    def redacted(self, data: bytes, *, own: bool = False) -> bytes:
+        """`data`, JSON or text, after redaction; `own` if it is JSON that clew wrote."""
+        if self.rules is None:
+            return data
+        with loading:
+            from clew import redaction
+
+        return redaction.redact_bytes(data, self.rules, own=own)
+
+    def token(self, rule: str, value: str) -> str:
+        """A token that is equal for equal findings of a rule, and reveals nothing else."""
+        found = b"\0".join((rule.encode(), value.encode(errors="surrogatepass")))
+        return f"{rule}:{self.look('redaction', found).hex()}"
+
+    # -- nodes and runs
+
+    def matches_seal(self, wrapped: bytes | None) -> bool:
+        """True if new runs are keyed like this one. False for old runs while a store is being sealed or unsealed."""
+        return (wrapped is not None) == self.seal.keyed
+
+    def node(self, place: NodeLocation) -> Node:
+        """The node at a location."""
+        tree, depth, carried, wrapped, parent, row = place
+        try:
+            box = self.seal.box(wrapped, run_owner(tree, row[POS] >> SEQ_BITS))
+        except MISTYPED:
+            box = NO_BOX
+        return Node(self, RunInfo(tree, depth, carried, wrapped, box), parent, row)
+
+    def nodes(self, places: Iterable[NodeLocation]) -> Iterator[Node]:
+        """The nodes at these locations, in the same order. Nodes of one run share one `RunInfo`."""
+        stretches: dict[int, RunInfo] = {}
+        for place in places:
+            _, _, _, _, parent, row = place
+            stretch = stretches.get(row[POS] >> SEQ_BITS)
+            if stretch is None:
+                stretch = stretches[row[POS] >> SEQ_BITS] = run_info(self.node(place))
+            yield Node(self, stretch, parent, row)
+
+    def checked(self, tx: Tx, run: RunRow) -> RunRow:
+        """`run`, if its signature is valid. Corrupted."""
+        if not self.signed(tx, run):
+            self.reload()  # another process may have changed the keys
+            if not self.signed(tx, run):
+                raise Corrupted(f"run {run.run}")
+        return run
+
+    def signed(self, tx: Tx, run: RunRow) -> bool:
+        """True if a run's signature is valid."""
+        try:
+            return self.seal.signed(self._run_fields(tx, run), run.wrapped_key, run.mac)
+        except MISTYPED:
+            return False
+
+    def stretch(self, run: RunRow) -> RunInfo:
+        """The data that the nodes of a run share."""
+        box = self.seal.box(run.wrapped_key, run_owner(run.tree, run.run))
+        return RunInfo(run.tree, run.depth, run.carried, run.wrapped_key, box)
+
+    def changed(self, tx: Tx, run: RunRow, **columns: Any) -> RunRow:
+        """`run` with changed columns, signed again. A damaged run is not signed, so that the damage stays visible."""
+        changed = run._replace(**columns)
+        return self.sign_run(tx, changed) if self.signed(tx, run) else changed
+
+    def sign_run(self, tx: Tx, run: RunRow) -> RunRow:
+        """`run` with a new signature."""
+        return run._replace(mac=self.seal.sign(self._run_fields(tx, run), run.wrapped_key))
+
+    def _run_fields(self, tx: Tx, run: RunRow) -> bytes:
+        tip = tx.node_at(run.run << SEQ_BITS | run.tip) if run.tip >= 0 else None
+        return run_fields(run, tip.row[ID] if tip else None)
+
+    def blob_look(self, tree: int, digest: str) -> bytes:
+        """The lookup hash of a blob in a tree."""
+        return self.look("blob", tree.to_bytes(8, "big") + digest.encode())
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.backend.close()
+
+
+def whole_number(name: str, value: object, least: int) -> int:
+    """`value`, if it is an integer of at least `least`. Invalid."""
+    if not isinstance(value, int) or not least <= value <= 1 << 60:
+        raise Invalid(f"{name} is a whole number from {least} on, not {clip(str(value))}")
+    return value

@@ -1,0 +1,352 @@
+"""Refs: the only rows that change. A ref names a head in a tree, carries data, and moves by compare-and-swap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from clew.backends import BODY, ID, MAX_SEQ, POS, HeadState, InsertPoint, Move, RefRow, Tx
+from clew.base import ids
+from clew.engine import holds
+from clew.engine.append import append_chain, find_existing, insert_chain
+from clew.engine.engine import Draft, Engine
+from clew.engine.node import Node, RunInfo, node_payload, node_row, run_info
+from clew.engine.sealing.envelope import MISTYPED, NO_ID, Box, move_fields, ref_context, ref_fields, ref_owner
+from clew.errors import Conflict, Corrupted, NotFound, Unavailable
+
+BRANCH = "branch"
+REMEMBERED = 1024
+"""Refs whose head state is cached, so that an append to them needs no read."""
+OWN = bytes(16)
+"""Key of a ref for the store's own data: one for each kind."""
+ALIKE = 200
+"""Refs compared when resolving a handle. If more match, the user has to type more letters."""
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """The result of an append: the nodes, and the move of the ref if it moved."""
+
+    nodes: list[Node]
+    move: Move | None
+
+
+class Refs:
+    """Makes, reads, moves and signs refs. Methods with `tx` are steps of a transaction that the caller runs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._seen: dict[bytes, tuple[HeadState, RunInfo]] = {}
+        """Head states after the last move by this process. An append from one needs no read: see `Tx.advance`."""
+        self._tops: dict[str, int] = {}
+        """The highest known rank of each kind."""
+
+    # -- reading
+
+    def get(self, tx: Tx, kind: str, key: bytes, *, trashed: bool = False) -> RefRow:
+        """The ref, verified. NotFound, also if it is in the trash and `trashed` is False."""
+        row = tx.ref(self._engine.workspace, kind, key)
+        if row is None or (row.trashed_at is not None and not trashed):
+            raise NotFound(kind, ids.text(key))
+        return self.checked(row)
+
+    def tip(self, tx: Tx, row: RefRow, *, trashed: bool = False) -> HeadState:
+        """The current head state of a ref, verified. NotFound as in `get`; Corrupted if the head is wrong."""
+        tip = tx.tip(row.ref)
+        # If the transaction that created this ref was rolled back, another ref may have its number.
+        if tip is None or (tip.trashed_at is not None and not trashed) or tip.key != row.key:
+            raise NotFound(row.kind, ids.text(row.key))
+        try:
+            head = -1 if tip.pos is None else tip.pos
+            fields = move_fields(row.key, tip.tree, head, tip.id or NO_ID, tip.version, tip.active_at, tip.rank)
+        except MISTYPED:
+            fields = b""
+        if tip.id != tip.head_id or not self._engine.seal.signed(fields, tip.ref_key, tip.mac):
+            raise Corrupted(f"{row.kind} {ids.text(row.key)}", "its head is not where it should be")
+        return tip
+
+    def checked(self, row: RefRow) -> RefRow:
+        """`row`, if its signature is valid. Corrupted."""
+        if not self._signed(row):
+            row = self._again(row)
+            if not self._signed(row):
+                raise Corrupted(f"{row.kind} {ids.text(row.key)}")
+        return row
+
+    def data(self, row: RefRow) -> bytes:
+        """The payload of a ref's data. Corrupted."""
+        payload = self._payload(row)
+        if payload is None:
+            payload = self._payload(self._again(row))
+            if payload is None:
+                raise Corrupted(f"{row.kind} {ids.text(row.key)}")
+        return payload
+
+    def _signed(self, row: RefRow) -> bool:
+        try:
+            return self._engine.seal.signed(ref_fields(row), row.wrapped_key, row.mac)
+        except MISTYPED:
+            return False
+
+    def _payload(self, row: RefRow) -> bytes | None:
+        try:
+            return self.box(row).open(row.data, ref_context(row))
+        except MISTYPED:
+            return None
+
+    def _again(self, row: RefRow) -> RefRow:
+        """The current row if its data key changed since it was read; otherwise the same row."""
+        self._engine.reload()
+        now = self._engine.read(lambda tx: tx.ref_at(row.ref), single=True)
+        return row if now is None or now.key != row.key or now.wrapped_key == row.wrapped_key else now
+
+    def box(self, row: RefRow) -> Box:
+        """Opens and closes the ref's data and its log."""
+        return self._engine.seal.box(row.wrapped_key, ref_owner(row.key))
+
+    def resolve(self, kind: str, typed: str, *, trashed: bool = False) -> bytes:
+        """The key for a full id or a handle, among the refs in the trash or outside it. NotFound, Ambiguous."""
+        exact = ids.maybe(typed)
+        if exact is not None:
+            return exact
+        workspace = self._engine.workspace
+
+        def keys(tx: Tx, low: bytes, high: bytes) -> list[bytes]:
+            rows = [tx.ref(workspace, kind, key) for key in tx.keys_between(workspace, kind, low, high, ALIKE)]
+            return [row.key for row in rows if row is not None and (row.trashed_at is not None) == trashed]
+
+        return ids.pick(kind, typed, lambda low, high: self._engine.read(lambda tx: keys(tx, low, high)))
+
+    def own(self, tx: Tx, kind: str) -> RefRow | None:
+        """The store's own ref of a kind, if there is one."""
+        return tx.ref(self._engine.workspace, kind, OWN)
+
+    def handle(self, row: RefRow) -> str:
+        """The shortest handle that is unique among the refs of this kind."""
+        return ids.handle_beside(row.key, self._engine.read(lambda tx: tx.key_beside(row.workspace, row.kind, row.key)))
+
+    # -- writing
+
+    def add(
+        self,
+        tx: Tx,
+        kind: str,
+        key: bytes,
+        payload: bytes,
+        *,
+        tree: int | None,
+        at: InsertPoint | None,
+        owner: int | None = None,
+        look: bytes | None = None,
+        created_at: int | None = None,
+    ) -> RefRow:
+        """Adds a signed ref at the top of its kind, even if the clock stepped back. Conflict if the key is taken.
+
+        `created_at` defaults to now.
+        """
+        engine = self._engine
+        now = engine.clock()
+        rank = max(now, tx.top_rank(engine.workspace, kind) + 1)
+        head, head_id = (None, None) if at is None else (at.pos, at.id)
+        box, wrapped = engine.seal.new_box(ref_owner(key))
+        row = RefRow(
+            0, engine.workspace, kind, key, owner, tree, head, head_id, 1,
+            now if created_at is None else created_at, now, rank,
+            None, None, 0, look, wrapped, b"", b"",
+        )  # fmt: skip
+        data = box.close(payload, ref_context(row))
+        row = row._replace(mac=engine.seal.sign(ref_fields(row), wrapped), data=data)
+        return row._replace(ref=tx.add_ref(row))
+
+    def add_own(self, tx: Tx, kind: str) -> RefRow:
+        """`own`, created if it does not exist."""
+        return self.own(tx, kind) or self.add(tx, kind, OWN, b"\x01{}", tree=None, at=None)
+
+    def move(self, tx: Tx, ref: int, tip: HeadState, head: int | None, head_id: bytes | None) -> Move:
+        """Moves the head of a ref, and the ref to the top of its kind. Conflict if it was changed."""
+        now = self._engine.clock()
+        up = tip.rank < tip.top
+        version, rank = tip.version + 1, max(now, tip.top + 1) if up else tip.rank
+        at = -1 if head is None else head
+        fields = move_fields(tip.key, tip.tree, at, head_id or NO_ID, version, now, rank)
+        mac = self._engine.seal.sign(fields, tip.ref_key)
+        move = Move(head, head_id, version, now, rank, mac)
+        tx.move_ref(ref, move, up=up)
+        return move
+
+    def change(self, tx: Tx, row: RefRow, payload: bytes, *, look: bytes | None, **columns: Any) -> RefRow:
+        """Stores a ref with new data and columns. This is no activity. Conflict if it was changed."""
+        row = keyed(self._engine, tx, row)
+        changed = row._replace(version=row.version + 1, look=look, **columns)
+        mac = self._engine.seal.sign(ref_fields(changed), row.wrapped_key)
+        changed = changed._replace(mac=mac, data=self.box(row).close(payload, ref_context(changed)))
+        tx.set_ref(changed)
+        if changed.hold != row.hold:
+            holds.note(self._engine, tx, changed)
+        return changed
+
+    def write_one(self, work: Callable[[Tx], RefRow]) -> RefRow:
+        """Runs `work`, which returns the ref it adds or changes. If the commit fails, checks whether it was stored."""
+        return self._engine.write_settled(work, self.stands)
+
+    def stands(self, tx: Tx, left: RefRow) -> bool:
+        """After a commit that may have failed: True if the store has this version of the ref, False if it is older.
+
+        Unavailable if the ref was changed again: then the outcome is unknown.
+        """
+        now = tx.ref(left.workspace, left.kind, left.key)
+        if now is None or now.version < left.version:
+            return False
+        if (now.version, now.mac, now.data) != (left.version, left.mac, left.data):
+            raise Unavailable(f"{left.kind} {ids.text(left.key)} was changed meanwhile", hint="Read it again.")
+        return True
+
+    def branch(self, tx: Tx, owner: int, at: InsertPoint) -> RefRow:
+        """Adds an owned ref at a node, so that messages stay reachable after the owner's head leaves them."""
+        return self.add(tx, BRANCH, self._engine.new_id(), b"\x01{}", tree=at.tree, at=at, owner=owner)
+
+    def append(
+        self,
+        row: RefRow,
+        drafts: Sequence[Draft],
+        *,
+        expect: bytes | Literal[False] | None = False,
+        branch: bool = False,
+    ) -> Appended:
+        """Stores `drafts` after the head and moves it; one transaction, durable when this returns.
+
+        Corrupted if the head is damaged: see `ensure_sound_head`. If `expect` is given and is not the head: Conflict,
+        or with `branch` the drafts become a branch there. If the drafts are already stored, returns their nodes and
+        moves nothing.
+        """
+        engine = self._engine
+
+        def work(tx: Tx) -> Appended:
+            seen = self._seen.get(row.key)
+            if seen is not None and (expect is False or expect == seen[0].id):
+                ahead = self._ahead(tx, row, *seen, drafts)
+                if ahead is not None:
+                    return ahead
+            tip = self.tip(tx, row)
+            if expect is not False and tip.id != expect:
+                stored = find_existing(engine, tx, drafts, tip.tree)
+                if stored is not None:
+                    return Appended(stored, None)
+                if not branch:
+                    raise self.moved(row)
+                return self._aside(tx, row, expect, drafts)
+            nodes = append_chain(engine, tx, tip.ground, drafts)
+            last = node_row(nodes[-1])
+            move = self.move(tx, row.ref, tip, last[POS], last[ID])
+            self._remember(row.kind, tip, move, nodes[-1])
+            return Appended(nodes, move)
+
+        if row.key not in self._seen:
+            self.ensure_sound_head(row)
+        try:
+            return engine.write(work, lambda tx: self.appended(tx, row, drafts))
+        except Conflict:
+            # After the rollback: rows of the failed attempt must not count as stored.
+            stored = engine.read(lambda tx: find_existing(engine, tx, drafts, row.tree))
+            if stored is None:
+                raise
+            return Appended(stored, None)
+
+    def ensure_sound_head(self, row: RefRow) -> None:
+        """Corrupted if the message at the head is damaged, and not in quarantine.
+
+        New messages continue its totals and depth, and would sign the damage as valid.
+        """
+
+        def work(tx: Tx) -> None:
+            tip = tx.tip(row.ref)
+            self.ensure_sound(tx, None if tip is None else tip.pos)
+
+        self._engine.read(work)
+
+    def ensure_sound(self, tx: Tx, pos: int | None) -> None:
+        """`ensure_sound_head` for the message at any position."""
+        place = None if pos is None else tx.node_at(pos)
+        if place is not None and not (place.row[BODY] == b"" and tx.maintenance.quarantined(place.row[POS])):
+            node_payload(self._engine.node(place))
+
+    def appended(self, tx: Tx, row: RefRow, drafts: Sequence[Draft]) -> Appended | None:
+        """After a commit that may have failed: the stored nodes of `drafts`; None if they are not stored."""
+        stored = find_existing(self._engine, tx, drafts, row.tree)
+        return None if stored is None else Appended(stored, None)
+
+    def _remember(self, kind: str, tip: HeadState, move: Move, last: Node) -> None:
+        """Caches the head state of a ref that has moved to a new node, and so to the top of its kind."""
+        if len(self._seen) >= REMEMBERED:
+            self._seen.clear()
+        pos, facts, id, _ = node_row(last)
+        tree, depth, carried, wrapped, _ = stretch = run_info(last)
+        _, _, version, active_at, rank, mac = move
+        now = HeadState._make((  # a third of what naming the fields costs, and every append does it
+            tip.epoch, tip.key, version, active_at, rank, None, mac, id, tip.ref_key, rank,
+            tree, pos, id, depth, carried, facts, 1, wrapped,
+        ))  # fmt: skip
+        self._seen[tip.key] = now, stretch
+        self._tops[kind] = rank
+
+    def _ahead(
+        self, tx: Tx, row: RefRow, seen: HeadState, stretch: RunInfo, drafts: Sequence[Draft]
+    ) -> Appended | None:
+        """Appends if the ref is unchanged since its state was cached. Otherwise does nothing and returns None."""
+        assert seen.pos is not None
+        engine, top = self._engine, self._tops[row.kind]
+        # The chain must continue its run: the run has room, and is keyed like new runs.
+        if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ or not engine.matches_seal(seen.wrapped_key):
+            return None
+        pos, id, version, now = seen.pos + len(drafts), drafts[-1].id, seen.version + 1, engine.clock()
+        rank = seen.rank if seen.rank == top else max(now, top + 1)
+        mac = engine.seal.sign(move_fields(seen.key, seen.tree, pos, id, version, now, rank), seen.ref_key)
+        move = Move(pos, id, version, now, rank, mac)
+        if not tx.advance(row.ref, seen, move, top):
+            return None
+        nodes = insert_chain(engine, tx, stretch, seen.pos + 1, seen.id, seen.facts, drafts)
+        self._remember(row.kind, seen, move, nodes[-1])
+        return Appended(nodes, move)
+
+    def moved(self, row: RefRow) -> Conflict:
+        """The error for a head that another writer has moved."""
+        return Conflict(
+            f"the head of {row.kind} {ids.text(row.key)} has moved", hint="Read the new messages, then try again."
+        )
+
+    def _aside(self, tx: Tx, ref: RefRow, expect: bytes | None, drafts: Sequence[Draft]) -> Appended:
+        """Stores the drafts on a new branch after `expect`, which is no longer the head."""
+        assert ref.tree is not None
+        ground = InsertPoint(ref.tree) if expect is None else tx.ground(expect)
+        if ground is None or ground.tree != ref.tree:
+            raise NotFound("node", ids.text(expect or b""))
+        self.ensure_sound(tx, ground.pos)
+        nodes = append_chain(self._engine, tx, ground, drafts)
+        last = InsertPoint(ground.tree, node_row(nodes[-1])[POS], node_row(nodes[-1])[ID])
+        self.branch(tx, ref.ref, last)
+        return Appended(nodes, None)
+
+
+def keyed(engine: Engine, tx: Tx, row: RefRow) -> RefRow:
+    """The ref, with a data key if the store has keys: while a store is being sealed, new data is never in clear text.
+
+    Otherwise an attacker who restores that state with a ref without a key could read new data. Corrupted.
+    """
+    if row.wrapped_key is not None or not engine.keyed:
+        return row
+    refs = Refs(engine)
+    payload = refs.data(refs.checked(row))
+    box, wrapped = engine.seal.new_box(ref_owner(row.key))
+    mac = engine.seal.sign(ref_fields(row), wrapped)
+    row = row._replace(wrapped_key=wrapped, mac=mac, data=box.close(payload, ref_context(row)))
+    tx.maintenance.rekey_ref(row)
+    return row
+
+
+def expiry(row: RefRow) -> int | None:
+    """When a ref expires by its own retention, which may count from the last activity; None if it has none."""
+    at = row.expires_at
+    if not isinstance(at, int) or at >= 0:
+        return at if isinstance(at, int) else None  # a damaged row is listed, and reading it raises
+    return row.active_at - at

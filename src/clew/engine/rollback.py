@@ -1,0 +1,45 @@
+"""Resets objects in memory when their transaction is rolled back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+Step = Callable[[], object]
+
+
+class Undoing:
+    """The transactions of one store, and for each thread the steps to run on a rollback."""
+
+    def __init__(self, begin: Callable[[], AbstractContextManager[None]]) -> None:
+        self._begin = begin
+        self._local = threading.local()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """See `Backend.transaction`."""
+        outer: dict[int, Step] | None = getattr(self._local, "steps", None)
+        steps: dict[int, Step] = {}
+        self._local.steps = steps
+        try:
+            with self._begin():
+                yield
+        except BaseException:
+            self._local.steps = outer
+            for step in steps.values():
+                step()
+            raise
+        finally:
+            self._local.steps = outer
+        if outer is not None:
+            outer.update({what: step for what, step in steps.items() if what not in outer})
+
+    def if_undone(self, what: object, step: Callable[[], Step]) -> None:
+        """Inside a transaction: takes the `step` that is run if it is undone, unless there is one for `what` already.
+
+        `what` must live as long as its step.
+        """
+        steps: dict[int, Step] | None = getattr(self._local, "steps", None)
+        if steps is not None and id(what) not in steps:
+            steps[id(what)] = step()

@@ -1,0 +1,1 @@
+"""How stored bytes are framed, checked and encrypted."""

@@ -1,0 +1,236 @@
+"""The seal of a store with a key: AES-256-GCM, one data key for each run, ref and blob.
+
+The store key wraps the data keys, and a row of secrets that hold for the whole store. A body's envelope is
+
+    02 | id of its data key (8) | nonce (12) | ciphertext | tag (16)
+
+and a data key is stored, once or, while it is being exchanged, as two of these in a row, the newer first, as
+
+    01 | id of the store key (8) | id of the data key (8) | nonce (12) | key under the store key (32) | tag (16)
+
+Both are bound to the store, and to whose they are: nothing opens in another place than its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from hashlib import blake2b
+from struct import Struct
+
+import msgspec
+
+from clew.backends import Tx
+from clew.base.loading import loading
+from clew.engine.sealing.envelope import MISTYPED, NO_BOX, Box, Plain
+from clew.engine.sealing.header import UNSEALED, Secrets, sign_unsealed
+from clew.errors import Conflict, Corrupted
+from clew.keys import ID_SIZE, SIZE, key_id
+
+try:
+    with loading:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+except ImportError:  # plain stores do without it
+    AESGCM = InvalidTag = None  # type: ignore[assignment,misc]
+
+_ID, _NONCE, _TAG = ID_SIZE, 12, 16
+_WRAPPED = Struct(f"<B{_ID}s{_ID}s{_NONCE}s{SIZE + _TAG}s")
+"""A wrapped data key: 1, the id of the store key that it is under, its own id, nonce, ciphertext and tag."""
+_WRAP = _WRAPPED.size
+_REMEMBERED = 256
+"""Data keys at hand, so that those in use are not unwrapped for each message."""
+
+
+class SealedBox:
+    """The envelopes of one run, ref or blob."""
+
+    __slots__ = ("_ciphers", "_plain", "head")
+
+    def __init__(self, store_id: bytes, keys: list[tuple[bytes, bytes]], plain: Plain | None) -> None:
+        """`plain` opens what is not sealed, where both may be met."""
+        self.head = b"\x02" + keys[0][0]
+        self._ciphers = {b"\x02" + id: (AESGCM(key), b"clew body" + store_id + id) for id, key in keys}
+        self._plain = plain
+
+    def close(self, payload: bytes, context: bytes) -> bytes:
+        cipher, bound = self._ciphers[self.head]
+        nonce = os.urandom(_NONCE)
+        return self.head + nonce + cipher.encrypt(nonce, payload, bound + context)
+
+    def open(self, envelope: bytes, context: bytes) -> bytes | None:
+        try:
+            found = self._ciphers.get(envelope[: 1 + _ID])
+            if found is None:
+                if self._plain is not None and envelope[:1] == b"\x01":
+                    return self._plain.open(envelope, context)
+                return None
+            cipher, bound = found
+            return cipher.decrypt(envelope[1 + _ID : 1 + _ID + _NONCE], envelope[1 + _ID + _NONCE :], bound + context)
+        except (InvalidTag, ValueError, TypeError):  # the last if damage has made it something else than bytes
+            return None
+
+
+class _Refusing:
+    """The box of a process that may not write in clear: see `SealedSeal.write_clear`."""
+
+    head = b"\x01"
+
+    def __init__(self, change: str) -> None:
+        self._change = change
+
+    def close(self, payload: bytes, context: bytes) -> bytes:
+        hint = f"Finish that first: {self._change} it again, or 'clew key {self._change}'."
+        raise Conflict(f"the store is being {self._change}ed", hint=hint)
+
+    def open(self, envelope: bytes, context: bytes) -> bytes | None:
+        return None
+
+
+_REFUSING = {True: _Refusing("seal"), False: _Refusing("unseal")}
+"""By whether new things get a data key."""
+
+
+class Unsealing:
+    """A box while its store is being unsealed: what is closed from now on is plain."""
+
+    def __init__(self, sealed: Box, plain: Box) -> None:
+        self.open = sealed.open
+        self.close = plain.close
+        self.head = plain.head
+
+
+def _digest(keyed: blake2b, fields: bytes) -> bytes:
+    mac = keyed.copy()
+    mac.update(fields)
+    return mac.digest()
+
+
+class SealedSeal:
+    """See `envelope.Seal`. `reload` reads the secrets again; another process may have exchanged the keys."""
+
+    def __init__(self, store_id: bytes, secrets: Secrets, reload: Callable[[], object]) -> None:
+        self._store_id = store_id
+        self._reload = reload
+        self._plain = Plain(store_id, reload)
+        self._wrappers: dict[bytes, AESGCM] = {}
+        self._clear = False
+        self.load(secrets)
+
+    def load(self, secrets: Secrets) -> None:
+        """Goes on with these secrets."""
+        # In this order: other threads may be at work, and what they find is of use with the old secrets too. A key that
+        # was retired since still opens what was read before.
+        self._wrappers = self._wrappers | {key_id(key): AESGCM(key) for key in secrets.keys}
+        self._macs = [blake2b(key=mac, digest_size=16, person=b"clew sign") for mac in secrets.macs]
+        self.secrets = secrets
+        self.held = None if secrets.held is None else frozenset(secrets.held)
+        self.keyed = secrets.keyed
+        self._clear = self._clear or secrets.keyed
+        current = key_id(secrets.keys[0])
+        self._current = current, self._wrappers[current]  # in one: another thread may be wrapping at this moment
+        self._boxes: dict[tuple[bytes, bytes], Box] = {}
+
+    def unsealed(self, tx: Tx, path: str) -> None:
+        """Continues without keys after another process has unsealed the store. Corrupted unless signed with them."""
+        change = tx.state().change
+        if tx.header(UNSEALED) not in [sign_unsealed(key, change) for key in self.secrets.keys]:
+            raise Corrupted(path, "its epoch says that it is plain, and no holder of its key has signed that")
+        self._clear = True
+        self.load(msgspec.structs.replace(self.secrets, state="unsealing"))
+
+    def write_clear(self) -> None:
+        """Lets new text be written in clear while the store is unsealed.
+
+        Until then a process that was opened in that state refuses to write: else whoever puts a store back into it
+        would have new text written in clear. One that was open before has seen the unsealing begin.
+        """
+        self._clear = True
+        self._boxes = {}
+
+    def box(self, wrapped: bytes | None, owner: bytes) -> Box:
+        if wrapped is None:
+            return self._open_plain() if self._may_be_plain() else NO_BOX
+        box = self._boxes.get((wrapped, owner))
+        if box is None:
+            keys = self._unwrap(wrapped, owner)
+            box = NO_BOX if not keys else SealedBox(self._store_id, keys, self._plain if self.secrets.mixed else None)
+            if keys and not self.keyed:
+                box = Unsealing(box, self._open_plain())
+            if len(self._boxes) >= _REMEMBERED:
+                self._boxes.clear()
+            self._boxes[wrapped, owner] = box
+        return box
+
+    def _open_plain(self) -> Box:
+        """The box of what is not sealed; it closes nothing unless that is meant, and never while a store is sealed."""
+        if self._clear and not self.keyed:
+            return self._plain
+        return Unsealing(self._plain, _REFUSING[self.keyed])
+
+    def new_box(self, owner: bytes) -> tuple[Box, bytes | None]:
+        if not self.keyed:
+            return self._open_plain(), None
+        wrapped = self.new_key(owner)
+        return self.box(wrapped, owner), wrapped
+
+    def sign(self, fields: bytes, wrapped: bytes | None) -> bytes:
+        if wrapped is None:
+            return self._plain.sign(fields, None) if self._may_be_plain() else b""
+        return _digest(self._macs[0], fields)
+
+    def signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
+        if wrapped is None:
+            return mac == self.sign(fields, None)
+        return any(mac == _digest(key, fields) for key in self._macs)
+
+    def _may_be_plain(self) -> bool:
+        """True if things without a data key may be met."""
+        if not self.secrets.mixed:
+            self._reload()  # another process may have unsealed the store since
+        return self.secrets.mixed
+
+    # -- exchanging keys
+
+    def new_key(self, owner: bytes) -> bytes:
+        """A new data key, as it is stored."""
+        return self._wrap(os.urandom(_ID), os.urandom(SIZE), owner)
+
+    def rewrap(self, wrapped: bytes, owner: bytes) -> bytes:
+        """The same data keys under the store key for new things. Corrupted if they cannot be unwrapped."""
+        keys = self._unwrap(wrapped, owner)
+        if not keys:
+            raise Corrupted("a data key")
+        return b"".join([self._wrap(id, key, owner) for id, key in keys])
+
+    def current(self, wrapped: bytes) -> bool:
+        """True if a data key is under the store key for new things, and is not being exchanged."""
+        return len(wrapped) == _WRAP and wrapped[1 : 1 + _ID] == self._current[0]
+
+    def current_head(self) -> tuple[bytes, int]:
+        """How every data key begins that is `current`, and how long it is."""
+        return b"\x01" + self._current[0], _WRAP
+
+    def newest(self, wrapped: bytes) -> bytes:
+        """The newest of a row's data keys alone."""
+        return wrapped[:_WRAP]
+
+    def _wrap(self, id: bytes, key: bytes, owner: bytes) -> bytes:
+        under, wrapper = self._current
+        nonce = os.urandom(_NONCE)
+        return b"\x01" + under + id + nonce + wrapper.encrypt(nonce, key, b"clew key" + self._store_id + id + owner)
+
+    def _unwrap(self, wrapped: bytes, owner: bytes) -> list[tuple[bytes, bytes]]:
+        """The data keys, the newest first; none if one is damaged."""
+        found = []
+        try:
+            for tag, under, id, nonce, closed in _WRAPPED.iter_unpack(wrapped):
+                if under not in self._wrappers:
+                    self._reload()  # another process may have begun to exchange the store key
+                wrapper = self._wrappers.get(under)
+                if tag != 1 or wrapper is None:
+                    return []
+                found.append((id, wrapper.decrypt(nonce, closed, b"clew key" + self._store_id + id + owner)))
+        except (InvalidTag, *MISTYPED):
+            return []
+        return found

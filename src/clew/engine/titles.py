@@ -1,0 +1,81 @@
+"""Titles made from the first question, and their removal when it is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from clew.backends import MAX_SEQ, POS, SEQ_BITS, RefRow, Tx
+from clew.base import ids
+from clew.base.messages import RECORD, AnyMessage, Message
+from clew.engine.deletion import BATCH, Cut
+from clew.engine.engine import Engine
+from clew.engine.receipts import Failure
+from clew.engine.refs import Refs
+from clew.engine.session_data import SessionData, pack, unpack
+from clew.errors import Corrupted
+from clew.providers.view import view
+
+LONGEST = 60
+_ELLIPSIS = "…"
+
+
+def title_of(said: Iterable[AnyMessage]) -> str | None:
+    """The first words of the first question, on one line."""
+    for one in said:
+        words = _words(one)
+        if words:
+            return words if len(words) <= LONGEST else words[: LONGEST - 1].rstrip() + _ELLIPSIS
+    return None
+
+
+def of_cuts(engine: Engine, tx: Tx, cuts: Sequence[Cut]) -> set[str]:
+    """The first words of all questions in these cuts, to find titles made from them."""
+    found: set[str] = set()
+    for cut in cuts:
+        at, last = (cut.run.run << SEQ_BITS | cut.first) - 1, cut.run.run << SEQ_BITS | MAX_SEQ
+        while places := [place for place in tx.maintenance.places_after(at, BATCH) if place.row[POS] <= last]:
+            at = places[-1].row[POS]
+            for place in places:
+                node = engine.node(place)
+                try:
+                    words = _words(node.said) if node.role == "user" else ""
+                except Corrupted:  # a damaged message cannot be compared
+                    continue
+                if words:
+                    found.add(words)
+    return found
+
+
+def clear(refs: Refs, tx: Tx, row: RefRow, words: set[str]) -> Failure | None:
+    """Takes the title off a session if it was made of these words; a failure if a record's summary may repeat them."""
+    now = tx.ref_at(row.ref)
+    if now is None:
+        return None
+    try:
+        data = unpack(refs.data(refs.checked(now)))
+    except Corrupted:
+        return Failure(ids.text(row.key), "its title cannot be read, and may repeat what was deleted")
+    if data.title is not None and _made_of(data.title, words):
+        data = msgspec.structs.replace(data, title=None)
+        refs.change(tx, now, pack(data), look=now.look)
+    return Failure(ids.text(row.key), "its summary may repeat what was deleted") if _summarised(data) else None
+
+
+def _made_of(title: str, words: set[str]) -> bool:
+    if title in words:
+        return True
+    cut = title.removesuffix(_ELLIPSIS)
+    return cut != title and any(one.startswith(cut) for one in words)
+
+
+def _summarised(data: SessionData) -> bool:
+    kept = (data.extra or {}).get(RECORD)
+    return isinstance(kept, dict) and kept.get("summary") is not None
+
+
+def _words(said: AnyMessage) -> str:
+    """What a question says, on one line, as far as a title may need it; nothing if it is no question."""
+    message = said if isinstance(said, Message) else view(said)
+    return " ".join(message.text[:400].split()) if message.role == "user" else ""

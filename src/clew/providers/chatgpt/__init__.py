@@ -1,0 +1,1 @@
+"""ChatGPT: messages of its export, to read."""

@@ -1,0 +1,1 @@
+"""Claude.ai: messages of its export, to read."""

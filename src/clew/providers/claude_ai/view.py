@@ -1,0 +1,27 @@
+"""The neutral view of messages in a Claude.ai export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from clew.base.messages import Block, Opaque, Text
+from clew.providers.claude import view
+from clew.providers.json_values import Json, as_list, as_text, as_word
+
+
+def role(data: Json) -> str:
+    """The role of the sender."""
+    return "user" if data.get("sender") == "human" else as_word(data.get("sender"))
+
+
+def blocks(data: Json) -> Iterator[Block]:
+    """The blocks of a message: its content, or its text where it has none, and the text of its attachments."""
+    found = [block for block in view.blocks(data) if not (isinstance(block, Text) and not block.text)]
+    if not found and (text := as_text(data.get("text"))):
+        found = [Text(text=text)]
+    yield from found
+    for attachment in as_list(data.get("attachments")):
+        if text := as_text(attachment.get("extracted_content")):
+            yield Text(text=f"{as_word(attachment.get('file_name'))}\n\n{text}".strip())
+    for file in as_list(data.get("files")):
+        yield Opaque(kind="file", data=file)

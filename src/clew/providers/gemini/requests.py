@@ -1,0 +1,154 @@
+"""Google's Gemini API. The system prompt is part of the configuration, and the history shows it first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from clew.base.messages import Text, Thinking, ToolCall, ToolResult
+from clew.providers import wire
+from clew.providers.json_values import Json
+
+_COUNTS = {
+    "input": ["promptTokenCount"], "output": ["candidatesTokenCount"], "cached": ["cachedContentTokenCount"],
+    "reasoning": ["thoughtsTokenCount"],
+}  # fmt: skip
+
+
+class GeminiWire:
+    """Requests and answers of the Gemini API."""
+
+    provider = "gemini"
+    accepts = frozenset({"gemini"})
+
+    def user(self, text: str) -> bytes:
+        return wire.dump({"role": "user", "parts": [{"text": text}]})
+
+    def opening_messages(self, system: str) -> list[bytes]:
+        return []
+
+    def history_prefix(self, system: str) -> list[bytes]:
+        return [wire.dump({"role": "system", "parts": [{"text": system}]})] if system else []
+
+    def place_system(self, messages: list[bytes], system: str) -> tuple[list[bytes], str]:
+        return messages, system
+
+    def results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
+        parts = []
+        for call, result in zip(calls, results, strict=True):
+            answered = {"name": call.name, "response": {"error" if result.is_error else "result": wire.text_of(result)}}
+            # A call without an id is known by its name, and answered by its place.
+            parts.append({"functionResponse": answered if call.id == call.name else {"id": call.id, **answered}})
+        return [wire.dump({"role": "user", "parts": parts})]
+
+    def request(self, asked: wire.ChatRequest, *, stream: bool) -> Json:
+        body: Json = {"model": asked.model, "contents": [wire.load(raw) for raw in asked.messages]}
+        if asked.system:
+            body["systemInstruction"] = {"parts": [{"text": asked.system}]}
+        if asked.tools:
+            functions = [
+                {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+                for tool in asked.tools
+            ]
+            body["tools"] = [{"functionDeclarations": functions}]
+        config: Json = {}
+        if asked.max_tokens is not None:
+            config["maxOutputTokens"] = asked.max_tokens
+        if asked.schema is not None:
+            config |= {"responseMimeType": "application/json", "responseJsonSchema": asked.schema}
+        return {**body, "generationConfig": config} if config else body
+
+    def answer(self, body: bytes) -> wire.Answer:
+        try:
+            found = _body(body)
+        except msgspec.MsgspecError:
+            raise wire.unreadable(self.provider) from None
+        if not found.candidates:
+            if not found.feedback:
+                raise wire.unreadable(self.provider)
+            return _answer([], found.usage, found.feedback.get("blockReason"), found.model)
+        first = found.candidates[0]
+        messages = [bytes(first.content)] if bytes(first.content) else []
+        return _answer(messages, found.usage, first.reason, found.model)
+
+    def collect(self) -> wire.Collector:
+        return _Stream()
+
+    def check(self, message: Json) -> str | None:
+        if message.get("role", "user") not in ("user", "model", "function"):
+            return "its role is neither user nor model"
+        parts = message.get("parts")
+        good = isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
+        return None if good else "its parts are not a list of objects"
+
+
+class _Candidate(msgspec.Struct):
+    content: msgspec.Raw = msgspec.Raw(b"")
+    reason: str | None = msgspec.field(default=None, name="finishReason")
+
+
+class _Body(msgspec.Struct):
+    candidates: list[_Candidate] | None = None
+    usage: dict[str, Any] | None = msgspec.field(default=None, name="usageMetadata")
+    feedback: dict[str, Any] | None = msgspec.field(default=None, name="promptFeedback")
+    model: str | None = msgspec.field(default=None, name="modelVersion")
+
+
+_body = msgspec.json.Decoder(_Body).decode
+
+
+class _Stream:
+    """The parts of an answer; consecutive text becomes one part."""
+
+    def __init__(self) -> None:
+        self._parts: list[Json] = []
+        self._usage: Json | None = None
+        self._stop: str | None = None
+        self._model: str | None = None
+
+    def feed(self, event: Json) -> Iterator[Text | Thinking]:
+        self._model = event.get("modelVersion") or self._model
+        self._usage = event.get("usageMetadata") or self._usage
+        self._stop = (event.get("promptFeedback") or {}).get("blockReason") or self._stop
+        for candidate in (event.get("candidates") or ())[:1]:
+            self._stop = candidate.get("finishReason") or self._stop
+            for part in (candidate.get("content") or {}).get("parts") or ():
+                self._add(part)
+                if isinstance(words := part.get("text"), str) and words:
+                    yield Thinking(text=words) if part.get("thought") else Text(text=words)
+
+    def answer(self) -> wire.Answer | None:
+        if self._stop is None:
+            return None
+        return _answer([_content(self._parts)] if self._parts else [], self._usage, self._stop, self._model)
+
+    def partial_messages(self) -> list[bytes]:
+        kept = [part for part in self._parts if part.get("text")]
+        return [_content(kept)] if any(not part.get("thought") for part in kept) else []
+
+    def _add(self, part: Json) -> None:
+        last = self._parts[-1] if self._parts else {}
+        # A part with a signature stays as it was signed.
+        if _words(part) and _words(last) and part.get("thought") == last.get("thought"):
+            last["text"] += part["text"]
+        elif part:
+            self._parts.append(dict(part))
+
+
+def _words(part: Json) -> bool:
+    return "text" in part and part.keys() <= {"text", "thought"}
+
+
+def _content(parts: list[Json]) -> bytes:
+    return wire.dump({"role": "model", "parts": parts})
+
+
+def _answer(messages: list[bytes], used: Json | None, stop: str | None, model: str | None) -> wire.Answer:
+    return wire.answer("gemini", messages, usage=wire.read_usage(used, _COUNTS), stop=stop, model=model)
+
+
+def wire_format(provider: str) -> wire.WireFormat:
+    """The format of requests and answers."""
+    return GeminiWire()

@@ -1,0 +1,205 @@
+"""OpenAI's chat completions, which many other servers speak too. The system prompt is the first message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from clew.base.messages import Text, Thinking, ToolCall, ToolResult
+from clew.providers import wire
+from clew.providers.json_values import Json
+from clew.providers.registry import COMPATIBLE, OFFLINE
+
+_COUNTS = {
+    "input": ["prompt_tokens"], "output": ["completion_tokens"],
+    "cached": ["prompt_tokens_details", "cached_tokens"],
+    "reasoning": ["completion_tokens_details", "reasoning_tokens"],
+}  # fmt: skip
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+class CompletionsWire:
+    """Requests and answers of chat completions, for messages of `provider`."""
+
+    def __init__(self, provider: str, *, accepts: Iterable[str] = ("openai", COMPATIBLE)) -> None:
+        self.provider = provider
+        self.accepts = frozenset(accepts)
+
+    def user(self, text: str) -> bytes:
+        return wire.dump({"role": "user", "content": text})
+
+    def opening_messages(self, system: str) -> list[bytes]:
+        return [wire.dump({"role": "system", "content": system})] if system else []
+
+    def history_prefix(self, system: str) -> list[bytes]:
+        return []
+
+    def place_system(self, messages: list[bytes], system: str) -> tuple[list[bytes], str]:
+        first = wire.load(messages[0]) if messages else {}
+        if first.get("role") not in ("system", "developer"):
+            return [*self.opening_messages(system), *messages], system
+        content = first.get("content")
+        return messages, content if isinstance(content, str) else system
+
+    def results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
+        return [
+            wire.dump({"role": "tool", "tool_call_id": call.id, "content": said(result)})
+            for call, result in zip(calls, results, strict=True)
+        ]
+
+    def request(self, asked: wire.ChatRequest, *, stream: bool) -> Json:
+        body: Json = {"model": asked.model, "messages": [wire.load(raw) for raw in asked.messages]}
+        if asked.max_tokens is not None:
+            # Servers other than OpenAI's know the older name.
+            body["max_completion_tokens" if self.provider == "openai" else "max_tokens"] = asked.max_tokens
+        if asked.tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+                }
+                for tool in asked.tools
+            ]
+        if asked.schema is not None:
+            wanted = {"name": "answer", "schema": asked.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        return {**body, "stream": True, "stream_options": {"include_usage": True}} if stream else body
+
+    def answer(self, body: bytes) -> wire.Answer:
+        try:
+            found = _body(body)
+            first = found.choices[0]
+        except (msgspec.MsgspecError, IndexError):
+            raise wire.unreadable(self.provider) from None
+        return self._answer([bytes(first.message)], found.usage, first.finish_reason, found.model)
+
+    def collect(self) -> wire.Collector:
+        return _Stream(self)
+
+    def check(self, message: Json) -> str | None:
+        if message.get("role") not in ROLES:
+            return "its role is unknown"
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, list) or not all(map(_is_call, calls)):
+            return "its tool calls are not a list of calls with ids"
+        if message["role"] == "tool" and not isinstance(message.get("tool_call_id"), str):
+            return "it does not say which tool call it answers"
+        if message.get("content") is None and message["role"] in ("assistant", "function"):
+            return None  # it has calls, a refusal or sound instead
+        return wire.wrong_content(message.get("content"))
+
+    def _answer(self, messages: list[bytes], used: Json | None, stop: str | None, model: str | None) -> wire.Answer:
+        return wire.answer(self.provider, messages, usage=wire.read_usage(used, _COUNTS), stop=stop, model=model)
+
+
+def _is_call(call: object) -> bool:
+    if not isinstance(call, dict) or not isinstance(call.get("id"), str):
+        return False
+    about = call.get("custom" if call.get("type") == "custom" else "function")
+    return isinstance(about, dict) and isinstance(about.get("name"), str)
+
+
+class _Choice(msgspec.Struct):
+    message: msgspec.Raw
+    finish_reason: str | None = None
+
+
+class _Body(msgspec.Struct):
+    choices: list[_Choice]
+    usage: dict[str, Any] | None = None
+    model: str | None = None
+
+
+_body = msgspec.json.Decoder(_Body).decode
+
+
+class _Stream:
+    """A message, with what each chunk's delta added to it."""
+
+    def __init__(self, completions: CompletionsWire) -> None:
+        self._completions = completions
+        self._message: Json = {"role": "assistant", "content": None}
+        self._calls: list[Json] = []
+        self._counted: dict[int, Json] = {}
+        """The calls by the numbers that the server gives them."""
+        self._usage: Json | None = None
+        self._stop: str | None = None
+        self._model: str | None = None
+
+    def feed(self, event: Json) -> Iterator[Text | Thinking]:
+        self._model = event.get("model") or self._model
+        self._usage = event.get("usage") or self._usage
+        for choice in event.get("choices") or ():
+            if choice.get("index", 0) != 0:
+                continue
+            self._stop = choice.get("finish_reason") or self._stop
+            delta = dict(choice.get("delta") or {})
+            for call in delta.pop("tool_calls", None) or ():
+                added = {name: value for name, value in call.items() if name != "index"}
+                _join(self._call(call.get("index"), call.get("id")), added)
+            delta.pop("role", None)
+            _join(self._message, delta)
+            yield from _shown(delta)
+
+    def answer(self) -> wire.Answer | None:
+        if self._stop is None:
+            return None
+        message = {**self._message, "tool_calls": self._calls} if self._calls else self._message
+        return self._completions._answer([wire.dump(message)], self._usage, self._stop, self._model)
+
+    def partial_messages(self) -> list[bytes]:
+        return [wire.dump(self._message)] if self._message.get("content") else []
+
+    def _call(self, number: object, id: object) -> Json:
+        """The call that a piece is of. Some servers give all calls of an answer the same number, or none."""
+        there = self._calls[-1] if self._calls else None
+        if isinstance(number, int):
+            there = self._counted.get(number)
+        if there is None or (id and there.get("id", id) != id):
+            there = {}
+            self._calls.append(there)
+        if isinstance(number, int):
+            self._counted[number] = there
+        return there
+
+
+def _join(into: Json, added: Json) -> None:
+    """Adds what a delta says: text to text, lists to lists, inner objects likewise; whatever else takes its place.
+
+    Ids and kinds come whole, and some servers say them, and the name, with every piece.
+    """
+    for name, value in added.items():
+        there = into.get(name)
+        if there and (value == "" or (name == "name" and value == there)):
+            continue
+        if isinstance(value, dict) and isinstance(there, dict):
+            _join(there, value)
+        elif _goes_on(there, value) and name not in ("id", "type"):
+            into[name] = there + value
+        elif value is not None or name not in into:
+            into[name] = dict(value) if isinstance(value, dict) else value
+
+
+def _goes_on(there: object, value: object) -> bool:
+    return any(isinstance(there, kind) and isinstance(value, kind) for kind in (str, list))
+
+
+def _shown(delta: Json) -> Iterator[Text | Thinking]:
+    for name in ("reasoning_content", "reasoning"):  # of servers that show how their models think
+        if isinstance(words := delta.get(name), str) and words:
+            yield Thinking(text=words)
+    for name in ("content", "refusal"):
+        if isinstance(words := delta.get(name), str) and words:
+            yield Text(text=words)
+
+
+def said(result: ToolResult) -> str:
+    """A tool's result in words: there is no other place to say that it is an error."""
+    return f"Error: {wire.text_of(result)}" if result.is_error else wire.text_of(result)
+
+
+def wire_format(provider: str) -> wire.WireFormat:
+    """The format of requests and answers."""
+    return CompletionsWire(provider, accepts=[OFFLINE]) if provider == OFFLINE else CompletionsWire(provider)

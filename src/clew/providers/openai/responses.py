@@ -1,0 +1,134 @@
+"""OpenAI's Responses API, with nothing kept at the provider. Each item is a message; the system prompt is the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from clew.base.messages import Text, Thinking, ToolCall, ToolResult
+from clew.providers import wire
+from clew.providers.json_values import Json
+from clew.providers.openai.requests import ROLES, CompletionsWire, said
+
+_COUNTS = {
+    "input": ["input_tokens"], "output": ["output_tokens"], "cached": ["input_tokens_details", "cached_tokens"],
+    "reasoning": ["output_tokens_details", "reasoning_tokens"],
+}  # fmt: skip
+_CLOSING = ("response.completed", "response.incomplete")
+
+
+class ResponsesWire(CompletionsWire):
+    """Requests and answers of the Responses API."""
+
+    def __init__(self) -> None:
+        super().__init__("openai-responses", accepts=["openai-responses"])
+
+    def results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
+        return [
+            wire.dump({"type": "function_call_output", "call_id": call.id, "output": said(result)})
+            for call, result in zip(calls, results, strict=True)
+        ]
+
+    def request(self, asked: wire.ChatRequest, *, stream: bool) -> Json:
+        body: Json = {
+            "model": asked.model,
+            "input": [wire.load(raw) for raw in asked.messages],
+            # What the provider does not keep it has to be sent again, reasoning included.
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+        }
+        if asked.max_tokens is not None:
+            body["max_output_tokens"] = asked.max_tokens
+        if asked.tools:
+            body["tools"] = [
+                {
+                    "type": "function", "name": tool.name, "description": tool.description,
+                    "parameters": tool.parameters, "strict": False,
+                }
+                for tool in asked.tools
+            ]  # fmt: skip
+        if asked.schema is not None:
+            body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": asked.schema}}
+        return {**body, "stream": True} if stream else body
+
+    def answer(self, body: bytes) -> wire.Answer:
+        try:
+            found = _body(body)
+        except msgspec.MsgspecError:
+            raise wire.unreadable(self.provider) from None
+        return _answer([bytes(item) for item in found.output], found.usage, _stop(found), found.model)
+
+    def collect(self) -> wire.Collector:
+        return _Stream()
+
+    def check(self, message: Json) -> str | None:
+        kind = message.get("type")
+        if "role" in message:
+            known = message["role"] in ROLES
+            return wire.wrong_content(message.get("content")) if known else "its role is unknown"
+        if not isinstance(kind, str):
+            return "it has neither a role nor a type"
+        if kind in ("function_call", "function_call_output") and not isinstance(message.get("call_id"), str):
+            return "it does not say which tool call it is"
+        if kind == "function_call_output":
+            return wire.wrong_content(message.get("output"))
+        return None
+
+
+class _Body(msgspec.Struct):
+    output: list[msgspec.Raw]
+    usage: dict[str, Any] | None = None
+    status: str | None = None
+    incomplete_details: dict[str, Any] | None = None
+    model: str | None = None
+
+
+_body = msgspec.json.Decoder(_Body).decode
+
+
+class _Stream:
+    """The items that are done, and the words of the one that is not."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, Json] = {}
+        self._words: dict[int, str] = {}
+        self._closing: Json | None = None
+
+    def feed(self, event: Json) -> Iterator[Text | Thinking]:
+        kind, at = event.get("type"), event.get("output_index", 0)
+        if kind in ("response.output_text.delta", "response.refusal.delta"):
+            self._words[at] = self._words.get(at, "") + event["delta"]
+            yield Text(text=event["delta"])
+        elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+            yield Thinking(text=event["delta"])
+        elif kind == "response.output_item.done":
+            self._items[at] = event["item"]
+        elif kind in _CLOSING:
+            self._closing = event["response"]
+
+    def answer(self) -> wire.Answer | None:
+        if self._closing is None:
+            return None
+        found = _body(wire.dump({"output": [], **self._closing}))
+        items = [wire.dump(item) for _, item in sorted(self._items.items())]
+        return _answer(items, found.usage, _stop(found), found.model)
+
+    def partial_messages(self) -> list[bytes]:
+        # Reasoning is only taken back together with what followed from it, so the words stay alone.
+        words = "".join(text for _, text in sorted(self._words.items()))
+        return [wire.dump({"role": "assistant", "content": words})] if words else []
+
+
+def _stop(body: _Body) -> str | None:
+    return (body.incomplete_details or {}).get("reason") or body.status
+
+
+def _answer(items: list[bytes], used: Json | None, stop: str | None, model: str | None) -> wire.Answer:
+    return wire.answer("openai", items, usage=wire.read_usage(used, _COUNTS), stop=stop, model=model)
+
+
+def wire_format(provider: str) -> wire.WireFormat:
+    """The format of requests and answers."""
+    return ResponsesWire()

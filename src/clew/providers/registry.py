@@ -1,0 +1,146 @@
+"""The table of providers. A new one is a folder beside this file and a row here.
+
+A folder holds ``view`` (`blocks`), ``fields`` (`fields`), ``requests`` (`wire_format`), ``target`` (`target`) and
+``transport`` (`connect`, `connect_async`). A module is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, Literal, NamedTuple
+
+from clew.base.loading import loading
+
+Part = Literal["view", "fields", "requests", "target", "transport"]
+
+
+class Provider(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    folder: str
+    """The folder of its modules. Providers with the same folder have the same messages, except for their APIs."""
+    modules: Mapping[Part, str] = {}
+    """Modules that are not in the folder, or have another name there."""
+    aliases: tuple[str, ...] = ()
+    system_is_message: bool = False
+    """True if the system prompt is the first message, and not a parameter of the request."""
+    base_url: str = ""
+    """Where requests go unless the caller gives an address."""
+    needs_base_url: bool = False
+    needs_api_key: bool = True
+    sdk: str = ""
+    """The package that sends the requests."""
+    extra: str = ""
+    """The extra of clew that installs it."""
+    api_keys: tuple[str, ...] = ()
+    """Environment variables in which the SDK looks for an API key."""
+    key_prefix: str = ""
+    base_url_variable: str = ""
+    """The environment variable in which the SDK looks for an address."""
+    default_model: str = ""
+    """The command line's choice if no model is named. Names age: the SDK must know it."""
+    short_names: Mapping[str, str] = {}
+    """Short names of models on the command line."""
+    model_pattern: str = ""
+    """A regular expression for the beginning of its models' names."""
+    storage: str = ""
+    """Addresses that begin so are the provider's own storage, which no other provider can read."""
+
+
+OFFLINE = "offline"
+"""The provider that needs no network and no key, and echoes its input."""
+COMPATIBLE = "openai-compatible"
+"""The provider of servers that speak OpenAI's format."""
+_OPENAI = Provider(
+    "openai", "openai", system_is_message=True, base_url="https://api.openai.com/v1", sdk="openai", extra="openai",
+    api_keys=("OPENAI_API_KEY",), base_url_variable="OPENAI_BASE_URL",
+)  # fmt: skip
+PROVIDERS: dict[str, Provider] = {
+    row.name: row
+    for row in (
+        Provider(
+            "claude", "claude", aliases=("anthropic",), base_url="https://api.anthropic.com", sdk="anthropic",
+            extra="anthropic", api_keys=("ANTHROPIC_API_KEY",), key_prefix="sk-ant-",
+            base_url_variable="ANTHROPIC_BASE_URL", default_model="claude-sonnet-5-5", model_pattern="claude-",
+            short_names={"sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5", "haiku": "claude-haiku-5-5"},
+        ),
+        _OPENAI._replace(
+            key_prefix="sk-", default_model="gpt-6-sol", model_pattern=r"gpt-|chatgpt-|o\d",
+            short_names={"gpt": "gpt-6-sol", "mini": "gpt-5.4-mini"},
+        ),
+        _OPENAI._replace(name="openai-responses", modules={"requests": "openai.responses"}),
+        _OPENAI._replace(name=COMPATIBLE, base_url="", needs_base_url=True, needs_api_key=False),
+        Provider(
+            "gemini", "gemini", base_url="https://generativelanguage.googleapis.com", sdk="google.genai",
+            extra="gemini", api_keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"), key_prefix="AIza",
+            base_url_variable="GOOGLE_GEMINI_BASE_URL", default_model="gemini-3.8-flash", model_pattern="gemini-",
+            short_names={"flash": "gemini-3.8-flash", "pro": "gemini-3.1-pro-preview"},
+            storage="https://generativelanguage.googleapis.com/",
+        ),
+        Provider(
+            OFFLINE, "openai", modules={"transport": "offline.transport"}, system_is_message=True, needs_api_key=False,
+            default_model="offline",
+        ),
+    )
+}  # fmt: skip
+
+
+HISTORIES = {"chatgpt": "chatgpt", "claude-ai": "claude_ai"}
+"""Formats that are only read, from the histories of other programs; each has a folder with a ``view``."""
+
+
+def view_module(provider: str) -> Any | None:
+    """The module that reads a provider's messages, or those of a history; None if clew does not know it."""
+    row = find(provider)
+    if row is not None:
+        return load(row, "view")
+    folder = HISTORIES.get(provider)
+    return None if folder is None else _import(f"clew.providers.{folder}.view")
+
+
+def find(provider: str) -> Provider | None:
+    """The row of a provider, by its name or another name of it; None if clew does not know it."""
+    return PROVIDERS.get(provider) or next((row for row in PROVIDERS.values() if provider in row.aliases), None)
+
+
+def names() -> tuple[str, ...]:
+    """All names of providers, aliases included."""
+    return tuple(name for row in PROVIDERS.values() for name in (row.name, *row.aliases))
+
+
+def canonical(provider: str) -> str:
+    """The one name of a provider that has several: ``anthropic`` is ``claude``."""
+    row = find(provider)
+    return provider if row is None else row.name
+
+
+def family(provider: str) -> str:
+    """The same text for all providers that have the same messages."""
+    row = find(provider)
+    return provider if row is None else row.folder
+
+
+def prompt_is_message(provider: str) -> bool:
+    """True if the provider takes the system prompt as the first message, and not as a parameter of its own."""
+    row = find(provider)
+    return row is not None and row.system_is_message
+
+
+def load(row: Provider, part: Part) -> Any:
+    """A module of a provider."""
+    return _import(f"clew.providers.{row.modules.get(part) or f'{row.folder}.{part}'}")
+
+
+@cache
+def _import(module: str) -> Any:
+    with loading:
+        return import_module(module)
+
+
+def key_variables() -> str:
+    """The environment variables for API keys, as a hint lists them."""
+    known = list(dict.fromkeys(row.api_keys[0] for row in PROVIDERS.values() if row.api_keys))
+    return f"{', '.join(known[:-1])} or {known[-1]}"

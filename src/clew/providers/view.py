@@ -1,0 +1,127 @@
+"""The neutral view of messages in a provider's own JSON, for search, display and counting.
+
+A view is never stored; the provider gets its own JSON back. Each provider's ``view`` module makes the blocks. A message
+of an unknown provider becomes one opaque block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from clew.base.messages import Block, Message, Native, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
+from clew.errors import Invalid
+from clew.providers import registry
+from clew.providers.json_values import Json, as_text
+
+_DIGITS = 4000
+"""Python converts no text of more than 4,300 digits to a number, to keep hostile input from taking minutes."""
+
+_decode = msgspec.json.Decoder().decode
+
+
+def view(said: Native) -> Message:
+    """The neutral view of a native message. Raises msgspec.DecodeError if it is not JSON, Invalid if not an object.
+
+    If the JSON names no model or no token counts, ``model`` and ``usage`` of the free data are used; ``usage`` has the
+    field names of `Usage`. ``counted`` wins over both: it is the part of an answer's tokens that this message counts.
+    """
+    data = parse(said.raw)
+    extra = said.extra or {}
+    module = registry.view_module(said.provider)
+    blocks = tuple(_unknown(data) if module is None else module.blocks(data))
+    model = as_text(data.get("model")) or as_text(extra.get("model"))
+    usage = _usage_in_extra(extra.get("counted")) or _usage(data) or _usage_in_extra(extra.get("usage"))
+    if module is not None and hasattr(module, "role"):
+        data = {**data, "role": module.role(data)}
+    return Message(_role(data, blocks), blocks, model, usage, said.label, said.extra)
+
+
+def parse(raw: bytes) -> Json:
+    """The JSON object of a native message, as `view` reads it. Raises as `view` does."""
+    try:
+        data = _decode(raw)
+    except msgspec.MsgspecError:
+        data = _lenient(raw)
+    if not isinstance(data, dict):
+        raise Invalid(f"a native message is a JSON object, not {type(data).__name__}")
+    return data
+
+
+def _lenient(raw: bytes) -> Any:
+    """Reads JSON that strict readers refuse: escaped lone surrogates, numbers out of range.
+
+    In the view, a lone surrogate is a question mark and such a number is its text. The stored bytes stay the same.
+    """
+    import json
+
+    def refuse(word: str) -> None:
+        raise msgspec.DecodeError(f"JSON has no {word}")
+
+    try:
+        data = json.loads(raw.decode(), parse_int=integer, parse_float=_finite, parse_constant=refuse)
+    except ValueError as error:
+        raise msgspec.DecodeError(str(error)) from None
+    return json.loads(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
+
+
+def integer(number: str) -> int | str:
+    """A whole number in JSON; its text if it has more digits than Python converts."""
+    return int(number) if len(number) <= _DIGITS else number
+
+
+def _finite(number: str) -> float | str:
+    value = float(number)
+    return value if math.isfinite(value) else number
+
+
+def _role(data: Json, blocks: tuple[Block, ...]) -> Role:
+    """A message of tool results alone has the role tool, whatever the provider calls its role."""
+    if blocks and all(isinstance(block, ToolResult) for block in blocks):
+        return "tool"
+    role = data.get("role")
+    if isinstance(role, str):
+        return _ROLES.get(role, "user")
+    if any(isinstance(block, Thinking | ToolCall) for block in blocks):
+        return "assistant"
+    # Other items without a role come from tools of the provider: searches, pictures, code.
+    return "user" if data.get("type") is None else "assistant"
+
+
+_ROLES: dict[str, Role] = {
+    "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "model": "assistant",
+    "tool": "tool", "function": "tool",
+}  # fmt: skip
+
+
+def _unknown(data: Json) -> Iterator[Block]:
+    """The blocks of an unknown provider: content that is text, or one opaque block."""
+    content = data.get("content")
+    yield Text(text=content) if isinstance(content, str) else Opaque(kind="message", data=data)
+
+
+def _usage(data: Json) -> Usage | None:
+    used = data.get("usage") or data.get("usageMetadata")
+    if not isinstance(used, dict):
+        return None
+
+    def count(*names: str) -> int | None:
+        return next((used[name] for name in names if type(used.get(name)) is int and used[name] >= 0), None)
+
+    return Usage(
+        input=count("input_tokens", "prompt_tokens", "promptTokenCount"),
+        output=count("output_tokens", "completion_tokens", "candidatesTokenCount"),
+        cached=count("cache_read_input_tokens", "cachedContentTokenCount"),
+        reasoning=count("thoughtsTokenCount"),
+    )
+
+
+def _usage_in_extra(used: object) -> Usage | None:
+    if not isinstance(used, dict):
+        return None
+    counts = {name: used.get(name) for name in Usage.__struct_fields__}
+    known = {name: count for name, count in counts.items() if type(count) is int and 0 <= count < 1 << 50}
+    return Usage(**known) if known else None

@@ -1,0 +1,182 @@
+"""The wire format of a provider: its messages, requests and answers as JSON, without its SDK.
+
+A whole answer keeps the bytes of the response. A streamed answer is assembled from its pieces with every field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from clew.base.messages import Native, Text, Thinking, ToolCall, ToolResult, Usage
+from clew.errors import Invalid
+from clew.providers.errors import ProviderError
+from clew.providers.json_values import Json
+from clew.providers.tools import Schema, Tool
+from clew.providers.view import integer, view
+
+
+class ChatRequest(NamedTuple):
+    """Everything a request is made of."""
+
+    model: str
+    system: str
+    messages: Sequence[bytes]
+    tools: Sequence[Tool]
+    max_tokens: int | None
+    schema: Schema | None
+    """The JSON Schema of the answer; None if it may be any text."""
+
+
+class Answer(NamedTuple):
+    """A model's answer to one request."""
+
+    messages: list[bytes]
+    """In the provider's own JSON, as they go back to it with the next request; none if the answer is empty."""
+    text: str
+    calls: list[ToolCall]
+    usage: Usage | None
+    stop: str | None
+    model: str | None
+    again: bool = False
+    """True if the provider paused, and wants the same request with the answer so far."""
+
+
+class Collector(Protocol):
+    """Puts an answer together from the events of a stream."""
+
+    def feed(self, event: Json) -> Iterator[Text | Thinking]:
+        """Takes one event; gives what it adds, to be shown."""
+
+    def answer(self) -> Answer | None:
+        """The answer; None if the stream broke off before its end."""
+
+    def partial_messages(self) -> list[bytes]:
+        """The messages to keep of an answer that broke off: its text, and no tool call."""
+
+
+class WireFormat(Protocol):
+    """One provider's wire format."""
+
+    provider: str
+    accepts: frozenset[str]
+    """The providers whose snapshots it can take as they are."""
+
+    def user(self, text: str) -> bytes:
+        """A message from the person."""
+
+    def opening_messages(self, system: str) -> list[bytes]:
+        """The first messages of a conversation with this system prompt; none if the prompt is a parameter."""
+
+    def history_prefix(self, system: str) -> list[bytes]:
+        """Messages that the history shows before the others, and that are not sent."""
+
+    def place_system(self, messages: list[bytes], system: str) -> tuple[list[bytes], str]:
+        """A restored conversation with its system prompt where it belongs, and that prompt."""
+
+    def results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
+        """Messages with the results of tools, in the order of the calls."""
+
+    def request(self, asked: ChatRequest, *, stream: bool) -> Json:
+        """The body of a request."""
+
+    def answer(self, body: bytes) -> Answer:
+        """The answer in a whole response. ProviderError if it is not one."""
+
+    def collect(self) -> Collector:
+        """A collector for one response."""
+
+    def check(self, message: Json) -> str | None:
+        """The problem with a message of a snapshot; None if there is none."""
+
+
+def load(raw: bytes | str, number: Callable[[str], int | str] = integer) -> Any:
+    """JSON with every integer exact, or as text if it is too long for Python. With `number` int that is a ValueError.
+
+    An escaped lone surrogate, which no request can carry, becomes a question mark. ValueError if it is not JSON, or has
+    a number that no request can carry.
+    """
+    text = raw if isinstance(raw, str) else raw.decode()
+    value = json.loads(text, parse_int=number, parse_float=_finite, parse_constant=_finite)
+    if "\\ud" in text.lower():
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"), parse_int=integer)
+    return value
+
+
+class OutOfRange(ValueError):
+    """A number that is too large for a request."""
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise OutOfRange(number)
+    return value
+
+
+def dump(value: object) -> bytes:
+    """`value` as compact JSON. Invalid if JSON cannot hold it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise Invalid("the text has a lone surrogate", hint="Decode it with errors='replace'.") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"this cannot be written as JSON: {error}") from None
+
+
+def answer(
+    provider: str,
+    messages: list[bytes],
+    *,
+    usage: Usage | None,
+    stop: str | None,
+    model: str | None,
+    again: bool = False,
+) -> Answer:
+    """An answer, with its words and tool calls as the neutral view has them. ProviderError if it has no such view."""
+    try:
+        blocks = [block for raw in messages for block in view(Native(provider, raw)).blocks]
+        for raw in messages:
+            load(raw)  # it goes back to the provider with the next request
+    except (Invalid, msgspec.MsgspecError, ValueError, RecursionError):
+        raise unreadable(provider) from None
+    text = "".join(block.text for block in blocks if isinstance(block, Text))
+    calls = [block for block in blocks if isinstance(block, ToolCall)]
+    empty = all(isinstance(block, Text) and not block.text for block in blocks)
+    return Answer([] if empty else messages, text, calls, usage, stop, model, again)
+
+
+def unreadable(provider: str) -> ProviderError:
+    """The error for a response that is not what its provider sends."""
+    return ProviderError(provider, "the answer is not in the provider's form", hint="Is the base URL the right one?")
+
+
+def read_usage(used: Json | None, counts: Mapping[str, Sequence[str]]) -> Usage | None:
+    """The token counts of an answer, each at its path in what the provider says; None if it says nothing."""
+    return Usage(**{name: count(used, *path) for name, path in counts.items()}) if used else None
+
+
+def count(used: object, *path: str) -> int | None:
+    """A number of tokens, at `path` in what a provider says of an answer's cost; None if it is not there."""
+    for name in path:
+        used = used.get(name) if isinstance(used, dict) else None
+    return used if isinstance(used, int) and not isinstance(used, bool) and used >= 0 else None
+
+
+def wrong_content(content: object) -> str | None:
+    """The problem with content that should be text or a list of typed blocks; None if there is none."""
+    if isinstance(content, str):
+        return None
+    if not isinstance(content, list):
+        return "its content is neither text nor a list"
+    good = all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content)
+    return None if good else "it has a block without a type"
+
+
+def text_of(result: ToolResult) -> str:
+    """The words of a tool's result."""
+    return "\n".join(block.text for block in result.content if isinstance(block, Text))

@@ -1,0 +1,155 @@
+"""The purges of a service: by request, by retention and because of damage.
+
+Each purge emits events and returns a report, which lists every failure.
+"""
+
+from __future__ import annotations
+
+from clew.backends import RefRow
+from clew.base import ids
+from clew.engine.engine import Clock
+from clew.engine.node import moment
+from clew.engine.receipts import Receipt
+from clew.errors import ClewError, Conflict, Corrupted, NotFound, SweepRefused, Unavailable, clip
+from clew.records import events, reports
+from clew.records.events import Events
+from clew.records.repository import Repository
+from clew.records.schema import PurgeReason, PurgeReport, time_micros
+from clew.records.writes import Writes
+from clew.retention import QUIET, RetentionScan, SweepReport
+from clew.retention.stored_policy import needed_policy
+from clew.store.parts import Parts
+from clew.store.session_table import SESSION
+from clew.store.store import Store
+
+
+class Purging:
+    """Purges records and reports the results."""
+
+    def __init__(self, store: Store, records: Repository, writes: Writes, bus: Events, clock: Clock) -> None:
+        self._store = store
+        self._records = records
+        self._writes = writes
+        self._events = bus
+        self._clock = clock
+
+    def delete(self, conversation_id: str, reason: PurgeReason) -> PurgeReport:
+        """See `RecordService.delete`."""
+        session = self._session(conversation_id)
+        with self._writes.pause():
+            try:
+                receipt = self._store.sessions.purge([session], reason=reason)
+            except NotFound:
+                if self._writes.drop(lambda one: self._session(one) == session):
+                    return reports.nothing(reason, self._clock())
+                raise NotFound("record", conversation_id) from None
+            if receipt.sessions:
+                self._writes.drop(lambda one: self._session(one) == session)
+        report = self._report_purge(receipt, {session: conversation_id})
+        if not receipt.sessions:
+            raise self._refusal(conversation_id, receipt.failures[0].error)
+        return report
+
+    def everything(self, reason: PurgeReason) -> PurgeReport:
+        """See `RecordService.purge_all`."""
+        parts = Parts.of(self._store)
+        rows = parts.engine.read(lambda tx: parts.table.all(tx, live=True, before=None))
+        names = {ids.text(row.key): self._name(row) for row in rows}
+        with self._writes.pause():
+            receipt = self._store.sessions.purge(everything=True, reason=reason)
+            stay = {failure.session for failure in receipt.failures} - {*receipt.sessions}
+            self._writes.drop(lambda one: self._session(one) not in stay)
+        return self._report_purge(receipt, names)
+
+    def damaged(self, conversation_id: str, key: bytes) -> bool:
+        """Purges an unreadable record; False if that fails."""
+        session = ids.text(key)
+        try:
+            receipt = self._store.sessions.purge([session], reason="corruption-detected")
+        except ClewError:
+            return False
+        return self._report_purge(receipt, {session: conversation_id}).purged_count > 0
+
+    # -- what has expired
+
+    def sweep(self, *, force: bool) -> PurgeReport:
+        """See `RecordService.sweep`."""
+        started = self._clock()
+        found = self._look(started)
+        names = self._names(found)
+        try:
+            _, report = self._sweep(found, names, force=force)
+        except SweepRefused as error:
+            return reports.held_back(found, error, self._name_of(names), started)
+        return report or reports.nothing("retention-expired", started)
+
+    def sweep_again(self) -> SweepReport:
+        """One sweep of a sweeper. If the sweep is refused, emits an event and raises SweepRefused."""
+        found = self._look(self._clock())
+        return self._sweep(found, self._names(found), force=False)[0]
+
+    def _look(self, now: int) -> RetentionScan:
+        talking = [self._session(id) for id in self._writes.conversations]  # their messages wait for space
+        return RetentionScan(self._store, needed_policy(self._store), moment(now), talking, QUIET, records=True)
+
+    def _sweep(
+        self, found: RetentionScan, names: dict[str, str], *, force: bool
+    ) -> tuple[SweepReport, PurgeReport | None]:
+        try:
+            swept = found.purge(force=force)
+        except SweepRefused as error:
+            doubt = events.RetentionInDoubt(due_count=error.going, total_count=error.total, doubts=error.doubts)
+            self._events.emit(doubt)
+            raise
+        return swept, None if swept.receipt is None else self._report_purge(swept.receipt, names)
+
+    # -- inside
+
+    def _report_purge(self, receipt: Receipt, names: dict[str, str]) -> PurgeReport:
+        """Emits events for a purge, then uses the freed space."""
+        report = reports.of(receipt, self._name_of(names), self._clock())
+        for session in receipt.sessions:
+            gone = names.get(session, session)
+            self._events.emit(events.ConversationDeleted(conversation_id=gone, reason=report.reason))
+        started, completed = time_micros(report.started_at), time_micros(report.completed_at)
+        self._events.emit(
+            events.PurgeCompleted(
+                reason=report.reason, purged_count=report.purged_count, failed_count=len(report.failures),
+                started_at=report.started_at, completed_at=report.completed_at,
+                duration_ms=(completed - started) / 1000,
+            )
+        )  # fmt: skip
+        if receipt.sessions:
+            self._writes.space()
+        return report
+
+    def _refusal(self, conversation_id: str, why: str) -> ClewError:
+        """The error for a record that was not purged."""
+        found = self._records.find(self._records.key(conversation_id))
+        if found is not None and found.row.hold:
+            return Conflict(f"record {clip(conversation_id)} is held", hint="Release it first.")
+        return Unavailable(f"record {clip(conversation_id)} was not purged: {why}", hint="Call delete again.")
+
+    def _session(self, conversation_id: str) -> str:
+        return ids.text(self._records.key(conversation_id))
+
+    def _names(self, found: RetentionScan) -> dict[str, str]:
+        return {ids.text(row.key): self._name(row) for row in found.rows}
+
+    def _name(self, row: RefRow) -> str:
+        """The conversation id, or the session id if the record cannot be read."""
+        try:
+            return self._records.load_row(row).conversation_id
+        except Corrupted:
+            return ids.text(row.key)
+
+    def _name_of(self, names: dict[str, str]) -> reports.Name:
+        """A function that maps a session id to its conversation id, from `names` or from the store."""
+
+        def name(session: str) -> str:
+            if session not in names:
+                row = Parts.of(self._store).table.get(SESSION, ids.parse(session))
+                names[session] = session if row is None else self._name(row)
+            return names[session]
+
+        return name

@@ -1,0 +1,331 @@
+"""Retention: the policy that says how long sessions are kept after their last activity, and the sweep that purges them.
+
+>>> import clew
+>>> from clew import retention
+>>> store = clew.open(":memory:")
+>>> retention.set_policy(store, retention.Policy(days=14))
+>>> retention.preview(store).going
+()
+>>> retention.sweep(store).sessions
+()
+
+A store has one policy; without a policy nothing is swept. A sweep runs when a program calls `sweep` or starts a
+`Sweeper`. A sweep skips sessions that are held, open or damaged. If it would remove an unusually large share of the
+sessions, it raises SweepRefused and removes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Self
+
+from clew.backends import RefRow, Tx
+from clew.base import ids
+from clew.engine.audit import record_event
+from clew.engine.node import microseconds, moment
+from clew.engine.receipts import Failure, Kept, Receipt
+from clew.errors import Closed, Corrupted, Invalid, SweepRefused
+from clew.retention.evaluate import Due, Evaluator, Spared, doubts
+from clew.retention.policy import Policy
+from clew.retention.stored_policy import get_policy, needed_policy, set_policy
+from clew.store.parts import Parts
+from clew.store.session import Session
+from clew.store.store import Store
+
+__all__ = [
+    "Due",
+    "Plan",
+    "Policy",
+    "Spared",
+    "SweepReport",
+    "Sweeper",
+    "get_policy",
+    "preview",
+    "set_policy",
+    "sweep",
+]
+
+QUIET = timedelta(minutes=30)
+"""A session that was active within this time counts as open and is not swept."""
+EVERY = timedelta(hours=6)
+"""Time between two sweeps of a sweeper."""
+
+
+# -- what is due
+
+
+class Plan(NamedTuple):
+    """The sessions that a sweep would purge, and the ones it would skip."""
+
+    now: datetime
+    total: int
+    """Number of sessions, including those in the trash."""
+    going: tuple[Due, ...]
+    spared: tuple[Spared, ...]
+    kept: tuple[Kept, ...]
+    """Messages of these sessions that stay because a fork shares them."""
+    messages: int
+    """Number of messages that would be purged."""
+    blobs: int
+    bytes: int
+    failures: tuple[Failure, ...]
+    """Sessions that could not be purged, and why."""
+    doubts: tuple[str, ...]
+    """Reasons to refuse the sweep; empty if there are none."""
+
+
+class SweepReport(NamedTuple):
+    """The result of a sweep."""
+
+    now: datetime
+    total: int
+    """Number of sessions before the sweep."""
+    receipt: Receipt | None
+    """Receipt of the purge; None if no session was due."""
+    spared: tuple[Spared, ...]
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """Ids of the purged sessions."""
+        return () if self.receipt is None else self.receipt.sessions
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Sessions that were due but could not be purged, and why."""
+        return () if self.receipt is None else self.receipt.failures
+
+
+Open = Iterable[Session | str]
+"""Sessions, ids or handles."""
+
+
+def preview(
+    store: Store,
+    policy: Policy | None = None,
+    *,
+    now: datetime | None = None,
+    open_sessions: Open = (),
+    quiet: timedelta = QUIET,
+) -> Plan:
+    """Lists the sessions that a sweep would purge now and those it would skip, with reasons. Changes nothing.
+
+    `policy` replaces the store's policy for this preview. Raises Invalid if there is no policy.
+    """
+    found = RetentionScan(store, needed_policy(store) if policy is None else policy, now, open_sessions, quiet)
+    plan = Plan(found.judge.now, found.total, found.going, found.spared, (), 0, 0, 0, (), found.doubts)
+    if not found.rows:
+        return plan
+    would = Parts.of(store).purger.purge(found.rows, reason="retention-expired", dry_run=True)
+    return plan._replace(
+        kept=would.kept, messages=would.messages, blobs=would.blobs, bytes=would.bytes, failures=would.failures
+    )
+
+
+def sweep(
+    store: Store,
+    *,
+    now: datetime | None = None,
+    open_sessions: Open = (),
+    quiet: timedelta = QUIET,
+    force: bool = False,
+) -> SweepReport:
+    """Purges the sessions that are due under the store's policy, one at a time.
+
+    The sweep skips sessions that are held, that were active within `quiet`, that are in `open_sessions`, or that become
+    active while it runs. If a session cannot be purged, the receipt lists it as a failure and the sweep continues.
+    Raises Invalid if the store has no policy. Raises SweepRefused and removes nothing, unless `force` is set, if more
+    than `policy.share` of the sessions would go or if the clock looks wrong.
+    """
+    return RetentionScan(store, needed_policy(store), now, open_sessions, quiet).purge(force=force)
+
+
+class RetentionScan:
+    """Evaluates every session of a store against a policy; with `records`, only conversation records."""
+
+    def __init__(
+        self,
+        store: Store,
+        policy: Policy,
+        now: datetime | None,
+        open_sessions: Open,
+        quiet: timedelta,
+        *,
+        records: bool = False,
+    ) -> None:
+        if not isinstance(policy, Policy):
+            raise Invalid(f"policy must be a clew.retention.Policy, not {type(policy).__name__}")
+        if not isinstance(quiet, timedelta):
+            raise Invalid(f"quiet must be a timedelta, not {type(quiet).__name__}")
+        if isinstance(open_sessions, str) or not isinstance(open_sessions, Iterable):
+            raise Invalid("open_sessions must be a list of sessions")
+        parts = self._parts = Parts.of(store)
+        at = moment(parts.engine.clock() if now is None else microseconds(now))
+        names = frozenset(_name(store, one) for one in open_sessions)
+        self.judge = Evaluator(parts.refs, policy, parts.engine.workspace, at, quiet, names)
+        self.rows: list[RefRow] = []
+        """Sessions that are due."""
+        going: list[Due] = []
+        spared: list[Spared] = []
+        rows, verdicts = parts.engine.read(lambda tx: self._verdicts(tx, records))
+        for row, verdict in zip(rows, verdicts, strict=True):
+            if isinstance(verdict, Due):
+                going.append(verdict)
+                self.rows.append(row)
+            elif verdict is not None:
+                spared.append(verdict)
+        self.total = len(rows)
+        self.going, self.spared = tuple(going), tuple(spared)
+        self.doubts = doubts(self.going, self.total, self.judge.newest, at, policy.share)
+
+    def purge(self, *, force: bool = False) -> SweepReport:
+        """Purges the sessions that are still due. Raises SweepRefused like `sweep`."""
+        if self.doubts and not force:
+            raise SweepRefused(len(self.going), self.total, self.doubts)
+        receipt = None
+        if self.rows:
+            receipt = self._parts.purger.purge(self.rows, reason="retention-expired", check=self.judge.confirm)
+            record_event(
+                self._parts.engine, self._parts.refs, "sweep", receipt.id,
+                reason=receipt.reason, amount=len(receipt.sessions),
+            )  # fmt: skip
+        return SweepReport(self.judge.now, self.total, receipt, self.spared)
+
+    def _verdicts(self, tx: Tx, records: bool) -> tuple[list[RefRow], list[Due | Spared | None]]:
+        rows = self._parts.table.standing(tx)
+        if records:
+            rows = [row for row in rows if self._is_record(row)]
+        return rows, [self.judge(tx, row) for row in rows]
+
+    def _is_record(self, row: RefRow) -> bool:
+        try:
+            return self.judge.is_record(row)
+        except Corrupted:  # its kind is unknown; a sweep skips damaged sessions anyway
+            return False
+
+
+def _name(store: Store, session: Session | str) -> str:
+    """The id of an open session. An id is accepted even if its session no longer exists."""
+    if isinstance(session, Session):
+        return session.id
+    exact = ids.maybe(session)
+    return ids.text(Parts.of(store).table.find_anywhere(session).key) if exact is None else ids.text(exact)
+
+
+# -- again and again
+
+
+class Sweeper:
+    """Runs a sweep on its own thread at the start and then every six hours, until it is stopped.
+
+    It reads the store's policy and calls `open_sessions` before each sweep. It calls `on_swept` with the result and
+    `on_error` with an error, including SweepRefused; by default it logs both. Only a closed store ends the thread.
+    `store` can also be a function that does the sweep and returns its report. Tests replace `wait`, which waits for an
+    event for a number of seconds.
+    """
+
+    def __init__(
+        self,
+        store: Store | Callable[[], SweepReport],
+        *,
+        every: timedelta = EVERY,
+        open_sessions: Callable[[], Open] | None = None,
+        on_swept: Callable[[SweepReport], object] | None = None,
+        on_error: Callable[[Exception], object] | None = None,
+        wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+    ) -> None:
+        self._round = SweepRunner(every, on_swept, on_error)
+        self._open = open_sessions or (lambda: ())
+        self._store = store
+        self._wait = wait
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._mutex = threading.Lock()
+
+    def start(self) -> Self:
+        """Starts the thread. Idempotent; a stopped sweeper does not start again."""
+        with self._mutex:
+            if self._thread is None and not self._stopping:
+                self._thread = threading.Thread(target=self._run, name="clew-sweeper", daemon=True)
+                self._thread.start()
+        return self
+
+    def sweep_now(self) -> None:
+        """Sweeps now instead of at the next interval, for example after a policy change."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Stops the thread after the current sweep. Idempotent."""
+        with self._mutex:
+            self._stopping = True
+            thread = self._thread
+        self._wake.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            if self._stopping or not self._round.tell(self._sweep()):
+                return
+            self._wait(self._wake, self._round.seconds)
+
+    def _sweep(self) -> SweepReport | Exception:
+        try:
+            if isinstance(self._store, Store):
+                return sweep(self._store, open_sessions=self._open())
+            return self._store()
+        except Exception as error:  # noqa: BLE001 - it is reported, and the next sweep may succeed
+            return error
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class SweepRunner:
+    """Handles the result of one sweep; the sync and the async sweeper share it."""
+
+    def __init__(
+        self,
+        every: timedelta,
+        on_swept: Callable[[SweepReport], object] | None,
+        on_error: Callable[[Exception], object] | None,
+    ) -> None:
+        if not isinstance(every, timedelta) or not 0 < every.total_seconds() <= threading.TIMEOUT_MAX:
+            raise Invalid("every must be a timedelta greater than 0")
+        self.seconds = every.total_seconds()
+        self._on_swept = on_swept or _log_swept
+        self._on_error = on_error or _log_error
+
+    def tell(self, outcome: SweepReport | Exception) -> bool:
+        """Reports the result of a sweep. Returns False if the store is closed and the sweeper should stop."""
+        if isinstance(outcome, SweepReport):
+            try:
+                self._on_swept(outcome)
+                return True
+            except Exception as error:  # noqa: BLE001 - the next sweep may succeed
+                outcome = error
+        with suppress(Exception):
+            self._on_error(outcome)
+        return not isinstance(outcome, Closed)
+
+
+def _log_swept(swept: SweepReport) -> None:
+    if swept.receipt is not None:
+        _logger().info("sweep: %d of %d sessions purged", len(swept.sessions), swept.total)
+
+
+def _log_error(error: Exception) -> None:
+    _logger().warning("sweep: %s", error)
+
+
+def _logger() -> Any:
+    import logging  # 10 ms at import, and most programs never sweep
+
+    return logging.getLogger("clew.retention")

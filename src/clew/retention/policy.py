@@ -1,0 +1,127 @@
+"""The retention policy: a pure function of times that says when a session is due. `clew.retention` does the purge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from clew.engine.session_data import LONGEST, SHORTEST, record_days, retention_days
+from clew.errors import Invalid
+
+_END = datetime.max.replace(tzinfo=UTC)
+
+
+class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How long sessions are kept. Reads no clock and no store. Raises Invalid if a number is out of range."""
+
+    days: int | None = 30
+    """Days after the last activity, at least 1; None keeps sessions until they are deleted."""
+    trash_days: int | None = 30
+    """Days in the trash; None keeps sessions there."""
+    workspaces: dict[str, int | None] = {}
+    """Days for workspaces that have their own."""
+    share: float = 0.5
+    """Without `force`, one sweep may remove at most this share of the sessions, if there are more than 10."""
+    records: int | None = None
+    """Days for conversation records, 7 to 180. None applies `days`, limited to 7 to 180."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.workspaces, dict) or not all(_is_name(name) for name in self.workspaces):
+            raise Invalid("workspaces must map workspace names to days")
+        for days in (self.days, self.trash_days, *self.workspaces.values()):
+            if days is not None:
+                retention_days(days)
+        if self.records is not None:
+            record_days(self.records)
+        if not isinstance(self.share, int | float) or not 0 <= self.share <= 1:
+            raise Invalid("share must be a number from 0 to 1")
+
+    def days_for(self, workspace: str = "", *, record: bool = False) -> int | None:
+        """Days that a session or a record of this workspace is kept after its last activity; None means no limit."""
+        if record and self.records is not None and workspace not in self.workspaces:
+            return self.records
+        days = self.workspaces.get(workspace, self.days)
+        return days if days is None or not record else min(max(days, SHORTEST), LONGEST)
+
+    def check_records(self, workspace: str = "") -> None:
+        """Raises Invalid unless the policy sets 7 to 180 days for the records of this workspace."""
+        days = self.workspaces.get(workspace, self.days if self.records is None else self.records)
+        if days is None:
+            raise Invalid("the policy sets no number of days for records", hint="Set days or records.")
+        record_days(days)
+
+    @classmethod
+    def clamped(
+        cls,
+        days: int = 30,
+        trash_days: int = 30,
+        workspaces: Mapping[str, int] | None = None,
+        share: float = 0.5,
+    ) -> tuple[Policy, tuple[str, ...]]:
+        """The nearest policy that is valid for records, and a warning for each number that was changed."""
+        warnings: list[str] = []
+
+        def near(name: str, value: int) -> int:
+            kept = min(max(value, SHORTEST), LONGEST) if isinstance(value, int) else value
+            if kept != value:
+                warnings.append(f"{name} is {kept}, not {value}: a record is kept {SHORTEST} to {LONGEST} days")
+            return kept
+
+        if not isinstance(workspaces, dict | None):
+            raise Invalid("workspaces must map workspace names to days")
+        own: dict[str, int | None] = {
+            name: near(f"days of {name!r}", value) for name, value in (workspaces or {}).items()
+        }
+        return cls(near("days", days), near("trash_days", trash_days), own, share), tuple(warnings)
+
+    def expires_at(
+        self,
+        last_activity: datetime,
+        *,
+        workspace: str = "",
+        record: bool = False,
+        days: int | None = None,
+        until: datetime | None = None,
+        trashed_at: datetime | None = None,
+    ) -> datetime:
+        """When a session with this last activity is due; the maximum datetime if it never is.
+
+        `days` or `until` is the session's own retention. In the trash only `trash_days` counts, except that an earlier
+        `until` still applies. If the trash has no limit, a `record` stays there no longer than records are kept
+        elsewhere.
+        """
+        usual = self.days_for(workspace, record=record)
+        if trashed_at is not None:
+            due = _later(trashed_at, usual if record and self.trash_days is None else self.trash_days)
+            return due if until is None else min(due, until)
+        if until is not None:
+            return until
+        return _later(last_activity, usual if days is None else days)
+
+    def expired(
+        self,
+        now: datetime,
+        last_activity: datetime,
+        *,
+        workspace: str = "",
+        record: bool = False,
+        days: int | None = None,
+        until: datetime | None = None,
+        trashed_at: datetime | None = None,
+    ) -> bool:
+        """True if `expires_at` is not after `now`."""
+        due = self.expires_at(
+            last_activity, workspace=workspace, record=record, days=days, until=until, trashed_at=trashed_at
+        )
+        return now >= due
+
+
+def _is_name(name: object) -> bool:
+    """True if this can be a workspace name. A policy is stored as JSON, so lone surrogates are not allowed."""
+    return isinstance(name, str) and not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
+def _later(start: datetime, days: int | None) -> datetime:
+    return start + timedelta(days=days) if days is not None and start < _END - timedelta(days=days) else _END

@@ -1,0 +1,365 @@
+"""How a snapshot lies in a file: its bytes, plain and sealed, and those of the program that this format comes from.
+
+A plain file is the snapshot's document, with one field more in front::
+
+    {
+      "clew": {"form":1,"crc32":"89abcdef","id":…,"provider":…,"model":…,"created_at":…,"message_count":…,…},
+      "id": …
+
+so that a list has to read no more than its beginning, and a flipped bit shows: the checksum covers every byte after it.
+If large media were cut out of the messages, these are called ``messages_without_media``.
+
+=======  ========================================================================================================
+bytes    a sealed file
+=======  ========================================================================================================
+0 to 7   ``CLEWSNAP``
+8        how it was sealed: 0x01
+9 to 16  id of the key
+17 to 20 length of the sealed head, big endian
+…        the head: nonce (12 bytes), ciphertext, tag (16 bytes); bound to ``head``, the bytes before it, and the id
+…        the document: the same; bound to ``body``, all the bytes before it, and the id
+=======  ========================================================================================================
+
+The original writes the document alone, plain, or as nonce and ciphertext bound to nothing. Both are read; with
+`compatible` both are written. Their first bytes differ from ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import cached_property
+from hashlib import blake2b, sha256
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from clew.base.loading import loading
+from clew.errors import ClewError, Corrupted, Invalid, MissingPackage, NotFound, SchemaTooNew, Sealed, WrongKey
+from clew.snapshots.media import Cut, Span, count_tokens, cut_media, put_back
+from clew.snapshots.raw_json import members
+from clew.snapshots.types import KEY_SIZE, Snapshot, SnapshotSummary
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+HEAD = 4096
+"""Bytes at the beginning of a file that hold its head, unless it names many media."""
+
+_MAGIC = b"CLEWSNAP"
+_FORM = 1
+_PREFIX = len(_MAGIC) + 1 + 8 + 4
+_NONCE, _TAG = 12, 16
+_OURS = b'{\n  "clew": '
+_CHECKED = _OURS + b'{"form":1,"crc32":"'
+_CUT = "messages_without_media"
+"""The field of messages without their media, so that no reader takes them for complete."""
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The beginning of a file: all that a list shows, and the media that are in files of their own."""
+
+    form: int = _FORM
+    id: str
+    provider: str
+    model: str
+    created_at: datetime
+    message_count: int
+    token_count: int
+    media: tuple[Span, ...] = ()
+
+    @property
+    def summary(self) -> SnapshotSummary:
+        """The entry in a list."""
+        return SnapshotSummary(
+            id=self.id, provider=self.provider, model=self.model, created_at=self.created_at,
+            message_count=self.message_count, token_count=self.token_count,
+        )  # fmt: skip
+
+
+class Damaged(Corrupted):
+    """It was sealed with the key that was given, and is damaged: the key is right."""
+
+
+class Packed(NamedTuple):
+    """A snapshot as bytes, and those of the media that are to be kept beside it."""
+
+    data: bytes
+    media: dict[str, bytes]
+
+
+_LEAST = _NONCE + _TAG + 128
+"""Bytes of the shortest snapshot that the original program encrypts."""
+
+_encode = msgspec.json.Encoder().encode
+_head = msgspec.json.Decoder(Head).decode
+
+
+def summarise(snapshot: Snapshot, media: tuple[Span, ...] = ()) -> Head:
+    """The head of a snapshot."""
+    around = (snapshot.system_prompt.encode(), _encode(snapshot.tools) if snapshot.tools else b"")
+    return Head(
+        id=snapshot.id, provider=snapshot.provider, model=snapshot.model, created_at=snapshot.created_at,
+        message_count=snapshot.message_count, token_count=count_tokens(snapshot.messages, *around), media=media,
+    )  # fmt: skip
+
+
+class Form:
+    """Turns snapshots into the bytes of files and back, plain or with a key of 32 bytes."""
+
+    def __init__(self, key: bytes | None = None, *, compatible: bool = False) -> None:
+        if key is not None and not isinstance(key, bytes):
+            raise Invalid(f"a key is {KEY_SIZE} bytes, not {type(key).__name__}", hint="generate_key makes one.")
+        if key is not None and len(key) != KEY_SIZE:
+            hint = "generate_key makes one; a passphrase is no key."
+            raise Invalid(f"a key has {KEY_SIZE} bytes, this one has {len(key)}", hint=hint)
+        self._key = key
+        self._compatible = compatible
+        if key is not None:
+            _ = self._cipher  # if the library for it is missing, say so now
+
+    # -- writing
+
+    def pack(self, snapshot: Snapshot, *, split: bool = False) -> Packed:
+        """The bytes of a snapshot; with `split` its large media are apart. Invalid as `Snapshot.check` says."""
+        snapshot.check()
+        if self._compatible:
+            data = _indented(snapshot, snapshot.messages)
+            return Packed(data if self._key is None else self._closed(data, None), {})
+        cut = cut_media(snapshot.messages, self.name) if split else Cut(snapshot.messages, (), {})
+        head = summarise(snapshot, cut.spans)
+        document = _indented(snapshot, cut.rest, _CUT if cut.spans else "messages")
+        media = {name: self._close_medium(name, content) for name, content in cut.media.items()}
+        if self._key is None:
+            rest = b'",' + _encode(head)[1:] + b"," + document[1:]
+            return Packed(b"%s%08x%s" % (_CHECKED, crc32(rest), rest), media)
+        return Packed(self._sealed(snapshot.id, _encode(head), document), media)
+
+    def name(self, content: bytes) -> str:
+        """The name of a medium: that of equal contents is equal, and tells nothing of them to who has not the key."""
+        if self._key is None:
+            return sha256(content).hexdigest()
+        return blake2b(content, key=self._naming, digest_size=32).hexdigest()
+
+    # -- reading
+
+    def head(self, id: str, data: bytes) -> Head | None:
+        """The head at the beginning of a file; None if more of the file is needed to tell.
+
+        Corrupted, WrongKey, Sealed, and Invalid if it is none.
+        """
+        length = _PREFIX + int.from_bytes(data[_PREFIX - 4 : _PREFIX], "big")
+        if self._key is not None and self._opens_but_for_prefix(id, data[:length], length):
+            raise Damaged(f"snapshot {id}", "its first bytes were changed")
+        if data.startswith(_MAGIC):
+            if len(data) < _PREFIX or len(data) < length:
+                return None
+            raw = self._open(f"snapshot {id}", data[_PREFIX:length], _bound(b"head", data[:_PREFIX], id), data)
+        elif self._key is None and data.startswith(_OURS):
+            end = data.find(b"\n", len(_OURS))
+            if end < 0:
+                return None
+            raw = data[len(_OURS) : end - 1]
+        elif self._key is None and data.lstrip()[:1] not in (b"{", b""):
+            raise Corrupted(f"snapshot {id}", "it is not a JSON object")
+        else:
+            return None
+        try:
+            head = _head(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise Corrupted(f"snapshot {id}", "its head cannot be read") from None
+        if head.form > _FORM:
+            raise SchemaTooNew(f"snapshot {id}", head.form, _FORM)
+        _is(id, head.id)
+        return head
+
+    def whole_head(self, id: str, data: bytes) -> Head:
+        """The head of a file that is there as a whole."""
+        return self.head(id, data) or summarise(self.unpack(id, data, _no_media))
+
+    def unpack(self, id: str, data: bytes, medium: Callable[[str], bytes]) -> Snapshot:
+        """The snapshot that a file holds. `medium` finds what is kept beside it.
+
+        Corrupted if it is not what was written, or another one than its name says; WrongKey, Sealed, SchemaTooNew.
+        """
+        try:
+            document, spans = self._document(id, data)
+            fields = members(document)
+            fields.pop("clew", None)
+            if spans:
+                fields["messages"] = put_back(fields.pop(_CUT, b""), spans, self._opened(medium))
+            snapshot = Snapshot.from_fields(fields)
+        except Invalid as error:
+            raise Corrupted(f"snapshot {id}", error.message) from None
+        _is(id, snapshot.id)
+        return snapshot
+
+    def _document(self, id: str, data: bytes) -> tuple[bytes, tuple[Span, ...]]:
+        """The document in a file, and the media that it lacks."""
+        head = self.head(id, data)
+        if data.startswith(_MAGIC):
+            if head is None:
+                raise Corrupted(f"snapshot {id}", "it is cut short")
+            end = _PREFIX + int.from_bytes(data[_PREFIX - 4 : _PREFIX], "big")
+            return self._open(f"snapshot {id}", data[end:], _bound(b"body", data[:end], id), data), head.media
+        if self._key is not None:
+            return self._open(f"snapshot {id}", data, None, data), ()
+        if head is None:
+            return data, ()
+        checked = len(_CHECKED)
+        if not data.startswith(_CHECKED) or data[checked : checked + 8] != b"%08x" % crc32(data[checked + 8 :]):
+            raise Corrupted(f"snapshot {id}")
+        return data, head.media
+
+    # -- sealing
+
+    @cached_property
+    def _cipher(self) -> AESGCM:
+        try:
+            with loading:
+                from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ModuleNotFoundError:
+            raise MissingPackage("encryption needs a library", "crypto") from None
+        assert self._key is not None
+        return AESGCM(self._key)
+
+    @cached_property
+    def _invalid(self) -> type[Exception]:
+        with loading:
+            from cryptography.exceptions import InvalidTag
+
+        return InvalidTag
+
+    @cached_property
+    def _key_id(self) -> bytes:
+        with loading:
+            from clew.keys import key_id
+
+        assert self._key is not None
+        return key_id(self._key)
+
+    @cached_property
+    def _naming(self) -> bytes:
+        """Names media: another key than the one that closes them."""
+        return blake2b(key=self._key or b"", person=b"clew media").digest()
+
+    def _sealed(self, id: str, head: bytes, document: bytes) -> bytes:
+        prefix = _MAGIC + bytes([_FORM]) + self._key_id + (_NONCE + len(head) + _TAG).to_bytes(4, "big")
+        start = prefix + self._closed(head, _bound(b"head", prefix, id))
+        return start + self._closed(document, _bound(b"body", start, id))
+
+    def _closed(self, payload: bytes, bound: bytes | None) -> bytes:
+        nonce = os.urandom(_NONCE)
+        return nonce + self._cipher.encrypt(nonce, payload, bound)
+
+    def _open(self, where: str, sealed: bytes, bound: bytes | None, data: bytes) -> bytes:
+        """The plaintext. The file, `data`, names the key, unless the original program wrote it."""
+        if bound is None:
+            return self._open_original(where, sealed)
+        form, theirs = data[len(_MAGIC)], data[len(_MAGIC) + 1 : _PREFIX - 4]
+        if self._key is None:
+            raise Sealed(where, [theirs])
+        if form != _FORM:
+            raise SchemaTooNew(where, form, _FORM)
+        if theirs != self._key_id:
+            raise WrongKey(where, [theirs], self._key_id)
+        opened = self._decrypted(sealed, bound)
+        if opened is None:
+            raise Damaged(where, "it was changed, cut short, or belongs elsewhere")
+        return opened
+
+    def _opens_but_for_prefix(self, id: str, data: bytes, length: int) -> bool:
+        """True if the bytes before a head were changed, so that they do not tell the key or the form any more."""
+        prefix = _MAGIC + bytes([_FORM]) + self._key_id + data[_PREFIX - 4 : _PREFIX]
+        if len(data) != length or data.startswith(prefix):
+            return False
+        return self._decrypted(data[_PREFIX:], _bound(b"head", prefix, id)) is not None
+
+    def _open_original(self, where: str, sealed: bytes) -> bytes:
+        opened = self._decrypted(sealed, None)
+        if opened is None:
+            if is_document(sealed):
+                raise Invalid("it is not encrypted, and the store has a key")
+            if len(sealed) < _LEAST or sealed.isascii():
+                raise Corrupted(where, "it is not an encrypted snapshot")
+            hint = "It was encrypted with another key, or it is damaged: the file does not say which key it was."
+            raise WrongKey(where, [], self._key_id, hint=hint)
+        return opened
+
+    def _decrypted(self, sealed: bytes, bound: bytes | None) -> bytes | None:
+        try:
+            return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], bound)
+        except (self._invalid, ValueError):  # ValueError: too short for a nonce
+            return None
+
+    # -- media
+
+    def _close_medium(self, name: str, content: bytes) -> bytes:
+        if self._key is None:
+            return content
+        prefix = _MAGIC + bytes([_FORM]) + self._key_id + bytes(4)
+        return prefix + self._closed(content, _bound(b"media", prefix, name))
+
+    def _opened(self, medium: Callable[[str], bytes]) -> Callable[[str], bytes]:
+        def content(name: str) -> bytes:
+            data, where = medium(name), f"medium {name[:8]}"
+            if self._key is not None and not data.startswith(_MAGIC):
+                raise Corrupted(where)
+            if self._key is not None:
+                return self._open(where, data[_PREFIX:], _bound(b"media", data[:_PREFIX], name), data)
+            if self.name(data) != name:
+                raise Corrupted(where)
+            return data
+
+        return content
+
+
+def summaries(
+    heads: Iterable[tuple[str, Head | ClewError]], warn: Callable[[str, str, str], object]
+) -> list[SnapshotSummary]:
+    """The summaries for a list, newest first, from the heads of files or the errors of reading them.
+
+    A file that does not open is skipped with a call of `warn`. If none opens and none is known to be of the key that
+    was given, the key may be wrong, and Sealed or WrongKey is raised: the store must not look empty.
+    """
+    found, locked, right_key = list[SnapshotSummary](), list[Sealed](), False
+    for id, head in heads:
+        if isinstance(head, Head):
+            found.append(head.summary)
+        elif not isinstance(head, NotFound):  # else it was deleted meanwhile
+            warn("snapshot %s is passed over: %s", id, head.message)
+            right_key = right_key or isinstance(head, Damaged)
+            locked += [head] if isinstance(head, Sealed) else []
+    if locked and not found and not right_key:
+        raise locked[0]
+    return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
+
+
+def _indented(snapshot: Snapshot, messages: bytes, name: str = "messages") -> bytes:
+    """A snapshot's document, a field on each line, the last one of this name and with these bytes."""
+    lines = [b'  "%s": %s' % (field.encode(), _encode(value)) for field, value in snapshot.fields().items()]
+    return b"{\n" + b",\n".join([*lines, b'  "%s": %s' % (name.encode(), messages)]) + b"\n}\n"
+
+
+def is_document(data: bytes) -> bool:
+    """True if these bytes are a JSON object."""
+    try:
+        return bool(members(data))
+    except Invalid:
+        return False
+
+
+def _bound(what: bytes, before: bytes, name: str) -> bytes:
+    """The data that a ciphertext is bound to."""
+    return what + len(before).to_bytes(4, "big") + before + name.encode()
+
+
+def _is(id: str, found: str) -> None:
+    if found != id:
+        raise Corrupted(f"snapshot {id}", "it is another one, under this name")
+
+
+def _no_media(name: str) -> bytes:
+    raise Corrupted(f"medium {name[:8]}", "it is not here")

@@ -1,0 +1,86 @@
+"""JSON taken apart without being read: its parts as the bytes they are written in.
+
+Some programs write escapes of lone surrogates, which strict readers refuse. They are kept like all other bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from clew.errors import Invalid
+
+T = TypeVar("T")
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_key = re.compile(rb"(%s)[ \t\r\n]*:[ \t\r\n]*" % _STRING).match
+_tokens = re.compile(_STRING + rb"|[\[{\]},]").finditer
+
+_any = msgspec.json.Decoder(msgspec.Raw)
+_array = msgspec.json.Decoder(list[msgspec.Raw])
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_text = msgspec.json.Decoder(str).decode
+
+
+def well_formed(raw: bytes) -> None:
+    """Invalid if the bytes are not one JSON value in UTF-8."""
+    if _read(_any, raw) is None and _read(_any, _tamed(raw)) is None:
+        raise Invalid("the messages are not JSON", hint="Pass the bytes as the provider sent them.")
+
+
+def elements(raw: bytes) -> list[bytes]:
+    """The elements of an array. Invalid if it is none."""
+    found = _read(_array, raw)
+    if found is not None:
+        return [bytes(one) for one in found]
+    if _read(_array, _tamed(raw)) is None:
+        raise Invalid("the messages are not a JSON array", hint="Pass all of them as one list, in the provider's JSON.")
+    return _items(raw)
+
+
+def members(raw: bytes) -> dict[str, bytes]:
+    """The members of an object. Invalid if it is none."""
+    found = _read(_object, raw)
+    if found is not None:
+        return {name: bytes(one) for name, one in found.items()}
+    if _read(_object, _tamed(raw)) is None:
+        raise Invalid("it is not a JSON object", hint="A snapshot's document is what Snapshot.to_json writes.")
+    return dict(map(_member, _items(raw)))
+
+
+def _read(decoder: msgspec.json.Decoder[T], raw: bytes) -> T | None:
+    try:
+        raw.decode()
+        return decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _tamed(raw: bytes) -> bytes:
+    """The same JSON with a letter for every escaped surrogate: if this can be read, the other is well formed."""
+    return _SURROGATE.sub(rb"\\u0041", raw)
+
+
+def _items(raw: bytes) -> list[bytes]:
+    """The parts between the commas of an array or an object that is known to be well formed."""
+    found, depth, start = list[bytes](), 0, 0
+    for token in _tokens(raw):
+        sign = raw[token.start() : token.start() + 1]
+        if sign in b"[{":
+            depth += 1
+            start = token.end() if depth == 1 else start
+        elif sign in b"]}":
+            depth -= 1
+        if (sign == b"," and depth == 1) or (sign in b"]}" and depth == 0):
+            found.append(raw[start : token.start()].strip())
+            start = token.end()
+    return found
+
+
+def _member(item: bytes) -> tuple[str, bytes]:
+    found = _key(item)
+    assert found is not None
+    return _text(_tamed(found[1])), item[found.end() :]

@@ -1,0 +1,1 @@
+"""What `clew.open` returns: Store, Session, Sessions, Nodes and the other views on one engine."""

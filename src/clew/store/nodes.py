@@ -1,0 +1,354 @@
+"""The tree itself: messages saved, read, listed and deleted by id, with or without a session."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, InsertPoint, NodeLocation, Tx, creation_counter
+from clew.base import ids
+from clew.base.messages import AnyMessage, Message, Native
+from clew.base.paging import Page
+from clew.engine import paths
+from clew.engine.append import append_chain
+from clew.engine.engine import Draft, whole_number
+from clew.engine.node import Node, microseconds, node_payload, node_row
+from clew.engine.trash import Sight
+from clew.errors import Conflict, Invalid, NotFound
+
+if TYPE_CHECKING:
+    from clew.engine.receipts import Receipt
+    from clew.store.session_table import SessionParts
+
+MOST = 1 << 60
+"""No page is longer: SQLite cannot count further than a little beyond it."""
+STEP = 200
+"""Nodes that are looked at together, to see which are in sight."""
+CHAIN = "chain"
+"""As a parent: the message before it in the same call."""
+
+
+class NewNode(NamedTuple):
+    """A message to be saved with more said about it than its place in a list."""
+
+    message: AnyMessage
+    parent: str | None = CHAIN
+    """The id it follows, `CHAIN` for the one before it in the call, None for a root of a new tree."""
+    id: str | None = None
+    """Its id: saving the same again under the same id changes nothing."""
+    created_at: datetime | None = None
+
+
+class _Item(NamedTuple):
+    draft: Draft
+    parent: bytes | None
+
+
+Ordered = list[tuple[int, NodeLocation]]
+NodeList = list[Node]  # inside `Nodes`, list is its method
+ItemList = list[_Item]
+NewNodes = list[AnyMessage | NewNode]
+
+
+class Nodes:
+    """Messages by id. What is saved here belongs to no session, and goes only when `delete` says so."""
+
+    def __init__(self, parts: SessionParts) -> None:
+        self._parts = parts
+        self._engine = parts.engine
+        self._refs = parts.refs
+
+    def save(
+        self, messages: AnyMessage | NewNode | Sequence[AnyMessage | NewNode], *, parent: str | None = None
+    ) -> NodeList:
+        """Stores messages in one transaction, each after the one before it, the first after `parent` or as a root.
+
+        A `NewNode` may name another parent, and an id. A message already stored under its id is returned as it is;
+        Conflict if it has other content or another parent. NotFound without its parent; then nothing is stored.
+        """
+        items = self._items(messages, parent)
+        return self._engine.write(lambda tx: self._save(tx, items), lambda tx: self._saved(tx, items))
+
+    def save_dialog(self, dialog: Sequence[Node | AnyMessage | NewNode]) -> NodeList:
+        """Stores a dialog given from its root on: nodes that it begins with are verified, what follows is saved.
+
+        Conflict if a node is not stored, or not after the one before it. One transaction.
+        """
+        if not isinstance(dialog, Sequence):
+            raise Invalid(f"a dialog is a list of messages, not {type(dialog).__name__}")
+        saves: NewNodes = []
+        before: str | None = None
+        for step in dialog:
+            if not isinstance(step, Node):
+                saves.append(step)
+                before = (step.id or "") if isinstance(step, NewNode) else ""
+                continue
+            if step.parent_id != before:
+                raise Conflict(f"node {step.id} does not follow the message before it in the dialog")
+            saves.append(NewNode(step.said, before, step.id, step.created_at))
+            before = step.id
+        items = self._items(saves, None, {step.id for step in dialog if isinstance(step, Node)})
+        given = [ids.parse(step.id) for step in dialog if isinstance(step, Node)]
+
+        def work(tx: Tx) -> NodeList:
+            for id in given:
+                if tx.node(id) is None:
+                    raise Conflict(f"node {ids.text(id)} is not stored here", hint="Pass its message to save it anew.")
+            return self._save(tx, items)
+
+        return self._engine.write(work, lambda tx: self._saved(tx, items))
+
+    def get(self, ids: str | Iterable[str]) -> NodeList:
+        """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
+        wanted = [self._engine.resolve_node(one) for one in _several(ids)]
+        return self._engine.read(lambda tx: [self._node(tx, id) for id in wanted])
+
+    def resolve(self, typed: str) -> str:
+        """The id that a handle, or the beginning of one, means. NotFound, Ambiguous."""
+        id = self._engine.resolve_node(typed)
+        return self._engine.read(lambda tx: self._node(tx, id)).id
+
+    def handles(self, nodes: Iterable[str]) -> list[str]:
+        """The handles of nodes given by id."""
+        return [self._engine.node_handle(ids.parse(one)) for one in _several(nodes)]
+
+    def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        offset: int = 0,
+        ascending: bool = False,
+        trashed: bool = True,
+    ) -> Page[Node]:
+        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`.
+
+        These are all that are stored. With ``trashed=False`` those that only sessions in the trash have are left out,
+        which takes a look at each tree.
+        """
+        whole_number("limit", limit, 1)
+        whole_number("offset", offset, 0)
+        edge = None if cursor is None else _read_cursor(cursor)
+
+        def work(tx: Tx) -> Ordered:
+            if trashed:
+                return self._by_ord(tx, edge, ascending, limit + 1, offset)
+            return self._in_sight(tx, edge, ascending, limit + 1, offset)
+
+        found = self._engine.read(work)
+        nodes = [self._engine.node(place) for _, place in found[:limit]]
+        return Page(
+            nodes,
+            f"n{found[limit - 1][0]:x}" if len(found) > limit else None,
+            fetch=lambda cursor: self.list(limit=limit, cursor=cursor, ascending=ascending, trashed=trashed),
+        )
+
+    def path(self, id: str, *, last: int | None = None) -> NodeList:
+        """From the root down to a node; with `last`, the last ones, still in order. Never what follows it. NotFound."""
+        if last is not None:
+            whole_number("last", last, 0)
+        wanted = self._engine.resolve_node(id)
+
+        def work(tx: Tx) -> NodeList:
+            pos = node_row(self._node(tx, wanted))[POS]
+            return paths.whole(self._engine, tx, pos) if last is None else paths.last(self._engine, tx, pos, last)
+
+        return self._engine.read(work)
+
+    def children(self, id: str) -> NodeList:
+        """The messages that follow a node directly, in the order they were stored. NotFound."""
+        wanted = self._engine.resolve_node(id)
+        return self._engine.read(lambda tx: self._children(tx, self._node(tx, wanted)))
+
+    def subtree(self, id: str) -> NodeList:
+        """A node and everything below it, each after its parent. NotFound."""
+        wanted = self._engine.resolve_node(id)
+
+        def work(tx: Tx) -> NodeList:
+            found = [self._node(tx, wanted)]
+            for node in found:
+                found.extend(self._children(tx, node))
+            return found
+
+        return self._engine.read(work)
+
+    def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> Receipt:
+        """Deletes nodes, all or none; unknown ids are passed over. The receipt says how many went, and what is left.
+
+        Conflict if a node has children that are not deleted with it, or if a snapshot or a hold needs it. A session
+        whose head goes is moved to the nearest message that stays, and loses a title that was made of their words.
+        """
+        wanted = []
+        for one in _several(ids):
+            try:
+                wanted.append(self._engine.resolve_node(one))
+            except NotFound:
+                continue
+        return self._parts.purger.delete_nodes(wanted, recursive=recursive)
+
+    # -- saving
+
+    def _items(
+        self,
+        messages: AnyMessage | NewNode | Sequence[AnyMessage | NewNode],
+        parent: str | None,
+        stored: Collection[str] = (),
+    ) -> Sequence[_Item]:
+        many: Any = [messages] if isinstance(messages, Message | Native | NewNode) else messages
+        if not isinstance(many, Sequence) or isinstance(many, str | bytes):
+            raise Invalid(f"save takes a message or a list of messages, not {type(many).__name__}")
+        items: ItemList = []
+        before = None if parent is None else self._engine.resolve_node(parent)
+        for one in many:
+            save = one if isinstance(one, NewNode) else NewNode(one)
+            at = None if save.created_at is None else microseconds(save.created_at)
+            draft = self._engine.draft(save.message, save.id, at, stored=save.id in stored)
+            if save.parent != CHAIN:
+                before = None if save.parent is None else self._engine.resolve_node(save.parent)
+            items.append(_Item(draft, before))
+            before = draft.id
+        return items
+
+    def _save(self, tx: Tx, items: Sequence[_Item]) -> NodeList:
+        done: dict[bytes, Node] = {}
+        for chain in _chains(items):
+            new = []
+            for item in chain:
+                stored = self._stored(tx, item)
+                if stored is None:
+                    new.append(item)
+                elif new:
+                    raise _taken(stored)
+                else:
+                    done[item.draft.id] = stored
+            for node in self._grow(tx, new):
+                done[node_row(node)[ID]] = node
+        return [done[item.draft.id] for item in items]
+
+    def _grow(self, tx: Tx, chain: Sequence[_Item]) -> Sequence[Node]:
+        if not chain:
+            return ()
+        parent = chain[0].parent
+        if parent is None:
+            ground = InsertPoint(tx.add_tree(self._engine.workspace, self._engine.clock()))
+        else:
+            found = tx.ground(parent)
+            if found is None or tx.tree_workspace(found.tree) != self._engine.workspace:
+                raise NotFound("node", ids.text(parent), hint="Save the parent first, or in the same call.")
+            ground = found
+            assert ground.pos is not None
+            self._refs.ensure_sound(tx, ground.pos)
+            above = tx.run(ground.pos >> SEQ_BITS)
+            if above is None or above.tip != ground.pos & MAX_SEQ:
+                # What was saved here is the beginning of its run, so that the tip alone tells it from a session's own.
+                ground = ground._replace(open=0)
+        nodes = append_chain(self._engine, tx, ground, [item.draft for item in chain])
+        pos = node_row(nodes[-1])[POS]
+        run = tx.run(pos >> SEQ_BITS)
+        assert run is not None
+        tx.set_run(self._engine.changed(tx, run, tip=max(run.tip, pos & MAX_SEQ)))
+        return nodes
+
+    def _saved(self, tx: Tx, items: Sequence[_Item]) -> NodeList | None:
+        """What a save has stored, if it was kept; None if anything is missing. Conflict."""
+        nodes = [self._stored(tx, item) for item in items]
+        return None if None in nodes else [node for node in nodes if node is not None]
+
+    def _stored(self, tx: Tx, item: _Item) -> Node | None:
+        """What is stored under an item's id already. Conflict if that is another message, or stands elsewhere."""
+        place = tx.node(item.draft.id)
+        if place is None:
+            return None
+        node = self._engine.node(place)
+        if place.parent != item.parent or node_payload(node) != item.draft.encoded.payload:
+            raise _taken(node)
+        return node
+
+    # -- reading
+
+    def _by_ord(self, tx: Tx, edge: int | None, ascending: bool, limit: int, offset: int = 0) -> Ordered:
+        after, before = (edge, None) if ascending else (None, edge)
+        workspace = self._engine.workspace
+        return tx.by_ord(after, before, newest=not ascending, limit=limit, offset=offset, workspace=workspace)
+
+    def _in_sight(self, tx: Tx, edge: int | None, ascending: bool, limit: int, offset: int) -> Ordered:
+        """`_by_ord` without what only the trash still needs."""
+        sight = Sight(tx, self._engine.workspace)
+        found: Ordered = []
+        while page := self._by_ord(tx, edge, ascending, STEP):
+            sight.look_at(place for _, place in page)
+            found += [one for one in page if sight.sees(one[1].tree, one[1].row[POS])]
+            passed = min(offset, len(found))
+            del found[:passed]
+            offset -= passed
+            if len(found) >= limit:
+                break
+            edge = page[-1][0]
+        return found[:limit]
+
+    def _node(self, tx: Tx, id: bytes) -> Node:
+        place = tx.node(id)
+        if place is None or tx.tree_workspace(place.tree) != self._engine.workspace:
+            raise NotFound("node", ids.text(id))
+        return self._engine.node(place)
+
+    def _children(self, tx: Tx, node: Node) -> NodeList:
+        pos = node_row(node)[POS]
+        # In the order they were stored: the first went on in the node's run, each later one began a run of its own.
+        places = [tx.node_at(pos + 1)] if pos & MAX_SEQ != MAX_SEQ else []
+        # A run grows from an older one; a damaged row must not lead in circles.
+        here = creation_counter(pos >> SEQ_BITS)
+        grown = [run.run for run in tx.runs_from(pos, pos) if run.parent == pos and creation_counter(run.run) > here]
+        places += [tx.node_at(run << SEQ_BITS) for run in sorted(grown, key=creation_counter)]
+        return [self._engine.node(place) for place in places if place]
+
+
+def _chains(items: Sequence[_Item]) -> list[list[_Item]]:
+    """Items in an order in which each comes after its parent, cut into straight chains. Invalid if there is a cycle."""
+    known = {item.draft.id: item for item in items}
+    if len(known) != len(items):
+        raise Invalid("two messages of one call have the same id")
+    ordered: list[_Item] = []
+    state: dict[bytes, bool] = {}  # False while its ancestors are being placed, True once it is placed
+    for item in items:
+        above: list[_Item] = []
+        at: _Item | None = item
+        while at is not None and at.draft.id not in state:
+            state[at.draft.id] = False
+            above.append(at)
+            at = None if at.parent is None else known.get(at.parent)
+        if at is not None and state[at.draft.id] is False:
+            raise Invalid("the parents form a cycle")
+        for one in reversed(above):
+            state[one.draft.id] = True
+            ordered.append(one)
+    chains: list[list[_Item]] = []
+    for item in ordered:
+        if chains and item.parent is not None and item.parent == chains[-1][-1].draft.id:
+            chains[-1].append(item)
+        else:
+            chains.append([item])
+    return chains
+
+
+def _taken(node: Node) -> Conflict:
+    return Conflict(f"id {node.id} is taken by another message")
+
+
+def _several(ids: str | Iterable[str]) -> Iterable[str]:
+    """One id or many, as many."""
+    if isinstance(ids, str):
+        return (ids,)
+    if not isinstance(ids, Iterable):
+        raise Invalid(f"ids are text, not {type(ids).__name__}")
+    return ids
+
+
+def _read_cursor(cursor: str) -> int:
+    try:
+        if cursor != f"n{(place := int(cursor[1:], 16)):x}" or not 0 <= place < MOST:
+            raise ValueError
+        return place
+    except (ValueError, TypeError):
+        raise Invalid("this cursor was not made by list", hint="Pass next_cursor as it came.") from None

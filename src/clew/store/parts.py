@@ -1,0 +1,64 @@
+"""The parts of an open store, made when they are first used: its views, and other rooms, take them from here."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, cast
+
+from clew.base.loading import loading
+from clew.engine.engine import Engine
+from clew.engine.refs import Refs
+from clew.store.session_table import SessionParts, SessionTable
+
+if TYPE_CHECKING:
+    from clew.store.search.index import Index
+    from clew.store.search.postgres import ServerIndex
+    from clew.store.search.query import Search
+    from clew.upkeep.purge import Purger
+
+
+class HasParts(Protocol):
+    """A `Store` or a `Session`."""
+
+    @property
+    def _parts(self) -> SessionParts: ...
+
+
+class Parts:
+    """The engine of a store and the parts that its views share."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.refs = Refs(engine)
+        self.table = SessionTable(engine, self.refs)
+
+    @staticmethod
+    def of(owner: HasParts) -> Parts:
+        """The parts of a `Store`, or of the store of a `Session`: for modules of clew, not for its users."""
+        return cast("Parts", owner._parts)
+
+    @cached_property
+    def search(self) -> Search:
+        """Finds messages by their words."""
+        with loading:
+            from clew.store.search.query import Search
+
+        return Search(self)
+
+    @property
+    def index(self) -> Index | ServerIndex:
+        """The search index."""
+        return self.search.index
+
+    @cached_property
+    def purger(self) -> Purger:
+        """Deletes and purges."""
+        with loading:
+            from clew.upkeep.purge import Purger
+
+        return Purger(self.engine, self.refs, lambda: self.index)
+
+    def close(self) -> None:
+        """Closes the search index, if one is open."""
+        if "search" in self.__dict__:
+            self.search.close()

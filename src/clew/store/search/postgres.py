@@ -1,0 +1,87 @@
+"""The search index of a plain store on a server: words in a table beside the messages, filled when somebody searches.
+
+The words of a message go in the transaction that deletes the message, and none are added for one that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from clew.backends import ID, POS, NodeLocation, Words
+from clew.base.messages import ROLES
+from clew.engine.damage import Damage
+from clew.engine.engine import Engine
+from clew.engine.node import microseconds
+from clew.errors import Corrupted, Unavailable
+from clew.store.search.index import BATCH, Mode, Progress, searchable
+from clew.store.search.text import grams, vector, words
+
+_Words = tuple[int, bytes, int, int, str]
+"""What the index has of a message: position, id, role, time and lexemes."""
+
+
+class ServerIndex:
+    """The index of one workspace of one store."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def _words(self) -> Words:
+        found = self._engine.backend.words
+        assert found is not None
+        return found
+
+    def catch_up(self, mode: Mode, progress: Progress | None = None) -> None:
+        """Adds what is stored now and was not yet."""
+        done = self._words.edge(self._engine.workspace, mode)
+        try:
+            total = self._engine.backend.settled()
+        except Unavailable:  # someone writes for long: what is there is added, and looked at again next time
+            total = done
+        at = done
+        while found := self._after(at):
+            at = found[-1][0]
+            rows = [row for row in (self._row(mode, place) for _, place in found) if row is not None]
+            edge = min(at, total)  # beyond it something may still come in between: that much is looked at again
+            self._add(mode, rows, edge)
+            if progress is not None:
+                progress(min(at, total), max(at, total))
+
+    def _after(self, ord: int) -> list[tuple[int, NodeLocation]]:
+        workspace = self._engine.workspace
+        return self._engine.read(lambda tx: tx.by_ord(ord, None, newest=False, limit=BATCH, workspace=workspace))
+
+    def _add(self, mode: Mode, rows: Sequence[_Words], edge: int) -> None:
+        self._words.add(self._engine.workspace, mode, rows, edge)
+
+    def find(
+        self, mode: Mode, query: str, filters: dict[str, Any], *, limit: int, offset: int
+    ) -> list[tuple[int, bytes, float]]:
+        """Position, id and rank of what matches, best first, or without a query newest first."""
+        return self._words.find(self._engine.workspace, mode, query, filters, limit, offset)
+
+    def shred(self) -> bool:
+        """True: words have gone with their messages."""
+        return True
+
+    def remove(self) -> None:
+        """Takes all words away, of every workspace that this user may see."""
+        self._words.clear()
+
+    def check(self) -> Iterator[Damage]:
+        """Nothing: whatever is found is compared with its message."""
+        return iter(())
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _row(self, mode: Mode, place: NodeLocation) -> _Words | None:
+        node = self._engine.node(place)
+        try:
+            text = searchable(node.message)
+        except Corrupted:
+            return None
+        lexemes = vector(words(text), places=True) if mode == "words" else vector(grams(text), places=False)
+        return place.row[POS], place.row[ID], ROLES.index(node.role), microseconds(node.created_at), lexemes

@@ -1,0 +1,287 @@
+"""The rows of sessions: found, listed, counted, forked. `Session` is the object around one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
+
+from clew.backends import RefRow, Tx
+from clew.base import ids
+from clew.base.loading import loading
+from clew.engine.engine import Engine
+from clew.engine.refs import Refs, expiry
+from clew.engine.session_data import SessionData, label_set, pack, unpack
+from clew.errors import Ambiguous, Conflict, Corrupted, Invalid, NotFound
+
+if TYPE_CHECKING:
+    from clew.upkeep.purge import Purger
+
+SESSION, SUBAGENT = "session", "subagent"
+TRASHED = "session in the trash"
+SCAN = 200
+"""Sessions read at a time when a filter needs their data."""
+
+Edge = tuple[int, int]
+"""Rank, or time of trashing, and number of the last session of a page."""
+T = TypeVar("T")
+
+
+class SessionParts(Protocol):
+    """The parts of a store that a session uses: see `clew.store.parts.Parts`."""
+
+    @property
+    def engine(self) -> Engine:
+        """Reads and writes."""
+
+    @property
+    def refs(self) -> Refs:
+        """The refs of the store."""
+
+    @property
+    def table(self) -> SessionTable:
+        """The rows of its sessions."""
+
+    @property
+    def purger(self) -> Purger:
+        """Deletes and purges."""
+
+
+class SessionTable:
+    """The rows of the sessions of one workspace. Methods with `tx` are steps of the caller's transaction."""
+
+    def __init__(self, engine: Engine, refs: Refs) -> None:
+        self._engine = engine
+        self._refs = refs
+
+    # -- one
+
+    def get(self, kind: str, key: bytes) -> RefRow | None:
+        """The row with this key, in the trash or not."""
+        workspace = self._engine.workspace
+        return self._engine.read(lambda tx: tx.ref(workspace, kind, key), single=True)
+
+    def find(self, typed: str, *, trashed: bool = False) -> RefRow:
+        """The row of the session with this id or handle; with `trashed` of one in the trash. NotFound, Ambiguous."""
+        found: list[RefRow] = []
+        hint = ""
+        for kind in (SESSION, SUBAGENT):
+            try:
+                key = self._refs.resolve(kind, typed, trashed=trashed)
+            except NotFound as error:
+                hint = error.hint
+                continue
+            row = self.get(kind, key)
+            if row is not None and (row.trashed_at is not None) == trashed:
+                found.append(row)
+        if not found:
+            raise NotFound(TRASHED if trashed else SESSION, typed, hint=hint)
+        if len(found) > 1:
+            raise Ambiguous(SESSION, typed, [ids.text(row.key) for row in found])
+        return found[0]
+
+    def find_anywhere(self, typed: str) -> RefRow:
+        """The row of a session, in the trash or not. NotFound, Ambiguous."""
+        try:
+            return self.find(typed)
+        except NotFound as missing:
+            try:
+                return self.find(typed, trashed=True)
+            except NotFound:
+                raise missing from None
+
+    def data(self, row: RefRow) -> SessionData:
+        """The data of a row. Corrupted."""
+        return self.read_sound(row, lambda row: unpack(self._refs.data(row)))
+
+    def read_sound(self, row: RefRow, read: Callable[[RefRow], T]) -> T:
+        """What `read` makes of a row; the row is read again if its data key has changed since. Corrupted."""
+        try:
+            return read(row)
+        except Corrupted:
+            now = self._engine.read(lambda tx: self.current(tx, row))
+            if now.wrapped_key == row.wrapped_key:
+                raise
+            return read(now)
+
+    def current(self, tx: Tx, row: RefRow) -> RefRow:
+        """A row as it is now; a row that was in the trash may still be there. NotFound."""
+        return self._refs.get(tx, row.kind, row.key, trashed=row.trashed_at is not None)
+
+    def ensure_vacant(self, tx: Tx, key: bytes) -> None:
+        """Conflict if a session of either kind has this id: `get` must never have to choose."""
+        if any(tx.ref(self._engine.workspace, kind, key) is not None for kind in (SESSION, SUBAGENT)):
+            raise Conflict("a session with this id is already stored")
+
+    # -- many
+
+    def recent(
+        self, kind: str, before: Edge | None, look: bytes | None, label: bytes | None, limit: int
+    ) -> Sequence[RefRow]:
+        """The sessions last active before an edge, the last one first; filtered by lookup hashes."""
+        workspace = self._engine.workspace
+        return self._engine.read(
+            lambda tx: tx.refs_recent(workspace, kind, before=before, look=look, label=label, limit=limit), single=True
+        )
+
+    def all(self, tx: Tx, *, live: bool, before: int | None) -> list[RefRow]:
+        """Sessions in the trash that were not trashed with an owner; with `live` all without owner, trashed or not."""
+        found: list[RefRow] = []
+        at = 0
+        while rows := tx.refs_after(at, SCAN):
+            at = rows[-1].ref
+            found += [
+                row
+                for row in rows
+                if row.kind in (SESSION, SUBAGENT)
+                and row.workspace == self._engine.workspace
+                and (row.owner is None if live else _in_trash(tx, row))
+                and (before is None or (row.trashed_at or row.active_at) < before)
+            ]
+        return found
+
+    def standing(self, tx: Tx) -> list[RefRow]:
+        """Every session that can be purged on its own, in the trash or not; subagents before their owners."""
+        traces = [row for row in self.all(tx, live=False, before=None) if row.owner is not None]
+        return traces + self.all(tx, live=True, before=None)
+
+    def count(
+        self,
+        kind: str,
+        *,
+        look: bytes | None = None,
+        label: bytes | None = None,
+        title: str | None = None,
+        include_expired: bool = False,
+        now: int = 0,
+    ) -> int:
+        """How many sessions the filters let through; `title` in casefolded form."""
+        engine = self._engine
+        if title is None:
+            since = -1 if include_expired else now
+            return engine.read(lambda tx: tx.count_refs(engine.workspace, kind, look=look, label=label, now=since))
+        count, edge = 0, None
+        while True:
+            rows = self.recent(kind, edge, look, label, SCAN)
+            count += sum((include_expired or not expired(row, now)) and self.has_title(row, title) for row in rows)
+            if len(rows) < SCAN:
+                return count
+            edge = rows[-1].rank, rows[-1].ref
+
+    def has_title(self, row: RefRow, title: str | None) -> bool:
+        """True if these casefolded words are in its title, or if none are given. Corrupted."""
+        return title is None or title in (self.data(row).title or "").casefold()
+
+    # -- cursors
+
+    def cursor(self, at: int, ref: int, of: str = "cursor") -> str:
+        """Where a page ends, as text that `read_cursor` reads; `of` names the list."""
+        place = f"{at:x}.{ref:x}"
+        return f"{place}.{self._engine.look(of, place.encode()).hex()}"
+
+    def read_cursor(self, cursor: str, of: str = "cursor") -> Edge:
+        """Where the page of a cursor ended. Invalid if `cursor` did not make it for this list."""
+        try:
+            place, _, proof = cursor.rpartition(".")
+            at, _, ref = place.partition(".")
+            if self._engine.look(of, place.encode()).hex() != proof:
+                raise ValueError
+            return int(at, 16), int(ref, 16)
+        except (ValueError, AttributeError, TypeError):
+            raise Invalid("the cursor is not one of this list", hint="Pass next_cursor unchanged.") from None
+
+    # -- writing
+
+    def pack(self, data: SessionData) -> tuple[bytes, bytes | None, Sequence[bytes]]:
+        """The data of a session as stored, redacted; and the lookup hashes of its directory and its labels."""
+        payload = pack(data)
+        redacted = self._engine.redacted(payload[1:], own=True)
+        if redacted != payload[1:]:
+            data = unpack(payload[:1] + redacted)
+            data = msgspec.structs.replace(data, labels=label_set(data.labels))
+            payload = pack(data)
+        return payload, self.cwd_hash(data.cwd), [self.label_hash(label) for label in data.labels]
+
+    def cwd_hash(self, cwd: str | None) -> bytes | None:
+        """The lookup hash of a directory."""
+        if cwd is None:
+            return None
+        try:
+            return self._engine.look("cwd", cwd.encode())
+        except UnicodeEncodeError:
+            raise Invalid("the directory's name is not valid Unicode") from None
+
+    def label_hash(self, label: str) -> bytes:
+        """The lookup hash of a label."""
+        try:
+            return self._engine.look("label", label.encode())
+        except (AttributeError, UnicodeEncodeError):
+            raise Invalid("a label must be text in valid Unicode") from None
+
+    def create(
+        self, data: SessionData, key: bytes, kind: str, *, at: bytes | None, owner: tuple[str, bytes] | None
+    ) -> RefRow:
+        """Adds a session, empty or at a message. Conflict if the id is in use; NotFound."""
+        engine = self._engine
+        payload, look, labels = self.pack(data)
+
+        def work(tx: Tx) -> RefRow:
+            ground = None if at is None else tx.ground(at)
+            if at is not None and (ground is None or tx.tree_workspace(ground.tree) != engine.workspace):
+                raise NotFound("node", ids.text(at))
+            above = None if owner is None else self._refs.get(tx, *owner).ref
+            self.ensure_vacant(tx, key)
+            tree = tx.add_tree(engine.workspace, engine.clock()) if ground is None else ground.tree
+            row = self._refs.add(tx, kind, key, payload, tree=tree, at=ground, owner=above, look=look)
+            tx.set_labels(row.ref, labels)
+            self.record_event(tx, "create", key)
+            return row
+
+        return self._refs.write_one(work)
+
+    def fork(self, source: RefRow, *, at: str | None, title: str | None, id: str | None) -> RefRow:
+        """Adds a session at a message of the source's tree, or at its head. NotFound; Conflict if the id is in use."""
+        target = None if at is None else self._engine.resolve_node(at)
+        key = self._engine.fresh_id(id)
+
+        def work(tx: Tx) -> RefRow:
+            row = self._refs.get(tx, source.kind, source.key)
+            assert row.tree is not None
+            wanted = row.head_id if target is None else target
+            ground = None if wanted is None else tx.ground(wanted)
+            if wanted is not None and (ground is None or ground.tree != row.tree):
+                raise NotFound("node", ids.text(wanted), hint="A fork begins at a message of the same tree.")
+            old = self.data(row)
+            data = SessionData(
+                old.title if title is None else title, old.cwd, old.model, old.labels, None,
+                ids.text(row.key), None if wanted is None else ids.text(wanted), old.extra, moved=old.moved,
+            )  # fmt: skip
+            payload, look, labels = self.pack(data)
+            self.ensure_vacant(tx, key)
+            made = self._refs.add(tx, SESSION, key, payload, tree=row.tree, at=ground, look=look)
+            tx.set_labels(made.ref, labels)
+            self.record_event(tx, "create", key)
+            return made
+
+        return self._refs.write_one(work)
+
+    def record_event(self, tx: Tx, kind: str, key: bytes) -> None:
+        """Records an audit event of a session if the store was opened with ``audit=True``."""
+        if self._engine.audits:
+            with loading:
+                from clew.engine import audit
+
+            audit.note(self._engine, self._refs, tx, kind, ids.text(key))
+
+
+def expired(row: RefRow, now: int) -> bool:
+    """True if its own retention has ended and it is not held."""
+    at = expiry(row)
+    return not row.hold and at is not None and at <= now
+
+
+def _in_trash(tx: Tx, row: RefRow) -> bool:
+    """True for a session in the trash whose owner is not there."""
+    owner = None if row.owner is None else tx.ref_at(row.owner)
+    return row.trashed_at is not None and (owner is None or owner.trashed_at is None)

@@ -1,0 +1,230 @@
+"""The sessions of a store: create, find, list, fork, trash, restore and purge them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from clew.backends import RefRow, Tx
+from clew.base.loading import loading
+from clew.base.paging import Page
+from clew.engine.engine import whole_number
+from clew.engine.node import microseconds
+from clew.engine.session_data import SessionData, directory, label_set
+from clew.errors import Invalid, NotFound
+from clew.store.session import Session, row_of
+from clew.store.session_table import SCAN, SESSION, SUBAGENT, TRASHED, Edge, SessionParts, expired
+
+if TYPE_CHECKING:
+    from clew.engine.receipts import Reason, Receipt, Receipts
+
+Rows = list[RefRow]
+
+
+class Sessions:
+    """The sessions of a store."""
+
+    def __init__(self, parts: SessionParts) -> None:
+        self._parts = parts
+        self._engine = parts.engine
+        self._refs = parts.refs
+        self._table = parts.table
+
+    def create(
+        self,
+        *,
+        title: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        model: str | None = None,
+        labels: Iterable[str] = (),
+        extra: dict[str, Any] | None = None,
+        id: str | None = None,
+        agent: str | None = None,
+        owner: Session | None = None,
+        at: str | None = None,
+    ) -> Session:
+        """A new session, empty, or with `at` going on from any stored message. Conflict if the id is taken. NotFound.
+
+        With `agent` it is the trace of a subagent: never picked by `latest`; with `owner` it goes when its owner goes.
+        """
+        if owner is not None and agent is None:
+            raise Invalid("only a subagent's session has an owner", hint="Name the agent.")
+        if owner is not None and not isinstance(owner, Session):
+            raise Invalid(f"an owner is a Session, not {type(owner).__name__}")
+        data = SessionData(title, directory(cwd), model, label_set(labels), agent, extra=extra)
+        target = None if at is None else self._engine.resolve_node(at)
+        above = None if owner is None else (row_of(owner).kind, row_of(owner).key)
+        kind = SESSION if agent is None else SUBAGENT
+        return Session(self._parts, self._table.create(data, self._engine.fresh_id(id), kind, at=target, owner=above))
+
+    def get(self, key: str) -> Session:
+        """The session with this id or handle. NotFound, also if it is in the trash; Ambiguous."""
+        return Session(self._parts, self._table.find(key))
+
+    def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
+        """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
+        look = self._table.cwd_hash(directory(cwd))
+        now = self._engine.clock()
+        edge: Edge | None = None
+        while rows := self._table.recent(SESSION, edge, look, None, 1):
+            if not expired(rows[0], now):
+                return Session(self._parts, rows[0])
+            edge = rows[0].rank, rows[0].ref
+        where = "" if cwd is None else f" in {os.fspath(cwd)}"
+        raise NotFound("session", f"latest{where}", hint="Create one first.")
+
+    def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        label: str | None = None,
+        title: str | None = None,
+        include_expired: bool = False,
+        subagents: bool = False,
+        total: bool = False,
+    ) -> Page[Session]:
+        """Sessions, last active first; filtered by exact directory, by label, by words in the title.
+
+        `cursor` is the `next_cursor` of the page before; it stays good when sessions change. With `subagents` the
+        traces of subagents are listed instead. `total` counts all that the filters let through.
+        """
+        whole_number("limit", limit, 1)
+        if title is not None and not isinstance(title, str):
+            raise Invalid(f"a title is text, not {type(title).__name__}")
+        kind = SUBAGENT if subagents else SESSION
+        table, now = self._table, self._engine.clock()
+        look = table.cwd_hash(directory(cwd))
+        mark = None if label is None else table.label_hash(label)
+        edge = None if cursor is None else table.read_cursor(cursor)
+        wanted = None if title is None else title.casefold()
+        found: Rows = []
+        step = limit + 1 if wanted is None else SCAN
+        while len(found) <= limit:
+            rows = table.recent(kind, edge, look, mark, step)
+            found += [
+                row for row in rows if (include_expired or not expired(row, now)) and table.has_title(row, wanted)
+            ]
+            if len(rows) < step:
+                break
+            edge = rows[-1].rank, rows[-1].ref
+        last = found[limit - 1] if len(found) > limit else None
+        count = None
+        if total:
+            count = table.count(kind, look=look, label=mark, title=wanted, include_expired=include_expired, now=now)
+        items = [Session(self._parts, row) for row in found[:limit]]
+        return Page(
+            items,
+            None if last is None else table.cursor(last.rank, last.ref),
+            count,
+            fetch=lambda cursor: self.list(
+                limit=limit,
+                cursor=cursor,
+                cwd=cwd,
+                label=label,
+                title=title,
+                include_expired=include_expired,
+                subagents=subagents,
+            ),
+        )
+
+    def fork(
+        self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None
+    ) -> Session:
+        """A new session at a message of the source's tree, or at its last one. Nothing is copied.
+
+        NotFound if there is no such message; Conflict if the id is taken.
+        """
+        row = row_of(source) if isinstance(source, Session) else self._table.find(source)
+        return Session(self._parts, self._table.fork(row, at=at, title=title, id=id))
+
+    def hold(self, key: str, reason: str | None = None) -> Session:
+        """Prevents every kind of deletion of a session, and the trash, until `release`."""
+        return self.get(key).hold(reason)
+
+    def release(self, key: str) -> Session:
+        """Ends a session's hold."""
+        return self.get(key).release()
+
+    # -- the trash
+
+    def trash(self, key: str) -> Session:
+        """Puts a session in the trash, with all it owns; one that is there already stays there. Conflict if it is held.
+
+        It is not found, listed, searched or talked in until `restore`; messages that others share stay with them.
+        """
+        return Session(self._parts, self._table.find_anywhere(key)).trash()
+
+    def trashed(self, *, limit: int = 50, cursor: str | None = None) -> Page[Session]:
+        """The sessions in the trash, last trashed first, without those that were trashed with their owner.
+
+        These sessions are read-only until `restore`.
+        """
+        whole_number("limit", limit, 1)
+        edge = None if cursor is None else self._table.read_cursor(cursor, "trash")
+        workspace = self._engine.workspace
+        rows = self._engine.read(lambda tx: tx.refs_trashed(workspace, before=edge, limit=limit + 1), single=True)
+        items = [Session(self._parts, row) for row in rows[:limit]]
+        last = rows[limit - 1] if len(rows) > limit else None
+        following = None if last is None else self._table.cursor(last.trashed_at or 0, last.ref, "trash")
+        return Page(items, following, fetch=lambda cursor: self.trashed(limit=limit, cursor=cursor))
+
+    def restore(self, key: str) -> Session:
+        """Brings a session back from the trash with all that went there with it, to its old place among the others.
+
+        NotFound if it is not in the trash; Conflict if it is a subagent's and its owner is there.
+        """
+        with loading:
+            from clew.engine import trash
+
+        row = self._table.find(key, trashed=True)
+
+        def work(tx: Tx) -> RefRow:
+            now = self._refs.get(tx, row.kind, row.key, trashed=True)
+            if now.trashed_at is None:
+                raise NotFound(TRASHED, key)
+            self._table.record_event(tx, "restore", now.key)
+            return trash.take_back(self._refs, tx, now)
+
+        return Session(self._parts, self._engine.write(work))
+
+    # -- purge
+
+    def purge(
+        self,
+        keys: str | Iterable[str] | None = None,
+        *,
+        trashed: bool = False,
+        everything: bool = False,
+        before: datetime | None = None,
+        reason: Reason = "user-requested",
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Deletes sessions for good, in the trash or not, and clears every trace of them: rows, keys, index, files.
+
+        Those with these ids or handles; or with `trashed` all that are in the trash, with `everything` all there are,
+        of either only those that were last active, or put in the trash, `before` a moment. What other sessions share
+        stays. One that is held is a failure in the receipt, and the others go; so is one whose own row is damaged,
+        unless ``reason="corruption-detected"`` says that this is known. The receipt is kept in the store; with
+        `dry_run` it only says what would be. NotFound, and nothing is purged, if there is no such session.
+        """
+        if (keys is not None) + bool(trashed) + bool(everything) != 1:
+            raise Invalid("a purge takes ids, or all that is in the trash, or everything", hint="Say which.")
+        if keys is not None:
+            if before is not None:
+                raise Invalid("sessions that are named are purged whenever they were active", hint="Leave out before.")
+            if not isinstance(keys, Iterable):
+                raise Invalid(f"sessions are named by ids, not {type(keys).__name__}")
+            names = [keys] if isinstance(keys, str) else dict.fromkeys(keys)
+            rows = list({row.ref: row for row in map(self._table.find_anywhere, names)}.values())
+        else:
+            edge = None if before is None else microseconds(before)
+            rows = self._engine.read(lambda tx: self._table.all(tx, live=everything, before=edge))
+        return self._parts.purger.purge(rows, reason=reason, dry_run=dry_run)
+
+    def receipts(self) -> Receipts:
+        """The receipts of all purges, oldest first."""
+        return self._parts.purger.receipts()

@@ -1,0 +1,67 @@
+"""What a list shows of many sessions, read together: one by one each would take several reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from clew.backends import ID, POS, SEQ_BITS, NodeLocation, RunRow, Tx
+from clew.base.ids import handle_beside
+from clew.engine.node import Counters
+from clew.errors import Corrupted
+from clew.store.parts import Parts
+from clew.store.session import Session, row_of
+
+
+class Brief(NamedTuple):
+    """What takes a read to know of a session."""
+
+    handle: str
+    counters: Counters
+
+
+def briefs(sessions: Sequence[Session]) -> list[Brief | None]:
+    """One for each session, as it was read; None for one that is damaged or has changed: it is to be asked itself."""
+    if not sessions:
+        return []
+
+    def work(tx: Tx) -> list[Brief | None]:
+        # A damaged row may hold anything as its head.
+        heads = [head for one in sessions if isinstance(head := row_of(one).head, int)]
+        around = Around(tx.nodes_at(heads), tx.runs_at([*{head >> SEQ_BITS for head in heads}]), {})
+        for (workspace, kind), keys in _by_kind(sessions).items():
+            around.beside.update(tx.keys_beside(workspace, kind, keys))
+        return [_brief(tx, one, around) for one in sessions]
+
+    return Parts.of(sessions[0]).engine.read(work)
+
+
+class Around(NamedTuple):
+    """What stands around the sessions: their last messages, the runs those are in, and the keys beside theirs."""
+
+    places: Mapping[int, NodeLocation]
+    runs: Mapping[int, RunRow]
+    beside: dict[bytes, list[bytes]]
+
+
+def _by_kind(sessions: Sequence[Session]) -> dict[tuple[str, str], list[bytes]]:
+    found: dict[tuple[str, str], list[bytes]] = {}
+    for row in map(row_of, sessions):
+        found.setdefault((row.workspace, row.kind), []).append(row.key)
+    return found
+
+
+def _brief(tx: Tx, session: Session, around: Around) -> Brief | None:
+    row, engine = row_of(session), Parts.of(session).engine
+    handle = handle_beside(row.key, around.beside[row.key])
+    if row.head is None:
+        return Brief(handle, Counters())
+    place = around.places.get(row.head)
+    run = None if place is None else around.runs.get(place.row[POS] >> SEQ_BITS)
+    if place is None or run is None or place.row[ID] != row.head_id:
+        return None
+    try:
+        engine.checked(tx, run)
+    except Corrupted:
+        return None
+    return Brief(handle, engine.node(place).counters)

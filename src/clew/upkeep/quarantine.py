@@ -1,0 +1,328 @@
+"""Quarantine: damaged messages are moved out of the live store, and kept until they are purged.
+
+Reading a damaged message raises, and changes nothing. A sweep reads every body. A body that does not open is read again
+through a new connection, and counts as damaged only if it fails there too; the key is right, because it opened the
+store's secrets. Only the body moves: its row stays, so that the tree, the ids and the totals stay complete. Damaged
+session data, log entries and pieces of blobs are reported and stay until their session is deleted. A session whose own
+data is damaged can be purged with a reason that says so: see `clew.upkeep.purge.DAMAGED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Literal, NamedTuple, Protocol
+
+from clew.backends import BODY, POS, NodeLocation, QuarantineRow, Tx
+from clew.base import ids
+from clew.engine import deletion
+from clew.engine.engine import Engine
+from clew.engine.node import Node, body_context, moment, node_row, run_info
+from clew.engine.receipts import Failure, Receipt
+from clew.engine.sealing.envelope import MISTYPED, kept_context, kept_parts, kept_payload
+from clew.errors import Conflict, Corrupted, Invalid, NotFound
+from clew.upkeep.body_scan import BATCH, Body, Progress, still
+from clew.upkeep.body_scan import damaged as damaged_bodies
+from clew.upkeep.purge import Loss, Purger
+
+MOST = 3
+"""Bodies that a sweep moves without `force`. More point to a cause that still exists."""
+SHARE = 100
+"""A sweep without `force` also moves at most one body in this many."""
+
+Kind = Literal["quarantined", "restored", "purged"]
+
+
+class SessionFinder(Protocol):
+    """The part of search that the quarantine needs."""
+
+    def forget(self) -> bool:
+        """Removes the words of deleted messages from the index."""
+
+    def session_id_of(self, node: Node) -> str | None:
+        """The id of the session last active among those that have a message."""
+
+
+class Event(NamedTuple):
+    """A change to messages in quarantine, without content."""
+
+    kind: Kind
+    at: datetime
+    nodes: tuple[str, ...]
+
+
+class Quarantined(NamedTuple):
+    """A message in quarantine."""
+
+    node: str
+    """Its id."""
+    session: str | None
+    """The id of a session that has it, if there is one."""
+    at: datetime
+    """When it was moved to quarantine."""
+    why: str
+    bytes: int
+    """Size of the damaged body; 0 once it is purged."""
+    kept: bool
+    """False once the body is purged."""
+
+
+QuarantinedList = list[Quarantined]
+
+
+class Left(NamedTuple):
+    """Damage that was not moved to quarantine."""
+
+    where: str
+    why: str
+
+
+class Swept(NamedTuple):
+    """The result of a sweep."""
+
+    bodies: int
+    """Number of bodies read."""
+    moved: tuple[str, ...]
+    """Ids of the messages moved to quarantine."""
+    left: tuple[Left, ...]
+    """Damage that stays in place."""
+    receipt: Receipt | None
+    """Receipt of the bodies purged at once."""
+
+
+_Item = tuple[QuarantineRow, Node]
+_Items = list[_Item]
+
+
+class Quarantine:
+    """The damaged messages of a store."""
+
+    def __init__(self, engine: Engine, search: SessionFinder, purger: Purger) -> None:
+        self._engine = engine
+        self._search = search
+        self._purger = purger
+        self._listeners: Sequence[Callable[[Event], object]] = ()
+
+    def sweep(
+        self, *, force: bool = False, strict: bool = False, dry_run: bool = False, progress: Progress | None = None
+    ) -> Swept:
+        """Reads every body, and puts each message whose body does not open in quarantine: all of them, or none.
+
+        Conflict, and nothing moves, if more than three bodies or more than one in a hundred are damaged, unless `force`
+        is given. An error while reading ends the sweep, and nothing moves. With `strict` the damaged bytes are purged
+        at once, with a receipt, unless a hold covers them. With `dry_run` nothing moves, and the result says what
+        would.
+        """
+        self._alone()
+        engine = self._engine
+        engine.read(engine.renew)  # raises unless the key is the store's
+        bodies, damaged = damaged_bodies(engine, progress)
+        if not force and (len(damaged) > MOST or len(damaged) * SHARE > bodies):
+            raise Conflict(
+                f"{len(damaged)} of {bodies} stored bodies are damaged; more than {MOST}, or than one in {SHARE}, point"
+                " to a cause that may still be there, so nothing was moved",
+                hint="Check the disk, and see what a backup has; then sweep with force.",
+            )
+        left = tuple(dict.fromkeys(Left(one.where, one.why or "") for one in damaged if one.node is None))
+        moved = tuple(one.node.id for one in damaged if one.node is not None)
+        if dry_run or not moved:
+            return Swept(bodies, moved, left, None)
+
+        def take(tx: Tx) -> _Items:
+            nonlocal moved
+            items = self._take_out(tx, damaged)
+            moved = _names(items)
+            return items
+
+        receipt, gone = self._destroy(take) if strict else (None, ())
+        if not strict:
+            engine.write(take)
+        self._tell("quarantined", moved)
+        self._tell("purged", gone)
+        return Swept(bodies, moved, left, receipt)
+
+    def list(self) -> QuarantinedList:
+        """The messages in quarantine, in the order of the store."""
+        found = self._engine.read(self._all)
+        return [self._shown(row, node) for row, node in found]
+
+    def restore(self, node: str) -> Node:
+        """Restores a message, if its body opens now. Corrupted, and nothing changes, if it does not.
+
+        A body opens again if only other columns of its row were damaged, and have been repaired.
+        """
+        self._alone()
+        wanted = self._engine.resolve_node(node)
+
+        def work(tx: Tx) -> NodeLocation:
+            row, found = self._find(tx, wanted, node)
+            body = _found(row, found)
+            if body is None:
+                raise Corrupted(f"node {found.id}", "its quarantined body is purged or damaged")
+            if not _opens(found, body):
+                raise Corrupted(f"node {found.id}", "its quarantined body does not open")
+            tx.maintenance.set_bodies("nodes", [(body, row.pos)])
+            tx.maintenance.drop_quarantined(row.pos, row.pos)
+            place = tx.node_at(row.pos)
+            assert place is not None
+            return place
+
+        back = self._engine.node(self._engine.write(work))
+        self._tell("restored", (back.id,))
+        return back
+
+    def purge(
+        self, nodes: str | Iterable[str] | None = None, *, everything: bool = False, dry_run: bool = False
+    ) -> Receipt:
+        """Destroys the bodies of these messages, or with `everything` of all messages in quarantine.
+
+        The messages stay in the tree, and in quarantine, without their bodies. A body that a hold covers stays, and is
+        a failure in the receipt. With `dry_run` nothing changes, and the receipt says what would. NotFound, and nothing
+        is purged, if a message is not in quarantine.
+        """
+        if (nodes is None) != bool(everything):
+            raise Invalid("a purge takes ids, or everything", hint="Say which.")
+        names = [nodes] if isinstance(nodes, str) else list(dict.fromkeys(nodes or ()))
+        wanted = [(self._engine.resolve_node(name), name) for name in names]
+
+        def choose(tx: Tx) -> _Items:
+            return self._all(tx) if everything else [self._find(tx, id, name) for id, name in wanted]
+
+        receipt, gone = self._destroy(choose, dry_run=dry_run)
+        if not dry_run:
+            self._tell("purged", gone)
+        return receipt
+
+    def on_event(self, listener: Callable[[Event], object]) -> None:
+        """Calls `listener` after messages are quarantined, restored or purged through this store.
+
+        The call runs on the thread that made the change. Exceptions of the listener are ignored.
+        """
+        self._listeners = (*self._listeners, listener)
+
+    def _alone(self) -> None:
+        if self._engine.backend.in_transaction():
+            raise Invalid("this cannot be part of a transaction", hint="Do it before the transaction, or after it.")
+
+    # -- taking out, and destroying
+
+    def _take_out(self, tx: Tx, damaged: Iterable[Body]) -> _Items:
+        """Moves the bodies that still do not open; skips those deleted or repaired meanwhile."""
+        moved: _Items = []
+        now = self._engine.clock()
+        for one in damaged:
+            node = still(tx, self._engine, one)
+            if node is not None:
+                row = _closed(QuarantineRow(one.at, now, one.why or "", b""), node, _bytes(node_row(node)[BODY]))
+                tx.maintenance.add_quarantined(row)
+                tx.maintenance.set_bodies("nodes", [(b"", row.pos)])
+                moved.append((row, node))
+        return moved
+
+    def _destroy(self, choose: Callable[[Tx], _Items], *, dry_run: bool = False) -> tuple[Receipt, tuple[str, ...]]:
+        """Purges the bodies of the messages that `choose` returns. Returns the receipt and the purged ids."""
+        gone: tuple[str, ...] = ()
+
+        def work(tx: Tx) -> Loss:
+            nonlocal gone
+            loss, gone = self._empty(tx, choose(tx))
+            return loss
+
+        receipt = self._purger.destroy(work, reason="corruption-detected", dry_run=dry_run)
+        return receipt, gone
+
+    def _empty(self, tx: Tx, items: _Items) -> tuple[Loss, tuple[str, ...]]:
+        """Destroys bodies, except held ones. Returns the loss and the ids."""
+        gone, failures = list[_Item](), list[Failure]()
+        for row, node in items:
+            payload = _opened(row, node)
+            if payload is not None and kept_parts(payload)[1] is None:
+                continue  # already purged
+            holder = deletion.held_by(self._engine, tx, row.pos)
+            if holder is not None:
+                why = "it is held" if holder.hold else "its row does not tell whether it is held"
+                failures.append(Failure(ids.text(holder.key), f"{why}, and so is node {node.id}"))
+                continue
+            body = b""
+            with suppress(Corrupted, *MISTYPED):  # if nothing can be encrypted any more, store nothing
+                body = _closed(row, node, None).body
+            tx.maintenance.set_bodies("quarantine", [(body, row.pos)])
+            gone.append((row, node))
+        shown = {one for row, _ in gone for one in deletion.shown_by(tx, row.pos)}
+        loss = Loss(len(gone), sum(len(row.body) for row, _ in gone), tuple(failures), tuple(sorted(shown)))
+        return loss, _names(gone)
+
+    # -- what is there
+
+    def _all(self, tx: Tx) -> _Items:
+        """All messages of this workspace in quarantine."""
+        found: _Items = []
+        after = -1
+        while rows := tx.maintenance.quarantined_after(after, BATCH):
+            after = rows[-1].pos
+            for row in rows:
+                place = tx.node_at(row.pos)
+                if place is not None and tx.tree_workspace(place.tree) == self._engine.workspace:
+                    found.append((row, self._engine.node(place)))
+        return found
+
+    def _find(self, tx: Tx, id: bytes, typed: str) -> _Item:
+        """A message in quarantine. NotFound."""
+        place = tx.node(id)
+        row = None if place is None else tx.maintenance.quarantined(place.row[POS])
+        if place is None or row is None or tx.tree_workspace(place.tree) != self._engine.workspace:
+            raise NotFound("message in quarantine", typed)
+        return row, self._engine.node(place)
+
+    def _shown(self, row: QuarantineRow, node: Node) -> Quarantined:
+        body = _found(row, node)
+        session = None
+        with suppress(Corrupted):  # the list must work on damaged stores
+            session = self._search.session_id_of(node)
+        return Quarantined(node.id, session, moment(row.created_at), row.why, len(body or b""), body is not None)
+
+    def _tell(self, kind: Kind, nodes: tuple[str, ...]) -> None:
+        """Updates search and calls the listeners."""
+        if not nodes:
+            return
+        self._search.forget()
+        event = Event(kind, moment(self._engine.clock()), nodes)
+        for listener in self._listeners:
+            with suppress(Exception):
+                listener(event)
+
+
+def _closed(row: QuarantineRow, node: Node, found: bytes | None) -> QuarantineRow:
+    """`row` with a body that holds the context of the message, and the damaged bytes unless they are None."""
+    payload = kept_payload(body_context(node), found)
+    return row._replace(body=run_info(node).box.close(payload, kept_context(row)))
+
+
+def _opened(row: QuarantineRow, node: Node) -> bytes | None:
+    try:
+        return run_info(node).box.open(row.body, kept_context(row))
+    except MISTYPED:
+        return None
+
+
+def _found(row: QuarantineRow, node: Node) -> bytes | None:
+    """The damaged body; None if it is purged, or cannot be read."""
+    payload = _opened(row, node)
+    return None if payload is None else kept_parts(payload)[1]
+
+
+def _opens(node: Node, body: bytes) -> bool:
+    try:
+        return run_info(node).box.open(body, body_context(node)) is not None
+    except MISTYPED:
+        return False
+
+
+def _bytes(body: object) -> bytes:
+    """A body as bytes, also if damage has changed its type."""
+    return body if isinstance(body, bytes) else str(body).encode(errors="surrogateescape")
+
+
+def _names(items: _Items) -> tuple[str, ...]:
+    return tuple(node.id for _, node in items)

@@ -1,0 +1,349 @@
+"""Sealing, unsealing, and rotating the key of a store in use.
+
+Each is a walk over the rows in batches; a batch and the mark of its progress are one transaction. So any process can
+resume it after a crash or an interrupt. Others read and write meanwhile: during a rotation the secrets hold both keys,
+and new rows use the new key from the first batch on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from clew import keys
+from clew.backends import BlobRow, ObjectRow, Tx
+from clew.engine import blob_objects, holds
+from clew.engine.engine import Engine
+from clew.engine.sealing.envelope import MISTYPED
+from clew.engine.sealing.header import (
+    MARK,
+    UNSEALED,
+    Made,
+    Secrets,
+    candidates,
+    drop_parameters,
+    keep,
+    made,
+    put,
+    put_unsealed,
+    sign_mark,
+)
+from clew.engine.sealing.sealed import SealedSeal
+from clew.errors import Conflict, Corrupted, Invalid, Sealed
+from clew.keys import SIZE, Key, key_id
+from clew.upkeep.rekey.tables import WALKS
+
+Kind = Literal["seal", "unseal", "rotate", "deep"]
+Progress = Callable[[int, int], None]
+"""Called with the number of rows done, and the total."""
+
+BATCH = 500
+"""Rows in one transaction, …"""
+BYTES = 4 << 20
+"""… and approximate bytes of bodies: limits memory, and how long other writers wait."""
+_BODIES = ("nodes", "quarantine", "refs", "log", "chunks")
+_FITS = {"sealing": ("seal",), "rotating": ("rotate", "deep"), "unsealing": ("unseal",)}
+"""The kinds of key change that a state may be part of."""
+
+# Owners come first when keys are added, and last when keys are removed.
+_STAGES: dict[str, tuple[str, ...]] = {
+    "seal": ("runs add", "nodes", "quarantine", "refs add", "log", "blobs add", "chunks", "objects"),
+    "unseal": ("nodes", "quarantine", "runs take", "log", "refs take", "chunks", "objects", "blobs take"),
+    "rotate": ("runs wrap", "refs wrap", "blobs wrap"),
+    "deep": (
+        "runs give",
+        "nodes",
+        "quarantine",
+        "runs drop",
+        "refs give",
+        "log",
+        "refs drop",
+        "blobs give",
+        "chunks",
+        "objects",
+        "blobs drop",
+    ),
+}
+
+_UNDER_WAY = {
+    "seal": "being sealed",
+    "unseal": "being unsealed",
+    "rotate": "in the middle of a key rotation that is not deep",
+    "deep": "in the middle of a deep key rotation",
+}
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    """The progress of a walk."""
+
+    kind: Kind
+    stage: int = 0
+    after: int = -1
+    rows: int = 0
+    mac: str = ""
+    """Signature of the others."""
+
+
+class Status(NamedTuple):
+    """The key state of a store."""
+
+    state: str
+    """plain, sealing, sealed, rotating or unsealing."""
+    key_ids: tuple[str, ...]
+    """The keys that open it, the current one first; two during a rotation."""
+    passphrase: bool
+    """True if a key is derived from a passphrase."""
+    done: int
+    """Rows that a key change in progress has finished, …"""
+    total: int
+    """… and rows in all."""
+    unclean: bool
+    """True while the files or object storage may hold traces of deleted data or of data before the key change, because
+    a reader blocks the cleanup or storage cannot be reached. A later write, the close or the next open clears them."""
+
+
+def status(engine: Engine) -> Status:
+    """The key state of the store, and the progress of a key change."""
+    return engine.read(lambda tx: _status(engine, tx))
+
+
+def recovery(engine: Engine) -> str:
+    """The store's key as printable letters. Invalid if the store is not sealed."""
+    if engine.read(engine.renew) == "plain":  # another process may have rotated the key
+        raise Invalid("the store is not sealed", hint="There is no key to be printed.")
+    return keys.recovery(_secrets(engine).keys[0])
+
+
+def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
+    """Starts a walk, or resumes the same one. Conflict if another is in progress; Invalid if there is no need.
+
+    Invalid inside a transaction: after a rollback this process would use keys that the store does not have.
+    """
+    if engine.backend.in_transaction():
+        raise Invalid("keys cannot be changed inside a transaction", hint="Do it before or after the transaction.")
+    new = None if key is None else made(key)
+    before = engine.key
+    if kind == "seal":
+        engine.key = key  # first: other threads read the key state as soon as the store is sealed
+
+    def work(tx: Tx) -> bool:
+        _begin(engine, tx, kind, key, new)
+        return True
+
+    try:
+        engine.write_settled(work, lambda tx, _: (mark := read_mark(engine, tx)) is not None and mark.kind == kind)
+    except BaseException:
+        engine.key = before
+        raise
+    engine.backend.refresh_epoch()
+    if kind == "unseal":
+        _seal(engine).write_clear()
+
+
+def go_on(engine: Engine, progress: Progress | None = None) -> None:
+    """Completes the walk. Corrupted, and both keys stay valid, if something cannot be read."""
+    now = status(engine)
+    seen, total = now.done, max(1, now.total)
+    while True:
+        next_one = engine.read(lambda tx: _next_object(engine, tx))
+        rows = engine.write(lambda tx: _step(engine, tx)) if next_one is None else _object(engine, *next_one)
+        if rows is None:
+            return
+        seen += rows
+        if progress is not None:
+            progress(min(seen, total), total)
+
+
+def finish(engine: Engine, note: Callable[[Tx], object] = lambda _: None) -> None:
+    """Retires the old key, or when unsealing the only one. Call it after `verify` found no damage.
+
+    `note` is called in the same transaction, before the state changes. Corrupted, and both keys stay valid,
+    if a data key could not be opened any more.
+    """
+
+    def work(tx: Tx) -> bool:
+        if read_mark(engine, tx) is not None:  # else another process was first
+            note(tx)
+            _finish(engine, tx)
+        return True
+
+    engine.read(lambda tx: _check(engine, tx))
+    engine.write_settled(work, lambda tx, _: read_mark(engine, tx) is None)
+    engine.backend.refresh_epoch()
+
+
+# -- beginning and ending
+
+
+def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: Made | None) -> None:
+    mark, state = read_mark(engine, tx), tx.state().state
+    if kind != "rotate" and tx.blobs.objects_after(-1, 1):
+        blob_objects.bucket(engine)
+    if mark is not None:
+        if mark.kind != kind:
+            raise Conflict(f"the store is {_UNDER_WAY[mark.kind]}", hint="Finish that first: make the same call again.")
+        if key is not None and tx.state().key_id not in [key_id(one) for one in candidates(tx, key)]:
+            raise Conflict("the store is in the middle of a rotation to another key", hint="Finish that first.")
+        return
+    if (state == "plain") != (kind == "seal"):
+        raise Invalid("the store is sealed already" if kind == "seal" else "the store is not sealed")
+    if kind == "seal":
+        lookup = tx.header("lookup_key")
+        if new is None or lookup is None:
+            raise Invalid("sealing needs a key", hint="Make one with clew.keys.generate().")
+        keep(tx, new)
+        tx.set_header("lookup_key", None)
+        tx.set_header(UNSEALED, None)
+        secrets = put(tx, engine.store_id, Secrets(lookup, [os.urandom(SIZE)], [new.key], "sealing", None, []))
+    else:
+        now = engine.secrets(tx)
+        if kind == "unseal":
+            changed = msgspec.structs.replace(now, state="unsealing")
+        else:
+            if new is None:
+                raise Invalid("a rotation needs a new key", hint="Make one with clew.keys.generate().")
+            if new.key in now.keys:
+                raise Invalid("this is the store's key already")
+            keep(tx, new)
+            macs = [os.urandom(SIZE), *now.macs]  # rows signed before are not believed once the change is finished
+            changed = msgspec.structs.replace(now, keys=[new.key, *now.keys], macs=macs, state="rotating")
+        secrets = put(tx, engine.store_id, changed)
+    _set_mark(secrets, tx, _Mark(kind))
+
+
+def _finish(engine: Engine, tx: Tx) -> None:
+    mark = read_mark(engine, tx)
+    if mark is None:
+        return
+    if mark.stage < len(_STAGES[mark.kind]):
+        raise Conflict("the key change is not complete")
+    now = engine.secrets(tx)
+    tx.set_header(MARK, None)
+    if mark.kind == "unseal":
+        tx.set_header("lookup_key", now.lookup)
+        drop_parameters(tx, keep=())
+        put_unsealed(tx, now)
+        return
+    held = holds.found(engine, tx) if mark.kind == "seal" or now.held is None else now.held
+    left = msgspec.structs.replace(now, keys=now.keys[:1], macs=now.macs[:1], state="sealed", held=held)
+    drop_parameters(tx, keep=left.keys)
+    put(tx, engine.store_id, left)
+
+
+def _check(engine: Engine, tx: Tx) -> None:
+    """Checks every data key before the old store key is removed: one restored behind the walk would be lost."""
+    mark = read_mark(engine, tx)
+    if mark is None or mark.stage < len(_STAGES[mark.kind]):
+        return
+    head, size = _seal(engine).current_head()
+    if tx.maintenance.keys_otherwise(None if mark.kind == "unseal" else head, size):
+        raise Corrupted(engine.backend.path, "a data key is not under the new store key")
+
+
+def _secrets(engine: Engine) -> Secrets:
+    return _seal(engine).secrets
+
+
+def _seal(engine: Engine) -> SealedSeal:
+    if not isinstance(engine.seal, SealedSeal):  # another process has sealed the store since it was opened
+        raise Sealed(engine.backend.path, ())
+    return engine.seal
+
+
+def read_mark(engine: Engine, tx: Tx) -> _Mark | None:
+    """The progress of a key change; None if none is in progress. Corrupted if the mark is not authentic."""
+    stored, state = tx.header(MARK), tx.state().state
+    if stored is None:
+        return None
+    try:
+        mark = msgspec.json.decode(stored, type=_Mark)
+    except msgspec.MsgspecError:
+        raise Corrupted("the mark of a key change") from None
+    if mark.kind not in _FITS.get(state, ()):
+        raise Corrupted("the mark of a key change", f"the store is {state}")
+    secrets = engine.secrets(tx)
+    if secrets.change is not None and mark.mac != _signature(secrets, mark):
+        raise Corrupted("the mark of a key change")
+    return mark
+
+
+def _set_mark(secrets: Secrets, tx: Tx, mark: _Mark) -> None:
+    signed = msgspec.structs.replace(mark, mac=_signature(secrets, mark))
+    tx.set_header(MARK, msgspec.json.encode(signed))
+
+
+def _signature(secrets: Secrets, mark: _Mark) -> str:
+    return sign_mark(secrets, msgspec.json.encode(msgspec.structs.replace(mark, mac=""))).hex()
+
+
+def _status(engine: Engine, tx: Tx) -> Status:
+    state, mark = engine.renew(tx), read_mark(engine, tx)
+    sizes = {} if mark is None else tx.maintenance.sizes()
+    names = () if state == "plain" else tuple(key_id(key).hex() for key in _secrets(engine).keys)
+    total = 0 if mark is None else sum(sizes[stage.split()[0]] for stage in _STAGES[mark.kind])
+    done = 0 if mark is None else min(mark.rows, total)
+    unclean = engine.cleanup.marked or bool(tx.blobs.objects_left(1))
+    return Status(state, names, bool(tx.maintenance.headers("kdf ")), done, total, unclean)
+
+
+# -- walking
+
+
+def _step(engine: Engine, tx: Tx) -> int | None:
+    """Processes one batch. Returns its number of rows; None if nothing is left."""
+    mark = read_mark(engine, tx)
+    if mark is None or mark.stage >= len(_STAGES[mark.kind]):
+        return None
+    table, _, how = _STAGES[mark.kind][mark.stage].partition(" ")
+    limit = _fitting(tx, table, mark.after)
+    try:
+        rows, last = WALKS[table](_seal(engine), engine, tx, mark.after, limit, how)
+    except MISTYPED:
+        raise Corrupted(f"table {table}", "a column has a value of the wrong kind") from None
+    # New rows use the new key, so a short batch is the last. Waiting for an empty one could take forever.
+    more, done = rows >= limit, mark.rows + rows
+    next_mark = _Mark(mark.kind, mark.stage, last, done) if more else _Mark(mark.kind, mark.stage + 1, rows=done)
+    _set_mark(engine.secrets(tx), tx, next_mark)
+    return rows
+
+
+def _fitting(tx: Tx, table: str, after: int) -> int:
+    """The size of the next batch: `BATCH` rows, or as many as have `BYTES`."""
+    size = 0
+    for count, length in enumerate(tx.maintenance.lengths_after(table, after, BATCH) if table in _BODIES else (), 1):
+        size += length
+        if size >= BYTES:
+            return count
+    return BATCH
+
+
+def _next_object(engine: Engine, tx: Tx) -> tuple[_Mark, BlobRow, ObjectRow] | None:
+    """The next object of a walk, if there is one, with the mark of the walk and its blob."""
+    mark = read_mark(engine, tx)
+    if mark is None or _STAGES[mark.kind][mark.stage : mark.stage + 1] != ("objects",):
+        return None
+    for kept in tx.blobs.objects_after(mark.after, 1):
+        row = tx.blobs.blob_by_number(kept.blob or 0)
+        if row is None:
+            raise Corrupted(f"an object of blob {kept.blob}", "there is no such blob")
+        return mark, row, kept
+    return None
+
+
+def _object(engine: Engine, mark: _Mark, row: BlobRow, kept: ObjectRow) -> int:
+    """Encrypts one object with the new key. Not in a transaction: other writers must not wait for a network."""
+    try:
+        if not blob_objects.reclose(engine, row, kept):
+            return 0
+    except blob_objects.Lost as lost:
+        raise Corrupted(f"blob {row.blob}", lost.why) from None
+
+    def go_on(tx: Tx) -> None:
+        if read_mark(engine, tx) == mark:  # else another process is walking too
+            _set_mark(engine.secrets(tx), tx, _Mark(mark.kind, mark.stage, row.blob, mark.rows + 1))
+
+    engine.write(go_on)
+    return 1

@@ -1,0 +1,28 @@
+"""The pages about PostgreSQL: their code runs, against a server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.backends.postgres.server import Server
+
+PAGES = Path(__file__).parents[3] / "docs" / "how-to"
+
+
+@pytest.mark.parametrize(("page", "blocks"), [("postgresql.md", 3), ("sizing.md", 1)])
+def test_the_code_of_a_page_runs(server: Server, tmp_path: Path, page: str, blocks: int) -> None:
+    """From top to bottom, printing what the page says it prints, with a server in place of the one it names."""
+    text = (PAGES / page).read_text(encoding="utf-8")
+    assert text.count("```py\n") == blocks
+    with server.connect() as conn:
+        if not conn.execute("SELECT 1 FROM pg_roles WHERE rolname = 'acme_app'").fetchone():
+            conn.execute("CREATE ROLE acme_app")
+    copy = tmp_path / "page.md"
+    copy.write_text(text.replace("```py\n", "```python\n").replace("postgresql://app@db.example/app", server.url()))
+    command = [sys.executable, "-m", "tests.docs.page", str(copy)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

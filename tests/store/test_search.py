@@ -1,0 +1,447 @@
+"""Search finds what was said, whatever is typed, and keeps up with what is stored and deleted."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import clew
+from clew.backends.sqlite.fts import FtsIndex
+from clew.store.parts import Parts
+from clew.store.search.index import BATCH, Index
+from clew.store.session import delete_session
+from clew.testing import FakeClock
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with clew.open(tmp_path / "s.db") as opened:
+        yield opened
+
+
+def snippets(store: clew.Store, query: str, **filters):
+    return [hit.snippet for hit in store.search(query, **filters)]
+
+
+def shown(hit):
+    return [hit.snippet[start:end] for start, end in hit.marks]
+
+
+def test_finds_words_in_any_order(store):
+    """All words must be there, in whatever order; capitals and accents do not matter."""
+    session = store.sessions.create(title="Build")
+    session.append([clew.user("The lint step fails in the café"), clew.user("the step")])
+    assert snippets(store, "STEP Lint") == ["The lint step fails in the café"]
+    assert snippets(store, "cafe") == ["The lint step fails in the café"]
+    assert snippets(store, "lint missing") == []
+
+
+def test_marks_what_matched(store):
+    """The marks of a hit point at the words that matched, and at nothing else."""
+    session = store.sessions.create()
+    session.append(clew.user("a lint step, and another lint"))
+    (hit,) = store.search("lint")
+    assert shown(hit) == ["lint", "lint"]
+    assert hit.marks == ((2, 6), (25, 29))
+    assert hit.session == session
+    assert hit.node.text == "a lint step, and another lint"
+
+
+@pytest.mark.parametrize("query", ["lint", "x*"])
+def test_a_snippet_stays_short_beside_a_long_word(store, query):
+    """A file in base64 is one word; what is shown has at most a few hundred characters, and the match among them."""
+    text = "x" * 20_000 + " lint " + "y" * 20_000
+    store.sessions.create().append(clew.user(text))
+    (hit,) = store.search(query)
+    assert len(hit.snippet) <= 402
+    assert hit.snippet.strip("…") in text
+    assert {word[0] for word in shown(hit)} == {query[0]}
+    assert query != "lint" or shown(hit) == ["lint"]
+
+
+def test_phrases_and_prefixes(store):
+    """Quotes make a phrase, a star a beginning."""
+    session = store.sessions.create()
+    session.append([clew.user("step by step"), clew.user("by a step"), clew.user("linting")])
+    assert snippets(store, '"by step"') == ["step by step"]
+    assert snippets(store, "lint*") == ["linting"]
+    assert snippets(store, "lint") == []
+    assert snippets(store, '"by st"*') == ["step by step"]
+
+
+def test_ranks_the_better_match_first(store):
+    """A message that is about a word comes before one that only mentions it."""
+    session = store.sessions.create()
+    session.append([clew.user("needle " + "hay " * 200), clew.user("needle needle")])
+    assert snippets(store, "needle")[0] == "needle needle"
+    scores = [hit.score for hit in store.search("needle")]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("mode", ["words", "substring"])
+def test_few_and_many_are_ranked_alike(store, mode):
+    """The best are the same, with the same scores, whether more match than are asked for or not."""
+    session = store.sessions.create()
+    session.append([clew.user("needle " * (1 + n % 4) + "hay " * (7 * n % 30)) for n in range(30)])
+    found = [(hit.node.id, hit.snippet, hit.marks, hit.score) for hit in store.search("needle", limit=30, mode=mode)]
+    assert len(found) == 30
+    for limit in (1, 7, 29):
+        best = store.search("needle", limit=limit, mode=mode)
+        assert [(hit.node.id, hit.snippet, hit.marks, hit.score) for hit in best] == found[:limit]
+
+
+def test_filters(tmp_path: Path):
+    """Role, time and session narrow a search."""
+    clock = FakeClock()
+    with clew.open(tmp_path / "s.db", clock=clock) as store:
+        one, two = store.sessions.create(), store.sessions.create()
+        one.append([clew.user("word one"), clew.assistant("word answer")])
+        clock.advance(3600 * 1_000_000)
+        two.append(clew.user("word two"))
+        noon = two.path()[0].created_at
+        assert snippets(store, "word", role="assistant") == ["word answer"]
+        assert snippets(store, "word", since=noon) == ["word two"]
+        assert sorted(snippets(store, "word", until=noon)) == ["word answer", "word one"]
+        assert sorted(snippets(store, "word", session=one)) == ["word answer", "word one"]
+        assert snippets(store, "word", session=two.id, until=noon) == []
+        assert len(store.search("word", limit=2)) == 2
+
+
+def test_session_filter_follows_the_path(store):
+    """A session finds its own words and those its compaction left behind, not what a rewind left or a fork said."""
+    session = store.sessions.create()
+    first = session.append(clew.user("word start"))
+    session.append(clew.user("word left"))
+    session.rewind(to=first.id)
+    fork = session.fork()
+    fork.append(clew.user("word fork"))
+    session.append(clew.user("word on"))
+    session.compact(clew.system("word summary"))
+    assert sorted(snippets(store, "word", session=session)) == ["word on", "word start", "word summary"]
+    assert sorted(snippets(store, "word", session=fork)) == ["word fork", "word start"]
+
+
+def test_finds_tool_calls_results_and_native_messages(store):
+    """What a tool was called with, what it answered, and a provider's own JSON are searched too."""
+    session = store.sessions.create()
+    session.append(
+        [
+            clew.assistant(clew.ToolCall(id="1", name="grep", arguments={"pattern": "haystack"})),
+            clew.tool("found a needle", call_id="1"),
+            clew.native("anthropic", b'{"role": "assistant", "content": [{"type": "text", "text": "native pin"}]}'),
+        ]
+    )
+    assert [hit.node.role for hit in store.search("haystack")] == ["assistant"]
+    assert [hit.node.role for hit in store.search("needle")] == ["tool"]
+    assert snippets(store, "pin") == ["native pin"]
+
+
+def test_substrings_for_languages_without_spaces(store):
+    """Chinese, Japanese and code are found by any run of characters, also by one or two."""
+    session = store.sessions.create()
+    session.append([clew.user("北京是中国的首都"), clew.user("コードを検索する"), clew.user("foo_bar(x) == 100%")])
+    for query, text in [("北京", "北京是中国的首都"), ("首都", "北京是中国的首都"), ("国的首", "北京是中国的首都"),
+                        ("検索", "コードを検索する"), ("o_b", "foo_bar(x) == 100%"), ("0%", "foo_bar(x) == 100%"),
+                        ("BAR(", "foo_bar(x) == 100%")]:  # fmt: skip
+        (hit,) = store.search(query, mode="substring")
+        assert hit.snippet == text
+        assert [word.lower() for word in shown(hit)] == [query.lower()]
+    assert store.search("検索", mode="words") == []
+    assert store.search("上海", mode="substring") == []
+    assert snippets(store, "foo 100", mode="substring") == ["foo_bar(x) == 100%"]
+    assert snippets(store, "foo x", mode="substring") == ["foo_bar(x) == 100%"]
+
+
+@pytest.mark.parametrize("mode", ["words", "substring"])
+@pytest.mark.parametrize(
+    "query",
+    ["", "   ", '"', '""', "*", "(", ")", "a AND", "NEAR(", "NOT", "OR OR", "col:word", "^", "-x", "a*b",
+     "'; DROP TABLE x", "\0", "\ud800", "%", "_", "\\", "{", "+", "a" * 5000, "🧵", "text : x", '"a" "b', "e\u0301"],
+)  # fmt: skip
+def test_odd_input_is_never_an_error(store, query, mode):
+    """Whatever a person types is looked for, or finds nothing."""
+    store.sessions.create().append(clew.user("plain words"))
+    assert isinstance(store.search(query, mode=mode), list)
+
+
+@settings(max_examples=300, deadline=None)
+@given(query=st.text(max_size=40), mode=st.sampled_from(["words", "substring"]))
+def test_any_text_is_a_query(query, mode):
+    """No text at all is a syntax error."""
+    with clew.open(":memory:") as store:
+        store.sessions.create().append(clew.user("plain words"))
+        assert isinstance(store.search(query, mode=mode), list)
+
+
+@pytest.mark.parametrize("bad", [{"limit": 0}, {"mode": "fuzzy"}, {"role": "boss"}, {"since": datetime(2026, 1, 1)}])
+def test_bad_filters_are_invalid(store, bad):
+    """A filter that makes no sense is said to be so."""
+    with pytest.raises(clew.Invalid):
+        store.search("x", **bad)
+
+
+def test_keeps_up_with_appends_and_deletes(store):
+    """A search sees what was stored since the last one, and not what was deleted."""
+    session = store.sessions.create()
+    for number in range(3):
+        node = session.append(clew.user(f"word {number}"))
+        assert len(store.search("word")) == number + 1
+    store.nodes.delete(node.id)
+    assert len(store.search("word")) == 2
+    delete_session(session)
+    assert store.search("word") == []
+    index = sqlite3.connect(f"{store.path}-search")
+    assert index.execute("SELECT count(*) FROM words").fetchone() == (0,)
+    index.close()
+
+
+def test_positions_are_not_mixed_up_after_deleting(store):
+    """A message that comes after a deleted one is found as itself."""
+    session = store.sessions.create()
+    first = session.append(clew.user("keep"))
+    last = session.append(clew.user("apple"))
+    assert snippets(store, "apple") == ["apple"]
+    store.nodes.delete(last.id)
+    session.append(clew.user("pear"))
+    assert snippets(store, "apple") == []
+    assert snippets(store, "pear") == ["pear"]
+    assert [node.text for node in session.path()] == ["keep", "pear"]
+    assert first.id == session.path()[0].id
+
+
+def test_the_index_can_be_deleted_or_broken(tmp_path: Path):
+    """The index is disposable: missing, torn or foreign to this store, it is made anew."""
+    path = tmp_path / "s.db"
+    with clew.open(path) as store:
+        store.sessions.create().append(clew.user("word"))
+        assert len(store.search("word")) == 1
+    os.unlink(f"{path}-search")
+    with clew.open(path) as store:
+        assert len(store.search("word")) == 1
+    Path(f"{path}-search").write_bytes(b"not a database at all" * 100)
+    with clew.open(path) as store:
+        assert len(store.search("word")) == 1
+    with clew.open(tmp_path / "other.db") as other:
+        other.sessions.create().append(clew.user("alien"))
+        other.search("alien")
+    os.replace(tmp_path / "other.db-search", f"{path}-search")
+    with clew.open(path) as store:
+        assert len(store.search("word")) == 1
+        assert store.search("alien") == []
+
+
+def test_what_is_read_at_once_becomes_one_segment(store):
+    """After much was read the index is in one piece, and what comes later is found as well."""
+    session = store.sessions.create()
+    session.append([clew.user(f"word {n}") for n in range(3 * BATCH)])
+    assert len(store.search("word", limit=4 * BATCH)) == 3 * BATCH
+    index = sqlite3.connect(f"{store.path}-search")
+    assert index.execute("SELECT count(DISTINCT segid) FROM words_idx").fetchone() == (1,)
+    index.close()
+    session.append([clew.user(f"word {n} again") for n in range(BATCH)])
+    assert len(store.search("again", limit=4 * BATCH)) == BATCH
+    assert len(store.search("word", limit=5 * BATCH)) == 4 * BATCH
+
+
+def test_an_index_that_another_process_empties_is_filled_again(store, monkeypatch):
+    """A purge elsewhere empties the index between its being filled and its being asked: nothing is missed."""
+    session = store.sessions.create()
+    session.append([clew.user(f"word {n}") for n in range(50)])
+    fill = Index._catch_up
+    emptied: list[bool] = []
+    with clew.open(store.path) as other:
+
+        def interrupted(self, *given):
+            done = fill(self, *given)
+            if not emptied:
+                emptied.append(Parts.of(other).search.forget())
+            return done
+
+        monkeypatch.setattr(Index, "_catch_up", interrupted)
+        assert len(store.search("word", limit=100)) == 50
+        assert emptied == [True]
+
+
+def test_an_index_that_finds_no_space_to_be_merged_in_is_as_good(store, monkeypatch):
+    """What was indexed is found, also if the disk has no space left to make one piece of it."""
+    merge = FtsIndex.merge
+    full = []
+
+    def without_space(conn, mode):
+        conn.execute("PRAGMA max_page_count = 1")  # no page more than there are
+        changes = conn.total_changes
+        merge(conn, mode)
+        full.append(conn.total_changes == changes and not conn.in_transaction)
+
+    monkeypatch.setattr(FtsIndex, "merge", staticmethod(without_space))
+    store.sessions.create().append([clew.user(f"word {n} {n * 7919:x} {n * 104729:x}") for n in range(3 * BATCH)])
+    assert len(store.search("word", limit=4 * BATCH)) == 3 * BATCH
+    assert full == [True]
+
+
+def test_a_search_that_failed_is_made_again(tmp_path: Path):
+    """Damage to the store is told as such; once it is mended, the same store is searched as before."""
+    path = tmp_path / "s.db"
+    with clew.open(path) as store, sqlite3.connect(path) as raw:
+        store.sessions.create().append([clew.user("word a"), clew.user("word b")])
+        assert len(store.search("word")) == 2
+        (facts,) = raw.execute("SELECT facts FROM nodes ORDER BY pos LIMIT 1").fetchone()
+        raw.execute("UPDATE nodes SET facts = CAST(x'ff' AS TEXT) WHERE facts = ?", (facts,))
+        raw.commit()
+        for _ in range(2):
+            with pytest.raises(clew.errors.Corrupted):
+                store.search("word")
+        raw.execute("UPDATE nodes SET facts = ? WHERE facts = CAST(x'ff' AS TEXT)", (facts,))
+        raw.commit()
+        assert len(store.search("word")) == 2
+    raw.close()
+
+
+def test_someone_elses_file_is_left_alone(tmp_path: Path):
+    """A database of another program that has the index's name is not touched."""
+    other = sqlite3.connect(tmp_path / "s.db-search")
+    other.execute("CREATE TABLE precious (x)")
+    other.commit()
+    other.close()
+    before = (tmp_path / "s.db-search").read_bytes()
+    with clew.open(tmp_path / "s.db") as store:
+        store.sessions.create().append(clew.user("word"))
+        with pytest.raises(clew.Invalid, match="in the way"):
+            store.search("word")
+    assert (tmp_path / "s.db-search").read_bytes() == before
+
+
+def test_a_restored_backup_is_indexed_anew(tmp_path: Path):
+    """An index that has read messages which a restored store does not have does not hide what that store has."""
+    path = tmp_path / "s.db"
+    with clew.open(path) as store:
+        session = store.sessions.create()
+        session.append(clew.user("shared word"))
+        store.backup(tmp_path / "copy.db")
+        session.append([clew.user(f"lost word {n}") for n in range(5)])
+        assert len(store.search("word")) == 6
+    for end in ("", "-wal", "-shm"):
+        if os.path.exists(f"{path}{end}"):
+            os.unlink(f"{path}{end}")
+    os.replace(tmp_path / "copy.db", path)
+    with clew.open(path) as store:
+        session = store.sessions.latest()
+        session.append([clew.user(f"new word {n}") for n in range(9)])
+        assert len(store.search("word")) == 10
+        assert store.search("lost") == []
+
+
+def test_a_disk_that_fills_up_does_not_end_searching(store):
+    """What finds no room in the file is read into memory; a purge still clears the file of what it holds."""
+    session = store.sessions.create()
+    session.append(clew.user("zanzibar first"))
+    assert len(store.search("zanzibar")) == 1
+    index = Parts.of(store).search.index
+    assert isinstance(index, Index)
+    conn = index.open()
+    conn.execute(f"PRAGMA max_page_count = {conn.execute('PRAGMA page_count').fetchone()[0]}")
+    session.append([clew.user(f"zanzibar {n} {'word ' * 500}") for n in range(40)])
+    assert len(store.search("zanzibar", limit=100)) == 41
+    assert len(store.search("zanzibar", limit=100)) == 41
+    file = Path(f"{store.path}-search")
+    assert b"zanzibar" in file.read_bytes()
+    assert store.sessions.purge(session.id).pending == ()
+    assert store.search("zanzibar") == []
+    store.close()
+    assert [one.name for one in file.parent.iterdir() if b"zanzibar" in one.read_bytes()] == []
+
+
+def test_progress_and_several_modes(store):
+    """Indexing tells how far it is, in each mode on its own."""
+    store.sessions.create().append([clew.user(f"word {n}") for n in range(1200)])
+    seen: list[tuple[int, int]] = []
+    assert len(store.search("word", progress=lambda done, total: seen.append((done, total)))) == 20
+    assert seen[-1] == (1200, 1200)
+    assert len(seen) == 3
+    having = sum("11" in str(number) for number in range(1200))
+    assert len(store.search("ord 11", mode="substring", limit=500)) == having
+
+
+def test_two_stores_share_an_index(tmp_path: Path):
+    """Two openings of one store use one index, and each sees what the other wrote."""
+    with clew.open(tmp_path / "s.db") as one, clew.open(tmp_path / "s.db") as two:
+        session = one.sessions.create()
+        session.append(clew.user("first word"))
+        assert len(two.search("word")) == 1
+        session.append(clew.user("second word"))
+        assert len(one.search("word")) == 2
+        assert len(two.search("word")) == 2
+
+
+def test_a_damaged_message_does_not_stop_the_index(tmp_path: Path):
+    """Words of a message whose bytes are damaged are not found; all others are."""
+    path = tmp_path / "s.db"
+    with clew.open(path) as store:
+        store.sessions.create().append([clew.user("word a"), clew.user("word b"), clew.user("word c")])
+    raw = sqlite3.connect(path)
+    raw.execute("UPDATE nodes SET body = x'01000000007b7d' WHERE pos & 16777215 = 1")
+    raw.commit()
+    raw.close()
+    with clew.open(path) as store:
+        assert sorted(snippets(store, "word")) == ["word a", "word c"]
+
+
+def test_workspaces_do_not_see_each_other(tmp_path: Path):
+    """A search in one workspace finds nothing of another's, however much of it there is."""
+    with clew.open(tmp_path / "s.db", workspace="a") as a, clew.open(tmp_path / "s.db", workspace="b") as b:
+        a.sessions.create().append([clew.user(f"word {n}") for n in range(80)])
+        b.sessions.create().append(clew.user("word of b"))
+        assert snippets(b, "word") == ["word of b"]
+        assert len(a.search("word", limit=100)) == 80
+
+
+def test_a_store_in_memory_is_searched_in_memory(tmp_path: Path):
+    """A store in memory is searched in memory."""
+    with clew.open(":memory:") as store:
+        store.sessions.create().append(clew.user("word"))
+        assert len(store.search("word")) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_verify_compares_the_index(tmp_path: Path):
+    """An index whose words differ from the store's is named, and deleting it mends that."""
+    path = tmp_path / "s.db"
+    with clew.open(path) as store:
+        store.sessions.create().append([clew.user("word a"), clew.user("word b")])
+        store.search("word")
+        assert store.verify().ok
+    index = sqlite3.connect(f"{path}-search")
+    index.execute("DELETE FROM words WHERE rowid = (SELECT max(rowid) FROM words)")
+    index.commit()
+    index.close()
+    with clew.open(path) as store:
+        report = store.verify()
+        assert [damage.what for damage in report.damage] == ["search"]
+        assert "delete the file" in report.damage[0].why
+    os.unlink(f"{path}-search")
+    with clew.open(path) as store:
+        assert store.verify().ok
+
+
+def test_the_append_path_writes_no_index(tmp_path: Path):
+    """Appending does not touch the search database; it is not even there before the first search."""
+    with clew.open(tmp_path / "s.db") as store:
+        store.sessions.create().append(clew.user("word"))
+        assert not (tmp_path / "s.db-search").exists()
+        store.search("word")
+        assert (tmp_path / "s.db-search").stat().st_mode & 0o777 == 0o600
+
+
+def test_relative_age_of_hits(store):
+    """A hit's message knows when it was said."""
+    session = store.sessions.create()
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    session.append(clew.user("old word"), created_at=yesterday)
+    (hit,) = store.search("word", until=yesterday + timedelta(hours=1))
+    assert hit.node.created_at == yesterday

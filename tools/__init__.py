@@ -1,0 +1,1 @@
+"""Programs that write and check parts of the repository."""
