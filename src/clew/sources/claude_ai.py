@@ -1,0 +1,86 @@
+"""Claude.ai: the export a user can ask for, ``conversations.json``, often in a zip archive.
+
+A message names its parent in newer exports. Where none does, the messages are one path in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from clew.base.messages import Native
+from clew.sources.contract import About, Entry, Part, Skip, derived_id, frame, moment, uuid_or_none
+from clew.sources.items import Item
+from clew.sources.json_array import read_elements
+
+NAME = "claude-ai"
+ROOT = "00000000-0000-4000-8000-000000000000"
+"""What a first message names as its parent."""
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_any = msgspec.json.Decoder().decode
+
+
+class ClaudeAI:
+    """See `clew.sources.contract.Source`."""
+
+    name = NAME
+
+    def recognise(self, path: str, head: bytes) -> bool:
+        return head.lstrip()[:1] == b"[" and b'"chat_messages"' in head and b'"uuid"' in head
+
+    def read(self, item: Item) -> Iterator[Part]:
+        return read_elements(item, _conversation)
+
+
+def _conversation(number: int, raw: bytes) -> Iterator[Part]:
+    fields = _fields(raw)
+    facts = {key: _any(fields[key]) for key in _FACTS if key in fields}
+    name = uuid_or_none(facts.get("uuid"))
+    if name is None or "chat_messages" not in fields:
+        yield Skip(number, "the entry is not a conversation: it has no uuid or no messages")
+        return
+    messages: dict[str, bytes] = {}
+    parents: dict[str, str | None] = {}
+    times: dict[str, datetime | None] = {}
+    before: str | None = None
+    for at, part in enumerate(_list(fields["chat_messages"])):
+        message = _any(part)
+        about: dict[str, Any] = message if isinstance(message, dict) else {}
+        key = about.get("uuid")
+        key = key if isinstance(key, str) and key not in messages else f"message {at}"
+        above = about.get("parent_message_uuid")
+        messages[key] = bytes(part)
+        parents[key] = (None if above == ROOT else above) if isinstance(above, str) else before
+        times[key] = moment(about.get("created_at"))
+        before = key
+    ids = {key: uuid_or_none(key) or derived_id(NAME, name, key) for key in messages}
+    leaf = facts.get("current_leaf_message_uuid")
+    yield About(
+        conversation=name,
+        title=facts["name"] if isinstance(facts.get("name"), str) and facts["name"].strip() else None,
+        model=facts["model"] if isinstance(facts.get("model"), str) else None,
+        head=ids.get(leaf) if isinstance(leaf, str) else None,
+    )
+    last = moment(facts.get("created_at"))
+    for key, body in messages.items():
+        last = times[key] or last
+        above = parents[key]
+        yield Entry(
+            conversation=name,
+            raw=body,
+            key=key,
+            id=ids[key],
+            message=Native(NAME, body),
+            parent=None if above is None else ids.get(above),
+            created_at=last,
+            note="its parent is missing" if above is not None and above not in ids else None,
+        )
+    yield Entry(conversation=name, raw=frame(raw, messages), key="frame")
+
+
+_FACTS = ("uuid", "name", "model", "created_at", "updated_at", "current_leaf_message_uuid")

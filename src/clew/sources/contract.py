@@ -1,0 +1,142 @@
+"""What a source is: the history that another program keeps, recognised and read.
+
+A source reads; it never writes, executes or connects. It yields what is in a file in the order of the file, so that
+memory does not grow with the file:
+
+* `About`: facts about a conversation (title, directory, model …), whenever they become known; a later one wins.
+* `Entry`: one record. A record that is a message has `message` and the id of the message it follows; every other record
+  is kept as it is in the conversation's log.
+* `Skip`: a record that cannot be read, and why.
+
+Joined in order, the bytes of the entries of a JSONL file are the file, without skipped and unfinished lines.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from clew.base.messages import AnyMessage
+from clew.sources.items import Item
+
+_SPACE = uuid.UUID("6f8a4c1e-93b7-5d2a-8e10-c1e30f4b7a65")
+"""Namespace of ids that are derived from a source's own names."""
+ENVELOPE = "line"
+"""Where a message's free data has the line around it: the text before the message, and the text after it."""
+
+_time = msgspec.json.Decoder(datetime).decode
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Facts about a conversation. None means: not known here."""
+
+    conversation: str
+    title: str | None = None
+    cwd: str | None = None
+    branch: str | None = None
+    """The git branch."""
+    model: str | None = None
+    version: str | None = None
+    """The version of the program that wrote it."""
+    agent: str | None = None
+    """The name of the subagent whose trace it is."""
+    owner: str | None = None
+    """The conversation that a subagent's trace belongs to."""
+    head: str | None = None
+    """The id of the message where the program itself would continue; without it, the last message read."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One record of a history."""
+
+    conversation: str
+    raw: bytes
+    """The record's own bytes."""
+    key: str
+    """What tells the record from others of its conversation; the same in every copy of the file."""
+    id: str | None = None
+    """The id of the message, if it is one."""
+    message: AnyMessage | None = None
+    parent: str | None = None
+    """The id of the message it follows; None for a root."""
+    derived: str | None = None
+    """For a root after a compaction: the id of the last message that it stands for."""
+    created_at: datetime | None = None
+    note: str | None = None
+    """What is wrong with it, though it was kept: a missing parent, a cycle."""
+
+
+class Skip(NamedTuple):
+    """A record that was not read: its number in the file, from 1 on, and why."""
+
+    line: int | None
+    why: str
+
+
+Part = About | Entry | Skip
+
+
+class Source(Protocol):
+    """One program's history."""
+
+    @property
+    def name(self) -> str:
+        """What people type: ``claude-code``."""
+
+    def recognise(self, path: str, head: bytes) -> bool:
+        """Whether a file is of this kind, by its first bytes; the name may help and may lie."""
+
+    def read(self, item: Item) -> Iterator[Part]:
+        """What is in a file, in its order. Unavailable if it cannot be read."""
+
+
+def moment(value: object) -> datetime | None:
+    """A time in ISO 8601 with its zone, or in seconds since 1970; None for everything else."""
+    if isinstance(value, str):
+        try:
+            found = _time(msgspec.json.encode(value))
+        except (msgspec.MsgspecError, UnicodeEncodeError):
+            return None
+        return found if found.tzinfo is not None else None
+    if isinstance(value, int | float) and 0 < value < 1 << 33:
+        return datetime.fromtimestamp(value, UTC)
+    return None
+
+
+def derived_id(source: str, conversation: str, key: str = "") -> str:
+    """The id of something whose own name is unique in its conversation only; of the conversation without `key`."""
+    return str(uuid.uuid5(_SPACE, f"{source}\0{conversation}\0{key}"))
+
+
+def frame(raw: bytes, bodies: Mapping[str, bytes]) -> bytes:
+    """A record without the messages in it: a JSON list of text and, between two texts, the key of a message.
+
+    The bodies come in the order in which they are in `raw`. `unframe` puts them back.
+    """
+    parts: list[str] = []
+    for key, body in bodies.items():
+        before, found, rest = raw.partition(body)
+        if found:
+            parts += [before.decode(), key]
+            raw = rest
+    return msgspec.json.encode([*parts, raw.decode()])
+
+
+def unframe(framed: bytes, bodies: Mapping[str, bytes]) -> bytes:
+    """The record that `frame` took apart."""
+    parts = msgspec.json.decode(framed, type=list[str])
+    return b"".join(bodies[part] if at % 2 else part.encode() for at, part in enumerate(parts))
+
+
+def uuid_or_none(value: object) -> str | None:
+    """`value` as the canonical text of a UUID; None if it is none."""
+    if isinstance(value, str) and len(value) == 36:
+        try:
+            return str(uuid.UUID(value))
+        except ValueError:
+            return None
+    return None

@@ -1,0 +1,188 @@
+"""Claude Code's logs, read line by line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import clew
+from clew.base.messages import Native
+from clew.sources.claude_code import ClaudeCode
+from clew.sources.contract import ENVELOPE
+from tests.sources.made import SESSION, about, an_id, claude_line, entries, jsonl, messages, path, read, skips, view
+
+SOURCE = ClaudeCode()
+
+
+def call(name: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": name, "name": "Bash", "input": {"command": "ls"}}
+
+
+def result(name: str) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": name, "content": "done"}
+
+
+def test_a_plain_conversation() -> None:
+    """Messages have their own uuids, parents and times; the bytes around them are kept."""
+    data = jsonl(
+        [claude_line(1, None, "user", "Hello"), claude_line(2, 1, "assistant", [{"type": "text", "text": "Hi"}])]
+    )
+    parts = read(SOURCE, data)
+    found = messages(parts)
+    assert [entry.parent for entry in found.values()] == [None, an_id(1)]
+    assert [view(entry).blocks[0] for entry in found.values()] == [clew.Text(text="Hello"), clew.Text(text="Hi")]
+    assert about(parts, "cwd") == ["/src/app"]
+    assert about(parts, "branch") == ["main"]
+    assert str(found[an_id(2)].created_at) == "2026-11-01 10:00:02+00:00"
+    for entry in found.values():
+        assert isinstance(entry.message, Native)
+        assert entry.message.extra is not None
+        before, after = entry.message.extra[ENVELOPE]
+        assert before.encode() + entry.message.raw + after.encode() == entry.raw
+
+
+def test_every_byte_is_kept() -> None:
+    """The records of a file, joined, are the file."""
+    data = jsonl([
+        {"type": "summary", "summary": "A title", "leafUuid": an_id(2)},
+        claude_line(1, None, "user", "Hello"),
+        {"type": "queue-operation", "operation": "enqueue", "sessionId": SESSION},
+        {"type": "never-seen-before", "x": [1, 2]},
+    ])  # fmt: skip
+    assert b"".join(entry.raw for entry in entries(read(SOURCE, data))) == data
+
+
+def test_links_that_are_no_messages_are_passed_over() -> None:
+    """A reply follows the prompt though attachments stand between them."""
+    data = jsonl([
+        claude_line(1, None, "user", "Hello"),
+        claude_line(2, 1, "user", "") | {"type": "attachment", "message": None},
+        claude_line(3, 2, "user", "") | {"type": "system", "subtype": "api_error", "message": None},
+        claude_line(4, 3, "assistant", "Hi"),
+    ])  # fmt: skip
+    assert path(messages(read(SOURCE, data)), an_id(4)) == [an_id(1), an_id(4)]
+
+
+@pytest.mark.parametrize("last", [5, 6])
+def test_parallel_calls_are_one_path(last: int) -> None:
+    """Calls that run side by side and their results stay on the path, whichever result the next line hangs on."""
+    data = jsonl([
+        claude_line(1, None, "user", "Look"),
+        claude_line(2, 1, "assistant", [{"type": "text", "text": "I look"}], message={"id": "m"}),
+        claude_line(3, 2, "assistant", [call("a")], message={"id": "m"}),
+        claude_line(4, 3, "assistant", [call("b")], message={"id": "m"}),
+        claude_line(5, 3, "user", [result("a")], sourceToolAssistantUUID=an_id(3)),
+        claude_line(6, 4, "user", [result("b")], sourceToolAssistantUUID=an_id(4)),
+        claude_line(7, last, "assistant", [{"type": "text", "text": "Done"}], message={"id": "n"}),
+    ])  # fmt: skip
+    assert path(messages(read(SOURCE, data)), an_id(7)) == [an_id(number) for number in range(1, 8)]
+
+
+def test_an_edited_prompt_is_a_branch() -> None:
+    """Two prompts after one answer are two branches."""
+    data = jsonl([
+        claude_line(1, None, "user", "One"),
+        claude_line(2, 1, "assistant", "Yes", message={"id": "m"}),
+        claude_line(3, 2, "user", "Two"),
+        claude_line(4, 2, "user", "Two, better"),
+    ])  # fmt: skip
+    found = messages(read(SOURCE, data))
+    assert found[an_id(3)].parent == found[an_id(4)].parent == an_id(2)
+
+
+def test_a_compaction_is_a_root_that_stands_for_what_came_before() -> None:
+    """The summary begins a new root; it is derived from the last message before the boundary."""
+    data = jsonl([
+        claude_line(1, None, "user", "One"),
+        claude_line(2, 1, "assistant", "Yes"),
+        claude_line(3, None, "user", "")
+        | {"type": "system", "subtype": "compact_boundary", "message": None, "logicalParentUuid": an_id(2)},
+        claude_line(4, 3, "user", "Summary", isCompactSummary=True),
+        claude_line(5, 4, "assistant", "On we go"),
+    ])  # fmt: skip
+    found = messages(read(SOURCE, data))
+    assert (found[an_id(4)].parent, found[an_id(4)].derived) == (None, an_id(2))
+    assert path(found, an_id(5)) == [an_id(4), an_id(5)]
+
+
+def test_usage_is_counted_once() -> None:
+    """Each further line of an answer counts only what it adds; the sum is the largest count of each kind."""
+    lines = [
+        claude_line(
+            n, n - 1 or None, "assistant", [], message={"id": "m", "usage": {"input_tokens": 10, "output_tokens": out}}
+        )
+        for n, out in ((1, 1), (2, 5), (3, 5))
+    ]
+    used = [view(entry).usage for entry in messages(read(SOURCE, jsonl(lines))).values()]
+    assert [(one.input, one.output) for one in used if one] == [(10, 1), (0, 4), (0, 0)]
+
+
+def test_a_subagents_file_belongs_to_its_owner() -> None:
+    """The trace below subagents/ names its owner and its agent."""
+    data = jsonl([claude_line(1, None, "user", "Search", isSidechain=True, agentId="a7")])
+    parts = read(SOURCE, data, f"projects/p/{SESSION}/subagents/agent-a7.jsonl")
+    assert (about(parts, "agent"), about(parts, "owner")) == (["a7"], [SESSION])
+
+
+def test_an_inline_subagent_is_a_conversation_of_its_own() -> None:
+    """Side lines in the main file, as older versions write them, are no part of the main path."""
+    data = jsonl([
+        claude_line(1, None, "user", "Hello"),
+        claude_line(2, None, "user", "Search", isSidechain=True),
+        claude_line(3, 2, "assistant", "Found", isSidechain=True),
+        claude_line(4, 1, "assistant", "Hi"),
+    ])  # fmt: skip
+    found = messages(read(SOURCE, data))
+    names = [found[an_id(number)].conversation for number in (1, 2, 3, 4)]
+    assert names[0] == names[3] == SESSION
+    assert names[1] == names[2] == f"{SESSION}/{an_id(2)}"
+
+
+def test_titles_by_rank() -> None:
+    """A title that a person gave wins over the program's own, and that over a summary."""
+    lines = [
+        {"type": "custom-title", "customTitle": "Mine", "sessionId": SESSION},
+        {"type": "ai-title", "aiTitle": "Its own", "sessionId": SESSION},
+        {"type": "summary", "summary": "Summed up", "leafUuid": an_id(1)},
+    ]
+    assert about(read(SOURCE, jsonl(lines)), "title") == ["Mine"]
+    assert about(read(SOURCE, jsonl(lines[1:])), "title") == ["Its own"]
+    assert about(read(SOURCE, jsonl(lines[2:])), "title") == ["Summed up"]
+
+
+def test_a_last_line_that_is_cut_anywhere() -> None:
+    """An unfinished last line is left for the next time, wherever it is cut."""
+    whole = jsonl([claude_line(1, None, "user", "Hello"), claude_line(2, 1, "assistant", "Höhe")])
+    start = whole.index(b"\n") + 1
+    for cut in range(start, len(whole)):
+        parts = read(SOURCE, whole[:cut])
+        assert [entry.id for entry in entries(parts)] == [an_id(1)]
+        assert skips(parts) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"not json", b'{"type":"user"', b"[" * 100_000, b'{"uuid":"\xff"}', b"[1]", b'"x"', b"1"],
+    ids=["words", "cut", "deep", "not UTF-8", "list", "text", "number"],
+)
+def test_a_line_that_cannot_be_read(line: bytes) -> None:
+    """It is skipped with its number, and the lines around it are read."""
+    good = jsonl([claude_line(1, None, "user", "Hello")])
+    parts = read(SOURCE, good + line + b"\n" + jsonl([claude_line(2, 1, "assistant", "Hi")]))
+    assert [entry.id for entry in entries(parts)] == [an_id(1), an_id(2)]
+    assert [skip.line for skip in skips(parts)] == [2]
+
+
+def test_fields_of_another_type_are_left_out() -> None:
+    """A field that is not of its usual type does not make the message unreadable."""
+    odd = claude_line(1, None, "user", "Hello") | {"cwd": 7, "isSidechain": "no", "summary": {"a": 1}}
+    found = messages(read(SOURCE, jsonl([odd])))
+    assert list(found) == [an_id(1)]
+
+
+def test_what_it_recognises() -> None:
+    """A log is known by its first lines, not by its name."""
+    assert SOURCE.recognise("x", jsonl([claude_line(1, None, "user", "Hello")]))
+    assert SOURCE.recognise("x", jsonl([{"type": "summary", "summary": "A", "leafUuid": an_id(2)}]))
+    assert not SOURCE.recognise("x.jsonl", b'{"role": "user", "content": "x"}\n')
