@@ -88,8 +88,8 @@ PROVIDERS: dict[str, Provider] = {
 }  # fmt: skip
 
 
-HISTORIES = {"chatgpt": "chatgpt", "claude-ai": "claude_ai"}
-"""Formats that are only read, from the histories of other programs; each has a folder with a ``view``."""
+HISTORIES = ("chatgpt", "claude-ai")
+"""Formats that clew only reads, from the histories of other programs; each has a module in ``histories``."""
 
 
 def view_module(provider: str) -> Any | None:
@@ -97,8 +97,7 @@ def view_module(provider: str) -> Any | None:
     row = find(provider)
     if row is not None:
         return load(row, "view")
-    folder = HISTORIES.get(provider)
-    return None if folder is None else _import(f"clew.providers.{folder}.view")
+    return _import(f"clew.providers.histories.{provider.replace('-', '_')}") if provider in HISTORIES else None
 
 
 def find(provider: str) -> Provider | None:

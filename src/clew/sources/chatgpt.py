@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from clew.base.messages import Native
-from clew.sources.contract import About, Entry, Part, Skip, derived_id, frame, moment
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, frame, moment
 from clew.sources.items import Item
 from clew.sources.json_array import read_elements
 
@@ -26,6 +26,14 @@ class ChatGPT:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    title = "ChatGPT"
+    deletes_after = None
+
+    def discover(self, home: Home) -> tuple[str, ...]:
+        return ()
+
+    def resume(self, conversation: str) -> None:
+        return None
 
     def recognise(self, path: str, head: bytes) -> bool:
         return head.lstrip()[:1] == b"[" and b'"mapping"' in head and b'"current_node"' in head

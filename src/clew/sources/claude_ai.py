@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from clew.base.messages import Native
-from clew.sources.contract import About, Entry, Part, Skip, derived_id, frame, moment, uuid_or_none
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, frame, moment, uuid_or_none
 from clew.sources.items import Item
 from clew.sources.json_array import read_elements
 
@@ -29,6 +29,14 @@ class ClaudeAI:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    title = "Claude.ai"
+    deletes_after = None
+
+    def discover(self, home: Home) -> tuple[str, ...]:
+        return ()
+
+    def resume(self, conversation: str) -> None:
+        return None
 
     def recognise(self, path: str, head: bytes) -> bool:
         return head.lstrip()[:1] == b"[" and b'"chat_messages"' in head and b'"uuid"' in head

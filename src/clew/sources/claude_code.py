@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew.base.messages import Native
-from clew.sources.contract import ENVELOPE, About, Entry, Part, Skip, moment, uuid_or_none
+from clew.sources.contract import ENVELOPE, About, Entry, Home, Part, Skip, moment, uuid_or_none
 from clew.sources.items import Item
 from clew.sources.lines import LONGEST, read_lines
 
@@ -81,6 +81,22 @@ class ClaudeCode:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    title = "Claude Code"
+    deletes_after = 30
+
+    def discover(self, home: Home) -> Iterator[str]:
+        root = home.env.get("CLAUDE_CONFIG_DIR") or os.path.join(home.path, ".claude")
+        yield os.path.join(root, "projects")
+        if home.system == "darwin":
+            desktop = os.path.join(home.path, "Library", "Application Support", "Claude")
+        elif home.system == "win32":
+            desktop = os.path.join(home.env.get("APPDATA") or os.path.join(home.path, "AppData", "Roaming"), "Claude")
+        else:
+            desktop = os.path.join(home.env.get("XDG_CONFIG_HOME") or os.path.join(home.path, ".config"), "Claude")
+        yield os.path.join(desktop, "local-agent-mode-sessions")
+
+    def resume(self, conversation: str) -> str | None:
+        return None if "/" in conversation else f"claude --resume {conversation}"
 
     def recognise(self, path: str, head: bytes) -> bool:
         for line in head.split(b"\n")[:20]:

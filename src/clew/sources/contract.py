@@ -14,9 +14,9 @@ Joined in order, the bytes of the entries of a JSONL file are the file, without 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 
 import msgspec
 
@@ -29,6 +29,26 @@ ENVELOPE = "line"
 """Where a message's free data has the line around it: the text before the message, and the text after it."""
 
 _time = msgspec.json.Decoder(datetime).decode
+
+
+class Home(NamedTuple):
+    """A user's machine, as far as sources need it to find histories."""
+
+    path: str
+    """The user's folder."""
+    env: Mapping[str, str]
+    system: str
+    """``linux``, ``darwin`` or ``win32``, as `sys.platform` has it."""
+
+
+class Attachment(NamedTuple):
+    """A file that a message refers to."""
+
+    reference: str
+    """How the message names it: the `url` of the media block in the message's view."""
+    name: str | None
+    mime_type: str | None
+    open: Callable[[], IO[bytes]]
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,6 +88,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: datetime | None = None
     note: str | None = None
     """What is wrong with it, though it was kept: a missing parent, a cycle."""
+    inherited: bool = False
+    """True for a record of another file that this conversation continues. It is stored once, under the id that it has
+    there, and is not part of this file when the conversation is written out."""
+    attachments: tuple[Attachment, ...] = ()
 
 
 class Skip(NamedTuple):
@@ -86,6 +110,23 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """What people type: ``claude-code``."""
+
+    @property
+    def title(self) -> str:
+        """What people read: ``Claude Code``."""
+
+    @property
+    def deletes_after(self) -> int | None:
+        """Days after which the program deletes its history unless it is told otherwise; None if it keeps it."""
+
+    def discover(self, home: Home) -> Iterable[str]:
+        """Where the program keeps its history on this machine: files or folders, as patterns for `glob`.
+
+        Only the environment is looked at, not the disk. Empty for exports, which can be anywhere.
+        """
+
+    def resume(self, conversation: str) -> str | None:
+        """The command that continues a conversation in the program itself; None if there is none."""
 
     def recognise(self, path: str, head: bytes) -> bool:
         """Whether a file is of this kind, by its first bytes; the name may help and may lie."""

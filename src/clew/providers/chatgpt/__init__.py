@@ -1,1 +1,0 @@
-"""ChatGPT: messages of its export, to read."""

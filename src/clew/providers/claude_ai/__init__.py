@@ -1,1 +1,0 @@
-"""Claude.ai: messages of its export, to read."""
