@@ -93,12 +93,16 @@ class Log:
         stored = self._known(tx, here, entries)
         if stored is not None:
             return stored
-        pos, now, box = tx.log_next(ref.ref), self._engine.clock(), self._box(keyed(self._engine, tx, here))
+        now = self._engine.clock()
+        return self._add(tx, here, [(id, now, data) for id, data in entries])
+
+    def _add(self, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> list[Entry]:
+        pos, box = tx.log_next(ref.ref), self._box(keyed(self._engine, tx, ref))
         if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
             raise Invalid("the log is full")
         rows = [
-            LogRow(pos + n, now, id, box.close(data, log_context(pos + n, now, id)))
-            for n, (id, data) in enumerate(entries)
+            LogRow(at, time, id, box.close(data, log_context(at, time, id)))
+            for at, (id, time, data) in enumerate(entries, pos)
         ]
         tx.add_log(rows)
         return [self._entry(row, box) for row in rows]
@@ -134,3 +138,8 @@ def _page(tx: Tx, ref: int, low: int, high: int) -> tuple[RefRow | None, list[Lo
 def append_in(log: Log, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry]:
     """`Log.append` as a step of the caller's transaction: ids and data, at the end of the log of `ref`."""
     return log._append(tx, ref, entries)
+
+
+def add_entries(log: Log, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> list[Entry]:
+    """Adds entries that were written elsewhere, as a step of the caller's transaction: ids, times and data."""
+    return log._add(tx, ref, entries)
