@@ -14,8 +14,8 @@ import pytest
 
 import clew
 from clew import checkpoints
-from clew.exports.jsonl import jsonl
-from clew.exports.restore import restore
+from clew.exports.from_jsonl import restore
+from clew.exports.to_jsonl import jsonl
 
 KEYS = [None, b"k" * 32]
 
@@ -136,15 +136,21 @@ def test_a_file_that_was_cut_off(store: clew.Store, other: clew.Store, tmp_path:
     assert {node.id for node in other.nodes.list().all()} == {node.id for node in store.nodes.list().all()}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [b"{\n", b'{"type":"other"}\n', b'{"type":"node","tree":7,"id":"x","at":1}\n', b'{"type":"blob","tree":1,"data":"%"}\n',
-     b'{"type":"ref","kind":"audit","id":"01890a5d-ac96-774b-bcce-b302099a8057","version":1,"created_at":1,"active_at":1,"rank":1,"data":"x"}\n'],
-)  # fmt: skip
+REF = {"type": "ref", "id": "01890a5d-ac96-774b-bcce-b302099a8057", "version": 1, "created_at": 1, "active_at": 1}
+BAD = [
+    b"{",
+    b'{"type":"other"}',
+    b'{"type":"node","tree":7,"id":"x","at":1}',
+    b'{"type":"blob","tree":1,"data":"%"}',
+    msgspec.json.encode({**REF, "kind": "audit", "rank": 1, "data": "x"}),
+]
+
+
+@pytest.mark.parametrize("line", BAD)
 def test_bad_lines_are_named(other: clew.Store, line: bytes) -> None:
     """A line that is not an export's is an error that says which."""
     with pytest.raises(clew.Invalid):
-        restore(other, [b'{"type":"export","version":1,"at":1}\n', line])
+        restore(other, [b'{"type":"export","version":1,"at":1}\n', line + b"\n"])
 
 
 def test_another_message_under_the_same_id(store: clew.Store, other: clew.Store) -> None:

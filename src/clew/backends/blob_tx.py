@@ -51,7 +51,7 @@ class BlobTx(Protocol):
         """Notes that a node (its position) or a ref (minus its number) shows blobs."""
         ...
 
-    def used(self, low: int, high: int) -> list[int]:
+    def blobs_used(self, low: int, high: int) -> list[int]:
         """The blobs that users from `low` to `high` use."""
         ...
 

@@ -1,4 +1,4 @@
-"""Reads clew's own export into a store: see `clew.exports.lines`."""
+"""Reads clew's own export into a store: see `clew.exports.jsonl_lines`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clew.engine.log import Log, add_entries
 from clew.engine.node import node_payload, node_row
 from clew.engine.session_data import unpack as unpack_session
 from clew.errors import Conflict, Invalid, NotFound
-from clew.exports.lines import (
+from clew.exports.jsonl_lines import (
     KINDS,
     VERSION,
     BlobLine,
@@ -147,7 +147,7 @@ class _Reader:
         self._trees[line.tree] = engine.write(work)
 
     def _node(self, line: NodeLine, size: int) -> None:
-        self._items.append(_Item(line, self._engine.draft(_said(line), line.id, line.at)))
+        self._items.append(_Item(line, self._engine.draft(_message_of(line), line.id, line.at)))
         self._size += size
         if len(self._items) >= BATCH or self._size >= BYTES:
             self._flush_nodes()
@@ -275,7 +275,7 @@ class _Reader:
         self._engine.write(lambda tx: add_entries(Log(self._engine, lambda: ref), tx, ref, rows))
 
 
-def _said(line: NodeLine) -> AnyMessage:
+def _message_of(line: NodeLine) -> AnyMessage:
     if line.provider is not None and line.raw is not None:
         return Native(line.provider, unpack(line.raw), line.label, line.extra)
     if line.message is not None:

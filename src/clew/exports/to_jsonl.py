@@ -1,9 +1,9 @@
-"""Writes clew's own export: see `clew.exports.lines`."""
+"""Writes clew's own export: see `clew.exports.jsonl_lines`."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,8 +16,9 @@ from clew.engine import paths
 from clew.engine.blobs import Blobs
 from clew.engine.log import Log
 from clew.engine.node import Node, microseconds, node_row
-from clew.errors import ClewError, Corrupted, NotFound
-from clew.exports.lines import (
+from clew.engine.session_data import unpack
+from clew.errors import Conflict, Corrupted, NotFound
+from clew.exports.jsonl_lines import (
     KINDS,
     VERSION,
     BlobLine,
@@ -31,8 +32,10 @@ from clew.exports.lines import (
     encode,
     pack,
 )
+from clew.store.export_guard import refuse
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
+from clew.store.session_table import SESSION, SUBAGENT
 from clew.store.store import Store
 
 Progress = Callable[[int, int], object]
@@ -56,16 +59,19 @@ def jsonl(
     sessions: Sequence[Session] | None = None,
     *,
     damaged: list[str] | None = None,
+    refused: list[str] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[bytes]:
     """The lines of an export of these sessions, or of the whole store. The memory used does not grow with them.
 
     Others can write meanwhile; the export has what was there when it began, without what is deleted before it is
-    written. Messages that cannot be read are marked, and their ids are added to `damaged`.
+    written. Messages that cannot be read are marked, and their ids are added to `damaged`. Sessions of a whole store
+    that are marked as not to be exported are left out, with what they alone use, and are added to `refused`.
     """
+    refused = refused if refused is not None else []
     writer = _Writer(store, damaged if damaged is not None else [], progress)
-    heads = writer.all_heads() if sessions is None else writer.heads_of(sessions)
-    runs = None if sessions is None else writer.runs_of(heads)
+    heads = writer.all_heads(refused) if sessions is None else writer.heads_of(map(row_of, sessions))
+    runs = None if sessions is None and not refused else writer.runs_of(heads, saved=sessions is None)
     return (encode(line) + b"\n" for line in writer.lines(heads, runs))
 
 
@@ -85,32 +91,47 @@ class _Writer:
 
     # -- what to write
 
-    def all_heads(self) -> list[_Head]:
-        """Every ref of the workspace that an export has."""
-
-        def page(tx: Tx, after: int) -> list[RefRow]:
-            return tx.refs_after(after, PAGE)
-
-        found: list[_Head] = []
+    def all_heads(self, refused: list[str]) -> list[_Head]:
+        """Every ref of the workspace that an export has, without sessions that must not leave and what they own."""
+        rows: list[_Head] = []
+        barred: list[RefRow] = []
         after = -1
-        while rows := self._engine.read(partial(page, after=after)):
-            after = rows[-1].ref
-            found += [_head(row) for row in rows if row.workspace == self._engine.workspace and row.kind in KINDS]
-        return found
+        while page := self._engine.read(partial(_refs_after, after=after)):
+            after = page[-1].ref
+            for row in page:
+                if row.workspace == self._engine.workspace and row.kind in KINDS:
+                    rows.append(_head(row))
+                    if row.kind in (SESSION, SUBAGENT) and not self._may_leave(row, refused):
+                        barred.append(row)
+        without = {head.ref for head in self.heads_of(barred)}
+        return [head for head in rows if head.ref not in without]
 
-    def heads_of(self, sessions: Sequence[Session]) -> list[_Head]:
-        """These sessions with all that they own: branches, checkpoints, traces of subagents."""
+    def _may_leave(self, row: RefRow, refused: list[str]) -> bool:
+        try:
+            refuse(ids.text(row.key), unpack(self._refs.data(row)))
+        except Conflict as error:
+            refused.append(f"{ids.text(row.key)}: {error.message}")
+            return False
+        except Corrupted:  # reported when it is to be written
+            return True
+        return True
+
+    def heads_of(self, rows: Iterable[RefRow]) -> list[_Head]:
+        """Sessions with all that they own: branches, checkpoints, traces of subagents."""
         found: dict[int, _Head] = {}
-        rows = [row_of(session) for session in sessions]
-        while rows:
-            row = rows.pop()
+        waiting = list(rows)
+        while waiting:
+            row = waiting.pop()
             if row.ref not in found and row.kind in KINDS:
                 found[row.ref] = _head(row)
-                rows += self._engine.read(partial(lambda tx, ref: tx.refs_owned(ref), ref=row.ref))
+                waiting += self._engine.read(partial(lambda tx, ref: tx.refs_owned(ref), ref=row.ref))
         return list(found.values())
 
-    def runs_of(self, heads: Sequence[_Head]) -> dict[int, int]:
-        """The runs on the paths to these heads, with the highest seq that is needed of each."""
+    def runs_of(self, heads: Iterable[_Head], *, saved: bool) -> dict[int, int]:
+        """The runs on the paths to these heads, with the highest seq that is needed of each.
+
+        With `saved` also those of messages that were saved without a session.
+        """
         upto: dict[int, int] = {}
 
         def work(tx: Tx, pos: int) -> None:
@@ -118,9 +139,11 @@ class _Writer:
                 for run, seq in paths.lineage(tx, origin):
                     upto[run.run] = max(seq, upto.get(run.run, -1))
 
-        for head in heads:
-            if head.pos is not None:
-                self._engine.read(partial(work, pos=head.pos))
+        ends = [head.pos for head in heads if head.pos is not None]
+        if saved:
+            ends += [run.run << SEQ_BITS | run.tip for run, _ in self._all_runs() if run.tip >= 0]
+        for pos in ends:
+            self._engine.read(partial(work, pos=pos))
         return upto
 
     # -- lines
@@ -244,7 +267,7 @@ class _Writer:
         def work(tx: Tx) -> tuple[RefRow | None, RefRow | None, list[int]]:
             row = tx.ref_at(head.ref)
             owner = None if row is None or row.owner is None else tx.ref_at(row.owner)
-            return row, owner, tx.blobs.used(-head.ref, -head.ref)
+            return row, owner, tx.blobs.blobs_used(-head.ref, -head.ref)
 
         row, owner, used = self._engine.read(work)
         if row is None or (row.owner is not None and (owner is None or owner.ref in self._gone)):
@@ -274,8 +297,12 @@ class _Writer:
                 yield LogLine(entry.id, microseconds(entry.created_at), pack(entry.data))
         except NotFound:
             return
-        except ClewError:
+        except Corrupted:
             self._damaged.append(f"the log of {row.kind} {ids.text(row.key)}")
+
+
+def _refs_after(tx: Tx, after: int) -> list[RefRow]:
+    return tx.refs_after(after, PAGE)
 
 
 def _head(row: RefRow) -> _Head:
