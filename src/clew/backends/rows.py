@@ -122,7 +122,7 @@ class HeadState(NamedTuple):
     wrapped_key: bytes | None
 
     @property
-    def ground(self) -> InsertPoint:
+    def insert_point(self) -> InsertPoint:
         """Where the head stands."""
         return InsertPoint._make(self[10:])
 

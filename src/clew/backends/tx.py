@@ -65,7 +65,7 @@ class Tx(Protocol):
         """The nodes that are at these positions, by position."""
         ...
 
-    def ground(self, id: bytes) -> InsertPoint | None:
+    def insert_point(self, id: bytes) -> InsertPoint | None:
         """What a chain that grows after this node has to know."""
         ...
 
@@ -81,7 +81,7 @@ class Tx(Protocol):
         """The runs on the path down to `pos`, root first, each with the highest seq on the path."""
         ...
 
-    def stretch(self, low: int, high: int) -> list[NodeRow]:
+    def nodes_between(self, low: int, high: int) -> list[NodeRow]:
         """Nodes from position `low` to `high`, in order."""
         ...
 
@@ -163,7 +163,7 @@ class Tx(Protocol):
 
     # -- refs
 
-    def tip(self, ref: int) -> HeadState | None:
+    def head_state(self, ref: int) -> HeadState | None:
         """All that an append after the ref's head has to know."""
         ...
 

@@ -69,7 +69,7 @@ class PostgresBackend(Opened[PostgresTx]):
         self._connections = Connections(target, size=pool_size, timeout=timeout, relaxed=durability == "relaxed")
         self._watching = Watching(lambda: ServerListener(self._connections.connect, self.path), patience=timeout)
         self._turns = Turns(self._connections, self.path, self.refresh_epoch)
-        self._appends = Appends(self._turns, lambda ref: self.read(lambda tx: tx.tip(ref), single=True))
+        self._appends = Appends(self._turns, lambda ref: self.read(lambda tx: tx.head_state(ref), single=True))
         self._batches = Batches(self._turns, self._appends, self._local)
         try:
             with self._told:

@@ -41,16 +41,16 @@ class OptimisticAppend:
         self._ref, self._seen, self._move = ref, seen, move
         return True
 
-    def tip(self, ref: int) -> HeadState | None:
+    def head_state(self, ref: int) -> HeadState | None:
         """Read now, and checked again by the server when the head moves."""
         if self._look is None or self._move is not None:
             raise NeedsLock
-        tip = self._look(ref)
-        if tip is None or tip.epoch != self._epoch or not tip.open:
+        state = self._look(ref)
+        if state is None or state.epoch != self._epoch or not state.open:
             raise NeedsLock
-        self._ref, self._seen, self._look = ref, tip, None
+        self._ref, self._seen, self._look = ref, state, None
         self._stale.discard(ref)
-        return tip
+        return state
 
     def add_nodes(self, rows: Sequence[NodeRow]) -> None:
         if self._rows is not None or self._seen is None:

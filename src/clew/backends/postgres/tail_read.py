@@ -36,7 +36,7 @@ class TailRead:
             raise NeedsLock
         return self._run
 
-    def stretch(self, low: int, high: int) -> list[NodeRow]:
+    def nodes_between(self, low: int, high: int) -> list[NodeRow]:
         """The nodes, if they are those that were fetched; if some are missing, that shows by their number."""
         if high != self._ref.head or low < high - self._tail[3]:
             raise NeedsLock

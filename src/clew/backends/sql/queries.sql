@@ -92,7 +92,7 @@ WITH RECURSIVE up (n, run, seq) AS (
 )
 SELECT up.seq, {run} FROM up JOIN runs u ON u.run = up.run ORDER BY up.n DESC
 
--- name: stretch
+-- name: nodes_between
 SELECT {node} FROM nodes n WHERE n.pos BETWEEN ? AND ? ORDER BY n.pos
 
 -- name: by_ord_up
@@ -203,7 +203,7 @@ SELECT workspace FROM trees WHERE tree = ?
 SELECT t.tree, t.workspace, EXISTS (SELECT 1 FROM refs r WHERE r.tree = t.tree AND r.trashed_at IS NOT NULL)
 FROM trees t WHERE t.tree = ?
 
--- name: tip
+-- name: head_state
 SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id, r.wrapped_key,
        coalesce((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
        r.tree, h.pos, h.id, u.depth, u.carried, h.facts,
@@ -212,7 +212,7 @@ SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.h
 FROM refs r LEFT JOIN runs u ON u.run = r.head >> 24 LEFT JOIN nodes h ON h.pos = r.head, epoch e
 WHERE r.ref = ?
 
--- name: ground
+-- name: insert_point
 SELECT u.tree, n.pos, n.id, u.depth, u.carried, n.facts,
        u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = n.pos + 1),
        u.wrapped_key

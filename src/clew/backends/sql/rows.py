@@ -103,8 +103,8 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         row = self._one("node_at", pos)
         return NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
 
-    def ground(self, id: bytes) -> InsertPoint | None:
-        row = self._one("ground", id)
+    def insert_point(self, id: bytes) -> InsertPoint | None:
+        row = self._one("insert_point", id)
         return InsertPoint._make(row) if row else None
 
     def ids_between(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
@@ -117,8 +117,8 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
     def lineage(self, pos: int) -> list[tuple[RunRow, int]]:
         return [(RunRow._make(row[1:]), row[0]) for row in self._run(self._sql["lineage"], (pos, pos))]
 
-    def stretch(self, low: int, high: int) -> list[NodeRow]:
-        rows: list[NodeRow] = self._run(self._sql["stretch"], (low, high)).fetchall()
+    def nodes_between(self, low: int, high: int) -> list[NodeRow]:
+        rows: list[NodeRow] = self._run(self._sql["nodes_between"], (low, high)).fetchall()
         return rows
 
     def by_ord(
@@ -190,8 +190,8 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
 
     # -- refs
 
-    def tip(self, ref: int) -> HeadState | None:
-        row = self._one("tip", ref)
+    def head_state(self, ref: int) -> HeadState | None:
+        row = self._one("head_state", ref)
         return HeadState._make(row) if row else None
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:

@@ -12,7 +12,7 @@ from clew.backends.sql.rows import SqlTx
 from clew.errors import Conflict
 
 SQL = queries()
-_TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
+_HEAD_STATE, _ADD_NODE, _ADVANCE = SQL["head_state"], SQL["add_node"], SQL["advance"]
 _NODES_AT = SQL["nodes_at"].replace("(?)", "%s(?)")  # quicker than IN, which sorts what it is given
 _RUNS_AT, _TREE_STATES, _VERSIONS = (
     SQL[name].removesuffix("= ?") + "IN (%s?)" for name in ("run", "tree_state", "version")
@@ -132,8 +132,8 @@ class SQLiteTx(SqlTx):
         self._run(SQL["raise_floor"])
         return super().delete_nodes(low, high)
 
-    def tip(self, ref: int) -> HeadState | None:
-        row = self._run(_TIP, (ref,)).fetchone()
+    def head_state(self, ref: int) -> HeadState | None:
+        row = self._run(_HEAD_STATE, (ref,)).fetchone()
         if row is None:
             return None
         if self.epoch is None:  # else it may have been changed here, by another job

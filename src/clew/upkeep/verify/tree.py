@@ -273,7 +273,7 @@ def _open(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> byte
     if above is None:
         return body[5:] if run.wrapped_key is None else None
     context = node_place(run.tree, id, above.id or NO_ID, run.depth + (pos & MAX_SEQ)) + facts
-    return found.engine.stretch(run).box.open(body, context)
+    return found.engine.run_info(run).box.open(body, context)
 
 
 def _add(totals: _Totals, message: Message) -> _Totals:
