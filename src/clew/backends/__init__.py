@@ -48,7 +48,7 @@ from clew.backends.rows import (
 )
 from clew.backends.tables import FORMAT, Table
 from clew.backends.tx import Tx
-from clew.backends.work import Call, EpochChanged, Job, running
+from clew.backends.work import Call, EpochChanged, Job, current_call
 
 __all__ = [
     "BODY",
@@ -94,5 +94,5 @@ __all__ = [
     "Tx",
     "Words",
     "creation_counter",
-    "running",
+    "current_call",
 ]

@@ -200,7 +200,7 @@ class Maintenance(Protocol):
         """Frees space for deletions on a full disk. `clean` must follow, because deleted data may remain until then."""
         ...
 
-    def unlocked(self) -> None:
+    def allow_changes(self) -> None:
         """The key is proven: until then nothing of an existing store is changed."""
         ...
 
@@ -266,12 +266,12 @@ class Backend(Maintenance, Protocol):
         """Reads the epoch again. SchemaTooNew, or the error of `on_epoch`, if the store cannot be used any more."""
         ...
 
-    def settled(self) -> int:
+    def settled_ord(self) -> int:
         """The highest number of a node now; no later commit adds this number or a lower one."""
         ...
 
-    def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
-        """Calls `tell` after every change of a ref, in any process, until the returned function is called.
+    def watch(self, ref: int, notify: Callable[[], object]) -> Callable[[], None]:
+        """Calls `notify` after every change of a ref, in any process, until the returned function is called.
 
         It may be called late, once for several changes, or for nothing; also when the store is closed. It runs on a
         thread of the backend and must be brief. A finaliser may call the returned function.

@@ -1,4 +1,4 @@
-"""Who watches which ref, and the thread that tells them: one for each store, while somebody watches."""
+"""Who watches which ref, and the thread that notifies them: one for each store, while somebody watches."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Protocol
 
 from clew.errors import Closed, Unavailable
 
-Tell = Callable[[], object]
+Notify = Callable[[], object]
 
-LEAST = 0.005
+MIN_INTERVAL = 0.005
 """Seconds between two rounds: while somebody writes without a break, watchers are told this often."""
-PAUSE = 0.5
+RETRY_DELAY = 0.5
 """Seconds after a round that failed."""
-PATIENCE = 5.0
+CLOSE_TIMEOUT = 5.0
 """Seconds that a close waits for the thread: it may be about to reach a server that does not answer."""
 
 
@@ -53,91 +53,93 @@ class Watching:
         self._patience = patience
         """Seconds that a store may be out of reach before those who watch are sent to see for themselves."""
         self._mutex = threading.Lock()
-        self._watchers: dict[int, dict[object, Tell]] = {}
-        self._left: deque[tuple[int, object]] = deque()
+        self._watchers: dict[int, dict[object, Notify]] = {}
+        self._unsubscribed: deque[tuple[int, object]] = deque()
         """Who has gone. Whoever is collected in the middle of anything can say so without a lock."""
-        self._ear: ChangeListener | None = None
+        self._listener: ChangeListener | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def watch(self, ref: int, tell: Tell) -> Callable[[], None]:
+    def watch(self, ref: int, notify: Notify) -> Callable[[], None]:
         """See `Backend.watch`."""
         token = object()
         with self._mutex:
             if self._closed:
                 raise Closed("the store is closed")
-            if self._ear is None:
-                self._ear = self._listen()
-                self._thread = threading.Thread(target=self._serve, args=(self._ear,), name="clew-watch", daemon=True)
+            if self._listener is None:
+                self._listener = self._listen()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._listener,), name="clew-watch", daemon=True
+                )
                 self._thread.start()
-            self._watchers.setdefault(ref, {})[token] = tell
-            ear = self._ear
-        ear.wake()
-        return partial(self._leave, ref, token)
+            self._watchers.setdefault(ref, {})[token] = notify
+            listener = self._listener
+        listener.wake()
+        return partial(self._unsubscribe, ref, token)
 
-    def committed(self) -> None:
+    def notify_commit(self) -> None:
         """Something was committed by this process."""
-        ear = self._ear
-        if ear is not None:
-            ear.wake()
+        listener = self._listener
+        if listener is not None:
+            listener.wake()
 
     def close(self) -> None:
         """Tells everybody a last time. Idempotent."""
         with self._mutex:
             self._closed = True
-            ear, thread = self._ear, self._thread
-        if ear is not None and thread is not None:
-            ear.wake()
-            thread.join(PATIENCE)
+            listener, thread = self._listener, self._thread
+        if listener is not None and thread is not None:
+            listener.wake()
+            thread.join(CLOSE_TIMEOUT)
 
-    def _leave(self, ref: int, token: object) -> None:
-        self._left.append((ref, token))
-        self.committed()
+    def _unsubscribe(self, ref: int, token: object) -> None:
+        self._unsubscribed.append((ref, token))
+        self.notify_commit()
 
-    def _serve(self, ear: ChangeListener) -> None:
+    def _serve(self, listener: ChangeListener) -> None:
         known: dict[int, int] = {}
-        heard: Mapping[int, int] | None = None
+        reported: Mapping[int, int] | None = None
         reached = time.monotonic()
         try:
             while refs := self._watched():
                 try:
-                    if heard is None:
-                        found = ear.versions(refs)
+                    if reported is None:
+                        found = listener.versions(refs)
                         now = {ref: found.get(ref, 0) for ref in refs}
                     else:  # one that is not known yet is asked for in the next round
-                        now = known | {ref: version for ref, version in heard.items() if ref in known}
-                    self._tell([ref for ref in now if known.get(ref) != now[ref]])
+                        now = known | {ref: version for ref, version in reported.items() if ref in known}
+                    self._notify([ref for ref in now if known.get(ref) != now[ref]])
                     known = now
-                    time.sleep(LEAST)
-                    heard, reached = ear.wait(), time.monotonic()
+                    time.sleep(MIN_INTERVAL)
+                    reported, reached = listener.wait(), time.monotonic()
                 except Exception as error:  # noqa: BLE001 - whatever it is, those who watch are going to meet it
-                    heard = None
+                    reported = None
                     if not isinstance(error, Unavailable) or time.monotonic() - reached > self._patience:
-                        self._tell(refs)
+                        self._notify(refs)
                         reached = time.monotonic()
-                    time.sleep(PAUSE)
+                    time.sleep(RETRY_DELAY)
         finally:
-            ear.close()
+            listener.close()
 
     def _watched(self) -> set[int]:
         """The refs that somebody watches; with none of them the thread is over."""
         with self._mutex:
             with suppress(IndexError):
                 while True:
-                    ref, token = self._left.popleft()
+                    ref, token = self._unsubscribed.popleft()
                     rest = self._watchers.get(ref, {})
                     rest.pop(token, None)
                     if not rest:
                         self._watchers.pop(ref, None)
             if self._watchers and not self._closed:
                 return set(self._watchers)
-            self._ear = self._thread = None
+            self._listener = self._thread = None
             last = list(self._watchers) if self._closed else []
-        self._tell(last)
+        self._notify(last)
         return set()
 
-    def _tell(self, refs: Collection[int]) -> None:
+    def _notify(self, refs: Collection[int]) -> None:
         with self._mutex:
-            tells = [tell for ref in refs for tell in self._watchers.get(ref, {}).values()]
-        for tell in tells:
-            tell()
+            notifies = [notify for ref in refs for notify in self._watchers.get(ref, {}).values()]
+        for notify in notifies:
+            notify()

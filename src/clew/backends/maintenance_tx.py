@@ -69,7 +69,7 @@ class MaintenanceTx(Protocol):
         """Stores other bodies, each with its position, in `nodes`, `log`, `chunks` or `quarantine`."""
         ...
 
-    def quarantined(self, pos: int) -> QuarantineRow | None:
+    def quarantine_row(self, pos: int) -> QuarantineRow | None:
         """What is in quarantine of the node at a position."""
         ...
 
@@ -101,6 +101,6 @@ class MaintenanceTx(Protocol):
         """The id of the node with this number."""
         ...
 
-    def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
+    def deletions_after(self, after: int, limit: int) -> list[tuple[int, int, int]]:
         """Deletions after number `after`, as (number, low, high)."""
         ...

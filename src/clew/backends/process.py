@@ -16,7 +16,7 @@ from clew.errors import Closed, Invalid, SchemaTooNew, Unavailable
 TxT = TypeVar("TxT")
 
 
-class Opened(ABC, Generic[TxT]):
+class OpenBackend(ABC, Generic[TxT]):
     """What backends have in common: whether it can still be used here, and in which transaction a thread is."""
 
     path: str
@@ -30,10 +30,10 @@ class Opened(ABC, Generic[TxT]):
         self._local: Any = threading.local()
         """Of each thread; `tx` is the transaction it is in, `frame` the call that writes."""
         self._closed = False
-        self._opened_after = Opened._forks
+        self._forks_at_open = OpenBackend._forks
 
     def in_transaction(self) -> bool:
-        return self._here() is not None
+        return self._current_tx() is not None
 
     @property
     def tenants(self) -> Tenants | None:
@@ -53,13 +53,13 @@ class Opened(ABC, Generic[TxT]):
     @contextmanager
     def load(self) -> Iterator[Loader]:
         with self.transaction():
-            yield cast(Loader, self._here())
+            yield cast(Loader, self._current_tx())
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
         """See `clew.backends.Backend`."""
 
-    def unlocked(self) -> None:
+    def allow_changes(self) -> None:
         pass
 
     def hurry(self) -> None:
@@ -68,16 +68,16 @@ class Opened(ABC, Generic[TxT]):
     @property
     def _forked(self) -> bool:
         """True in a child of the process that opened it: there it may not be used, nor even closed."""
-        return self._opened_after != Opened._forks
+        return self._forks_at_open != OpenBackend._forks
 
-    def _here(self) -> TxT | None:
+    def _current_tx(self) -> TxT | None:
         """The transaction this thread is in, if any. Closed if the store cannot be used here at all."""
-        if self._closed or self._opened_after != Opened._forks:
+        if self._closed or self._forks_at_open != OpenBackend._forks:
             why = "was opened before this process was forked" if self._forked else "is closed"
             raise Closed(f"the store {why}")
         return getattr(self._local, "tx", None)
 
-    def _may_close(self) -> None:
+    def _ensure_closable(self) -> None:
         """Invalid if this thread is in a transaction of the store's."""
         if getattr(self._local, "tx", None) is not None:
             raise Invalid("a store cannot be closed inside its own transaction")
@@ -100,7 +100,7 @@ class Opened(ABC, Generic[TxT]):
                 above = above.f_back
         self._local.frame = here  # if an interrupt keeps it from being cleared, it is no longer on the stack
 
-    def _epoch(self, tx: Tx) -> State:
+    def _load_epoch(self, tx: Tx) -> State:
         """Looks at how the store is kept now. SchemaTooNew."""
         state = tx.state()
         if state.format > self.newest:
@@ -111,12 +111,12 @@ class Opened(ABC, Generic[TxT]):
 
 def forks() -> int:
     """How many forks lie between the process that loaded clew and this one."""
-    return Opened._forks
+    return OpenBackend._forks
 
 
 def _after_fork() -> None:
     """In the child: what was opened before is the parent's."""
-    Opened._forks += 1
+    OpenBackend._forks += 1
 
 
 if hasattr(os, "register_at_fork"):

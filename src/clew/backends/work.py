@@ -34,7 +34,7 @@ class Job:
         """The work is done, and this is its result."""
         self.result, self.error, self.done = result, None, True
 
-    def undone(self) -> None:
+    def reset(self) -> None:
         """The transaction it was done in was undone: it has no outcome yet."""
         self.result, self.error, self.done = None, None, False
 
@@ -50,7 +50,7 @@ class Job:
 _here = threading.local()
 
 
-def running() -> Call | None:
+def current_call() -> Call | None:
     """The call of a batch that this thread is making."""
     return getattr(_here, "call", None)
 

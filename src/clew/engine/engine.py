@@ -97,7 +97,7 @@ class Engine:
         self.cleanup = PendingCleanup(backend.in_transaction)
         backend.on_epoch = self._follow
         state, self._change = backend.read(lambda tx: (self.renew(tx), tx.state().change))
-        backend.unlocked()
+        backend.allow_changes()
         if state == "plain" and key is not None:
             with loading:
                 from clew.engine.sealing import header

@@ -270,7 +270,7 @@ class Refs:
     def ensure_sound(self, tx: Tx, pos: int | None) -> None:
         """`ensure_sound_head` for the message at any position."""
         place = None if pos is None else tx.node_at(pos)
-        if place is not None and not (place.row[BODY] == b"" and tx.maintenance.quarantined(place.row[POS])):
+        if place is not None and not (place.row[BODY] == b"" and tx.maintenance.quarantine_row(place.row[POS])):
             node_payload(self._engine.node(place))
 
     def appended(self, tx: Tx, row: RefRow, drafts: Sequence[Draft]) -> Appended | None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
 
-from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx, running
+from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx, current_call
 from clew.base import ids
 from clew.base.loading import loading
 from clew.base.messages import AnyMessage, Message, Native
@@ -93,7 +93,7 @@ class Session(SessionChanges):
             expect = None if expect_head is None else self._engine.resolve_node(expect_head)
             done = self._refs.append(self._read, drafts, expect=expect, branch=on_conflict == "branch")
         if done.move is not None:
-            call = running()
+            call = current_call()
             self._engine.undoing.if_undone(self, self._as_before)
             if call is None:
                 self._move = done.move

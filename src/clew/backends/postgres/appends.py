@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import psycopg
 
 from clew.backends import HeadState
-from clew.backends.postgres.connection import lost
+from clew.backends.postgres.connection import is_lost
 from clew.backends.postgres.optimistic import NeedsLock, OptimisticAppend
-from clew.backends.postgres.rows import SQL, Append, columns, joined
+from clew.backends.postgres.rows import SQL, Append, columns, join
 from clew.backends.postgres.transactions import Turns
 from clew.errors import ClewError
 
@@ -21,13 +21,13 @@ _EXTEND, _EXTEND_ALL = SQL["extend"], SQL["extend_all"]
 class Appends:
     """Prepares a piece of work, if it is an append, and does such appends."""
 
-    def __init__(self, turns: Turns, look: Callable[[int], HeadState | None]) -> None:
+    def __init__(self, turns: Turns, read_head: Callable[[int], HeadState | None]) -> None:
         self._turns = turns
-        self._look = look
+        self._read_head = read_head
 
-    def prepared(self, work: Callable[[Any], T], stale: set[int]) -> tuple[T, Append | None]:
+    def prepare(self, work: Callable[[Any], T], stale: set[int]) -> tuple[T, Append | None]:
         """What `work` returns if the append was done without a lock. NeedsLock if not: see `OptimisticAppend`."""
-        ahead = OptimisticAppend(self._turns.epoch, self._look, stale)
+        ahead = OptimisticAppend(self._turns.epoch, self._read_head, stale)
         try:
             result = work(ahead)
         except ClewError:
@@ -39,7 +39,7 @@ class Appends:
 
         NeedsLock if an id is taken, or if another is storing the same ids and they wait for each other; Lost.
         """
-        return bool(self._moved([append]))
+        return bool(self._send([append]))
 
     def send_all(self, appends: Sequence[Append]) -> list[bool]:
         """`send` for several, with one statement: if it fails, none is done.
@@ -56,22 +56,22 @@ class Appends:
             )
             if fit[-1]:
                 chains.setdefault(append.run, []).append(append)
-        moved = self._moved([joined(chain) if len(chain) > 1 else chain[0] for chain in chains.values()])
+        moved = self._send([join(chain) if len(chain) > 1 else chain[0] for chain in chains.values()])
         return [yes and append.ref in moved for yes, append in zip(fit, appends, strict=True)]
 
-    def _moved(self, appends: Sequence[Append]) -> Collection[int]:
+    def _send(self, appends: Sequence[Append]) -> Collection[int]:
         """Does what it can of appends to different runs; the refs that were moved. NeedsLock, Lost."""
         turns, first = self._turns, appends[0]
         one = len(appends) == len(first.rows) == 1
         values = (*first.bounds(), *first.rows[0]) if one else columns(appends)
-        with turns.told, turns.connections.take() as conn:
+        with turns.translate_errors, turns.connections.take() as conn:
             try:
-                answer = conn.kept.execute(_EXTEND if one else _EXTEND_ALL, (turns.store, *values)).fetchone()
+                answer = conn.shared_cursor.execute(_EXTEND if one else _EXTEND_ALL, (turns.store, *values)).fetchone()
             except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
                 raise NeedsLock from None
             except psycopg.Error as error:
-                if lost(conn, error):
-                    raise turns.lost(error, at_commit=True) from error
+                if is_lost(conn, error):
+                    raise turns.lost_error(error, at_commit=True) from error
                 raise
         moved = answer and answer[0]
         return (first.ref,) if moved is True else moved or ()

@@ -39,27 +39,27 @@ class Batches:
         """Makes all calls; each gets its outcome."""
         left: list[_Left] = []
         stale: set[int] = set()
-        undone = self._ahead(calls, left, stale)
+        undone = self._try_without_lock(calls, left, stale)
         # Mostly it is another process that has brought a session of its own to the top: a look is enough.
-        left += [(call, []) for call in self._ahead(undone, left, stale)]
+        left += [(call, []) for call in self._try_without_lock(undone, left, stale)]
         if left:
-            self._in_turn(left)
+            self._run_locked(left)
 
     # -- without waiting
 
-    def going_ahead(self) -> bool:
+    def is_preparing(self) -> bool:
         """True inside a call that may still turn out to be an append."""
-        return getattr(self._local, "ahead", None) is not None
+        return getattr(self._local, "preparing", None) is not None
 
-    def later(self, work: Callable[[Any], T], settle: Callable[[Tx], T | None] | None) -> T:
+    def prepare(self, work: Callable[[Any], T], settle: Callable[[Tx], T | None] | None) -> T:
         """`write` inside such a call: what it returns holds if its append is done."""
-        stale, mine = self._local.ahead
-        result, append = self._appends.prepared(work, stale)
+        stale, mine = self._local.preparing
+        result, append = self._appends.prepare(work, stale)
         if append is not None:
             mine.append((append, Job(work, settle)))
         return result
 
-    def _ahead(self, calls: Sequence[Call], left: list[_Left], stale: set[int]) -> list[Call]:
+    def _try_without_lock(self, calls: Sequence[Call], left: list[_Left], stale: set[int]) -> list[Call]:
         """Makes those calls that are appends, all at once, and returns those that were not done.
 
         Their refs are added to `stale`, and the calls that have to wait for their turn to `left`.
@@ -67,23 +67,23 @@ class Batches:
         begun: list[_Begun] = []
         for call in calls:
             mine: list[tuple[Append, Job]] = []
-            self._local.ahead = stale, mine
+            self._local.preparing = stale, mine
             try:
                 call.run()
             except NeedsLock:
                 left.append((call, []))
                 continue
             finally:
-                self._local.ahead = None
+                self._local.preparing = None
             if call.error is not None or len(mine) > 1:
                 left.append((call, []))
             elif mine:
                 begun.append((call, *mine[0]))
-        undone = [one for part in _parts(begun) for one in self._together(part, left)]
+        undone = [one for part in _parts(begun) for one in self._send(part, left)]
         stale.update(append.ref for _, append in undone)
         return [call for call, _ in undone]
 
-    def _together(self, begun: Sequence[_Begun], left: list[_Left]) -> list[tuple[Call, Append]]:
+    def _send(self, begun: Sequence[_Begun], left: list[_Left]) -> list[tuple[Call, Append]]:
         """Sends appends with one commit. Those that were not done because something is not as it was seen."""
         try:
             done = self._appends.send_all([append for _, append, _ in begun])
@@ -100,7 +100,7 @@ class Batches:
 
     # -- in turn
 
-    def _in_turn(self, left: Sequence[_Left], tries: int = TRIES) -> None:
+    def _run_locked(self, left: Sequence[_Left], tries: int = TRIES) -> None:
         """One transaction for all calls; each gets its outcome. A write inside a call has a savepoint of its own."""
         try:
             with self._turns.take() as tx:
@@ -114,15 +114,15 @@ class Batches:
                 finally:
                     self._local.tx, self._local.lost = None, []
         except Lost as error:
-            again = self._undone(left, error) if error.at_commit else left
+            again = self._calls_to_repeat(left, error) if error.at_commit else left
             if again and tries > 1:
-                self._in_turn(again, tries - 1)
+                self._run_locked(again, tries - 1)
             else:
-                _tell(again, error)
+                _set_errors(again, error)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
-            _tell(left, error)
+            _set_errors(left, error)
 
-    def _undone(self, left: Sequence[_Left], error: Lost) -> list[_Left]:
+    def _calls_to_repeat(self, left: Sequence[_Left], error: Lost) -> list[_Left]:
         """Those calls of a batch whose commit was lost that are to be made again; the others have their outcome."""
         again = []
         for call in (call for call, _ in left if call.error is None):
@@ -134,7 +134,7 @@ class Batches:
                 again.append((call, list(call.jobs)))
         return again
 
-    def inside(self, tx: PostgresTx, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
+    def run_inside(self, tx: PostgresTx, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
         """`write` inside a transaction: a savepoint, so that its failure leaves nothing behind.
 
         One that may have been done before is not done again if it was: whoever has the turn sees all that ever will be.
@@ -142,13 +142,13 @@ class Batches:
         lost_jobs = getattr(self._local, "lost", None)
         job: Job = lost_jobs.pop(0) if lost_jobs else Job(work, settle)
         self._local.jobs.append(job)
-        with self._turns.told, self._turns.savepoint(tx):
+        with self._turns.translate_errors, self._turns.savepoint(tx):
             kept = job.settle(tx) if job.work is not work and job.settle is not None else None
             job.finish(job.work(tx) if kept is None else kept)
         return job.outcome()  # type: ignore[no-any-return]
 
 
-def _tell(left: Sequence[_Left], error: Exception) -> None:
+def _set_errors(left: Sequence[_Left], error: Exception) -> None:
     """Tells those who have no error yet; one whose write may have been done hears that instead."""
     for call, lost_jobs in left:
         call.error = call.error or next((job.error for job in lost_jobs if job.error is not None), error)

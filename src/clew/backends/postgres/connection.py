@@ -18,7 +18,7 @@ from psycopg import pq
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from clew.backends.postgres import arrays
-from clew.backends.postgres.errors import temporary, translate
+from clew.backends.postgres.errors import is_temporary, translate
 from clew.backends.process import forks
 from clew.errors import Invalid, Unavailable
 
@@ -43,14 +43,14 @@ class Cursor(psycopg.Cursor[tuple[Any, ...]]):
 class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection with a cursor that is there already: to make one takes as long as to run a statement."""
 
-    kept: Cursor
-    made_after: int
+    shared_cursor: Cursor
+    forks_when_made: int
     """How many forks came before it: see `inherited`."""
 
     @property
     def inherited(self) -> bool:
         """True in a child of the process that made it. The socket is the parent's: what is sent there, it has sent."""
-        return self.made_after != forks()
+        return self.forks_when_made != forks()
 
     def close(self) -> None:
         """In a forked child nothing: the server would end the parent's transaction."""
@@ -62,7 +62,7 @@ class UnencryptedConnection(UserWarning):
     """Messages and passwords can be read on the way to the server: it is on another host, and there is no TLS."""
 
 
-class Lent(NamedTuple):
+class LentConnection(NamedTuple):
     """A connection that a thread has."""
 
     conn: Connection
@@ -137,9 +137,9 @@ class Connections:
     def connect(self, seconds: float | None = None) -> Connection:
         """A new connection, which the caller closes; each host has up to `seconds` to answer, if not the timeout."""
         conn = Connection.connect(self._target.conninfo, **self._options(self._timeout if seconds is None else seconds))
-        conn.made_after = forks()
+        conn.forks_when_made = forks()
         try:
-            if unencrypted(conn) and not self.unencrypted:
+            if is_unencrypted(conn) and not self.unencrypted:
                 self.unencrypted = True
                 warnings.warn(f"{self._target.name} is reached without TLS: {TLS}", UnencryptedConnection, stacklevel=2)
             self._configure(conn)
@@ -148,30 +148,30 @@ class Connections:
             raise
         return conn
 
-    def patiently(self) -> Connection:
+    def connect_patiently(self) -> Connection:
         """`connect`, again and again up to the timeout while the server may be coming back."""
         until, pause = time.monotonic() + self._timeout, 0.02
         while True:
             try:
                 return self.connect(until - time.monotonic())
             except psycopg.OperationalError as error:
-                if not temporary(error) or time.monotonic() + pause > until:
+                if not is_temporary(error) or time.monotonic() + pause > until:
                     raise translate(error, self._target.name) from error
             time.sleep(pause)
             pause = min(2 * pause, 0.5)
 
-    def take(self) -> Taken:
+    def take(self) -> Lease:
         """A connection for one piece of work. Unavailable if there is none for as long as the timeout."""
-        return Taken(self)
+        return Lease(self)
 
     @contextmanager
-    def unhurried(self, conn: Connection) -> Iterator[None]:
+    def without_timeout(self, conn: Connection) -> Iterator[None]:
         """Outside of a transaction: statements may take as long as they take."""
         conn.execute("SET statement_timeout = 0")
         try:
             yield
         finally:
-            if not lost(conn):  # RESET would mean the server's own
+            if not is_lost(conn):  # RESET would mean the server's own
                 conn.execute(f"SET statement_timeout = {self._settings['statement_timeout']}".encode())
 
     def check(self) -> None:
@@ -185,7 +185,7 @@ class Connections:
         self._closed = True
         self.check()
 
-    def lend(self) -> Lent:
+    def lend(self) -> LentConnection:
         """A connection for the thread that asks, until it gives it back; see `take`."""
         held: list[Connection] = self._local.__dict__.setdefault("held", [])
         first = not held
@@ -195,8 +195,8 @@ class Connections:
             if first:
                 # Noted by the same call that gets it: an interrupt in between would lose it for ever.
                 slot.extend(map(self._slots.get, (True,), (self._timeout,)))
-            conn, made = self._kept() or (self.patiently(), time.monotonic())
-            lent = Lent(conn, made, first)
+            conn, made = self._pop_idle() or (self.connect_patiently(), time.monotonic())
+            lent = LentConnection(conn, made, first)
             held.append(conn)
         except Empty:
             raise Unavailable(
@@ -211,16 +211,16 @@ class Connections:
             raise
         return lent
 
-    def give_back(self, lent: Lent) -> None:
+    def give_back(self, lent: LentConnection) -> None:
         """The end of `lend`."""
         try:
             self._local.held.remove(lent.conn)
-            self._keep(lent.conn, lent.made)
+            self._push_idle(lent.conn, lent.made)
         finally:
             if lent.first:
                 self._slots.put(None)
 
-    def _kept(self) -> tuple[Connection, float] | None:
+    def _pop_idle(self) -> tuple[Connection, float] | None:
         while True:
             try:
                 conn, made = self._idle.pop()
@@ -230,13 +230,13 @@ class Connections:
                 return conn, made
             conn.close()
 
-    def _keep(self, conn: Connection, made: float) -> None:
+    def _push_idle(self, conn: Connection, made: float) -> None:
         # One that is still in a transaction was interrupted.
         state = conn.pgconn.transaction_status  # UNKNOWN if it is closed
         if state != pq.TransactionStatus.IDLE or len(self._idle) >= self._size:
             conn.close()
         else:
-            conn.kept.forget()
+            conn.shared_cursor.forget()
             self._idle.append((conn, made))
         if self._closed:
             self.check()
@@ -264,12 +264,12 @@ class Connections:
         waits = "'off'" if self._relaxed else "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
         calls.append(f"set_config('synchronous_commit', {waits}, false)")
         values = [part for pair in self._settings.items() for part in pair]
-        conn.kept = Cursor(conn)
-        conn.kept.format = pq.Format.BINARY
-        conn.kept.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
+        conn.shared_cursor = Cursor(conn)
+        conn.shared_cursor.format = pq.Format.BINARY
+        conn.shared_cursor.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
 
 
-class Taken:
+class Lease:
     """See `Connections.take`. Not by `contextlib.contextmanager`: every append waits for this."""
 
     __slots__ = ("_lent", "_of")
@@ -285,7 +285,7 @@ class Taken:
         self._of.give_back(self._lent)
 
 
-def unencrypted(conn: Connection) -> bool:
+def is_unencrypted(conn: Connection) -> bool:
     """True if the server is on another host, and the connection has no TLS."""
     if conn.pgconn.ssl_in_use or not conn.info.hostaddr:  # a socket in a folder has no address
         return False
@@ -293,7 +293,7 @@ def unencrypted(conn: Connection) -> bool:
     return not (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def lost(conn: Connection, error: BaseException | None = None) -> bool:
+def is_lost(conn: Connection, error: BaseException | None = None) -> bool:
     """True if a connection has broken, so that nobody can say what became of its last statement."""
     state = getattr(error, "sqlstate", None) or ""
     if state.startswith(("08", "57P")):  # the server's last words; the link is about to go

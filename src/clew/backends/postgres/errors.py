@@ -11,18 +11,18 @@ from clew.errors import ClewError, Conflict, Corrupted, Invalid, NotFound, ReadO
 _AGAIN = "Make the same call again."
 _CHECK = "Check the server, then make the same call again."
 _USER = "Check user and password; a password may be in ~/.pgpass."
-_PASSING = (
+_TEMPORARY = (
     "the database system is", "too many c", "connection slots", "server login", "terminating connection",
     "due to timeout",
 )  # fmt: skip
 """What a server or a pooler says while it starts, stops or recovers, or has no connection to give."""
-_PASSING_STATES = ("08", "57P", "53300")
+_TEMPORARY_STATES = ("08", "57P", "53300")
 _REFUSED = ("password", "authentication failed", "pg_hba.conf")
 _LASTING = ("password", "authentication", "certificate", "does not support SSL", "invalid ")
 """What libpq says of a failure that another try would not mend."""
 
 
-class Told:
+class TranslateErrors:
     """Driver errors become clew's. One can be used again and again, by many threads."""
 
     __slots__ = ("_path",)
@@ -81,27 +81,27 @@ def translate(error: BaseException, path: str) -> ClewError:
     if state[:2] in ("XX", "58"):
         return Unavailable(f"{path} has failed inside ({state})", hint="Look at its log, then verify the store.")
     if isinstance(error, psycopg.OperationalError):
-        return _unreached(str(error), path)
+        return _connection_error(str(error), path)
     return Unavailable(f"{path} answered with error {state or type(error).__name__}", hint=_AGAIN)
 
 
-def temporary(error: psycopg.Error) -> bool:
+def is_temporary(error: psycopg.Error) -> bool:
     """True if a connection that failed may succeed a moment later: the server is away, starting, or full.
 
     libpq has no code for an error before a connection is made, so this reads its text. The text has a line for each
     host, and for each address of a host. One lasting error decides: the other hosts are asked with the same password.
     """
     if error.sqlstate:
-        return error.sqlstate.startswith(_PASSING_STATES)
+        return error.sqlstate.startswith(_TEMPORARY_STATES)
     return all(
-        any(word in line for word in _PASSING) if "FATAL:" in line else not any(word in line for word in _LASTING)
+        any(word in line for word in _TEMPORARY) if "FATAL:" in line else not any(word in line for word in _LASTING)
         for line in str(error).splitlines()
     )
 
 
-def _unreached(said: str, path: str) -> ClewError:
+def _connection_error(message: str, path: str) -> ClewError:
     """The error for a connection that could not be made, or was lost."""
-    why = re.split("failed: |FATAL: ", said)[-1].strip()
+    why = re.split("failed: |FATAL: ", message)[-1].strip()
     if why.startswith("database ") and why.endswith("does not exist"):
         return NotFound("store", path, hint="There is no such database: create it first.")
     if why.startswith(("role ", "permission denied")) or any(word in why for word in _REFUSED):

@@ -18,7 +18,7 @@ PAUSE = 0.1
 """Seconds until the next try, in which whoever was in the way gets on."""
 
 
-def exclusively(conn: Connection, schema: str, path: str, work: Callable[[], None]) -> None:
+def run_exclusively(conn: Connection, schema: str, path: str, work: Callable[[], None]) -> None:
     """Runs `work`, which makes or changes the tables in a schema, in a transaction beside which nobody writes there.
 
     Writers are waited for in turn, by the lock that each takes first. A reader may have read some tables and want

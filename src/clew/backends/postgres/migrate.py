@@ -9,14 +9,14 @@ from collections.abc import Callable
 from clew.backends import Tx
 from clew.backends.postgres import tenants
 from clew.backends.postgres.connection import OLDEST_SERVER, Connection
-from clew.backends.postgres.exclusive import exclusively
+from clew.backends.postgres.exclusive import run_exclusively
 from clew.backends.postgres.rows import PostgresTx
 from clew.backends.sql import migrations
 from clew.backends.tables import FORMAT
 from clew.errors import NotFound, SchemaTooNew, Unavailable
 
 
-def found(conn: Connection, schema: str, path: str) -> int:
+def read_format(conn: Connection, schema: str, path: str) -> int:
     """The format of the store in the connection's schema; 0 if there is none. SchemaTooNew, nothing changed."""
     if conn.info.server_version < OLDEST_SERVER:
         raise Unavailable(f"PostgreSQL {conn.info.server_version // 10000} is too old", hint="clew needs 14 or newer.")
@@ -31,15 +31,15 @@ def found(conn: Connection, schema: str, path: str) -> int:
 
 def migrate(conn: Connection, schema: str, path: str, check_older: Callable[[Tx], object], *, create: bool) -> None:
     """Makes the store, or brings it to the newest format; one process does, the others find it done."""
-    number = found(conn, schema, path)
+    number = read_format(conn, schema, path)
     if number != FORMAT:
         if number:
             check_older(PostgresTx(conn, 0))
-        exclusively(conn, schema, path, lambda: _migrate(conn, schema, path, create=create))
+        run_exclusively(conn, schema, path, lambda: _migrate(conn, schema, path, create=create))
 
 
 def _migrate(conn: Connection, schema: str, path: str, *, create: bool) -> None:
-    number = found(conn, schema, path)
+    number = read_format(conn, schema, path)
     if number == 0:
         if not create:
             raise NotFound("store", path, hint="Check the URL, and the schema that it names.")

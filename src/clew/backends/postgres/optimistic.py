@@ -21,11 +21,11 @@ class OptimisticAppend:
     look now; then it is none of them any more.
     """
 
-    __slots__ = ("_epoch", "_look", "_move", "_ref", "_rows", "_seen", "_stale")
+    __slots__ = ("_epoch", "_move", "_read_head", "_ref", "_rows", "_seen", "_stale")
 
-    def __init__(self, epoch: int, look: Callable[[int], HeadState | None], stale: set[int]) -> None:
+    def __init__(self, epoch: int, read_head: Callable[[int], HeadState | None], stale: set[int]) -> None:
         self._epoch = epoch
-        self._look: Callable[[int], HeadState | None] | None = look
+        self._read_head: Callable[[int], HeadState | None] | None = read_head
         self._seen: HeadState | None = None
         self._stale = stale
         self._ref = 0
@@ -43,12 +43,12 @@ class OptimisticAppend:
 
     def head_state(self, ref: int) -> HeadState | None:
         """Read now, and checked again by the server when the head moves."""
-        if self._look is None or self._move is not None:
+        if self._read_head is None or self._move is not None:
             raise NeedsLock
-        state = self._look(ref)
+        state = self._read_head(ref)
         if state is None or state.epoch != self._epoch or not state.open:
             raise NeedsLock
-        self._ref, self._seen, self._look = ref, state, None
+        self._ref, self._seen, self._read_head = ref, state, None
         self._stale.discard(ref)
         return state
 

@@ -26,7 +26,7 @@ class ServerReader:
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[tuple[Any, ...]]:
         try:
-            return self._conn.cursor(binary=True).execute(_translated(sql), values)
+            return self._conn.cursor(binary=True).execute(_with_placeholders(sql), values)
         except psycopg.Error as error:
             raise translate(error, self._path) from error
 
@@ -35,7 +35,7 @@ class ServerReader:
         try:
             with self._conn.cursor(f"scan{self._streams}", binary=True) as cursor:
                 cursor.itersize = 500
-                yield from cursor.execute(_translated(sql), values)
+                yield from cursor.execute(_with_placeholders(sql), values)
         except psycopg.Error as error:
             raise translate(error, self._path) from error
 
@@ -59,5 +59,5 @@ class ServerReader:
         return int((self.execute(sql, values).fetchone() or (0,))[0])
 
 
-def _translated(sql: str) -> bytes:
+def _with_placeholders(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()

@@ -59,7 +59,7 @@ class Append(NamedTuple):
         )  # fmt: skip
 
 
-def joined(chain: Sequence[Append]) -> Append:
+def join(chain: Sequence[Append]) -> Append:
     """One that does what all of them do, each of which follows the one before it."""
     first, last = chain[0], chain[-1]
     return Append(first.ref, first.seen, last.move, [row for append in chain for row in append.rows])
@@ -86,7 +86,7 @@ class PostgresTx(SqlTx):
     def __init__(self, conn: Connection, store: int) -> None:
         self.conn = conn
         # One cursor for all, so every method takes its rows whole before it runs the next statement.
-        self._cursor = conn.kept
+        self._cursor = conn.shared_cursor
         self._run = self._cursor.execute
         self.store = store
         """The number under which the store is locked."""
@@ -118,7 +118,7 @@ class PostgresTx(SqlTx):
         if self._many(name, rows) != len(rows):
             raise Conflict(taken)
 
-    def _added(self, name: str, row: Sequence[Any], taken: str = "") -> int:
+    def _insert(self, name: str, row: Sequence[Any], taken: str = "") -> int:
         made = self._one(name, *row)
         if made is None:
             raise Conflict(taken)

@@ -9,8 +9,8 @@ from typing import TypeVar
 import psycopg
 
 from clew.backends import Job, Tx
-from clew.backends.postgres.connection import Connection, Connections, in_transaction, lost, undo
-from clew.backends.postgres.errors import Told, translate
+from clew.backends.postgres.connection import Connection, Connections, in_transaction, is_lost, undo
+from clew.backends.postgres.errors import TranslateErrors, translate
 from clew.backends.postgres.rows import SQL, PostgresTx
 from clew.errors import ClewError, Closed, Unavailable
 
@@ -36,24 +36,24 @@ class Turns:
     def __init__(self, connections: Connections, path: str, refresh_epoch: Callable[[], object]) -> None:
         self.connections = connections
         self.path = path
-        self.told = Told(path)
+        self.translate_errors = TranslateErrors(path)
         self.store = 0
         """The number under which the store is locked."""
         self.epoch = 0
         """The number of the epoch that this process last looked at the store in."""
-        self._look_anew = refresh_epoch
+        self._refresh_epoch = refresh_epoch
 
     def run(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
         """`work` in a transaction of its own; see `Backend.write`."""
         job: Job = Job(work, settle)
         for _ in range(TRIES):
             try:
-                with self.take() as tx, self.told:
+                with self.take() as tx, self.translate_errors:
                     return work(tx)
             except Lost as error:
                 job.error = error
                 # Before the commit nothing was done; nor was it if a look finds nothing. Then it can be done again.
-                if error.at_commit and self.settled(job, error) is not False:
+                if error.at_commit and self.settle(job, error) is not False:
                     break
         return job.outcome()  # type: ignore[no-any-return]
 
@@ -66,12 +66,12 @@ class Turns:
                 yield tx
                 ensure_open(tx)  # else COMMIT would undo it, and say so without an error
             except (ClewError, psycopg.Error) as error:
-                if lost(conn, error):
-                    raise self.lost(error) from error
+                if is_lost(conn, error):
+                    raise self.lost_error(error) from error
                 undo(conn)
                 raise
             except BaseException:  # the caller's own, an interrupt, a cancelled task: it stands, whatever the link does
-                if not lost(conn):
+                if not is_lost(conn):
                     undo(conn)
                 raise
             try:
@@ -79,11 +79,11 @@ class Turns:
                 # server. A commit waits for standbys if there is something in it: then it has all that came before.
                 conn.execute(SQL["commit_write"], prepare=False)
             except psycopg.Error as error:
-                if lost(conn, error):
-                    raise self.lost(error, at_commit=True) from error
+                if is_lost(conn, error):
+                    raise self.lost_error(error, at_commit=True) from error
                 raise translate(error, self.path) from error
 
-    def settled(self, job: Job, error: Lost) -> bool | None:
+    def settle(self, job: Job, error: Lost) -> bool | None:
         """What became of a commit whose answer was lost. True if it was done: then the job has its result.
 
         Else it has the error. False if it was not done, None if nobody can say. The look waits for its turn. Whoever
@@ -93,7 +93,7 @@ class Turns:
         job.error = error
         for _ in range(TRIES if job.settle is not None else 0):
             try:
-                with self.take() as tx, self.told:
+                with self.take() as tx, self.translate_errors:
                     kept = job.settle(tx)  # type: ignore[misc]
             except Lost:
                 continue
@@ -104,7 +104,7 @@ class Turns:
             return kept is not None
         return None
 
-    def lost(self, error: BaseException, *, at_commit: bool = False) -> Lost:
+    def lost_error(self, error: BaseException, *, at_commit: bool = False) -> Lost:
         """What is raised when a link has broken; others may have, too."""
         self.connections.check()
         return Lost(translate(error, self.path), at_commit=at_commit)
@@ -113,16 +113,16 @@ class Turns:
     def savepoint(self, tx: PostgresTx) -> Iterator[None]:
         """A part of a transaction that an error undoes alone."""
         ensure_open(tx)
-        with self.told:
+        with self.translate_errors:
             tx.conn.execute("SAVEPOINT inner_one")
         try:
             yield
             ensure_open(tx)
         except BaseException:
-            if not lost(tx.conn):
+            if not is_lost(tx.conn):
                 undo(tx.conn, "ROLLBACK TO inner_one; RELEASE inner_one")
             raise
-        with self.told:
+        with self.translate_errors:
             tx.conn.execute("RELEASE inner_one")
 
     def _begin(self, conn: Connection) -> PostgresTx:
@@ -134,11 +134,11 @@ class Turns:
                     return tx
                 conn.execute("ROLLBACK")
             except psycopg.Error as error:
-                if lost(conn, error):
-                    raise self.lost(error) from error
+                if is_lost(conn, error):
+                    raise self.lost_error(error) from error
                 undo(conn)
                 raise translate(error, self.path) from error
-            self._look_anew()
+            self._refresh_epoch()
 
 
 def ensure_open(tx: PostgresTx) -> None:

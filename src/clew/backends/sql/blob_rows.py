@@ -33,7 +33,7 @@ class SqlBlobTx(Statements):
         return [BlobRow._make(row) for row in self._run(self._sql["blobs_unused"], (tree,))]
 
     def add_blob(self, row: BlobRow) -> int:
-        return self._added("add_blob", row[1:])
+        return self._insert("add_blob", row[1:])
 
     def set_blob(self, row: BlobRow) -> None:
         self._run(self._sql["set_blob"], (row.look, row.size, row.chunks, row.wrapped_key, row.mac, row.blob))

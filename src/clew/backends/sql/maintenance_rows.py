@@ -70,7 +70,7 @@ class SqlMaintenanceTx(Statements):
     def set_bodies(self, table: str, bodies: Sequence[tuple[bytes, int]]) -> None:
         self._many(_BODIES[table], bodies)
 
-    def quarantined(self, pos: int) -> QuarantineRow | None:
+    def quarantine_row(self, pos: int) -> QuarantineRow | None:
         row = self._one("quarantined", pos)
         return QuarantineRow._make(row) if row else None
 
@@ -99,6 +99,6 @@ class SqlMaintenanceTx(Statements):
         row = self._one("ord_id", ord)
         return row[0] if row else None
 
-    def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
+    def deletions_after(self, after: int, limit: int) -> list[tuple[int, int, int]]:
         rows: list[tuple[int, int, int]] = self._run(self._sql["forgotten"], (after, limit)).fetchall()
         return rows

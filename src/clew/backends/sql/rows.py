@@ -148,14 +148,14 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         return -1 if found is None else found & MAX_SEQ
 
     def add_tree(self, workspace: str, created_at: int) -> int:
-        return self._added("add_tree", (workspace, created_at))
+        return self._insert("add_tree", (workspace, created_at))
 
     def tree_workspace(self, tree: int) -> str | None:
         row = self._one("tree_workspace", tree)
         return row[0] if row else None
 
     def add_run(self, row: RunRow) -> int:
-        return self._added("add_run", row[1:])
+        return self._insert("add_run", row[1:])
 
     def set_run(self, row: RunRow) -> None:
         self._run(
@@ -169,7 +169,7 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         return int(self._one("body_bytes", low, high, low, high)[0])
 
     def delete_nodes(self, low: int, high: int) -> int:
-        number = self._added("forget", (low, high))
+        number = self._insert("forget", (low, high))
         self._run(self._sql["forget_old"], (number - REMEMBERED,))
         self.drop_quarantined(low, high)
         return int(self._run(self._sql["delete_nodes"], (low, high)).rowcount)
@@ -245,7 +245,7 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         return int(self._one("top_rank", workspace, kind)[0])
 
     def add_ref(self, row: RefRow) -> int:
-        return self._added("add_ref", row[1:], f"a {row.kind} with this id is already stored")
+        return self._insert("add_ref", row[1:], f"a {row.kind} with this id is already stored")
 
     def set_ref(self, row: RefRow) -> None:
         done = self._run(

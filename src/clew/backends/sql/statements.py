@@ -31,5 +31,5 @@ class Statements(ABC):
         """Stores new rows. Conflict, in the words of `taken`, if one is there already."""
 
     @abstractmethod
-    def _added(self, name: str, row: Sequence[Any], taken: str = "") -> int:
+    def _insert(self, name: str, row: Sequence[Any], taken: str = "") -> int:
         """Stores a new row and returns its number; Conflict as `_store` has it."""

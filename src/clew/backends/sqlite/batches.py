@@ -30,7 +30,7 @@ class Batches:
     def __init__(self, writer: Writer, local: Any, refresh_epoch: Callable[[], object]) -> None:
         self._writer = writer
         self._local = local
-        self._look_anew = refresh_epoch
+        self._refresh_epoch = refresh_epoch
 
     def transact(self, jobs: Sequence[Job], *, apart: bool = False) -> None:
         """One transaction for all `jobs`; each gets its outcome. What a job raises concerns that job alone."""
@@ -53,8 +53,8 @@ class Batches:
                 job.done = job.error is None
         except EpochChanged:
             for job in jobs:
-                job.undone()
-            if self._renewed(jobs):
+                job.reset()
+            if self._refresh_for(jobs):
                 self.transact(jobs, apart=apart)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
             if self._writer.suspect and isinstance(error, sqlite3.Error):
@@ -62,12 +62,12 @@ class Batches:
                 return
             if failed and not apart and len(jobs) > 1:
                 for job in jobs:
-                    job.undone()
+                    job.reset()
                 self.transact(jobs, apart=True)
                 return
-            told = translate(error, self._writer.path) if isinstance(error, ANY) else error
+            translated = translate(error, self._writer.path) if isinstance(error, ANY) else error
             for job in jobs:
-                job.error = job.error or told
+                job.error = job.error or translated
         except BaseException:
             # Interrupted, perhaps after the commit: whoever shared the transaction is told what became of it.
             if len(jobs) > 1:
@@ -94,20 +94,20 @@ class Batches:
         except RetryIsolated:
             self.run(calls, apart=True)
         except EpochChanged:
-            if self._renewed(calls):
+            if self._refresh_for(calls):
                 self.run(calls)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
-            told = translate(error, self._writer.path) if isinstance(error, ANY) else error
+            translated = translate(error, self._writer.path) if isinstance(error, ANY) else error
             if self._writer.suspect and isinstance(error, sqlite3.Error):
                 self._writer.settle([job for call in calls for job in call.jobs], error)
                 for call in calls:  # one without jobs may not even have been made
-                    failed = [job.error for job in call.jobs if job.error is not None] if call.jobs else [told]
+                    failed = [job.error for job in call.jobs if job.error is not None] if call.jobs else [translated]
                     call.error = call.error or next(iter(failed), None)
                 return
             for call in calls:
-                call.error = call.error or told
+                call.error = call.error or translated
 
-    def inside(self, tx: SQLiteTx, job: Job) -> None:
+    def run_inside(self, tx: SQLiteTx, job: Job) -> None:
         """Does what a call writes. RetryIsolated if it fails and everything is to be done again."""
         if self._local.apart:
             self._writer.savepoint(tx, job)
@@ -117,10 +117,10 @@ class Batches:
         except Exception:  # noqa: BLE001 - the error is raised when the call is run again
             raise RetryIsolated from None
 
-    def _renewed(self, waiting: Sequence[Job | Call]) -> bool:
+    def _refresh_for(self, waiting: Sequence[Job | Call]) -> bool:
         """Looks at the store anew for several callers. False if that fails: then each of them has the error."""
         try:
-            self._look_anew()
+            self._refresh_epoch()
         except ClewError as error:
             for one in waiting:
                 one.error = error

@@ -28,12 +28,12 @@ _open: set[ref[Holder]] = set()
 _inherited: list[sqlite3.Connection] = []
 
 
-def note(store: Holder) -> None:
+def register(store: Holder) -> None:
     """To be called once a store is open."""
     _open.add(ref(store, _open.discard))
 
 
-def let_go() -> None:
+def close_inherited() -> None:
     """Closes what this process has from its parent; what was at work when it was forked stays.
 
     Those that write are the first: while this process has others on the same file, SQLite does not take the log away.
@@ -50,19 +50,19 @@ def _after_fork() -> None:
         writer, at_work, readers = store.connections()
         reading += readers
         if writer is not None and at_work:
-            _keep_for_ever(writer)
+            _never_close(writer)
         elif writer is not None:
             writing.append(writer)
     _inherited[:] = [*writing, *reading]
 
 
-def _keep_for_ever(conn: sqlite3.Connection) -> None:
+def _never_close(conn: sqlite3.Connection) -> None:
     """Nothing closes it, not even the end of the process: that would undo a transaction which is the parent's."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(conn))
 
 
-atexit.register(let_go)
+atexit.register(close_inherited)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

@@ -22,17 +22,17 @@ from clew.backends import Job
 LARGEST = 256
 """Pieces of work in one transaction at most. More would only make the first wait for the last."""
 
-PATROL = 1.0
+LEADER_CHECK = 1.0
 """Seconds after which one who waits sees whether there still is a leader, and whether its own jobs are done."""
 
-PATIENCE = 200e-6
+GATHER = 200e-6
 """Seconds a leader waits at most for those it shared the last commit with; about as long as a disk takes to sync."""
 
 
-class _Party:
+class _Caller:
     """Jobs that came together, and the caller who waits for them."""
 
-    __slots__ = ("after", "frame", "gate", "gone", "jobs", "leads", "over", "thread", "told")
+    __slots__ = ("finished", "frame", "gate", "interrupted", "jobs", "leads", "thread", "wakes", "woken")
 
     def __init__(self, jobs: Sequence[Job], frame: FrameType | None) -> None:
         self.jobs = jobs
@@ -40,13 +40,13 @@ class _Party:
         """What it leads in, once it does: see `Committer._frame`."""
         self.thread = threading.get_ident()
         self.leads = False
-        self.told = False
+        self.woken = False
         """True once it was woken, or was about to be."""
-        self.gone = False
+        self.interrupted = False
         """True if it was interrupted, and waits no more."""
-        self.over = False
+        self.finished = False
         """True once there is nothing left to wait for, told or not."""
-        self.after: _Party | None = None
+        self.wakes: _Caller | None = None
         """Whom it wakes."""
         self.gate = threading.Lock()
         self.gate.acquire()
@@ -58,14 +58,14 @@ class Committer:
     def __init__(self, transact: Callable[[Sequence[Job]], None]) -> None:
         self._transact = transact
         self._mutex = threading.RLock()  # a signal handler may ask while its thread holds it
-        self._queue: deque[_Party] = deque()
-        self._company = 0
+        self._queue: deque[_Caller] = deque()
+        self._last_followers = 0
         """How many shared the last commit with its leader."""
         self._leader = 0
         """The thread that leads. One that leads and asks again was interrupted before it left, and leads on."""
         self._frame: FrameType | None = None
         """What it leads in; None if it keeps the lead whatever it does meanwhile."""
-        self._taken: list[_Party] = []
+        self._taken: list[_Caller] = []
         """Whose jobs it does."""
 
     @property
@@ -79,97 +79,97 @@ class Committer:
         with self._mutex:
             if self._leader and self._leader != me:
                 return False
-            self._release()
+            self._wake_taken()
             self._leader, self._frame = me, sys._getframe(1)
             return True
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Returns when every job has its outcome."""
-        party = _Party(jobs, sys._getframe())
-        if self._wait(party):
-            self._lead(jobs, gather=party.told)
+        caller = _Caller(jobs, sys._getframe())
+        if self._wait(caller):
+            self._lead(jobs, gather=caller.woken)
 
     def enter(self) -> None:
         """Waits for the lead and keeps it: until `leave`, nobody else writes."""
-        self._wait(_Party((), None))
+        self._wait(_Caller((), None))
 
     def leave(self) -> None:
         """Hands the lead to the next in the queue."""
         with self._mutex:
             self._taken = []
-            while self._queue and self._queue[0].told:  # it was taken by one who was interrupted in the middle of that
+            while self._queue and self._queue[0].woken:  # it was taken by one who was interrupted in the middle of that
                 self._queue.popleft()
             if not self._queue:
                 self._leader, self._frame = 0, None
                 return
             after = self._queue[0]
             self._leader, self._frame = after.thread, after.frame
-            after.leads = after.told = True
+            after.leads = after.woken = True
             self._queue.popleft()  # last: one who is not told yet is in the queue
         after.gate.release()
 
-    def _wait(self, party: _Party) -> bool:
+    def _wait(self, caller: _Caller) -> bool:
         """Waits in the queue. True if the lead came to the caller; False if another leader has done its jobs."""
         try:
             with self._mutex:
-                party.leads = self._leader in (0, party.thread)
-                if party.leads:
-                    self._release()
-                    self._leader, self._frame = party.thread, party.frame
+                caller.leads = self._leader in (0, caller.thread)
+                if caller.leads:
+                    self._wake_taken()
+                    self._leader, self._frame = caller.thread, caller.frame
                     return True
-                self._queue.append(party)
+                self._queue.append(caller)
             # Not told: the one who is to do so was interrupted, or is in a signal handler that waits for this one.
-            while not party.gate.acquire(timeout=PATROL) and not (party.told or party.over):
-                self._patrol()
-            if party.after is not None:
-                self._wake(party.after)
+            while not caller.gate.acquire(timeout=LEADER_CHECK) and not (caller.woken or caller.finished):
+                self._replace_lost_leader()
+            if caller.wakes is not None:
+                self._wake(caller.wakes)
         except BaseException:  # interrupted: neither the lead nor a word for others must come to one who has gone
             with self._mutex:
-                if party in self._queue:
-                    self._queue.remove(party)
-                party.gone = True
-            if party.leads:
+                if caller in self._queue:
+                    self._queue.remove(caller)
+                caller.interrupted = True
+            if caller.leads:
                 self.leave()
-            elif party.told:
-                self._wake(party.after)
+            elif caller.woken:
+                self._wake(caller.wakes)
             raise
-        return party.leads
+        return caller.leads
 
-    def _wake(self, party: _Party | None) -> None:
+    def _wake(self, caller: _Caller | None) -> None:
         """Tells a caller, or if it has gone the one after it, that its jobs are done."""
         with self._mutex:
-            while party is not None and party.gone:
-                party = party.after
-            if party is not None and not party.told:
-                party.told = True
-                party.gate.release()
+            while caller is not None and caller.interrupted:
+                caller = caller.wakes
+            if caller is not None and not caller.woken:
+                caller.woken = True
+                caller.gate.release()
 
-    def _patrol(self) -> None:
+    def _replace_lost_leader(self) -> None:
         """Hands the lead on if whoever had it was interrupted where no code of ours could do so, and has gone."""
         with self._mutex:
             above = sys._current_frames().get(self._leader)
             while above is not None and above is not self._frame:
                 above = above.f_back
             if above is None and self._frame is not None:
-                self._release()
+                self._wake_taken()
                 self.leave()
 
-    def _release(self) -> None:
+    def _wake_taken(self) -> None:
         """Wakes those whom a leader has taken and, interrupted, has not told. Each job has its outcome, or none."""
-        for party in self._taken:
-            self._wake(party)
+        for caller in self._taken:
+            self._wake(caller)
 
     def _gather(self) -> None:
         """Gives those who shared the last commit a moment to come back: they have just been told of it.
 
         Without it a leader sets off with those who are fastest, and the others have a commit of their own.
         """
-        until = time.perf_counter() + PATIENCE
-        while len(self._queue) < self._company and time.perf_counter() < until:
+        until = time.perf_counter() + GATHER
+        while len(self._queue) < self._last_followers and time.perf_counter() < until:
             time.sleep(0)
 
     def _lead(self, jobs: Sequence[Job], *, gather: bool) -> None:
-        followers: list[_Party] = []
+        followers: list[_Caller] = []
         try:
             if gather:
                 self._gather()
@@ -184,9 +184,9 @@ class Committer:
                         jobs.extend(followers[-1].jobs)
             self._transact(jobs)
         finally:
-            self._company = len(followers)
+            self._last_followers = len(followers)
             first = None
-            for party in reversed(followers):
-                party.after, party.over, first = first, True, party
+            for caller in reversed(followers):
+                caller.wakes, caller.finished, first = first, True, caller
             self._wake(first)
             self.leave()

@@ -67,7 +67,7 @@ class Opener:
         if os.path.isdir(self._path):
             raise Invalid(f"{self._path} is a folder", hint="Name a file in it.")
         check_mount(self._path, network=network)
-        forked.let_go()
+        forked.close_inherited()
         found = 0
         if os.path.exists(self._path):
             self.one_name = check_unshared(self._path, self._timeout)
@@ -116,7 +116,7 @@ class Opener:
             found = check(tx.conn, self._path)
             check_schema(tx.conn, self._path)
             _migrate(tx.conn, found)
-            self._writer.set_aside(tx)
+            self._writer.reserve_space(tx)
         finally:
             self._writer.turnstile.release()
 

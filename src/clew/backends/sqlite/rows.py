@@ -59,7 +59,7 @@ class SQLiteTx(SqlTx):
         except sqlite3.IntegrityError:
             raise Conflict(taken) from None
 
-    def _added(self, name: str, row: Sequence[Any], taken: str = "") -> int:
+    def _insert(self, name: str, row: Sequence[Any], taken: str = "") -> int:
         try:
             number = self._run(SQL[name], row).lastrowid
         except sqlite3.IntegrityError:

@@ -40,7 +40,7 @@ class Scrubbed(NamedTuple):
         return self.stale == self.cleared and not self.wal
 
 
-class _Said(msgspec.Struct):
+class _Report(msgspec.Struct):
     pages: int
     dirty: int
     stale: int
@@ -64,13 +64,13 @@ def clean(path: str, *, write: bool, keep: Sequence[int] = ()) -> Scrubbed:
     and live rows are untouched. There is no time limit: it waits a few seconds for the lock, and takes each page once.
     """
     path = os.path.abspath(path)
-    said = _ask([path, "--write"] if write else [path], keep)
-    if said.error is not None:
-        raise _told(said, path)
-    return Scrubbed(said.pages, said.dirty, said.stale, said.cleared, said.freelist, said.wal)
+    report = _run([path, "--write"] if write else [path], keep)
+    if report.error is not None:
+        raise _translate_report(report, path)
+    return Scrubbed(report.pages, report.dirty, report.stale, report.cleared, report.freelist, report.wal)
 
 
-def _ask(arguments: list[str], keep: Sequence[int]) -> _Said:
+def _run(arguments: list[str], keep: Sequence[int]) -> _Report:
     with loading:
         import subprocess
 
@@ -85,7 +85,7 @@ def _ask(arguments: list[str], keep: Sequence[int]) -> _Said:
             check=False,
             pass_fds=keep,
         )
-        return msgspec.json.decode(done.stdout, type=_Said)
+        return msgspec.json.decode(done.stdout, type=_Report)
     except OSError as error:
         raise Unavailable(
             f"{sys.executable} cannot be run ({error.strerror})", hint="Make the same call again."
@@ -95,10 +95,10 @@ def _ask(arguments: list[str], keep: Sequence[int]) -> _Said:
         raise Unavailable(f"looking at {path} failed: {why}", hint="Make the same call again.") from None
 
 
-def _told(said: _Said, path: str) -> ClewError:
+def _translate_report(report: _Report, path: str) -> ClewError:
     """The error of clew's that tells what the program has said."""
-    why = said.error or ""
-    match said.errno:
+    why = report.error or ""
+    match report.errno:
         case 0:
             return Corrupted(path, why)
         case errno.ENOENT:

@@ -52,7 +52,7 @@ def scrub(path: str, opened: ExitStack, *, write: bool) -> Report:
             raise Refused("it is empty")
         if write:
             _lock(path, fd, opened)
-        _look(fd, path, opened, write, report)
+        _scan(fd, path, opened, write, report)
     except Refused as refused:
         report["error"] = str(refused)
     except OSError as failed:
@@ -68,12 +68,12 @@ def _lock(path: str, fd: int, opened: ExitStack) -> None:
         opened.callback(conn.close)
         conn.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
-        raise _meaning(error) from error
+        raise _translate_lock_error(error) from error
     if not os.path.samestat(os.fstat(fd), os.stat(path)):
         raise OSError(errno.EBUSY, "another file has taken its place")
 
 
-def _meaning(error: sqlite3.Error) -> Exception:
+def _translate_lock_error(error: sqlite3.Error) -> Exception:
     """What it means that SQLite does not give the lock."""
     code = error.sqlite_errorcode & 0xFF
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
@@ -87,7 +87,7 @@ def _meaning(error: sqlite3.Error) -> Exception:
     return OSError(numbers.get(code, errno.EIO), str(error))
 
 
-def _look(fd: int, path: str, opened: ExitStack, write: bool, report: Report) -> None:
+def _scan(fd: int, path: str, opened: ExitStack, write: bool, report: Report) -> None:
     report["wal"] = _log_size(path, write)
     data = opened.enter_context(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
     walk = Walk(data)
@@ -133,10 +133,10 @@ if __name__ == "__main__":
         sys.exit("usage: scrub.py PATH [--write]")
     code = 1
     try:
-        said = scrub(sys.argv[1], ExitStack(), write=len(sys.argv) == 3)
-        sys.stdout.write(json.dumps(said) + "\n")
+        report = scrub(sys.argv[1], ExitStack(), write=len(sys.argv) == 3)
+        sys.stdout.write(json.dumps(report) + "\n")
         sys.stdout.flush()
-        code = 1 if said["error"] else 0
+        code = 1 if report["error"] else 0
     finally:
         # Nothing is closed before: a connection that takes itself for the last one would remove the write-ahead log,
         # also that of a process whose locks were dropped because it has copied the file.

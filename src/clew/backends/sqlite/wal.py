@@ -46,7 +46,7 @@ def check_wal(conn: sqlite3.Connection, store: str) -> Iterator[Problem]:
     (size,) = conn.execute("PRAGMA page_size").fetchone()
     seen = None
     for _ in range(TRIES):
-        broken = _look(path, size)
+        broken = _read_log(path, size)
         if broken is None:
             return
         if broken == seen:  # else another program may have been writing there
@@ -57,7 +57,7 @@ def check_wal(conn: sqlite3.Connection, store: str) -> Iterator[Problem]:
         seen = broken
 
 
-def _look(path: str, size: int) -> Break | None:
+def _read_log(path: str, size: int) -> Break | None:
     try:
         with open(path, "rb") as file:  # SQLite has no locks on this file that closing it would drop
             return _walk(file, size, os.fstat(file.fileno()).st_size)

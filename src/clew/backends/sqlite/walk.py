@@ -45,7 +45,7 @@ class Walk:
 
     def run(self) -> None:
         """Walks the whole file."""
-        maps = self._set_aside()
+        maps = self._take_fixed_pages()
         roots = self._schema(self._tree(1))
         for root in roots:
             self._tree(root)
@@ -81,7 +81,7 @@ class Walk:
         self._most_index = (self.usable - 12) * 64 // 255 - 23
         self._least = (self.usable - 12) * 32 // 255 - 23
 
-    def _set_aside(self) -> list[int]:
+    def _take_fixed_pages(self) -> list[int]:
         """Takes the pages whose place is fixed; returns those of the pointer map."""
         if self._lock_page <= self.pages:
             self._take(self._lock_page, 0, 0)

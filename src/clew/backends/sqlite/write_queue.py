@@ -88,14 +88,14 @@ class Turnstile:
         """Unavailable after `timeout` seconds."""
         try:
             self._lock(timeout)
-            while not self._in_place():  # others would wait at the file that is there now
-                self._forget()
+            while not self._is_current():  # others would wait at the file that is there now
+                self._close_file()
                 self._lock(timeout)
         except BaseException:  # interrupted: nobody would give the lock back
             self.release()
             raise
 
-    def _in_place(self) -> bool:
+    def _is_current(self) -> bool:
         """False if the lock file was deleted or replaced since it was opened."""
         assert self._file is not None
         try:
@@ -126,13 +126,13 @@ class Turnstile:
         """What a process of our own inherits to hold the lock together with this one, and after it."""
         return (self._fd,) if self._fd >= 0 and os.name == "posix" else ()
 
-    def _forget(self) -> None:
+    def _close_file(self) -> None:
         if self._fd >= 0:
             _Descriptors.close(self._fd)
             self._fd = -1
 
     def close(self) -> None:
-        self._forget()
+        self._close_file()
         if self._waiter is not None:
             self._waiter.stop()
             self._waiter = None
@@ -150,16 +150,16 @@ class Turnstile:
         try:
             granted = self._waiter.lock(self._fd, timeout)
         except BaseException:
-            self._walk_away()
+            self._abandon()
             raise
         if not granted:
-            self._walk_away()
+            self._abandon()
             raise Unavailable(
                 f"another process has kept the store busy for {timeout:g} s",
                 hint="Look for a process that is stopped in the middle of a write; then make the same call again.",
             )
 
-    def _walk_away(self) -> None:
+    def _abandon(self) -> None:
         """The thread still stands in the queue with this descriptor; it lets go when its turn comes."""
         if self._waiter is not None:
             self._waiter.stop()

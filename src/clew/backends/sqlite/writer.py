@@ -21,7 +21,7 @@ from clew.errors import ClewError, Closed, Unavailable
 
 FEW = 200
 """Pages that are given back at a time, where space is short."""
-LOOKED = 0.001
+RECHECK = 0.001
 """Seconds after which a write looks before it begins, too, whether the files are in their place. See `commit`."""
 
 
@@ -41,18 +41,18 @@ class Writer:
         """Which store was opened; another is not written to, …"""
         self.files: OpenFiles | None = None
         """… and in which files; None in memory, and until it is open."""
-        self._looked = 0.0
+        self._checked_at = 0.0
         """When they were last seen to be in their place."""
-        self.committed: Callable[[], object] = lambda: None
+        self.on_commit: Callable[[], object] = lambda: None
         """Called after every commit."""
         self.suspect = False
         """True after a commit that failed: what it left is not known yet."""
         self._began = 0
         """What `epoch` was when the transaction began: what it does was prepared for that one."""
-        self._cramped = False
+        self._low_space = False
         """True while there is no space to spare: see `make_room`."""
         self._closed = False
-        self._opened_after = forks()
+        self._forks_at_open = forks()
         self._connect = connect
         self._timeout = timeout
 
@@ -81,10 +81,10 @@ class Writer:
         try:
             tx = self.tx
             if tx is None or self.suspect:
-                self._in_place()
-                tx = self._renew()
-            elif time.monotonic() - self._looked > LOOKED:
-                self._in_place()
+                self._check_files()
+                tx = self._reconnect()
+            elif time.monotonic() - self._checked_at > RECHECK:
+                self._check_files()
             self._began = self.epoch
             if tx.conn.in_transaction:  # an interrupt came between its begin and its end
                 tx.conn.execute("ROLLBACK")
@@ -108,12 +108,12 @@ class Writer:
             except sqlite3.Error:
                 self.suspect = True
                 raise
-            self._in_place()
+            self._check_files()
         except BaseException:
             self.undo(tx)
             raise
         self._end()
-        self.committed()
+        self.on_commit()
 
     def give_up(self, tx: SQLiteTx, error: BaseException) -> None:
         """`undo` after an error. EpochChanged if a new epoch has begun: with old keys, sound rows look damaged."""
@@ -128,7 +128,7 @@ class Writer:
 
     def undo(self, tx: SQLiteTx | None) -> None:
         """Rolls the transaction back; in a forked child it belongs to the parent, and is left alone."""
-        if self._opened_after != forks():
+        if self._forks_at_open != forks():
             return
         try:
             if tx is not None and tx.conn.in_transaction:
@@ -142,7 +142,7 @@ class Writer:
         else:
             self.turnstile.release()
 
-    def set_aside(self, tx: SQLiteTx) -> None:
+    def reserve_space(self, tx: SQLiteTx) -> None:
         """Keeps space for a full disk; and a log that is short enough to be copied into the store in that space."""
         self.reserve.keep()
         if 0 < self.reserve.size < SIZE:
@@ -152,7 +152,7 @@ class Writer:
         """Leaves nothing in the file but live rows, and nothing in the write-ahead log. What could not be done now."""
         self.turnstile.acquire(self._timeout)
         try:
-            self._in_place()
+            self._check_files()
             try:
                 left = self._clean()
             except sqlite3.Error as error:
@@ -160,7 +160,7 @@ class Writer:
                     raise
                 left = self._clean()
             if not left:
-                self._cramped = False
+                self._low_space = False
                 self.reserve.keep()
             return left
         finally:
@@ -170,7 +170,7 @@ class Writer:
         """Gives all that can be given. Until `clean`, what is deleted is not overwritten at once: that takes space."""
         self.turnstile.acquire(self._timeout)
         try:
-            self._cramped = True
+            self._low_space = True
             self.reserve.give()
             with suppress(ClewError, sqlite3.Error):  # what there is without it may be enough
                 self._clean()
@@ -182,7 +182,7 @@ class Writer:
         with loading:
             from clew.backends.sqlite.run_scrub import clean as scrub
 
-        tx = self._renew() if self.tx is None or self.suspect else self.tx
+        tx = self._reconnect() if self.tx is None or self.suspect else self.tx
         if not self._empty_log(tx):
             return ("wal",)
         self._shrink(tx)
@@ -238,7 +238,7 @@ class Writer:
         try:
             yield
         except BaseException:
-            if tx.conn.in_transaction and self._opened_after == forks():
+            if tx.conn.in_transaction and self._forks_at_open == forks():
                 tx.conn.execute("ROLLBACK TO nested")
                 tx.conn.execute("RELEASE nested")
             raise
@@ -250,14 +250,14 @@ class Writer:
 
         Closed in a forked child: the transaction is its parent's.
         """
-        if self._opened_after != forks():
+        if self._forks_at_open != forks():
             raise Closed("the store was opened before this process was forked")
         if not tx.conn.in_transaction:
             raise Unavailable(
                 "an error has undone the whole transaction", hint="Leave it, and make all of its calls again."
             )
 
-    def _renew(self) -> SQLiteTx:
+    def _reconnect(self) -> SQLiteTx:
         """A new connection for writing; after a failed commit, only once everything in the WAL is surely on disk.
 
         After a failed sync the kernel may show data that the disk does not have. A checkpoint writes the pages anew
@@ -267,10 +267,10 @@ class Writer:
             self._drop()
         if self.tx is None:
             self.tx = SQLiteTx(self._connect())
-            if self._cramped:
+            if self._low_space:
                 self.tx.conn.execute("PRAGMA secure_delete = OFF")
             elif self.alone is None:
-                self.set_aside(self.tx)
+                self.reserve_space(self.tx)
             if self.store_id and self.tx.header("store_id") != self.store_id:
                 self._drop()
                 raise Unavailable(f"{self.path} is another store by now", hint="Open it again.")
@@ -285,14 +285,14 @@ class Writer:
         self.suspect = False
         return self.tx
 
-    def _in_place(self) -> None:
+    def _check_files(self) -> None:
         """Unavailable if a file of the store is not where it was opened, ReadOnly if the store's has a second name."""
         if self.files is not None and not self.files.in_place():
             if self.tx is not None and self.files.lost_log:
                 with suppress(sqlite3.Error):  # this connection still has the log: what is in it can be saved
                     self.tx.conn.execute("PRAGMA wal_checkpoint(PASSIVE)")
             raise self.files.error()
-        self._looked = time.monotonic()
+        self._checked_at = time.monotonic()
 
     def _drop(self) -> None:
         """Closes the connection, if there is one."""
@@ -302,15 +302,15 @@ class Writer:
 
     def settle(self, jobs: Sequence[Job], error: Exception) -> None:
         """After a commit that failed: looks again, and answers each caller truthfully."""
-        told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+        translated = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         unknown = [job for job in jobs if job.error is None]
         for job in unknown:  # all of them before the first look: that takes long, and may be interrupted
-            job.error = told
+            job.error = translated
         for job in unknown:
             if job.settle is not None:
-                self._look_again(job)
+                self._settle_job(job)
 
-    def _look_again(self, job: Job) -> None:
+    def _settle_job(self, job: Job) -> None:
         try:
             tx = self.begin()
             try:

@@ -236,7 +236,7 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -
     """Notes what is wrong with a node, and returns what the next one has to know of it."""
     problems: list[str] = []
     counted: _Totals | None = None
-    if row[BODY] == b"" and found.tx.maintenance.quarantined(row[POS]) is not None:
+    if row[BODY] == b"" and found.tx.maintenance.quarantine_row(row[POS]) is not None:
         return _Above(row[ID], row[_ORD], None)
     try:
         if len(row[ID]) != 16:
