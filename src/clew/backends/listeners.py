@@ -1,4 +1,4 @@
-"""Who watches which ref, and the thread that notifies them: one for each store, while somebody watches."""
+"""The watchers of a store, and the thread that notifies them. The thread runs while there are watchers."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from clew.errors import Closed, Unavailable
 Notify = Callable[[], object]
 
 MIN_INTERVAL = 0.005
-"""Seconds between two rounds: while somebody writes without a break, watchers are told this often."""
+"""Seconds between two rounds of notifications, even under continuous writes."""
 RETRY_DELAY = 0.5
-"""Seconds after a round that failed."""
+"""Seconds to wait after a failed round."""
 CLOSE_TIMEOUT = 5.0
-"""Seconds that a close waits for the thread: it may be about to reach a server that does not answer."""
+"""Seconds that `close` waits for the thread, which may be connecting to a server that does not answer."""
 
 
 class ChangeListener(Protocol):
-    """How a backend notices that something was committed. All but `wake` is called on one thread."""
+    """Detects commits of a backend. All methods except `wake` are called on one thread."""
 
     def versions(self, refs: Collection[int]) -> Mapping[int, int]:
-        """The versions of these refs now, without those that are gone. `wait` ends when one of them changes."""
+        """The current versions of these refs, without deleted ones. `wait` returns when one of them changes."""
         ...
 
     def wait(self) -> Mapping[int, int] | None:
-        """Waits until something may have changed, or for `wake`.
+        """Waits for a possible change, or for `wake`.
 
-        Returns the versions of what has changed, 0 for what is gone; None if that has to be asked for.
+        Returns the versions of changed refs, 0 for deleted ones; None if the caller must call `versions`.
         """
         ...
 
     def wake(self) -> None:
-        """Ends a `wait`, or the next one. From any thread, and from a finaliser in the middle of this."""
+        """Ends the current `wait`, or the next one. Any thread may call it, and a finaliser during any call."""
         ...
 
     def close(self) -> None:
-        """Lets go of what it needed. Idempotent."""
+        """Releases its resources. Idempotent."""
         ...
 
 
 class Watching:
-    """Those who watch refs of one store."""
+    """The watchers of the refs of one store."""
 
     def __init__(self, listen: Callable[[], ChangeListener], *, patience: float) -> None:
         self._listen = listen
         self._patience = patience
-        """Seconds that a store may be out of reach before those who watch are sent to see for themselves."""
+        """Seconds that a store may be unavailable before all watchers are notified, so that they see the error."""
         self._mutex = threading.Lock()
         self._watchers: dict[int, dict[object, Notify]] = {}
         self._unsubscribed: deque[tuple[int, object]] = deque()
-        """Who has gone. Whoever is collected in the middle of anything can say so without a lock."""
+        """Watchers that have unsubscribed. A finaliser may add one at any moment, so this needs no lock."""
         self._listener: ChangeListener | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -78,13 +78,13 @@ class Watching:
         return partial(self._unsubscribe, ref, token)
 
     def notify_commit(self) -> None:
-        """Something was committed by this process."""
+        """Called after each commit of this process."""
         listener = self._listener
         if listener is not None:
             listener.wake()
 
     def close(self) -> None:
-        """Tells everybody a last time. Idempotent."""
+        """Notifies all watchers a last time. Idempotent."""
         with self._mutex:
             self._closed = True
             listener, thread = self._listener, self._thread
@@ -106,13 +106,13 @@ class Watching:
                     if reported is None:
                         found = listener.versions(refs)
                         now = {ref: found.get(ref, 0) for ref in refs}
-                    else:  # one that is not known yet is asked for in the next round
+                    else:  # the next round asks for the versions of new refs
                         now = known | {ref: version for ref, version in reported.items() if ref in known}
                     self._notify([ref for ref in now if known.get(ref) != now[ref]])
                     known = now
                     time.sleep(MIN_INTERVAL)
                     reported, reached = listener.wait(), time.monotonic()
-                except Exception as error:  # noqa: BLE001 - whatever it is, those who watch are going to meet it
+                except Exception as error:  # noqa: BLE001 - watchers get the same error when they read
                     reported = None
                     if not isinstance(error, Unavailable) or time.monotonic() - reached > self._patience:
                         self._notify(refs)
@@ -122,7 +122,7 @@ class Watching:
             listener.close()
 
     def _watched(self) -> set[int]:
-        """The refs that somebody watches; with none of them the thread is over."""
+        """The watched refs. If there are none, the thread ends."""
         with self._mutex:
             with suppress(IndexError):
                 while True:

@@ -421,7 +421,7 @@ HEADERS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a free page beyond the end": (lambda data: put(data, 32, 0x7FFFFFFF), "does not exist"),
     "other free pages": (lambda data: put(data, 36, 10_000), "free pages"),
     "another largest root": (lambda data: put(data, 52, 3), "largest root"),
-    "no pointer map": (lambda data: put(data, 52, 0), "belongs to nothing"),
+    "no pointer map": (lambda data: put(data, 52, 0), "not in use and not free"),
     "a wrong pointer map": (lambda data: put(data, 1024 + 6, 0xFF, width=1), "pointer map"),
 }
 
@@ -444,13 +444,13 @@ def test_malformed_pages_are_refused(tmp_path: Path, sample: bytes) -> None:
     assert block
     trunk = (int.from_bytes(sample[32:36], "big") - 1) * 1024
 
-    refused(path, put(sample, leaf, 7, width=1), "not of a tree")
+    refused(path, put(sample, leaf, 7, width=1), "not a b-tree page")
     refused(path, put(sample, leaf, 10, width=1), "")
     refused(path, put(sample, leaf + 3, 0xFFFF, width=2), "outside")
     refused(path, put(sample, leaf + 5, 1025, width=2), "outside")
     refused(path, put(sample, leaf + 5, 0, width=2), "outside")
     refused(path, put(sample, leaf + 7, sample[leaf + 7] ^ 1, width=1), "loose")
-    refused(path, put(sample, leaf + 8, 0xFFFF, width=2), "runs out")
+    refused(path, put(sample, leaf + 8, 0xFFFF, width=2), "extends beyond")
     refused(path, put(sample, leaf + 8, 1023, width=2), "")
     refused(path, put(sample, leaf + 8, 0, width=2), "")
     refused(path, put(sample, leaf + 8, *[cell] * 2, width=2), "overlap")
@@ -507,7 +507,7 @@ def test_a_malformed_schema_is_refused(tmp_path: Path) -> None:
     refused(path, put(data, row + 4, 7, width=1), "schema")
     refused(path, put(data, row + 4, 10, width=1), "schema")
     refused(path, put(data, row + 4, 9, width=1), "another owner")
-    refused(path, put(data, row + 4, 0, width=1), "belongs to nothing")
+    refused(path, put(data, row + 4, 0, width=1), "not in use and not free")
     refused(path, put(data, data.index(b"tablett") + 7, 200, width=1), "does not exist")
 
 
@@ -603,13 +603,13 @@ def test_errors_are_clews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         clean(str(path), write=True)
     assert path.read_bytes() == b"no database"
     monkeypatch.setattr(sys, "executable", "/bin/true")
-    with pytest.raises(Unavailable, match="ended with 0"):
+    with pytest.raises(Unavailable, match="exited with 0"):
         clean(str(path), write=True)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(Unavailable, match="cannot be run"):
         clean(str(path), write=True)
     monkeypatch.setattr(sys, "executable", "")
-    with pytest.raises(Unavailable, match="no Python"):
+    with pytest.raises(Unavailable, match="needs a Python"):
         clean(str(path), write=True)
 
 

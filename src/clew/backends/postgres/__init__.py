@@ -1,8 +1,8 @@
-"""A store on a PostgreSQL server, for many machines.
+"""A store on a PostgreSQL server, for several machines.
 
-Write transactions take their turn: one lock for each store, waited for in order, released with the transaction. An
-append to a session does without: it is one statement that moves the head if everything is still as it was seen, so
-that appends to many sessions go on side by side. See `OptimisticAppend`.
+Write transactions run one at a time: each waits for the lock of the store, and holds it until its end. An append to a
+session needs no lock: it is one statement, which moves the head only if nothing has changed since it was read. So
+appends to different sessions run concurrently. See `OptimisticAppend`.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class PostgresBackend(OpenBackend[PostgresTx]):
         pool_size: int = 8,
         check_older: Callable[[Tx], object] = lambda tx: None,
     ) -> None:
-        """`check_older` is called with a store of an older format before that is changed; it may raise."""
+        """Calls `check_older`, which may raise, before it migrates a store of an older format."""
         if durability not in ("full", "relaxed"):
-            raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
+            raise Invalid(f"durability must be 'full' or 'relaxed', not {durability!r}")
         target = parse(url)
         self.path, self._schema = target.name, target.schema
         super().__init__()
@@ -81,7 +81,7 @@ class PostgresBackend(OpenBackend[PostgresTx]):
             raise
 
     def _migrate(self, check_older: Callable[[Tx], object], *, create: bool) -> None:
-        """Makes the store, or brings it to the newest format; again if the connection breaks."""
+        """Creates or migrates the store. Tries again if the connection breaks."""
         for left in reversed(range(TRIES)):
             with self._connections.connect_patiently() as conn:
                 try:
@@ -93,12 +93,11 @@ class PostgresBackend(OpenBackend[PostgresTx]):
 
     @property
     def file(self) -> None:
-        """None: it is in no file of this machine's."""
         return
 
     @property
     def unencrypted(self) -> bool:
-        """True if the server is on another host, and is reached without TLS."""
+        """True if the server is on another host, and a connection has no TLS."""
         return self._connections.unencrypted
 
     @property
@@ -115,7 +114,7 @@ class PostgresBackend(OpenBackend[PostgresTx]):
 
     @property
     def beyond(self) -> tuple[str, ...]:
-        """A page keeps the bytes of a row until they are written over; logs and replicas are the server's own."""
+        """Pages keep deleted rows until they are overwritten; clew cannot reach logs and replicas of the server."""
         return ("pages", "wal", "replicas")
 
     # -- the contract
@@ -160,7 +159,7 @@ class PostgresBackend(OpenBackend[PostgresTx]):
             self._local.frame = None
 
     def _write_once(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
-        """`write` outside of everything else."""
+        """`write` outside a transaction or batch."""
         stale: set[int] = set()
         for _ in range(TRIES):
             try:
@@ -175,9 +174,9 @@ class PostgresBackend(OpenBackend[PostgresTx]):
                 if self._turns.settle(job, error) or settle is None:
                     return job.outcome()  # type: ignore[no-any-return]
                 try:
-                    return self._turns.run(work, settle)  # its id tells if it was done after all
+                    return self._turns.run(work, settle)  # finds the id if it was stored after all
                 except Unavailable:
-                    raise error from None  # and if nobody can be asked, it may have been
+                    raise error from None  # the outcome is unknown
         return self._turns.run(work, settle)
 
     def batch(self, calls: Sequence[Call]) -> None:
@@ -190,7 +189,6 @@ class PostgresBackend(OpenBackend[PostgresTx]):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What this thread reads and writes inside is one transaction, committed at the end, undone by an error."""
         open_one = self._current_tx()
         if open_one is not None:
             with self._turns.savepoint(open_one):
@@ -208,9 +206,9 @@ class PostgresBackend(OpenBackend[PostgresTx]):
             self._local.frame = None
 
     def _forbid_transaction(self) -> None:
-        """Invalid if this thread is in a transaction: what it is about to do would wait for it."""
+        """Invalid if this thread is in a transaction, for which the operation would wait forever."""
         if self._current_tx() is not None:
-            raise Invalid("this cannot be done inside a transaction")
+            raise Invalid("this cannot be done inside a transaction", hint="Finish the transaction first.")
 
     def refresh_epoch(self) -> None:
         self._turns.epoch = self.read(self._load_epoch).number
@@ -219,7 +217,6 @@ class PostgresBackend(OpenBackend[PostgresTx]):
         if self._current_tx() is not None:
             raise Invalid("a store cannot be cleaned inside a transaction")
         with self._translate_errors, self._connections.take() as conn, self._connections.without_timeout(conn):
-            # Not in a transaction: it makes room of the rows that nobody sees any more.
             (before,) = conn.execute(SQL["now"]).fetchone() or (0,)
             for table in (*TABLES, "labels", "uses", "search"):
                 conn.execute(f"VACUUM {table}".encode(), prepare=False)
@@ -227,12 +224,12 @@ class PostgresBackend(OpenBackend[PostgresTx]):
         return ("wal",) if readers else ()
 
     def make_room(self) -> None:
-        """Nothing: the disk is the server's."""
+        """Does nothing: clew does not manage the disk of the server."""
 
     def settled_ord(self) -> int:
         with self._translate_errors, self._connections.take() as conn:
-            # Whoever writes holds the lock until the end: when it is free, nothing is on its way. Others queue up
-            # behind whoever waits for it, so that must not be long.
+            # Writers hold the lock until they end, so while this holds it, no commit is pending. Other writers queue up
+            # behind this one, so it must be short.
             try:
                 cursor = conn.execute(SQL["settled"] % self._turns.store, prepare=False)
                 while cursor.nextset():
@@ -265,7 +262,7 @@ class PostgresBackend(OpenBackend[PostgresTx]):
             return
         self._ensure_closable()
         self._closed = True
-        if not self._forked:  # else the connections belong to the parent
+        if not self._forked:  # otherwise the connections belong to the parent
             self._watching.close()
             self._connections.close()
 
@@ -311,6 +308,6 @@ class PostgresBackend(OpenBackend[PostgresTx]):
 
 
 def _end(conn: Connection) -> None:
-    """Ends a transaction that has written nothing. Not by ROLLBACK: the driver would forget its prepared statements."""
+    """Ends a read transaction. Not by ROLLBACK, after which the driver would prepare its statements again."""
     if not is_lost(conn):
         undo(conn, "COMMIT")

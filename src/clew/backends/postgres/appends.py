@@ -1,4 +1,4 @@
-"""Sends prepared appends to the server without the lock, one or several with one statement."""
+"""Sends prepared appends to the server without the lock, one or several in one statement."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _EXTEND, _EXTEND_ALL = SQL["extend"], SQL["extend_all"]
 
 
 class Appends:
-    """Prepares a piece of work, if it is an append, and does such appends."""
+    """Prepares and sends appends without the lock."""
 
     def __init__(self, turns: Turns, read_head: Callable[[int], HeadState | None]) -> None:
         self._turns = turns
         self._read_head = read_head
 
     def prepare(self, work: Callable[[Any], T], stale: set[int]) -> tuple[T, Append | None]:
-        """What `work` returns if the append was done without a lock. NeedsLock if not: see `OptimisticAppend`."""
+        """Runs `work` without the lock. Returns its result and the append to send. NeedsLock."""
         ahead = OptimisticAppend(self._turns.epoch, self._read_head, stale)
         try:
             result = work(ahead)
@@ -35,19 +35,19 @@ class Appends:
         return result, ahead.append()
 
     def send(self, append: Append) -> bool:
-        """True if it was done, durably; False if something is not as it was seen.
+        """True if the append is stored durably; False if the ref or its run has changed.
 
-        NeedsLock if an id is taken, or if another is storing the same ids and they wait for each other; Lost.
+        NeedsLock if an id is in use, or on a deadlock with another writer of the same ids. Lost.
         """
         return bool(self._send([append]))
 
     def send_all(self, appends: Sequence[Append]) -> list[bool]:
-        """`send` for several, with one statement: if it fails, none is done.
+        """`send` for several appends, in one statement. On an error, none is stored.
 
-        Appends to the same ref that follow each other move it once, to where the last one ends.
+        Consecutive appends to one ref are combined, so that its head moves once.
         """
         chains: dict[int, list[Append]] = {}
-        runs: dict[int, int] = {}  # of each ref: the answer tells which were moved, not from where
+        runs: dict[int, int] = {}  # one run for each ref, because the answer contains only refs
         fit = []
         for append in appends:
             chain = chains.get(append.run)
@@ -60,7 +60,7 @@ class Appends:
         return [yes and append.ref in moved for yes, append in zip(fit, appends, strict=True)]
 
     def _send(self, appends: Sequence[Append]) -> Collection[int]:
-        """Does what it can of appends to different runs; the refs that were moved. NeedsLock, Lost."""
+        """Sends appends to different runs; returns the refs that were moved. NeedsLock, Lost."""
         turns, first = self._turns, appends[0]
         one = len(appends) == len(first.rows) == 1
         values = (*first.bounds(), *first.rows[0]) if one else columns(appends)

@@ -1,15 +1,10 @@
-"""Blobs and objects in tables: `BlobTx` by the named statements."""
+"""`BlobTx`, implemented with the named statements."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from clew.backends import (
-    MAX_SEQ,
-    SEQ_BITS,
-    BlobRow,
-    ObjectRow,
-)
+from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, ObjectRow
 from clew.backends.sql.statements import Statements
 
 

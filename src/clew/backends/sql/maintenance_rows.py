@@ -1,18 +1,10 @@
-"""Work on the whole store: `MaintenanceTx` by the named statements."""
+"""`MaintenanceTx`, implemented with the named statements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.backends import (
-    BlobRow,
-    Growth,
-    LogRow,
-    NodeLocation,
-    QuarantineRow,
-    RefRow,
-    RunRow,
-)
+from clew.backends import BlobRow, Growth, LogRow, NodeLocation, QuarantineRow, RefRow, RunRow
 from clew.backends.sql.statements import Statements
 from clew.errors import Corrupted
 
@@ -78,7 +70,7 @@ class SqlMaintenanceTx(Statements):
         return [QuarantineRow._make(row) for row in self._run(self._sql["quarantined_after"], (pos, limit))]
 
     def add_quarantined(self, row: QuarantineRow) -> None:
-        self._store("add_quarantined", [row], "this message is in quarantine")
+        self._store("add_quarantined", [row], "this message is already in quarantine")
 
     def drop_quarantined(self, low: int, high: int) -> None:
         self._run(self._sql["drop_quarantined"], (low, high))
@@ -92,7 +84,7 @@ class SqlMaintenanceTx(Statements):
     def growth(self, ord: int) -> Growth:
         found = Growth._make(self._one("growth", ord))
         if not isinstance(found.last, int):
-            raise Corrupted("a node", "its number in the order of storing is not a number")
+            raise Corrupted("a node", "its number in the commit order is not an integer")
         return found
 
     def ord_id(self, ord: int) -> bytes | None:

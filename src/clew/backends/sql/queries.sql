@@ -1,6 +1,5 @@
--- Every statement that a backend runs on the row level, by name. A parameter is a question mark, in reading order.
--- They are SQLite's, and PostgreSQL's where queries.postgres.sql has no other of the same name.
--- {run}, {node}, {ref}, {blob} stand for the column lists of the row types in clew.backends.
+-- The named statements of SQLite, and of PostgreSQL unless queries.postgres.sql has one of the same name. Question marks
+-- are parameters, in reading order. {run}, {node}, {ref}, {blob} are the column lists of the row types in clew.backends.
 
 -- name: state
 SELECT number, format, state, key_id FROM epoch
@@ -88,7 +87,7 @@ WITH RECURSIVE up (n, run, seq) AS (
     VALUES (0, ? >> 24, ? & 16777215)
     UNION ALL
     SELECT n + 1, u.parent >> 24, u.parent & 16777215 FROM up JOIN runs u ON u.run = up.run
-    WHERE (u.parent >> 24 & 2147483647) < (u.run & 2147483647) -- a run grows from an older one; a damaged row must not lead in circles
+    WHERE (u.parent >> 24 & 2147483647) < (u.run & 2147483647) -- the parent of a run is older; this prevents endless loops in damaged rows
 )
 SELECT up.seq, {run} FROM up JOIN runs u ON u.run = up.run ORDER BY up.n DESC
 

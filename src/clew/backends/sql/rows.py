@@ -1,4 +1,4 @@
-"""The rows of a store in tables: `Tx` by the named statements, whatever the dialect."""
+"""`Tx`, implemented with the named statements. Each dialect has a subclass."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from clew.backends.tables import COPIED
 from clew.errors import Conflict, Corrupted
 
 REMEMBERED = 100_000
-"""Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
-_ODD = "a column has a value of the wrong kind"
+"""Number of recorded deletions. A search index that has missed more of them is rebuilt."""
+_ODD = "a column has a value of a wrong type"
 _FOREVER = (1 << 62, 1 << 62)
 
 
 class SqlTx(SqlBlobTx, SqlMaintenanceTx):
-    """A transaction on one connection; a dialect adds its own ways. See `clew.backends.Tx`."""
+    """A transaction on one connection. See `clew.backends.Tx`."""
 
     __slots__ = ()
 
@@ -43,11 +43,11 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
     def maintenance(self) -> Self:
         return self
 
-    # -- filling a new store with the rows of another
+    # -- `Loader`
 
     @abstractmethod
     def set_counters(self, counters: Mapping[str, int]) -> None:
-        """No number up to these is given again."""
+        """Sets the highest assigned numbers, by table. Later rows get higher ones."""
 
     def clear(self) -> None:
         self.run_sql("DELETE FROM objects")
@@ -64,7 +64,7 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
             self.set_header(name, value)
         self.set_counters(counters)
         self.set_state(state.state, state.key_id)
-        # The secrets are bound to it: see `State.change`.
+        # The encrypted secrets of the header are bound to this number: see `State.change`.
         self.run_sql("UPDATE epoch SET number = ? + format", (state.change + (state.state == "plain"),))
 
     # -- the store itself
@@ -254,7 +254,7 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
              row.hold, row.look, row.wrapped_key, row.mac, row.data, row.ref, row.version - 1),
         )  # fmt: skip
         if done.rowcount != 1:
-            raise Conflict(f"the {row.kind} was changed by someone else")
+            raise Conflict(f"another writer has changed the {row.kind}")
 
     def move_ref(self, ref: int, move: Move, *, up: bool) -> None:
         head, head_id, version, active_at, rank, mac = move
@@ -263,7 +263,7 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         else:
             done = self._run(self._sql["move_ref"], (head, head_id, version, active_at, mac, ref, version - 1))
         if done.rowcount != 1:
-            raise Conflict("the ref was changed by someone else")
+            raise Conflict("another writer has changed the ref")
 
     def delete_ref(self, ref: int) -> None:
         self._run(self._sql["delete_log"], (ref << SEQ_BITS, ref << SEQ_BITS | MAX_SEQ))

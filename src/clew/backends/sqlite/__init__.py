@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLOSE_TIMEOUT = 0.1
-"""Seconds that a store which is being closed waits for other writers, before it leaves a cleanup to them."""
+"""Seconds that a closing store waits for other writers. After that, it leaves pending cleanup to them."""
 
 
 class SQLiteBackend(OpenBackend[SQLiteTx]):
-    """See `clew.backends.Backend`. Reading uses connections that cannot write; the one that can is made when needed."""
+    """See `clew.backends.Backend`. Reads use read-only connections; the write connection is opened when needed."""
 
     newest = FORMAT
 
@@ -59,19 +59,19 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         check_older: Callable[[Tx], object] = lambda tx: None,
         copy_of: SQLiteBackend | None = None,
     ) -> None:
-        """`check_older` is called with a store of an older format before that is changed; it may raise.
+        """Calls `check_older`, which may raise, before it migrates a store of an older format.
 
-        With `copy_of` a store in memory, or a `NAMELESS` one, begins as a copy of another.
+        With `copy_of`, a store in memory or a `NAMELESS` store begins as a copy of another.
         """
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise Unavailable(f"SQLite {sqlite3.sqlite_version} is too old", hint="clew needs 3.37 or newer.")
         if durability not in ("full", "relaxed"):
-            raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
+            raise Invalid(f"durability must be 'full' or 'relaxed', not {durability!r}")
         if "\0" in path:
-            raise Invalid("a path cannot have a NUL character")
+            raise Invalid("a path cannot contain a NUL character")
         self.memory = path in NO_FILE
-        """True if only one connection can reach it."""
-        # Once: connections are made later too, when the program may be in another folder, or a link lead elsewhere.
+        """True if there is no file with a name. Only one connection can then access the store."""
+        # Resolved only once: when later connections are opened, the working folder or a link may have changed.
         self.path = path = path if self.memory else resolve(path)
         self._durability = durability
         self._timeout = timeout
@@ -163,7 +163,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
             self._committer.run((job,))
             self._local.frame = None
             return job.outcome()  # type: ignore[no-any-return]
-        # Nobody else is at work: this is `Batches.transact` for one, without the bookkeeping.
+        # No other writer is active: this is `Batches.transact` for one job, without the bookkeeping.
         try:
             tx = self._writer.begin()
             try:
@@ -198,7 +198,6 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What this thread reads and writes inside is one transaction, committed at the end, undone by an error."""
         open_one = self._current_tx()
         if open_one is not None:
             with self._writer.nested(open_one):
@@ -209,7 +208,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         try:
             with self._translate_errors():
                 tx = self._writer.begin()
-                while tx.current_epoch() != self._writer.epoch:  # nothing was prepared for the old one yet
+                while tx.current_epoch() != self._writer.epoch:  # nothing was prepared for the old epoch yet
                     self._writer.undo(tx)
                     self.refresh_epoch()
                     tx = self._writer.begin()
@@ -231,7 +230,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
     def allow_changes(self) -> None:
         if self.memory or os.path.exists(f"{self.path}-wal"):
             return
-        with suppress(ReadOnly), self._translate_errors():  # another program has switched the log off
+        with suppress(ReadOnly), self._translate_errors():  # another program has disabled WAL mode
             self._opener.create_or_migrate()
             self.refresh_epoch()
             self._writer.files = OpenFiles(self.path, one_name=self._opener.one_name)
@@ -355,7 +354,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
 
     @contextmanager
     def _translate_errors(self, errors: tuple[type[Exception], ...] = DRIVER) -> Iterator[None]:
-        """Errors become clew's: the driver's, or those that values of another kind lead to."""
+        """Translates driver errors to errors of clew; with `ANY`, also errors that values of a wrong type cause."""
         try:
             yield
         except errors as error:

@@ -1,4 +1,4 @@
-"""Opening a store's file: checks before anything is changed, creation, and migration."""
+"""Opens the file of a store: checks it before changing anything, and creates or migrates it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Reader(Protocol):
 
 
 class CopySource(Protocol):
-    """A store that another begins as a copy of."""
+    """A store that can be copied."""
 
     def reader(self) -> AbstractContextManager[_Reader]:
         """See `clew.backends.Backend`."""
@@ -35,7 +35,7 @@ class CopySource(Protocol):
 
 
 class Opener:
-    """Opens or creates one store for its backend, with the backend's own connections."""
+    """Opens or creates the store of a backend, and adds connections to its readers and writer."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Opener:
         self._timeout = timeout
 
     def create_in_memory(self, copy_of: CopySource | None) -> None:
-        """Creates a store that has no file: empty, or as a copy of another."""
+        """Creates a store without a file: empty, or a copy of another store."""
         tx = self._writer.tx = SQLiteTx(self._connect("rw"))
         if copy_of is None:
             _migrate(tx.conn, 0)
@@ -88,7 +88,7 @@ class Opener:
                 check_older(SQLiteTx(conn))
         except BaseException as error:
             conn.close()
-            # An interrupted first open leaves one page, and a journal that only a writing connection can roll back.
+            # An interrupted first open leaves one page and a journal, which only a read-write connection can roll back.
             hot = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
             if hot and os.path.getsize(self._path) <= 4096:
                 return 0
