@@ -27,22 +27,18 @@ class ChangeListener(Protocol):
 
     def versions(self, refs: Collection[int]) -> Mapping[int, int]:
         """The current versions of these refs, without deleted ones. `wait` returns when one of them changes."""
-        ...
 
     def wait(self) -> Mapping[int, int] | None:
         """Waits for a possible change, or for `wake`.
 
         Returns the versions of changed refs, 0 for deleted ones; None if the caller must call `versions`.
         """
-        ...
 
     def wake(self) -> None:
         """Ends the current `wait`, or the next one. Any thread may call it, and a finaliser during any call."""
-        ...
 
     def close(self) -> None:
         """Releases its resources. Idempotent."""
-        ...
 
 
 class Watching:

@@ -11,6 +11,7 @@ from clew.backends.postgres.arrays import Numbers, Strings
 from clew.backends.postgres.connection import Connection
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
+from clew.backends.sql.statements import locate
 from clew.errors import Conflict
 
 _BOUNDS = (
@@ -154,7 +155,7 @@ class PostgresTx(SqlTx):
 
     def nodes_at(self, positions: Sequence[int]) -> dict[int, NodeLocation]:
         rows = self._run(SQL["nodes_at"], (list(positions),)).fetchall() if positions else []
-        return {row[5]: NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows}
+        return {row[5]: locate(row) for row in rows}
 
     def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
         return {

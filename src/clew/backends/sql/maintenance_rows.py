@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clew.backends import BlobRow, Growth, LogRow, NodeLocation, QuarantineRow, RefRow, RunRow
-from clew.backends.sql.statements import Statements
+from clew.backends.sql.statements import Statements, locate
 from clew.errors import Corrupted
 
 TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine", "objects")
@@ -40,14 +40,13 @@ class SqlMaintenanceTx(Statements):
         return bool(self._one("keys_otherwise", *(length, head, size) * 3)[0])
 
     def places_after(self, pos: int, limit: int) -> list[NodeLocation]:
-        rows = self._run(self._sql["places_after"], (pos, limit))
-        return [NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows]
+        return self._rows(locate, "places_after", pos, limit)
 
     def log_after(self, pos: int, limit: int) -> list[LogRow]:
-        return [LogRow._make(row) for row in self._run(self._sql["log_after"], (pos, limit))]
+        return self._rows(LogRow._make, "log_after", pos, limit)
 
     def blobs_after(self, blob: int, limit: int) -> list[BlobRow]:
-        return [BlobRow._make(row) for row in self._run(self._sql["blobs_after"], (blob, limit))]
+        return self._rows(BlobRow._make, "blobs_after", blob, limit)
 
     def chunks_after(self, pos: int, limit: int) -> list[tuple[int, bytes]]:
         rows: list[tuple[int, bytes]] = self._run(self._sql["chunks_after"], (pos, limit)).fetchall()
@@ -63,11 +62,10 @@ class SqlMaintenanceTx(Statements):
         self._many(_BODIES[table], bodies)
 
     def quarantine_row(self, pos: int) -> QuarantineRow | None:
-        row = self._one("quarantined", pos)
-        return QuarantineRow._make(row) if row else None
+        return self._row(QuarantineRow._make, "quarantined", pos)
 
     def quarantined_after(self, pos: int, limit: int) -> list[QuarantineRow]:
-        return [QuarantineRow._make(row) for row in self._run(self._sql["quarantined_after"], (pos, limit))]
+        return self._rows(QuarantineRow._make, "quarantined_after", pos, limit)
 
     def add_quarantined(self, row: QuarantineRow) -> None:
         self._store("add_quarantined", [row], "this message is already in quarantine")
@@ -76,7 +74,7 @@ class SqlMaintenanceTx(Statements):
         self._run(self._sql["drop_quarantined"], (low, high))
 
     def refs_named(self, kind: str, key: bytes) -> list[RefRow]:
-        return [RefRow._make(row) for row in self._run(self._sql["refs_named"], (kind, key))]
+        return self._rows(RefRow._make, "refs_named", kind, key)
 
     def labels(self, ref: int) -> list[bytes]:
         return [row[0] for row in self._run(self._sql["labels"], (ref,))]

@@ -21,6 +21,7 @@ from clew.backends import (
 )
 from clew.backends.sql.blob_rows import SqlBlobTx
 from clew.backends.sql.maintenance_rows import SqlMaintenanceTx
+from clew.backends.sql.statements import locate
 from clew.backends.tables import COPIED
 from clew.errors import Conflict, Corrupted
 
@@ -96,16 +97,13 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
     # -- nodes and runs
 
     def node(self, id: bytes) -> NodeLocation | None:
-        row = self._one("node", id)
-        return NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
+        return self._row(locate, "node", id)
 
     def node_at(self, pos: int) -> NodeLocation | None:
-        row = self._one("node_at", pos)
-        return NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
+        return self._row(locate, "node_at", pos)
 
     def insert_point(self, id: bytes) -> InsertPoint | None:
-        row = self._one("insert_point", id)
-        return InsertPoint._make(row) if row else None
+        return self._row(InsertPoint._make, "insert_point", id)
 
     def ids_between(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
         return [row[0] for row in self._run(self._sql["ids_between"], (low, high, limit))]
@@ -133,14 +131,13 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
     ) -> list[tuple[int, NodeLocation]]:
         bounds = (-1 if after is None else after, 1 << 62 if before is None else before, workspace, limit, offset)
         rows = self._run(self._sql["by_ord_down" if newest else "by_ord_up"], bounds)
-        return [(row[-1], NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:-1])) for row in rows]
+        return [(row[-1], locate(row[:-1])) for row in rows]
 
     def run(self, run: int) -> RunRow | None:
-        row = self._one("run", run)
-        return RunRow._make(row) if row else None
+        return self._row(RunRow._make, "run", run)
 
     def runs_from(self, low: int, high: int) -> list[RunRow]:
-        return [RunRow._make(row) for row in self._run(self._sql["runs_from"], (low, high, low, high))]
+        return self._rows(RunRow._make, "runs_from", low, high, low, high)
 
     def last_seq(self, run: int) -> int:
         low = run << SEQ_BITS
@@ -186,21 +183,18 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         return True
 
     def refs_after(self, ref: int, limit: int) -> list[RefRow]:
-        return [RefRow._make(row) for row in self._run(self._sql["refs_after"], (ref, limit))]
+        return self._rows(RefRow._make, "refs_after", ref, limit)
 
     # -- refs
 
     def head_state(self, ref: int) -> HeadState | None:
-        row = self._one("head_state", ref)
-        return HeadState._make(row) if row else None
+        return self._row(HeadState._make, "head_state", ref)
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
-        row = self._one("ref", workspace, kind, key)
-        return RefRow._make(row) if row else None
+        return self._row(RefRow._make, "ref", workspace, kind, key)
 
     def ref_at(self, ref: int) -> RefRow | None:
-        row = self._one("ref_at", ref)
-        return RefRow._make(row) if row else None
+        return self._row(RefRow._make, "ref_at", ref)
 
     def keys_between(self, workspace: str, kind: str, low: bytes, high: bytes, limit: int) -> list[bytes]:
         return [row[0] for row in self._run(self._sql["keys_between"], (workspace, kind, low, high, limit))]
@@ -236,10 +230,10 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         return int(self._one("count_refs", workspace, kind, now, now, look, look, label, label)[0])
 
     def refs_owned(self, ref: int) -> list[RefRow]:
-        return [RefRow._make(row) for row in self._run(self._sql["refs_owned"], (ref,))]
+        return self._rows(RefRow._make, "refs_owned", ref)
 
     def refs_in_tree(self, tree: int, low: int, high: int) -> list[RefRow]:
-        return [RefRow._make(row) for row in self._run(self._sql["refs_in_tree"], (tree, low, high))]
+        return self._rows(RefRow._make, "refs_in_tree", tree, low, high)
 
     def top_rank(self, workspace: str, kind: str) -> int:
         return int(self._one("top_rank", workspace, kind)[0])
@@ -282,11 +276,10 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         return low if found is None else found + 1
 
     def log_range(self, low: int, high: int, limit: int) -> list[LogRow]:
-        return [LogRow._make(row) for row in self._run(self._sql["log_range"], (low, high, limit))]
+        return self._rows(LogRow._make, "log_range", low, high, limit)
 
     def log_by_id(self, id: bytes) -> LogRow | None:
-        row = self._one("log_by_id", id)
-        return LogRow._make(row) if row else None
+        return self._row(LogRow._make, "log_by_id", id)
 
     def add_log(self, rows: Sequence[LogRow]) -> None:
         self._store("add_log", rows, "an entry with this id is already stored")

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
+
+from clew.backends import NodeLocation
+
+T = TypeVar("T")
+
+
+def locate(row: Any) -> NodeLocation:
+    """A node, from the columns of its location followed by those of its own row."""
+    return NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:])
 
 
 class Statements(ABC):
@@ -21,6 +30,13 @@ class Statements(ABC):
 
     def _one(self, name: str, *values: Any) -> Any:
         return self._run(self._sql[name], values).fetchone()
+
+    def _row(self, make: Callable[[Any], T], name: str, *values: Any) -> T | None:
+        row = self._run(self._sql[name], values).fetchone()
+        return make(row) if row else None
+
+    def _rows(self, make: Callable[[Any], T], name: str, *values: Any) -> list[T]:
+        return [make(row) for row in self._run(self._sql[name], values)]
 
     @abstractmethod
     def _many(self, name: str, rows: Sequence[Sequence[Any]]) -> int:

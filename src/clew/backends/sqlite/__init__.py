@@ -236,16 +236,12 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
             self._writer.files = OpenFiles(self.path, one_name=self._opener.one_name)
 
     def hurry(self) -> None:
-        if self.memory or self._current_tx() is not None:
-            return
-        self._forbid_reentry()
-        self._committer.enter()
-        try:
+        def work() -> None:
             self._timeout = min(self._timeout, CLOSE_TIMEOUT)
             self._writer.hurry(self._timeout)
-        finally:
-            self._local.frame = None
-            self._committer.leave()
+
+        if not self.memory and self._current_tx() is None:
+            self._run_alone(work)
 
     def close(self) -> None:
         if self._closed:
@@ -275,22 +271,19 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
             raise Invalid("a store cannot be cleaned inside a transaction")
         if self.memory:
             return ()
-        self._forbid_reentry()
-        self._committer.enter()
-        try:
-            with self._translate_errors():
-                return self._writer.clean()
-        finally:
-            self._local.frame = None
-            self._committer.leave()
+        with self._translate_errors():
+            return self._run_alone(self._writer.clean)
 
     def make_room(self) -> None:
-        if self.memory or self._current_tx() is not None:
-            return
+        if not self.memory and self._current_tx() is None:
+            self._run_alone(self._writer.make_room)
+
+    def _run_alone(self, work: Callable[[], T]) -> T:
+        """Runs `work` while no other thread of this process writes."""
         self._forbid_reentry()
         self._committer.enter()
         try:
-            self._writer.make_room()
+            return work()
         finally:
             self._local.frame = None
             self._committer.leave()

@@ -20,7 +20,6 @@ class Holder(Protocol):
 
     def connections(self) -> tuple[sqlite3.Connection | None, bool, list[sqlite3.Connection]]:
         """The write connection, if any; whether it may be in use; and the idle read-only connections."""
-        ...
 
 
 _open: set[ref[Holder]] = set()

@@ -31,7 +31,6 @@ class CopySource(Protocol):
 
     def reader(self) -> AbstractContextManager[_Reader]:
         """See `clew.backends.Backend`."""
-        ...
 
 
 class Opener:

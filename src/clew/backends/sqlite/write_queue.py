@@ -183,10 +183,10 @@ class _Waiter:
             if request.done.acquire(timeout=timeout):
                 return True
         except BaseException:  # interrupted: nothing else would release a lock that is granted now
-            if not request.give_up():
+            if not request.settle():
                 _Descriptors.close(fd)
             raise
-        return not request.give_up()
+        return not request.settle()
 
     def stop(self) -> None:
         self._jobs.append(None)
@@ -213,17 +213,13 @@ class _Request:
 
     def grant(self) -> bool:
         """False if the requesting thread has given up."""
-        with self._mutex:
-            if self._settled:
-                return False
-            self._settled = True
+        if not self.settle():
+            return False
         self.done.release()
         return True
 
-    def give_up(self) -> bool:
-        """False if the lock was granted just before."""
+    def settle(self) -> bool:
+        """True for the first caller: either the lock is granted, or the requesting thread has given up."""
         with self._mutex:
-            if self._settled:
-                return False
-            self._settled = True
-            return True
+            settled, self._settled = self._settled, True
+        return not settled
