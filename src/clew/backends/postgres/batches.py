@@ -39,9 +39,9 @@ class Batches:
         """Runs all calls; each gets its own outcome."""
         left: list[_Left] = []
         stale: set[int] = set()
-        undone = self._try_without_lock(calls, left, stale)
+        rejected = self._try_without_lock(calls, left, stale)
         # Usually another process has only moved another session to the top: reading the state again is enough.
-        left += [(call, []) for call in self._try_without_lock(undone, left, stale)]
+        left += [(call, []) for call in self._try_without_lock(rejected, left, stale)]
         if left:
             self._run_locked(left)
 
@@ -79,9 +79,9 @@ class Batches:
                 left.append((call, []))
             elif mine:
                 begun.append((call, *mine[0]))
-        undone = [one for part in _parts(begun) for one in self._send(part, left)]
-        stale.update(append.ref for _, append in undone)
-        return [call for call, _ in undone]
+        rejected = [one for part in _parts(begun) for one in self._send(part, left)]
+        stale.update(append.ref for _, append in rejected)
+        return [call for call, _ in rejected]
 
     def _send(self, begun: Sequence[_Begun], left: list[_Left]) -> list[tuple[Call, Append]]:
         """Sends appends in one commit. Returns those that the server rejected because something has changed."""
@@ -143,8 +143,8 @@ class Batches:
         job: Job = lost_jobs.pop(0) if lost_jobs else Job(work, settle)
         self._local.jobs.append(job)
         with self._turns.translate_errors, self._turns.savepoint(tx):
-            kept = job.settle(tx) if job.work is not work and job.settle is not None else None
-            job.finish(job.work(tx) if kept is None else kept)
+            stored = job.settle(tx) if job.work is not work and job.settle is not None else None
+            job.finish(job.work(tx) if stored is None else stored)
         return job.outcome()  # type: ignore[no-any-return]
 
 

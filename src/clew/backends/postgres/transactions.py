@@ -95,14 +95,14 @@ class Turns:
         for _ in range(TRIES if job.settle is not None else 0):
             try:
                 with self.take() as tx, self.translate_errors:
-                    kept = job.settle(tx)  # type: ignore[misc]
+                    stored = job.settle(tx)  # type: ignore[misc]
             except Lost:
                 continue
             except ClewError:
                 break  # the job keeps the first error
-            if kept is not None:
-                job.finish(kept)
-            return kept is not None
+            if stored is not None:
+                job.finish(stored)
+            return stored is not None
         return None
 
     def lost_error(self, error: BaseException, *, at_commit: bool = False) -> Lost:

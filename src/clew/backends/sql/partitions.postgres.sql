@@ -14,7 +14,7 @@ BEGIN
         EXECUTE format('ALTER TABLE %I ADD PRIMARY KEY (pos%s)', large, CASE large WHEN 'search' THEN ', mode' END);
         FOR i IN 0 .. parts - 1 LOOP
             part := format('%s_%s', large, i);
-            -- Each has indexes of its own: what is unique in it is unique in the tree.
+            -- Each partition has its own indexes: an id that is unique in it is unique in its trees.
             EXECUTE format('CREATE TABLE %I (LIKE whole INCLUDING ALL)', part);
             EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)', large, part,
                            CASE i WHEN 0 THEN 'MINVALUE' ELSE (width * i)::text END,

@@ -314,10 +314,10 @@ class Writer:
         try:
             tx = self.begin()
             try:
-                kept = job.settle(tx) if job.settle is not None else None
+                stored = job.settle(tx) if job.settle is not None else None
             finally:
                 self.undo(tx)
         except (ClewError, *ANY):
             return  # the job keeps the first error
-        if kept is not None:
-            job.finish(kept)
+        if stored is not None:
+            job.finish(stored)
