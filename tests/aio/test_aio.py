@@ -181,7 +181,7 @@ async def test_nobody_is_told_that_an_append_is_stored_that_was_never_made(tmp_p
         assert isinstance(backend, SQLiteBackend)
         backend._writer.suspect = True
         with monkeypatch.context() as patched:
-            patched.setattr(Writer, "_renew", fails)
+            patched.setattr(Writer, "_reconnect", fails)
             with pytest.raises(clew.Unavailable):
                 await talk.append(clew.user("second"))
         await talk.append(clew.user("third"))

@@ -289,8 +289,8 @@ def test_undo_gives_nothing_again(path: Path) -> None:
             engine, refs = session._engine, session._refs
 
             def back(tx: Tx) -> None:
-                tip = refs.tip(tx, session._row)
-                refs.move(tx, session._row.ref, tip, place._row[0], place._row[2])
+                state = refs.head_state(tx, session._row)
+                refs.move(tx, session._row.ref, state, place._row[0], place._row[2])
 
             engine.write(back)
             assert state_of(watch).trail.look() == []

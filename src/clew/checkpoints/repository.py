@@ -291,7 +291,7 @@ class CheckpointRepo:
 
 def above(tx: Tx, message: str, below: str) -> bool:
     """True if a message is on the path to another one, or is the same."""
-    one, other = tx.ground(ids.parse(message)), tx.ground(ids.parse(below))
+    one, other = tx.insert_point(ids.parse(message)), tx.insert_point(ids.parse(below))
     if one is None or other is None or one.pos is None or other.pos is None or one.tree != other.tree:
         return False
     return paths.on_path(tx, other.pos, one.pos)

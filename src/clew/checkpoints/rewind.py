@@ -329,23 +329,23 @@ class Rewinding:
         """Moves the head within its tree. The old path stays as a branch; the new one is no longer a branch."""
         session = self._shelf.session
         refs, row = Parts.of(session).refs, row_of(session)
-        tip = refs.tip(tx, row)
-        ground = None if to is None else tx.ground(ids.parse(to))
-        if to is not None and (ground is None or ground.tree != row.tree):
+        state = refs.head_state(tx, row)
+        point = None if to is None else tx.insert_point(ids.parse(to))
+        if to is not None and (point is None or point.tree != row.tree):
             raise NotFound("node", to, hint="It was deleted.")
-        head_id = None if ground is None else ground.id
-        if tip.id == head_id:
+        head_id = None if point is None else point.id
+        if state.id == head_id:
             return
-        if tip.id is not None and not (to is not None and above(tx, ids.text(tip.id), to)):
-            refs.branch(tx, row.ref, tip.ground)
-        for one in self._branches(tx, row, ground):
+        if state.id is not None and not (to is not None and above(tx, ids.text(state.id), to)):
+            refs.branch(tx, row.ref, state.insert_point)
+        for one in self._branches(tx, row, point):
             tx.delete_ref(one.ref)
-        refs.move(tx, row.ref, tip, None if ground is None else ground.pos, head_id)
+        refs.move(tx, row.ref, state, None if point is None else point.pos, head_id)
 
-    def _branches(self, tx: Tx, row: RefRow, ground: InsertPoint | None) -> list[RefRow]:
-        if ground is None:
+    def _branches(self, tx: Tx, row: RefRow, point: InsertPoint | None) -> list[RefRow]:
+        if point is None:
             return []
-        return [one for one in tx.refs_owned(row.ref) if one.kind == BRANCH and one.head_id == ground.id]
+        return [one for one in tx.refs_owned(row.ref) if one.kind == BRANCH and one.head_id == point.id]
 
 
 def _changed_entries(manifest: Manifest) -> tuple[PathEntry, ...]:

@@ -309,8 +309,8 @@ def _lift(engine: Engine, refs: Refs, tx: Tx, ref: RefRow, cuts: list[Cut]) -> N
         tx.delete_ref(ref.ref)
         return
     place = None if pos is None else tx.node_at(pos)
-    tip = refs.tip(tx, ref, trashed=True)
-    refs.move(tx, ref.ref, tip, pos, place.row[ID] if place else None)
+    state = refs.head_state(tx, ref, trashed=True)
+    refs.move(tx, ref.ref, state, pos, place.row[ID] if place else None)
 
 
 def _above(pos: int, cuts: list[Cut]) -> int | None:
@@ -365,7 +365,7 @@ def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int, gone: Gone) -> byt
 def _payloads(engine: Engine, tx: Tx, run: RunRow, count: int) -> Iterator[tuple[str, int, bytes, bytes]]:
     """Payloads of a run's first nodes and of its quarantine: table, position, payload, context. Corrupted."""
     at, last = (run.run << SEQ_BITS) - 1, (run.run << SEQ_BITS) + count - 1
-    old = engine.stretch(run).box
+    old = engine.run_info(run).box
     for row in tx.maintenance.quarantined_after(at, count):
         if row.pos <= last:
             kept = old.open(row.body, kept_context(row))

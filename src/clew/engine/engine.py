@@ -97,7 +97,7 @@ class Engine:
         self.cleanup = PendingCleanup(backend.in_transaction)
         backend.on_epoch = self._follow
         state, self._change = backend.read(lambda tx: (self.renew(tx), tx.state().change))
-        backend.unlocked()
+        backend.allow_changes()
         if state == "plain" and key is not None:
             with loading:
                 from clew.engine.sealing import header
@@ -267,13 +267,13 @@ class Engine:
 
     def nodes(self, places: Iterable[NodeLocation]) -> Iterator[Node]:
         """The nodes at these locations, in the same order. Nodes of one run share one `RunInfo`."""
-        stretches: dict[int, RunInfo] = {}
+        runs: dict[int, RunInfo] = {}
         for place in places:
             _, _, _, _, parent, row = place
-            stretch = stretches.get(row[POS] >> SEQ_BITS)
-            if stretch is None:
-                stretch = stretches[row[POS] >> SEQ_BITS] = run_info(self.node(place))
-            yield Node(self, stretch, parent, row)
+            info = runs.get(row[POS] >> SEQ_BITS)
+            if info is None:
+                info = runs[row[POS] >> SEQ_BITS] = run_info(self.node(place))
+            yield Node(self, info, parent, row)
 
     def checked(self, tx: Tx, run: RunRow) -> RunRow:
         """`run`, if its signature is valid. Corrupted."""
@@ -290,7 +290,7 @@ class Engine:
         except MISTYPED:
             return False
 
-    def stretch(self, run: RunRow) -> RunInfo:
+    def run_info(self, run: RunRow) -> RunInfo:
         """The data that the nodes of a run share."""
         box = self.seal.box(run.wrapped_key, run_owner(run.tree, run.run))
         return RunInfo(run.tree, run.depth, run.carried, run.wrapped_key, box)

@@ -51,20 +51,22 @@ class Refs:
             raise NotFound(kind, ids.text(key))
         return self.checked(row)
 
-    def tip(self, tx: Tx, row: RefRow, *, trashed: bool = False) -> HeadState:
+    def head_state(self, tx: Tx, row: RefRow, *, trashed: bool = False) -> HeadState:
         """The current head state of a ref, verified. NotFound as in `get`; Corrupted if the head is wrong."""
-        tip = tx.tip(row.ref)
+        state = tx.head_state(row.ref)
         # If the transaction that created this ref was rolled back, another ref may have its number.
-        if tip is None or (tip.trashed_at is not None and not trashed) or tip.key != row.key:
+        if state is None or (state.trashed_at is not None and not trashed) or state.key != row.key:
             raise NotFound(row.kind, ids.text(row.key))
         try:
-            head = -1 if tip.pos is None else tip.pos
-            fields = move_fields(row.key, tip.tree, head, tip.id or NO_ID, tip.version, tip.active_at, tip.rank)
+            head = -1 if state.pos is None else state.pos
+            fields = move_fields(
+                row.key, state.tree, head, state.id or NO_ID, state.version, state.active_at, state.rank
+            )
         except MISTYPED:
             fields = b""
-        if tip.id != tip.head_id or not self._engine.seal.signed(fields, tip.ref_key, tip.mac):
+        if state.id != state.head_id or not self._engine.seal.signed(fields, state.ref_key, state.mac):
             raise Corrupted(f"{row.kind} {ids.text(row.key)}", "its head is not where it should be")
-        return tip
+        return state
 
     def checked(self, row: RefRow) -> RefRow:
         """`row`, if its signature is valid. Corrupted."""
@@ -171,14 +173,14 @@ class Refs:
         """`own`, created if it does not exist."""
         return self.own(tx, kind) or self.add(tx, kind, OWN, b"\x01{}", tree=None, at=None)
 
-    def move(self, tx: Tx, ref: int, tip: HeadState, head: int | None, head_id: bytes | None) -> Move:
+    def move(self, tx: Tx, ref: int, state: HeadState, head: int | None, head_id: bytes | None) -> Move:
         """Moves the head of a ref, and the ref to the top of its kind. Conflict if it was changed."""
         now = self._engine.clock()
-        up = tip.rank < tip.top
-        version, rank = tip.version + 1, max(now, tip.top + 1) if up else tip.rank
+        up = state.rank < state.top
+        version, rank = state.version + 1, max(now, state.top + 1) if up else state.rank
         at = -1 if head is None else head
-        fields = move_fields(tip.key, tip.tree, at, head_id or NO_ID, version, now, rank)
-        mac = self._engine.seal.sign(fields, tip.ref_key)
+        fields = move_fields(state.key, state.tree, at, head_id or NO_ID, version, now, rank)
+        mac = self._engine.seal.sign(fields, state.ref_key)
         move = Move(head, head_id, version, now, rank, mac)
         tx.move_ref(ref, move, up=up)
         return move
@@ -236,18 +238,18 @@ class Refs:
                 ahead = self._ahead(tx, row, *seen, drafts)
                 if ahead is not None:
                     return ahead
-            tip = self.tip(tx, row)
-            if expect is not False and tip.id != expect:
-                stored = find_existing(engine, tx, drafts, tip.tree)
+            state = self.head_state(tx, row)
+            if expect is not False and state.id != expect:
+                stored = find_existing(engine, tx, drafts, state.tree)
                 if stored is not None:
                     return Appended(stored, None)
                 if not branch:
                     raise self.moved(row)
                 return self._aside(tx, row, expect, drafts)
-            nodes = append_chain(engine, tx, tip.ground, drafts)
+            nodes = append_chain(engine, tx, state.insert_point, drafts)
             last = node_row(nodes[-1])
-            move = self.move(tx, row.ref, tip, last[POS], last[ID])
-            self._remember(row.kind, tip, move, nodes[-1])
+            move = self.move(tx, row.ref, state, last[POS], last[ID])
+            self._remember(row.kind, state, move, nodes[-1])
             return Appended(nodes, move)
 
         if row.key not in self._seen:
@@ -268,15 +270,15 @@ class Refs:
         """
 
         def work(tx: Tx) -> None:
-            tip = tx.tip(row.ref)
-            self.ensure_sound(tx, None if tip is None else tip.pos)
+            state = tx.head_state(row.ref)
+            self.ensure_sound(tx, None if state is None else state.pos)
 
         self._engine.read(work)
 
     def ensure_sound(self, tx: Tx, pos: int | None) -> None:
         """`ensure_sound_head` for the message at any position."""
         place = None if pos is None else tx.node_at(pos)
-        if place is not None and not (place.row[BODY] == b"" and tx.maintenance.quarantined(place.row[POS])):
+        if place is not None and not (place.row[BODY] == b"" and tx.maintenance.quarantine_row(place.row[POS])):
             node_payload(self._engine.node(place))
 
     def appended(self, tx: Tx, row: RefRow, drafts: Sequence[Draft]) -> Appended | None:
@@ -284,23 +286,21 @@ class Refs:
         stored = find_existing(self._engine, tx, drafts, row.tree)
         return None if stored is None else Appended(stored, None)
 
-    def _remember(self, kind: str, tip: HeadState, move: Move, last: Node) -> None:
+    def _remember(self, kind: str, state: HeadState, move: Move, last: Node) -> None:
         """Caches the head state of a ref that has moved to a new node, and so to the top of its kind."""
         if len(self._seen) >= REMEMBERED:
             self._seen.clear()
         pos, facts, id, _ = node_row(last)
-        tree, depth, carried, wrapped, _ = stretch = run_info(last)
+        tree, depth, carried, wrapped, _ = info = run_info(last)
         _, _, version, active_at, rank, mac = move
         now = HeadState._make((  # a third of what naming the fields costs, and every append does it
-            tip.epoch, tip.key, version, active_at, rank, None, mac, id, tip.ref_key, rank,
+            state.epoch, state.key, version, active_at, rank, None, mac, id, state.ref_key, rank,
             tree, pos, id, depth, carried, facts, 1, wrapped,
         ))  # fmt: skip
-        self._seen[tip.key] = now, stretch
+        self._seen[state.key] = now, info
         self._tops[kind] = rank
 
-    def _ahead(
-        self, tx: Tx, row: RefRow, seen: HeadState, stretch: RunInfo, drafts: Sequence[Draft]
-    ) -> Appended | None:
+    def _ahead(self, tx: Tx, row: RefRow, seen: HeadState, info: RunInfo, drafts: Sequence[Draft]) -> Appended | None:
         """Appends if the ref is unchanged since its state was cached. Otherwise does nothing and returns None."""
         assert seen.pos is not None
         engine, top = self._engine, self._tops[row.kind]
@@ -313,7 +313,7 @@ class Refs:
         move = Move(pos, id, version, now, rank, mac)
         if not tx.advance(row.ref, seen, move, top):
             return None
-        nodes = insert_chain(engine, tx, stretch, seen.pos + 1, seen.id, seen.facts, drafts)
+        nodes = insert_chain(engine, tx, info, seen.pos + 1, seen.id, seen.facts, drafts)
         self._remember(row.kind, seen, move, nodes[-1])
         return Appended(nodes, move)
 
@@ -326,12 +326,12 @@ class Refs:
     def _aside(self, tx: Tx, ref: RefRow, expect: bytes | None, drafts: Sequence[Draft]) -> Appended:
         """Stores the drafts on a new branch after `expect`, which is no longer the head."""
         assert ref.tree is not None
-        ground = InsertPoint(ref.tree) if expect is None else tx.ground(expect)
-        if ground is None or ground.tree != ref.tree:
+        point = InsertPoint(ref.tree) if expect is None else tx.insert_point(expect)
+        if point is None or point.tree != ref.tree:
             raise NotFound("node", ids.text(expect or b""))
-        self.ensure_sound(tx, ground.pos)
-        nodes = append_chain(self._engine, tx, ground, drafts)
-        last = InsertPoint(ground.tree, node_row(nodes[-1])[POS], node_row(nodes[-1])[ID])
+        self.ensure_sound(tx, point.pos)
+        nodes = append_chain(self._engine, tx, point, drafts)
+        last = InsertPoint(point.tree, node_row(nodes[-1])[POS], node_row(nodes[-1])[ID])
         self.branch(tx, ref.ref, last)
         return Appended(nodes, None)
 

@@ -56,10 +56,10 @@ class Trail:
         """The messages up to the start."""
         pos = row.head if self._after is False else None
         if target is not None:
-            ground = tx.ground(target)
-            if ground is None or ground.tree != row.tree:
+            point = tx.insert_point(target)
+            if point is None or point.tree != row.tree:
                 raise NotFound("node", ids.text(target), hint="It is not a message of the session's tree.")
-            pos = ground.pos
+            pos = point.pos
         heads = paths.origins(self._engine, tx, pos)
         return {run.run: upto for head in heads for run, upto in paths.lineage(tx, head)}
 

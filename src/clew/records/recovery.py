@@ -60,9 +60,9 @@ class Marks:
             return self._refs.change(tx, mark, payload, look=None)
         if mark is not None:
             tx.delete_ref(mark.ref)
-        ground = None if session.head_id is None else tx.ground(session.head_id)
+        point = None if session.head_id is None else tx.insert_point(session.head_id)
         key = self._key(session.key)
-        return self._refs.add(tx, RECOVERY, key, payload, tree=session.tree, at=ground, owner=session.ref)
+        return self._refs.add(tx, RECOVERY, key, payload, tree=session.tree, at=point, owner=session.ref)
 
     def take(self, tx: Tx, session: bytes) -> PendingMark | None:
         """Deletes a mark; returns its data if it can be read."""

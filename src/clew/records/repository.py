@@ -92,8 +92,8 @@ class Repository:
                 return None
             if row.head_id == head:
                 return FullRecord(self.load_row(row), [])
-            (tip,) = paths.last(self._engine, tx, row.head, 1)
-            nodes = paths.last(self._engine, tx, row.head, max(1, tip.depth - depth))
+            (newest,) = paths.last(self._engine, tx, row.head, 1)
+            nodes = paths.last(self._engine, tx, row.head, max(1, newest.depth - depth))
             return FullRecord(self.load_row(row), nodes) if parent_key(nodes[0]) == head else None
 
         return self._engine.read(work)
@@ -226,11 +226,11 @@ class Repository:
         self._refuse_size(found, size + sum(len(drafts[n].encoded.payload) for n in new))
         for n in new:
             self._check_attachments(tx, row, said[n])
-        tip = self._refs.tip(tx, row)
-        self._refs.ensure_sound(tx, tip.pos)
-        nodes = append_chain(self._engine, tx, tip.ground, [drafts[n] for n in new])
+        state = self._refs.head_state(tx, row)
+        self._refs.ensure_sound(tx, state.pos)
+        nodes = append_chain(self._engine, tx, state.insert_point, [drafts[n] for n in new])
         last = node_row(nodes[-1])
-        move = self._refs.move(tx, row.ref, tip, last[POS], last[ID])
+        move = self._refs.move(tx, row.ref, state, last[POS], last[ID])
         counted = found.kept.count([said[n] for n in new]).weigh(last[ID], size + size_of(nodes))
         return found._replace(row=row._replace(**move._asdict()), kept=counted)
 

@@ -231,19 +231,19 @@ class Nodes:
             return ()
         parent = chain[0].parent
         if parent is None:
-            ground = InsertPoint(tx.add_tree(self._engine.workspace, self._engine.clock()))
+            point = InsertPoint(tx.add_tree(self._engine.workspace, self._engine.clock()))
         else:
-            found = tx.ground(parent)
+            found = tx.insert_point(parent)
             if found is None or tx.tree_workspace(found.tree) != self._engine.workspace:
                 raise NotFound("node", ids.text(parent), hint="Save the parent first, or in the same call.")
-            ground = found
-            assert ground.pos is not None
-            self._refs.ensure_sound(tx, ground.pos)
-            above = tx.run(ground.pos >> SEQ_BITS)
-            if above is None or above.tip != ground.pos & MAX_SEQ:
+            point = found
+            assert point.pos is not None
+            self._refs.ensure_sound(tx, point.pos)
+            above = tx.run(point.pos >> SEQ_BITS)
+            if above is None or above.tip != point.pos & MAX_SEQ:
                 # What was saved here is the beginning of its run, so that the tip alone tells it from a session's own.
-                ground = ground._replace(open=0)
-        nodes = append_chain(self._engine, tx, ground, [item.draft for item in chain])
+                point = point._replace(open=0)
+        nodes = append_chain(self._engine, tx, point, [item.draft for item in chain])
         pos = node_row(nodes[-1])[POS]
         run = tx.run(pos >> SEQ_BITS)
         assert run is not None

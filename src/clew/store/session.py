@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
 
-from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx, running
+from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx, current_call
 from clew.base import ids
 from clew.base.loading import loading
 from clew.base.messages import AnyMessage, Message, Native
@@ -93,7 +93,7 @@ class Session(SessionChanges):
             expect = None if expect_head is None else self._engine.resolve_node(expect_head)
             done = self._refs.append(self._read, drafts, expect=expect, branch=on_conflict == "branch")
         if done.move is not None:
-            call = running()
+            call = current_call()
             self._engine.undoing.if_undone(self, self._as_before)
             if call is None:
                 self._move = done.move
@@ -161,13 +161,13 @@ class Session(SessionChanges):
         target = None if to is None else self._engine.resolve_node(to)
 
         def work(tx: Tx) -> tuple[Move | None, RefRow | None]:
-            tip = self._refs.tip(tx, self._row)
-            ground = None if target is None else self._on_path(tx, tip.pos, target)
-            if tip.id == target:
+            state = self._refs.head_state(tx, self._row)
+            point = None if target is None else self._on_path(tx, state.pos, target)
+            if state.id == target:
                 return None, None
-            left = self._refs.branch(tx, self._row.ref, tip.ground)
-            head = (None, None) if ground is None else (ground.pos, ground.id)
-            return self._refs.move(tx, self._row.ref, tip, *head), left
+            left = self._refs.branch(tx, self._row.ref, state.insert_point)
+            head = (None, None) if point is None else (point.pos, point.id)
+            return self._refs.move(tx, self._row.ref, state, *head), left
 
         move, left = self._engine.write(work)
         if move is not None:
@@ -195,16 +195,16 @@ class Session(SessionChanges):
         expect = UNSET if expect_head is UNSET else expect_head and self._engine.resolve_node(expect_head)
 
         def work(tx: Tx) -> Appended:
-            tip = self._refs.tip(tx, self._row)
-            if tip.pos is None:
+            state = self._refs.head_state(tx, self._row)
+            if state.pos is None:
                 raise Invalid("a session without messages has nothing to compact")
-            if expect is not UNSET and expect != tip.id:
+            if expect is not UNSET and expect != state.id:
                 raise self._refs.moved(self._row)
-            carried = (tip.carried or 0) + (tip.run_depth or 0) + (tip.pos & ((1 << SEQ_BITS) - 1)) + 1
-            ground = tip.ground._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
-            nodes = append_chain(self._engine, tx, ground, drafts, derived=tip.pos)
+            carried = (state.carried or 0) + (state.run_depth or 0) + (state.pos & ((1 << SEQ_BITS) - 1)) + 1
+            point = state.insert_point._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
+            nodes = append_chain(self._engine, tx, point, drafts, derived=state.pos)
             last = node_row(nodes[-1])
-            return Appended(nodes, self._refs.move(tx, self._row.ref, tip, last[POS], last[ID]))
+            return Appended(nodes, self._refs.move(tx, self._row.ref, state, last[POS], last[ID]))
 
         self._refs.ensure_sound_head(self._row)
         done = self._engine.write(work, lambda tx: self._refs.appended(tx, self._row, drafts))
@@ -247,10 +247,10 @@ class Session(SessionChanges):
 
     def _on_path(self, tx: Tx, head: int | None, id: bytes) -> InsertPoint:
         """Where a message of this session stands. NotFound if it is not among them."""
-        ground = tx.ground(id)
-        if ground is None or head is None or ground.pos is None or not paths.on_path(tx, head, ground.pos):
+        point = tx.insert_point(id)
+        if point is None or head is None or point.pos is None or not paths.on_path(tx, head, point.pos):
             raise NotFound("node", ids.text(id), hint=f"It is not among the messages of session {self.id}.")
-        return ground
+        return point
 
 
 def row_of(session: Session) -> RefRow:

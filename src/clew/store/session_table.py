@@ -227,13 +227,13 @@ class SessionTable:
         payload, look, labels = self.pack(data)
 
         def work(tx: Tx) -> RefRow:
-            ground = None if at is None else tx.ground(at)
-            if at is not None and (ground is None or tx.tree_workspace(ground.tree) != engine.workspace):
+            point = None if at is None else tx.insert_point(at)
+            if at is not None and (point is None or tx.tree_workspace(point.tree) != engine.workspace):
                 raise NotFound("node", ids.text(at))
             above = None if owner is None else self._refs.get(tx, *owner).ref
             self.ensure_vacant(tx, key)
-            tree = tx.add_tree(engine.workspace, engine.clock()) if ground is None else ground.tree
-            row = self._refs.add(tx, kind, key, payload, tree=tree, at=ground, owner=above, look=look)
+            tree = tx.add_tree(engine.workspace, engine.clock()) if point is None else point.tree
+            row = self._refs.add(tx, kind, key, payload, tree=tree, at=point, owner=above, look=look)
             tx.set_labels(row.ref, labels)
             self.record_event(tx, "create", key)
             return row
@@ -249,8 +249,8 @@ class SessionTable:
             row = self._refs.get(tx, source.kind, source.key)
             assert row.tree is not None
             wanted = row.head_id if target is None else target
-            ground = None if wanted is None else tx.ground(wanted)
-            if wanted is not None and (ground is None or ground.tree != row.tree):
+            point = None if wanted is None else tx.insert_point(wanted)
+            if wanted is not None and (point is None or point.tree != row.tree):
                 raise NotFound("node", ids.text(wanted), hint="A fork begins at a message of the same tree.")
             old = self.data(row)
             data = SessionData(
@@ -259,7 +259,7 @@ class SessionTable:
             )  # fmt: skip
             payload, look, labels = self.pack(data)
             self.ensure_vacant(tx, key)
-            made = self._refs.add(tx, SESSION, key, payload, tree=row.tree, at=ground, look=look)
+            made = self._refs.add(tx, SESSION, key, payload, tree=row.tree, at=point, look=look)
             tx.set_labels(made.ref, labels)
             self.record_event(tx, "create", key)
             return made

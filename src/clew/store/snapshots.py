@@ -281,13 +281,13 @@ class Snapshots:
         row = tx.ref(self._engine.workspace, SNAPSHOT, key)
         seen = None if row is None else (row.ref, row.version)
         mark = self._marks.get(parts.source) if isinstance(parts.source, Messages | StoredMessages) else None
-        ground = None if mark is None or mark.prompt != prompt else tx.ground(mark.head)
-        if mark is None or ground is None or tx.tree_workspace(ground.tree) != self._engine.workspace:
+        point = None if mark is None or mark.prompt != prompt else tx.insert_point(mark.head)
+        if mark is None or point is None or tx.tree_workspace(point.tree) != self._engine.workspace:
             return _Plan(seen, None if row is None or row.head is None else self._common(tx, row.head, parts, prompt))
         if mark.size <= len(parts):
             return _Plan(seen, mark)
-        assert ground.pos is not None
-        return _Plan(seen, self._common(tx, ground.pos, parts, prompt))
+        assert point.pos is not None
+        return _Plan(seen, self._common(tx, point.pos, parts, prompt))
 
     def _common(self, tx: Tx, head: int, parts: MessageParts, prompt: str) -> Mark | None:
         """How many of the messages are those of the path to `head`, from its root on, after the same system prompt."""
@@ -312,18 +312,18 @@ class Snapshots:
 
         def work(tx: Tx) -> bytes | None:
             row = tx.ref(engine.workspace, SNAPSHOT, key)
-            ground = None if plan.mark is None else tx.ground(plan.mark.head)
-            if (row and (row.ref, row.version)) != plan.seen or (plan.mark and ground is None):
+            point = None if plan.mark is None else tx.insert_point(plan.mark.head)
+            if (row and (row.ref, row.version)) != plan.seen or (plan.mark and point is None):
                 return None
             if row is not None:
                 self._refs.checked(row)
-            if ground is None:
+            if point is None:
                 tree = beside if row is None or row.tree is None else row.tree
                 if tree is None or tx.tree_workspace(tree) != engine.workspace:
                     tree = tx.add_tree(engine.workspace, engine.clock())
-                ground = InsertPoint(tree)
-            self._refs.ensure_sound(tx, ground.pos if drafts else None)
-            at = _last(ground, append_chain(engine, tx, ground, drafts)) if drafts else ground
+                point = InsertPoint(tree)
+            self._refs.ensure_sound(tx, point.pos if drafts else None)
+            at = _last(point, append_chain(engine, tx, point, drafts)) if drafts else point
             if row is None or row.tree != at.tree:
                 self._refs_anew(tx, key, payload, row, at)
             else:
@@ -388,6 +388,6 @@ def _summary(row: RefRow, kept: Kept) -> SnapshotSummary:
     )  # fmt: skip
 
 
-def _last(ground: InsertPoint, nodes: Sequence[Node]) -> InsertPoint:
+def _last(point: InsertPoint, nodes: Sequence[Node]) -> InsertPoint:
     row = node_row(nodes[-1])
-    return InsertPoint(ground.tree, row[POS], row[ID])
+    return InsertPoint(point.tree, row[POS], row[ID])

@@ -94,7 +94,7 @@ def nodes(tx: Tx, *, engine: Engine, after: int, limit: int) -> list[Body]:
             why = _wrong(run_info(node).box, place.row[BODY], body_context(node))
         except (*MISTYPED, AttributeError, ValueError):
             node, why = None, _ODD
-        if why is not None and tx.maintenance.quarantined(at) is not None:
+        if why is not None and tx.maintenance.quarantine_row(at) is not None:
             node, why = None, None if place.row[BODY] == b"" else "it is in quarantine, and has a body"
         elif why == _NO_KEY:  # the run is damaged, not the body
             node, name = None, f"run {at >> SEQ_BITS}"

@@ -270,7 +270,7 @@ class Quarantine:
     def _find(self, tx: Tx, id: bytes, typed: str) -> _Item:
         """A message in quarantine. NotFound."""
         place = tx.node(id)
-        row = None if place is None else tx.maintenance.quarantined(place.row[POS])
+        row = None if place is None else tx.maintenance.quarantine_row(place.row[POS])
         if place is None or row is None or tx.tree_workspace(place.tree) != self._engine.workspace:
             raise NotFound("message in quarantine", typed)
         return row, self._engine.node(place)

@@ -73,7 +73,7 @@ class Index:
             file.empty(conn, mode)
         self._follow_deletions(conn, mode, growth.first_forgotten, growth.last_forgotten)
         known = done = file.edge(conn, mode)
-        total = self._engine.backend.settled() if done < growth.last else done
+        total = self._engine.backend.settled_ord() if done < growth.last else done
         while done < total:
             more = self._engine.read(partial(_after, done=done, edge=total))
             if not more:
@@ -150,7 +150,7 @@ def _after(tx: Tx, done: int, edge: int) -> list[tuple[int, NodeLocation]]:
 
 
 def _forgotten(tx: Tx, after: int) -> list[tuple[int, int, int]]:
-    return tx.maintenance.forgotten(after, -1)
+    return tx.maintenance.deletions_after(after, -1)
 
 
 def searchable(message: Message) -> str:

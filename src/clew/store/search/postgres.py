@@ -37,7 +37,7 @@ class ServerIndex:
         """Adds what is stored now and was not yet."""
         done = self._words.edge(self._engine.workspace, mode)
         try:
-            total = self._engine.backend.settled()
+            total = self._engine.backend.settled_ord()
         except Unavailable:  # someone writes for long: what is there is added, and looked at again next time
             total = done
         at = done

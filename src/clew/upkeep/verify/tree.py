@@ -236,7 +236,7 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -
     """Notes what is wrong with a node, and returns what the next one has to know of it."""
     problems: list[str] = []
     counted: _Totals | None = None
-    if row[BODY] == b"" and found.tx.maintenance.quarantined(row[POS]) is not None:
+    if row[BODY] == b"" and found.tx.maintenance.quarantine_row(row[POS]) is not None:
         return _Above(row[ID], row[_ORD], None)
     try:
         if len(row[ID]) != 16:
@@ -273,7 +273,7 @@ def _open(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> byte
     if above is None:
         return body[5:] if run.wrapped_key is None else None
     context = node_place(run.tree, id, above.id or NO_ID, run.depth + (pos & MAX_SEQ)) + facts
-    return found.engine.stretch(run).box.open(body, context)
+    return found.engine.run_info(run).box.open(body, context)
 
 
 def _add(totals: _Totals, message: Message) -> _Totals:
