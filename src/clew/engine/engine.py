@@ -158,9 +158,9 @@ class Engine:
             raise WrongKey(wrong.path, wrong.expected, wrong.given, hint=hint) from None
 
     @property
-    def held(self) -> frozenset[bytes] | None:
-        """The held refs that the secrets list: see `clew.engine.holds`. None if there is no list."""
-        return None if self._sealed is None else self._sealed.held
+    def held(self) -> frozenset[bytes]:
+        """The held refs that the secrets of a sealed store list: see `clew.engine.holds`."""
+        return frozenset() if self._sealed is None else self._sealed.held
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
         """`Backend.write`, followed by pending cleanup."""

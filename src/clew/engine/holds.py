@@ -30,8 +30,8 @@ def note(engine: Engine, tx: Tx, ref: RefRow) -> None:
         from clew.engine.sealing import header
 
     secrets, name = engine.secrets(tx), _name(engine, ref)
-    listed = set(found(engine, tx) if secrets.held is None else secrets.held)
-    if (name in listed) == bool(ref.hold) and secrets.held is not None:
+    listed = set(secrets.held)
+    if (name in listed) == bool(ref.hold):
         return
     if not tx.owns_store():
         if name in listed:
@@ -44,11 +44,10 @@ def note(engine: Engine, tx: Tx, ref: RefRow) -> None:
 
 def listed(engine: Engine, tx: Tx, ref: RefRow) -> bool:
     """True if the secrets list a ref as held."""
-    held = engine.held
-    if held is None or _name(engine, ref) not in held:
+    if _name(engine, ref) not in engine.held:
         return False
     # This transaction may have released it.
-    return tx.state().state != "plain" and _name(engine, ref) in (engine.secrets(tx).held or ())
+    return tx.state().state != "plain" and _name(engine, ref) in engine.secrets(tx).held
 
 
 def found(engine: Engine, tx: Tx) -> list[bytes]:

@@ -37,8 +37,8 @@ UNSEALED = "unsealed"
 """Name of the header in which whoever unsealed a store says so, for the processes that have it open."""
 _KDF = "kdf "
 _NONCE = 12
-_TAG_2 = b"\x02"
-"""First byte of packed secrets. Those of `_Secrets1` have none: they begin with 0x95."""
+_TAG = b"\x02"
+"""First byte of packed secrets."""
 _Secret = Annotated[bytes, Meta(min_length=SIZE, max_length=SIZE)]
 
 
@@ -59,10 +59,10 @@ class Secrets(msgspec.Struct, frozen=True, array_like=True):
     """The store keys in use: the one that wraps new data keys first; two while the store key is rotated."""
     state: Literal["sealing", "sealed", "rotating", "unsealing"]
     """The state in the epoch row. It decides whether plain rows are accepted, so the row alone is not believed."""
-    change: int | None
-    """`State.change` of the epoch row that these secrets belong to; None if an older clew stored them."""
-    held: list[bytes] | None
-    """Lookup hashes of the refs that are held, sorted; None if an older clew stored the secrets."""
+    change: int
+    """`State.change` of the epoch row that these secrets belong to. `put` sets it."""
+    held: list[bytes]
+    """Lookup hashes of the refs that are held, sorted."""
 
     @property
     def keyed(self) -> bool:
@@ -75,19 +75,9 @@ class Secrets(msgspec.Struct, frozen=True, array_like=True):
         return self.state in ("sealing", "unsealing")
 
 
-class _Secrets1(msgspec.Struct, frozen=True, array_like=True):
-    """Secrets as clew stored them before they were bound to the epoch row."""
-
-    lookup: _Secret
-    mac: _Secret
-    keys: Annotated[list[_Secret], Meta(min_length=1)]
-    keyed: bool
-    mixed: bool
-
-
 def pack(secrets: Secrets, store_id: bytes) -> bytes:
     """The secrets as they are stored: under each of the store keys."""
-    payload = _TAG_2 + msgspec.msgpack.encode(secrets)
+    payload = _TAG + msgspec.msgpack.encode(secrets)
     sealed = []
     for key in secrets.keys:
         id, nonce = key_id(key), os.urandom(_NONCE)
@@ -104,23 +94,12 @@ def unpack(packed: bytes, store_id: bytes, keys: Sequence[bytes], path: str) -> 
             body = sealed[id]
             try:
                 payload = AESGCM(key).decrypt(body[:_NONCE], body[_NONCE:], b"clew secrets" + store_id + id)
-                return _read(payload)
+                if payload[:1] != _TAG:
+                    raise ValueError("unknown tag")
+                return msgspec.msgpack.decode(payload[1:], type=Secrets)
             except (InvalidTag, ValueError, msgspec.MsgspecError):
                 raise Corrupted(f"the header of {path}") from None
     raise WrongKey(path, list(sealed), key_id(keys[0]))
-
-
-def _read(payload: bytes) -> Secrets:
-    """Secrets of either form. ValueError, MsgspecError.
-
-    The older form is not bound to an epoch row, so it is accepted only if it is strict: everything has a data key.
-    """
-    if payload[:1] == _TAG_2:
-        return msgspec.msgpack.decode(payload[1:], type=Secrets)
-    old = msgspec.msgpack.decode(payload, type=_Secrets1)
-    if old.mixed or not old.keyed:
-        raise ValueError("an older clew was sealing or unsealing the store")
-    return Secrets(old.lookup, [old.mac], old.keys, "sealed" if len(old.keys) == 1 else "rotating", None, None)
 
 
 def key_ids(packed: bytes, path: str) -> list[bytes]:
@@ -150,7 +129,7 @@ def unlock(tx: Tx, store_id: bytes, key: Key, known: Sequence[bytes], path: str)
             secrets = unpack(packed, store_id, known, path)
     secrets = secrets or unpack(packed, store_id, candidates(tx, key), path)
     state = tx.state()
-    bound = (secrets.state, key_id(secrets.keys[0]), state.change if secrets.change is None else secrets.change)
+    bound = (secrets.state, key_id(secrets.keys[0]), secrets.change)
     if bound != (state.state, state.key_id, state.change):
         raise Corrupted(path, "the secrets in its header are not those of its epoch")
     if (secrets.state == "sealed") != (tx.header(MARK) is None):
@@ -199,7 +178,7 @@ def take(tx: Tx, store_id: bytes, key: Made, path: str) -> None:
         return
     refuse_plain(tx, path)
     keep(tx, key)
-    put(tx, store_id, Secrets(os.urandom(SIZE), [os.urandom(SIZE)], [key.key], "sealed", None, []))
+    put(tx, store_id, Secrets(os.urandom(SIZE), [os.urandom(SIZE)], [key.key], "sealed", 0, []))
     tx.set_header("lookup_key", None)
     tx.set_header(UNSEALED, None)
 

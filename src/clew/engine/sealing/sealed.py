@@ -124,7 +124,7 @@ class SealedSeal:
         self._wrappers = self._wrappers | {key_id(key): AESGCM(key) for key in secrets.keys}
         self._macs = [blake2b(key=mac, digest_size=16, person=b"clew sign") for mac in secrets.macs]
         self.secrets = secrets
-        self.held = None if secrets.held is None else frozenset(secrets.held)
+        self.held = frozenset(secrets.held)
         self.keyed = secrets.keyed
         self._clear = self._clear or secrets.keyed
         current = key_id(secrets.keys[0])

@@ -197,7 +197,7 @@ def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: Made | None
         keep(tx, new)
         tx.set_header("lookup_key", None)
         tx.set_header(UNSEALED, None)
-        secrets = put(tx, engine.store_id, Secrets(lookup, [os.urandom(SIZE)], [new.key], "sealing", None, []))
+        secrets = put(tx, engine.store_id, Secrets(lookup, [os.urandom(SIZE)], [new.key], "sealing", 0, []))
     else:
         now = engine.secrets(tx)
         if kind == "unseal":
@@ -227,7 +227,7 @@ def _finish(engine: Engine, tx: Tx) -> None:
         drop_parameters(tx, keep=())
         put_unsealed(tx, now)
         return
-    held = holds.found(engine, tx) if mark.kind == "seal" or now.held is None else now.held
+    held = holds.found(engine, tx) if mark.kind == "seal" else now.held
     left = msgspec.structs.replace(now, keys=now.keys[:1], macs=now.macs[:1], state="sealed", held=held)
     drop_parameters(tx, keep=left.keys)
     put(tx, engine.store_id, left)
@@ -264,8 +264,7 @@ def read_mark(engine: Engine, tx: Tx) -> _Mark | None:
         raise Corrupted("the mark of a key change") from None
     if mark.kind not in _FITS.get(state, ()):
         raise Corrupted("the mark of a key change", f"the store is {state}")
-    secrets = engine.secrets(tx)
-    if secrets.change is not None and mark.mac != _signature(secrets, mark):
+    if mark.mac != _signature(engine.secrets(tx), mark):
         raise Corrupted("the mark of a key change")
     return mark
 
