@@ -169,7 +169,7 @@ def test_look_ups_are_known(path: Path) -> None:
     with clew.open(path, key=KEY) as store:
         for one in good()["looks"]:
             store._engine._lookup_key = good()["lookup"]
-            assert store._engine.look(one["domain"], one["value"]) == one["look"]
+            assert store._engine.lookup_hash(one["domain"], one["value"]) == one["look"]
 
 
 def ref_row(fields: dict[str, Any]) -> RefRow:
@@ -812,7 +812,7 @@ def test_no_word_shows(told: Path) -> None:
 def test_look_ups_are_no_plain_hashes(told: Path) -> None:
     """A look-up hash is found with the store's own look-up key, and not without it."""
     with clew.open(told, key=keys.from_passphrase(WORDS), workspace="ws") as store:
-        expected = store._engine.look("cwd", MARKS["cwd"].encode())
+        expected = store._engine.lookup_hash("cwd", MARKS["cwd"].encode())
         session = store.sessions.latest(MARKS["cwd"])
         assert session._row.look == expected
     guesses = [blake2b(MARKS["cwd"].encode(), key=key, digest_size=16, person=b"cwd").digest() for key in (b"", KEY)]
@@ -820,7 +820,7 @@ def test_look_ups_are_no_plain_hashes(told: Path) -> None:
     assert expected in shown
     assert not shown & {*guesses}
     with clew.open(told.with_name("other.db"), key=KEY) as other:
-        assert other._engine.look("cwd", MARKS["cwd"].encode()) != expected
+        assert other._engine.lookup_hash("cwd", MARKS["cwd"].encode()) != expected
 
 
 WITHOUT_CRYPTOGRAPHY = """

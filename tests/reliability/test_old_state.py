@@ -380,7 +380,7 @@ def test_a_hold_of_before_the_seal_is_listed(path: Path) -> None:
         refs = {row.key: row for row in store._engine.read(lambda tx: tx.refs_after(-1, 9))}
         names = {session.id: refs[clew.base.ids.parse(session.id)] for session in (held, other)}
         engine = store._engine
-        listed = engine.read(lambda tx: {id: holds.listed(engine, tx, row) for id, row in names.items()})
+        listed = engine.read(lambda tx: {id: holds.is_listed(engine, tx, row) for id, row in names.items()})
         assert listed == {held.id: True, other.id: False}
 
 

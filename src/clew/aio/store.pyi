@@ -14,7 +14,7 @@ from clew.base import paging
 from clew.base.messages import AnyMessage, Media, Modality, Role
 from clew.base.paging import T
 from clew.engine import audit, blobs, log
-from clew.engine.audit import Deed
+from clew.engine.audit import AuditEvent
 from clew.engine.blob_objects import Cleared
 from clew.engine.blobs import Blob, Source
 from clew.engine.log import Entry
@@ -389,7 +389,7 @@ class Audit(Proxy, of=audit.Audit):
         """Notes a deed of your own, durable when this returns. Invalid if it does not look free of content."""
     def read(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
-    ) -> AsyncIterator[Deed]:
+    ) -> AsyncIterator[AuditEvent]:
         """What was done, oldest first: from `since` up to and without `until`, of one kind or of all."""
     def jsonl(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None

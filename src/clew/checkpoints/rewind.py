@@ -329,7 +329,7 @@ class Rewinding:
         """Moves the head within its tree. The old path stays as a branch; the new one is no longer a branch."""
         session = self._shelf.session
         refs, row = Parts.of(session).refs, row_of(session)
-        tip = refs.tip(tx, row)
+        tip = refs.head_state(tx, row)
         ground = None if to is None else tx.ground(ids.parse(to))
         if to is not None and (ground is None or ground.tree != row.tree):
             raise NotFound("node", to, hint="It was deleted.")

@@ -112,7 +112,7 @@ def _new_run(engine: Engine, tx: Tx, at: InsertPoint, derived: int | None) -> tu
 def _use_blobs(engine: Engine, tx: Tx, tree: int, node: Node, digests: Iterable[str]) -> None:
     used = []
     for digest in sorted(digests):
-        row = tx.blobs.blob(tree, engine.blob_look(tree, digest))
+        row = tx.blobs.blob(tree, engine.blob_hash(tree, digest))
         if row is None:
             raise NotFound("blob", digest, hint="Put the blob into the same session first.")
         used.append(row.blob)

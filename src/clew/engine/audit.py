@@ -29,7 +29,7 @@ _NAME = re.compile(r"[!-~]{1,128}")
 _ACTOR = 128
 
 
-class Deed(NamedTuple):
+class AuditEvent(NamedTuple):
     """One entry of the audit."""
 
     at: datetime
@@ -47,7 +47,7 @@ class Deed(NamedTuple):
 
 
 class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A deed as the log keeps it."""
+    """A event as the log keeps it."""
 
     kind: str
     subject: str
@@ -66,7 +66,7 @@ class Audit:
     def record(
         self, kind: str, subject: str, actor: str | None = None, *, reason: str | None = None, amount: int = 1
     ) -> None:
-        """Notes a deed of your own, durable when this returns. Invalid if it does not look free of content.
+        """Notes a event of your own, durable when this returns. Invalid if it does not look free of content.
 
         `kind` and `reason` are words of small letters, `subject` an id or a name without blanks; `actor` is the one the
         store was opened for, unless another is named.
@@ -74,12 +74,12 @@ class Audit:
         for given in (subject, actor):
             text = given.encode() if isinstance(given, str) and given.isprintable() else b""
             if self._engine.redacted(text) != text:
-                raise Invalid("a redaction rule finds something in this deed", hint="Name an id instead.")
+                raise Invalid("a redaction rule finds something in this event", hint="Name an id instead.")
         record_event(self._engine, self._refs, kind, subject, actor, reason=reason, amount=amount)
 
     def read(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
-    ) -> Iterator[Deed]:
+    ) -> Iterator[AuditEvent]:
         """What was done, oldest first: from `since` up to and without `until`, of one kind or of all."""
         for moment in (since, until):
             if moment is not None:
@@ -89,18 +89,20 @@ class Audit:
         row = self._engine.read(lambda tx: self._refs.own(tx, AUDIT))
         entries = iter(()) if row is None else Log(self._engine, lambda: row).read()
         return (
-            deed
-            for deed in map(_deed, entries)
-            if (since is None or deed.at >= since)
-            and (until is None or deed.at < until)
-            and (kind is None or deed.kind == kind)
+            event
+            for event in map(_event, entries)
+            if (since is None or event.at >= since)
+            and (until is None or event.at < until)
+            and (kind is None or event.kind == kind)
         )
 
     def jsonl(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
     ) -> Iterator[str]:
         """What `read` gives, each as one line of JSON, to be kept elsewhere."""
-        return (msgspec.json.encode(deed._asdict()).decode() for deed in self.read(since=since, until=until, kind=kind))
+        return (
+            msgspec.json.encode(event._asdict()).decode() for event in self.read(since=since, until=until, kind=kind)
+        )
 
 
 def record_event(
@@ -128,20 +130,20 @@ def note(
     reason: str | None = None,
     amount: int = 1,
 ) -> None:
-    """Notes a deed as a step of the transaction that does it. Invalid as in `Audit.record`."""
+    """Notes a event as a step of the transaction that does it. Invalid as in `Audit.record`."""
     _word("kind", kind)
     if reason is not None:
         _word("reason", reason)
     if not isinstance(subject, str) or not _NAME.fullmatch(subject):
-        raise Invalid("the subject of a deed is an id, or a name without blanks")
+        raise Invalid("the subject of a event is an id, or a name without blanks")
     who = engine.actor if actor is None else actor_name(actor)
     stored = _Stored(kind, subject, who, reason, whole_number("amount", amount, 0))
     row = refs.add_own(tx, AUDIT)
     append_in(Log(engine, lambda: row), tx, row, [(engine.new_id(), msgspec.json.encode(stored))])
 
 
-def may_note(engine: Engine, refs: Refs, tx: Tx, kind: str, subject: str, *, amount: int = 1) -> None:
-    """Notes a deed if the store was opened with ``audit=True``."""
+def note_if_enabled(engine: Engine, refs: Refs, tx: Tx, kind: str, subject: str, *, amount: int = 1) -> None:
+    """Notes a event if the store was opened with ``audit=True``."""
     if engine.audits:
         note(engine, refs, tx, kind, subject, amount=amount)
 
@@ -155,12 +157,14 @@ def actor_name(actor: str | None) -> str | None:
 
 def _word(name: str, value: str) -> None:
     if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise Invalid(f"the {name} of a deed is a word of small letters")
+        raise Invalid(f"the {name} of a event is a word of small letters")
 
 
-def _deed(entry: Entry) -> Deed:
+def _event(entry: Entry) -> AuditEvent:
     try:
         stored = msgspec.json.decode(entry.data, type=_Stored)
     except msgspec.DecodeError:
         raise Corrupted(f"entry {entry.number} of the audit", "it does not decode") from None
-    return Deed(entry.created_at, stored.kind, stored.subject, stored.actor, stored.reason, stored.amount, entry.id)
+    return AuditEvent(
+        entry.created_at, stored.kind, stored.subject, stored.actor, stored.reason, stored.amount, entry.id
+    )

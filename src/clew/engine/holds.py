@@ -42,7 +42,7 @@ def note(engine: Engine, tx: Tx, ref: RefRow) -> None:
     header.put(tx, engine.store_id, msgspec.structs.replace(secrets, held=sorted(now)))
 
 
-def listed(engine: Engine, tx: Tx, ref: RefRow) -> bool:
+def is_listed(engine: Engine, tx: Tx, ref: RefRow) -> bool:
     """True if the secrets list a ref as held."""
     if _name(engine, ref) not in engine.held:
         return False
@@ -50,7 +50,7 @@ def listed(engine: Engine, tx: Tx, ref: RefRow) -> bool:
     return tx.state().state != "plain" and _name(engine, ref) in engine.secrets(tx).held
 
 
-def found(engine: Engine, tx: Tx) -> list[bytes]:
+def collect_held(engine: Engine, tx: Tx) -> list[bytes]:
     """The list, built from the rows."""
     names, after = [], -1
     while rows := tx.refs_after(after, _BATCH):
@@ -60,4 +60,4 @@ def found(engine: Engine, tx: Tx) -> list[bytes]:
 
 
 def _name(engine: Engine, ref: RefRow) -> bytes:
-    return engine.look("hold", f"{ref.workspace}\0{ref.kind}\0".encode() + ref.key)
+    return engine.lookup_hash("hold", f"{ref.workspace}\0{ref.kind}\0".encode() + ref.key)

@@ -11,7 +11,7 @@ from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
 from clew.base import ids
 from clew.engine.engine import Engine, whole_number
 from clew.engine.node import moment
-from clew.engine.refs import keyed
+from clew.engine.refs import ensure_data_key
 from clew.engine.sealing.envelope import MISTYPED, Box, log_context, ref_owner
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
 
@@ -53,7 +53,7 @@ class Log:
         ref = self._ref()
         return self._engine.write(
             lambda tx: self._append(tx, ref, list(zip(fresh, many, strict=True))),
-            lambda tx: self._known(tx, ref, list(zip(fresh, many, strict=True))),
+            lambda tx: self._find_existing(tx, ref, list(zip(fresh, many, strict=True))),
         )
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
@@ -90,10 +90,10 @@ class Log:
         here = tx.ref(ref.workspace, ref.kind, ref.key)
         if here is None or here.ref != ref.ref or here.trashed_at is not None:  # deleted while this call waited
             raise NotFound(ref.kind, ids.text(ref.key))
-        stored = self._known(tx, here, entries)
+        stored = self._find_existing(tx, here, entries)
         if stored is not None:
             return stored
-        pos, now, box = tx.log_next(ref.ref), self._engine.clock(), self._box(keyed(self._engine, tx, here))
+        pos, now, box = tx.log_next(ref.ref), self._engine.clock(), self._box(ensure_data_key(self._engine, tx, here))
         if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
             raise Invalid("the log is full")
         rows = [
@@ -103,7 +103,7 @@ class Log:
         tx.add_log(rows)
         return [self._entry(row, box) for row in rows]
 
-    def _known(self, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry] | None:
+    def _find_existing(self, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry] | None:
         rows = [tx.log_by_id(id) for id, _ in entries]
         if not any(rows):
             return None

@@ -20,7 +20,7 @@ import msgspec
 
 from clew.backends import RefRow, Tx
 from clew.base import files, ids
-from clew.engine.deletion import TALKS
+from clew.engine.deletion import SESSION_KINDS
 from clew.engine.engine import Engine
 from clew.engine.refs import Refs
 from clew.errors import ClewError, Conflict, Corrupted, Invalid, NotFound, clip
@@ -63,7 +63,7 @@ class Marker(msgspec.Struct, omit_defaults=True):
         return False
 
 
-class Notes(NamedTuple):
+class MirrorNotes(NamedTuple):
     """What is still to be removed in a folder."""
 
     sessions: list[str]
@@ -83,7 +83,7 @@ class _Folders(msgspec.Struct, omit_defaults=True):
     folders: dict[str, list[str]] = {}
     """Each with the ids of the sessions whose files are still to go."""
     merged: dict[str, tuple[int, int]] = {}
-    """Of those where ids were merged, `Notes.merged` and `Notes.cleared`."""
+    """Of those where ids were merged, `MirrorNotes.merged` and `MirrorNotes.cleared`."""
 
 
 class Mirrors:
@@ -101,13 +101,13 @@ class Mirrors:
         """Remembers a folder, before anything is written there. True if something is still to be removed in it."""
         found = self._engine.read(self._folders)
         if root not in found:
-            self._engine.write(lambda tx: self._set(tx, {root: Notes([]), **self._folders(tx)}))
+            self._engine.write(lambda tx: self._set(tx, {root: MirrorNotes([]), **self._folders(tx)}))
         return bool(found.get(root))
 
-    def forget(self, root: str) -> Notes:
+    def forget(self, root: str) -> MirrorNotes:
         """Forgets a folder that is gone for good: receipts name it no more. What was to go there. NotFound."""
 
-        def work(tx: Tx) -> Notes:
+        def work(tx: Tx) -> MirrorNotes:
             found = self._folders(tx)
             if root not in found:
                 known = ", ".join(clip(one, 4096) for one in found) or "none"
@@ -119,17 +119,17 @@ class Mirrors:
         return self._engine.write(work)
 
     def note(self, tx: Tx, sessions: Iterable[str]) -> None:
-        """Notes, in the transaction that deletes something of these sessions, that their files are to go."""
+        """MirrorNotes, in the transaction that deletes something of these sessions, that their files are to go."""
         found, names = self._folders(tx), list(sessions)
         if found and names:
-            self._set(tx, {root: self._with(tx, left, names) for root, left in found.items()})
+            self._set(tx, {root: self._add_notes(tx, left, names) for root, left in found.items()})
 
     def clear(self) -> tuple[str, ...]:
         """Removes the files that are to go. Returns the folders where that is not done yet, as receipts name them."""
         waiting = {root: left for root, left in self._engine.read(self._folders).items() if left}
         if not waiting or self._engine.backend.in_transaction():  # it may be undone
             return tuple(PENDING + root for root in waiting)
-        done = {root: left for root, left in waiting.items() if self._removed(root, left)}
+        done = {root: left for root, left in waiting.items() if self._remove_files(root, left)}
         if done:
             self._engine.write(lambda tx: self._drop(tx, done))
         return tuple(PENDING + root for root in waiting if root not in done)
@@ -137,7 +137,7 @@ class Mirrors:
     def marker(self) -> Marker:
         """What makes a folder the mirror of this store and workspace."""
         name = self._engine.workspace
-        look = self._engine.look("mirror", name.encode()).hex() if name else ""
+        look = self._engine.lookup_hash("mirror", name.encode()).hex() if name else ""
         file = self._engine.backend.file
         if file is None:
             return Marker(FORMAT, self._engine.store_id.hex(), look)
@@ -171,7 +171,7 @@ class Mirrors:
             raise Conflict(f"{root} is the mirror of {clip(found.file, 4096)}", hint="Name another folder.")
         return found
 
-    def _removed(self, root: str, left: Notes) -> bool:
+    def _remove_files(self, root: str, left: MirrorNotes) -> bool:
         """Removes files; False if the folder cannot be reached, or is not the mirror any more."""
         try:
             self.check(root)
@@ -179,50 +179,50 @@ class Mirrors:
                 there = (
                     mirrored(root) if left.merged > left.cleared else []
                 )  # looked up after: what is new there is in the store
-                gone = self._engine.read(lambda tx: [one for one in there if not self._stored(tx, one)])
+                gone = self._engine.read(lambda tx: [one for one in there if not self._has_session(tx, one)])
                 for session in {*left.sessions, *gone}:
                     remove(root, session)
         except (OSError, ClewError):
             return False
         return True
 
-    def _with(self, tx: Tx, left: Notes, names: Iterable[str]) -> Notes:
+    def _add_notes(self, tx: Tx, left: MirrorNotes, names: Iterable[str]) -> MirrorNotes:
         """The notes of a folder with these sessions added."""
         sessions = [*dict.fromkeys((*left.sessions, *names))]
         if len(sessions) <= MOST:
             return left._replace(sessions=sessions)
-        return Notes([one for one in sessions if self._stored(tx, one)], left.merged + 1, left.cleared)
+        return MirrorNotes([one for one in sessions if self._has_session(tx, one)], left.merged + 1, left.cleared)
 
-    def _stored(self, tx: Tx, session: str) -> bool:
+    def _has_session(self, tx: Tx, session: str) -> bool:
         """True if the store has a session, in the trash or not."""
-        return any(tx.ref(self._engine.workspace, kind, ids.parse(session)) is not None for kind in TALKS)
+        return any(tx.ref(self._engine.workspace, kind, ids.parse(session)) is not None for kind in SESSION_KINDS)
 
-    def _folders(self, tx: Tx) -> dict[str, Notes]:
+    def _folders(self, tx: Tx) -> dict[str, MirrorNotes]:
         row = self._refs.own(tx, MIRRORS)
         return {} if row is None else self._read(row)
 
-    def _read(self, row: RefRow) -> dict[str, Notes]:
-        payload = self._refs.data(self._refs.checked(row))
+    def _read(self, row: RefRow) -> dict[str, MirrorNotes]:
+        payload = self._refs.data(self._refs.verify(row))
         try:
             found = msgspec.json.decode(payload[1:], type=_Folders)
         except msgspec.DecodeError:
             raise Corrupted("the list of mirrors", "it does not decode") from None
-        return {root: Notes(left, *found.merged.get(root, ())) for root, left in found.folders.items()}
+        return {root: MirrorNotes(left, *found.merged.get(root, ())) for root, left in found.folders.items()}
 
-    def _set(self, tx: Tx, folders: dict[str, Notes]) -> None:
-        row = self._refs.checked(self._refs.add_own(tx, MIRRORS))
+    def _set(self, tx: Tx, folders: dict[str, MirrorNotes]) -> None:
+        row = self._refs.verify(self._refs.add_own(tx, MIRRORS))
         if self._read(row) != folders:
             merged = {root: (left.merged, left.cleared) for root, left in folders.items() if left.merged}
             data = _Folders({root: left.sessions for root, left in folders.items()}, merged)
             self._refs.change(tx, row, b"\x01" + msgspec.json.encode(data), look=None)
 
-    def _drop(self, tx: Tx, done: dict[str, Notes]) -> None:
+    def _drop(self, tx: Tx, done: dict[str, MirrorNotes]) -> None:
         """Takes back what was noted and is done; what was noted since stays."""
         now = self._folders(tx)
         for root, left in done.items():
             if root in now:
                 rest = [one for one in now[root].sessions if one not in left.sessions]
-                now[root] = Notes(rest, now[root].merged, max(now[root].cleared, left.merged))
+                now[root] = MirrorNotes(rest, now[root].merged, max(now[root].cleared, left.merged))
         self._set(tx, now)
 
 

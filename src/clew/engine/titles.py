@@ -9,7 +9,7 @@ import msgspec
 from clew.backends import MAX_SEQ, POS, SEQ_BITS, RefRow, Tx
 from clew.base import ids
 from clew.base.messages import RECORD, AnyMessage, Message
-from clew.engine.deletion import BATCH, Cut
+from clew.engine.deletion import BATCH, RunCut
 from clew.engine.engine import Engine
 from clew.engine.receipts import Failure
 from clew.engine.refs import Refs
@@ -30,7 +30,7 @@ def title_of(said: Iterable[AnyMessage]) -> str | None:
     return None
 
 
-def of_cuts(engine: Engine, tx: Tx, cuts: Sequence[Cut]) -> set[str]:
+def of_cuts(engine: Engine, tx: Tx, cuts: Sequence[RunCut]) -> set[str]:
     """The first words of all questions in these cuts, to find titles made from them."""
     found: set[str] = set()
     for cut in cuts:
@@ -54,7 +54,7 @@ def clear(refs: Refs, tx: Tx, row: RefRow, words: set[str]) -> Failure | None:
     if now is None:
         return None
     try:
-        data = unpack(refs.data(refs.checked(now)))
+        data = unpack(refs.data(refs.verify(now)))
     except Corrupted:
         return Failure(ids.text(row.key), "its title cannot be read, and may repeat what was deleted")
     if data.title is not None and _made_of(data.title, words):

@@ -21,11 +21,11 @@ def put(engine: Engine, refs: Refs, tx: Tx, ref: RefRow) -> RefRow:
     moment = engine.clock()
     while any(one.trashed_at == moment for one in going):  # refs trashed earlier must not be restored with these
         moment += 1
-    done = [_marked(refs, tx, one, trashed_at=moment) for one in going if one.trashed_at is None]
+    done = [_set_columns(refs, tx, one, trashed_at=moment) for one in going if one.trashed_at is None]
     return done[0]
 
 
-def take_back(refs: Refs, tx: Tx, ref: RefRow) -> RefRow:
+def restore(refs: Refs, tx: Tx, ref: RefRow) -> RefRow:
     """Restores a ref, and the refs trashed with it. Conflict while its owner is in the trash."""
     owner = None if ref.owner is None else tx.ref_at(ref.owner)
     if owner is not None and owner.trashed_at is not None:
@@ -34,13 +34,13 @@ def take_back(refs: Refs, tx: Tx, ref: RefRow) -> RefRow:
     coming = [ref]
     for one in coming:
         coming.extend(owned for owned in tx.refs_owned(one.ref) if owned.trashed_at == ref.trashed_at)
-    done = [_marked(refs, tx, one, trashed_at=None, rank=_rank(tx, one)) for one in coming]
+    done = [_set_columns(refs, tx, one, trashed_at=None, rank=_rank(tx, one)) for one in coming]
     return done[0]
 
 
-def _marked(refs: Refs, tx: Tx, ref: RefRow, **columns: int | None) -> RefRow:
+def _set_columns(refs: Refs, tx: Tx, ref: RefRow, **columns: int | None) -> RefRow:
     """The ref with these columns changed; its data is closed again, because it is bound to them."""
-    return refs.change(tx, refs.checked(ref), refs.data(ref), look=ref.look, **columns)
+    return refs.change(tx, refs.verify(ref), refs.data(ref), look=ref.look, **columns)
 
 
 def _rank(tx: Tx, ref: RefRow) -> int:
@@ -53,7 +53,7 @@ def _rank(tx: Tx, ref: RefRow) -> int:
     return rank
 
 
-class Sight:
+class Visibility:
     """Tells within one transaction which messages are in sight: all but those that only the trash still needs."""
 
     def __init__(self, tx: Tx, workspace: str) -> None:
@@ -62,13 +62,13 @@ class Sight:
         self._states: dict[int, tuple[str, bool]] = {}
         self._heads: dict[int, list[int]] = {}
 
-    def look_at(self, places: Iterable[NodeLocation]) -> bool:
+    def load_trees(self, places: Iterable[NodeLocation]) -> bool:
         """Reads the states of their trees for `sees`; True if all messages in them are in sight."""
         trees = {place.tree for place in places}
         self._states |= self._tx.tree_states(list(trees - self._states.keys()))
         return all(self._states.get(tree) == (self._workspace, False) for tree in trees)
 
-    def sees(self, tree: int, pos: int) -> bool:
+    def is_visible(self, tree: int, pos: int) -> bool:
         """True if the message there, in a tree that was looked at, is of this workspace and in sight.
 
         So it was saved without a session, or has something below it that is not in the trash.
@@ -77,7 +77,7 @@ class Sight:
         if workspace != self._workspace or not trashed:
             return workspace == self._workspace
         if tree not in self._heads:
-            self._heads[tree] = self._standing(tree)
+            self._heads[tree] = self._live_heads(tree)
         heads = self._heads[tree]
         below = [pos]
         for at in below:
@@ -94,7 +94,7 @@ class Sight:
             ]
         return False
 
-    def _standing(self, tree: int) -> list[int]:
+    def _live_heads(self, tree: int) -> list[int]:
         """Where the refs of a tree stand that are not in the trash."""
         refs = self._tx.refs_in_tree(tree, 0, MAX_POS)
         return [ref.head for ref in refs if ref.trashed_at is None and ref.head is not None]

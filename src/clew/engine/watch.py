@@ -32,7 +32,7 @@ class Trail:
         back."""
         self._limit = paths.FIRST_PAGE
 
-    def look(self) -> list[Node]:
+    def poll(self) -> list[Node]:
         """The next messages, a page at most; none if there is nothing new. Invalid inside a transaction. NotFound."""
         if self._engine.backend.in_transaction():
             raise Invalid("a session cannot be watched inside a transaction", hint="Watch it after its end.")
@@ -106,7 +106,7 @@ class WatchState:
     def fetch(self) -> None:
         """Reads the next messages, unless some are ready. Invalid inside a transaction; NotFound."""
         if not self.ready:
-            self.ready.extend(self.trail.look())
+            self.ready.extend(self.trail.poll())
 
     def subscribe(self, notify: Callable[[], object]) -> None:
         """Calls `notify` after each change, until `unsubscribe` or until the state is garbage. Idempotent."""

@@ -217,7 +217,7 @@ class _Conversation:
         engine, refs = self._parts.engine, self._parts.refs
 
         def work(tx: Tx) -> None:
-            head = refs.tip(tx, row)
+            head = refs.head_state(tx, row)
             point, derived = self._insertion_point(tx, first, head.tree)
             stays = {point.id, None if derived is None else ids.parse(first.derived or "")}
             if head.id is not None and head.id not in stays and not self._is_above(tx, head.pos, point.pos):
@@ -289,7 +289,7 @@ class _Conversation:
         refs = self._parts.refs
 
         def work(tx: Tx) -> None:
-            state, point = refs.tip(tx, row), tx.ground(target)
+            state, point = refs.head_state(tx, row), tx.ground(target)
             if point is None or point.tree != state.tree or state.id == target:
                 return
             if state.pos is not None and not self._is_above(tx, state.pos, point.pos):

@@ -94,7 +94,7 @@ class Session(SessionChanges):
             done = self._refs.append(self._read, drafts, expect=expect, branch=on_conflict == "branch")
         if done.move is not None:
             call = running()
-            self._engine.undoing.if_undone(self, self._as_before)
+            self._engine.rollback_steps.on_rollback(self, self._as_before)
             if call is None:
                 self._move = done.move
             else:  # it shares a commit that is still to come
@@ -161,7 +161,7 @@ class Session(SessionChanges):
         target = None if to is None else self._engine.resolve_node(to)
 
         def work(tx: Tx) -> tuple[Move | None, RefRow | None]:
-            tip = self._refs.tip(tx, self._row)
+            tip = self._refs.head_state(tx, self._row)
             ground = None if target is None else self._on_path(tx, tip.pos, target)
             if tip.id == target:
                 return None, None
@@ -171,7 +171,7 @@ class Session(SessionChanges):
 
         move, left = self._engine.write(work)
         if move is not None:
-            self._engine.undoing.if_undone(self, self._as_before)
+            self._engine.rollback_steps.on_rollback(self, self._as_before)
             self._move = move
         return None if left is None else _branch(left)
 
@@ -195,11 +195,11 @@ class Session(SessionChanges):
         expect = UNSET if expect_head is UNSET else expect_head and self._engine.resolve_node(expect_head)
 
         def work(tx: Tx) -> Appended:
-            tip = self._refs.tip(tx, self._row)
+            tip = self._refs.head_state(tx, self._row)
             if tip.pos is None:
                 raise Invalid("a session without messages has nothing to compact")
             if expect is not UNSET and expect != tip.id:
-                raise self._refs.moved(self._row)
+                raise self._refs.moved_error(self._row)
             carried = (tip.carried or 0) + (tip.run_depth or 0) + (tip.pos & ((1 << SEQ_BITS) - 1)) + 1
             ground = tip.ground._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
             nodes = append_chain(self._engine, tx, ground, drafts, derived=tip.pos)
@@ -207,9 +207,9 @@ class Session(SessionChanges):
             return Appended(nodes, self._refs.move(tx, self._row.ref, tip, last[POS], last[ID]))
 
         self._refs.ensure_sound_head(self._row)
-        done = self._engine.write(work, lambda tx: self._refs.appended(tx, self._row, drafts))
+        done = self._engine.write(work, lambda tx: self._refs.find_appended(tx, self._row, drafts))
         if done.move is not None:
-            self._engine.undoing.if_undone(self, self._as_before)
+            self._engine.rollback_steps.on_rollback(self, self._as_before)
             self._move = done.move
         return done.nodes
 

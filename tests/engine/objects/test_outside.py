@@ -250,7 +250,7 @@ def test_what_the_bucket_shows_of_a_sealed_store(path: Path, place: NodeLocation
         )
         shown = " ".join(place.names())
         assert digest not in shown
-        assert store._engine.look("blob", digest.encode()).hex() not in shown
+        assert store._engine.lookup_hash("blob", digest.encode()).hex() not in shown
 
 
 def test_deleted_and_purged(path: Path, place: NodeLocation) -> None:

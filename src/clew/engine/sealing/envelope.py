@@ -89,7 +89,7 @@ class Seal(Protocol):
         """A short signature of a row's fields; `wrapped` is the row's data key as it is stored."""
         ...
 
-    def signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
+    def is_signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
         """True if `mac` is a signature of a row's fields."""
         ...
 
@@ -146,7 +146,7 @@ class Plain:
             return b""  # nothing matches it
         return crc32(fields, self._seed).to_bytes(4, "big")
 
-    def signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
+    def is_signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
         return mac == self.sign(fields, wrapped)
 
 
@@ -201,18 +201,18 @@ def ref_fields(ref: RefRow) -> bytes:
     return move_fields(_id(ref.key), _int(ref.tree), _int(ref.head), head_id, ref.version, ref.active_at, ref.rank)
 
 
-def kept_context(row: QuarantineRow) -> bytes:
+def quarantine_context(row: QuarantineRow) -> bytes:
     """What is kept in quarantine is bound to."""
     return b"kept" + _INTS[2](row.pos, row.created_at) + f"{row.why}".encode()
 
 
-def kept_payload(context: bytes, found: bytes | None) -> bytes:
+def quarantine_payload(context: bytes, found: bytes | None) -> bytes:
     """What is kept in quarantine: the context of a message's row, and its body as it was found, until it is purged."""
     return (b"\x00" if found is None else b"\x01") + context + (found or b"")
 
 
-def kept_parts(payload: bytes) -> tuple[bytes, bytes | None]:
-    """The context and the body in `kept_payload`."""
+def quarantine_parts(payload: bytes) -> tuple[bytes, bytes | None]:
+    """The context and the body in `quarantine_payload`."""
     end = 1 + _PLACE.size + FACTS_SIZE
     return payload[1:end], payload[end:] if payload[:1] == b"\x01" else None
 

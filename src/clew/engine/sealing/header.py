@@ -42,7 +42,7 @@ _TAG = b"\x02"
 _Secret = Annotated[bytes, Meta(min_length=SIZE, max_length=SIZE)]
 
 
-def needed() -> None:
+def require_cryptography() -> None:
     """Unavailable if the library is missing."""
     if AESGCM is None:
         raise MissingPackage("a sealed store needs the cryptography package", "crypto")
@@ -119,7 +119,7 @@ def unlock(tx: Tx, store_id: bytes, key: Key, known: Sequence[bytes], path: str)
 
     Corrupted also if they do not belong to the epoch row: then one of the two is of an earlier state of the store.
     """
-    needed()
+    require_cryptography()
     packed = tx.header(SECRETS)
     if packed is None:
         raise Corrupted(path, "its header is incomplete")
@@ -156,28 +156,28 @@ def refuse_plain(tx: Tx, path: str) -> None:
         raise Invalid(f"{path} is not sealed", hint="Open it without a key; `clew key seal` seals it.")
 
 
-class Made(NamedTuple):
+class StoreKey(NamedTuple):
     """A store key, and for one that is derived, what it was derived with."""
 
     key: bytes
     parameters: bytes | None
 
 
-def made(key: Key) -> Made:
+def new_store_key(key: Key) -> StoreKey:
     """The store key that a key stands for in a store that does not know it yet. It may take a while. Invalid."""
-    needed()
+    require_cryptography()
     if not isinstance(key, Passphrase):
-        return Made(check(key), None)
+        return StoreKey(check(key), None)
     parameters, derived = key.new()
-    return Made(derived, parameters)
+    return StoreKey(derived, parameters)
 
 
-def take(tx: Tx, store_id: bytes, key: Made, path: str) -> None:
+def seal_empty(tx: Tx, store_id: bytes, key: StoreKey, path: str) -> None:
     """Seals a store in which nothing is yet. Invalid if something is; nothing happens if it is sealed by now."""
     if tx.state().state != "plain":
         return
     refuse_plain(tx, path)
-    keep(tx, key)
+    store_parameters(tx, key)
     put(tx, store_id, Secrets(os.urandom(SIZE), [os.urandom(SIZE)], [key.key], "sealed", 0, []))
     tx.set_header("lookup_key", None)
     tx.set_header(UNSEALED, None)
@@ -208,7 +208,7 @@ def sign_unsealed(key: bytes, change: int) -> bytes:
     return blake2b(b"%d" % change, key=key, digest_size=16, person=b"clew unsealed").digest()
 
 
-def keep(tx: Tx, key: Made) -> None:
+def store_parameters(tx: Tx, key: StoreKey) -> None:
     """Keeps what a key was derived with, in the header."""
     if key.parameters is not None:
         tx.set_header(_KDF + key_id(key.key).hex(), key.parameters)

@@ -71,7 +71,7 @@ class SealedBox:
             return None
 
 
-class _Refusing:
+class _RefusingBox:
     """The box of a process that may not write in clear: see `SealedSeal.write_clear`."""
 
     head = b"\x01"
@@ -87,11 +87,11 @@ class _Refusing:
         return None
 
 
-_REFUSING = {True: _Refusing("seal"), False: _Refusing("unseal")}
+_REFUSALS = {True: _RefusingBox("seal"), False: _RefusingBox("unseal")}
 """By whether new things get a data key."""
 
 
-class Unsealing:
+class UnsealingBox:
     """A box while its store is being unsealed: what is closed from now on is plain."""
 
     def __init__(self, sealed: Box, plain: Box) -> None:
@@ -131,7 +131,7 @@ class SealedSeal:
         self._current = current, self._wrappers[current]  # in one: another thread may be wrapping at this moment
         self._boxes: dict[tuple[bytes, bytes], Box] = {}
 
-    def unsealed(self, tx: Tx, path: str) -> None:
+    def load_unsealed(self, tx: Tx, path: str) -> None:
         """Continues without keys after another process has unsealed the store. Corrupted unless signed with them."""
         change = tx.state().change
         if tx.header(UNSEALED) not in [sign_unsealed(key, change) for key in self.secrets.keys]:
@@ -156,7 +156,7 @@ class SealedSeal:
             keys = self._unwrap(wrapped, owner)
             box = NO_BOX if not keys else SealedBox(self._store_id, keys, self._plain if self.secrets.mixed else None)
             if keys and not self.keyed:
-                box = Unsealing(box, self._open_plain())
+                box = UnsealingBox(box, self._open_plain())
             if len(self._boxes) >= _REMEMBERED:
                 self._boxes.clear()
             self._boxes[wrapped, owner] = box
@@ -166,7 +166,7 @@ class SealedSeal:
         """The box of what is not sealed; it closes nothing unless that is meant, and never while a store is sealed."""
         if self._clear and not self.keyed:
             return self._plain
-        return Unsealing(self._plain, _REFUSING[self.keyed])
+        return UnsealingBox(self._plain, _REFUSALS[self.keyed])
 
     def new_box(self, owner: bytes) -> tuple[Box, bytes | None]:
         if not self.keyed:
@@ -179,7 +179,7 @@ class SealedSeal:
             return self._plain.sign(fields, None) if self._may_be_plain() else b""
         return _digest(self._macs[0], fields)
 
-    def signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
+    def is_signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
         if wrapped is None:
             return mac == self.sign(fields, None)
         return any(mac == _digest(key, fields) for key in self._macs)

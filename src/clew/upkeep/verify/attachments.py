@@ -10,7 +10,7 @@ from clew.backends import BODY, ID, MAX_SEQ, SEQ_BITS, BlobRow, LogRow
 from clew.backends.problems import BROKEN, describe
 from clew.backends.tables import BLOBS, LOG, NULL
 from clew.base import ids
-from clew.engine.blob_objects import Lost, opened
+from clew.engine.blob_objects import ObjectLost, open_pieces
 from clew.engine.blobs import STAGED
 from clew.engine.sealing.envelope import MISTYPED, Box, blob_fields, blob_owner, chunk_context, log_context, ref_owner
 from clew.errors import Unavailable
@@ -119,7 +119,7 @@ def _blob_problems(found: Findings, blob: BlobRow) -> Iterator[str]:
         if blob.mac:
             yield "it is unfinished and signed"
         return
-    if not found.engine.seal.signed(blob_fields(blob), blob.wrapped_key, blob.mac):
+    if not found.engine.seal.is_signed(blob_fields(blob), blob.wrapped_key, blob.mac):
         yield CHECKSUM
     digest, size = sha256(), 0
     kept = found.tx.blobs.object(blob.blob)
@@ -127,27 +127,27 @@ def _blob_problems(found: Findings, blob: BlobRow) -> Iterator[str]:
         found.counts["unread"] = found.counts.get("unread", 0) + 1
         return
     try:
-        for payload in _pieces(found, blob) if kept is None else opened(found.engine, blob, kept, blob.chunks):
+        for payload in _pieces(found, blob) if kept is None else open_pieces(found.engine, blob, kept, blob.chunks):
             digest.update(payload)
             size += len(payload)
-    except Lost as lost:
+    except ObjectLost as lost:
         # What is read is one moment; the object may have gone since, with its blob or for another.
         if kept is None or found.engine.read(lambda tx: tx.blobs.object(blob.blob)) == kept:
             yield lost.why
         return
-    if size != blob.size or found.engine.blob_look(blob.tree, digest.hexdigest()) != blob.look:
+    if size != blob.size or found.engine.blob_hash(blob.tree, digest.hexdigest()) != blob.look:
         yield "its content is not what it is found by"
 
 
 def _pieces(found: Findings, blob: BlobRow) -> Iterator[bytes]:
-    """The pieces of a blob that are in the store. Lost."""
+    """The pieces of a blob that are in the store. ObjectLost."""
     box = found.engine.seal.box(blob.wrapped_key, blob_owner(blob.tree, blob.blob))
     for number in range(min(blob.chunks, MAX_SEQ)):
         pos = blob.blob << SEQ_BITS | number
         body = found.tx.blobs.chunk(pos)
         payload = None if body is None else box.open(body, chunk_context(pos))
         if payload is None:
-            raise Lost(f"its piece {number} is {'missing' if body is None else 'damaged'}")
+            raise ObjectLost(f"its piece {number} is {'missing' if body is None else 'damaged'}")
         yield payload
 
 
@@ -164,7 +164,7 @@ def _use_problem(found: Findings, blob: int, user: int) -> str | None:
     if at.row[BODY] == b"":
         return None  # in quarantine: what it showed cannot be told, and comes back with it
     shown = blobs_of(found.engine.node(at).said)
-    if at.tree != row[0] or row[1] not in {found.engine.blob_look(at.tree, digest) for digest in shown}:
+    if at.tree != row[0] or row[1] not in {found.engine.blob_hash(at.tree, digest) for digest in shown}:
         return f"node {ids.text(at.row[ID])} does not show it"
     return None
 

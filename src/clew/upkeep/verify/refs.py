@@ -44,10 +44,10 @@ def check_refs(found: Findings) -> None:
 
 def _problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, int | None]]:
     """What is wrong, each with the position it concerns if there is one."""
-    if not found.engine.seal.signed(ref_fields(ref), ref.wrapped_key, ref.mac):
+    if not found.engine.seal.is_signed(ref_fields(ref), ref.wrapped_key, ref.mac):
         yield CHECKSUM, None
     yield from _data_problems(found, ref)
-    if not ref.hold and holds.listed(found.engine, found.tx, ref):
+    if not ref.hold and holds.is_listed(found.engine, found.tx, ref):
         yield "its row says that it is not held, but it is", None
     if ref.owner is not None and found.one("SELECT 1 FROM refs WHERE ref = ? AND ref != ?", ref.owner, ref.ref) is None:
         yield f"its owner, ref {ref.owner}, is missing", None
@@ -77,7 +77,7 @@ def _data_problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, None]]:
         _any(payload[1:])
         return
     data = _session(payload[1:])
-    look = found.engine.look
+    look = found.engine.lookup_hash
     if ref.look != (None if data.cwd is None else look("cwd", data.cwd.encode())):
         yield "it is not found under its directory", None
     if found.tx.maintenance.labels(ref.ref) != sorted(look("label", label.encode()) for label in data.labels):

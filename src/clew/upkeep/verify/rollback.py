@@ -26,7 +26,7 @@ _REF = f"SELECT key, version FROM refs WHERE ref & {MAX_COUNTER} = ?"
 _LONGEST = 1024
 
 
-class Head(msgspec.Struct, frozen=True, array_like=True):
+class StoreHead(msgspec.Struct, frozen=True, array_like=True):
     """What is known of a store at one moment. Numbers are counts of all that there ever was, deleted or not."""
 
     store: bytes
@@ -65,11 +65,11 @@ _LABELS = {
     "deleted_refs": "deleted sessions and other refs",
 }
 """What only grows, in words."""
-_STANDING = {"versions": "changes of its sessions", "entries": "log entries"}
+_LIVE_LABELS = {"versions": "changes of its sessions", "entries": "log entries"}
 """What grows as long as no ref is deleted."""
 
 
-def read_head(found: Findings) -> Head:
+def read_head(found: Findings) -> StoreHead:
     """The head of a store as it is now."""
     counters = found.reader.counters()
     messages = counters.pop("ords")
@@ -77,7 +77,7 @@ def read_head(found: Findings) -> Head:
     (newest,) = found.one("SELECT coalesce(max(ord), 0) FROM nodes")
     refs, versions = found.one("SELECT count(*), coalesce(sum(version), 0) FROM refs")
     (entries,) = found.one("SELECT count(*) FROM log")
-    return Head(
+    return StoreHead(
         store=_hash(found.engine.store_id),
         changes=found.tx.state().change,
         messages=messages,
@@ -98,13 +98,13 @@ def read_head(found: Findings) -> Head:
     )
 
 
-def text(head: Head) -> str:
+def text(head: StoreHead) -> str:
     """A head as it is printed."""
     packed = msgspec.msgpack.encode(head)
     return _TAG + urlsafe_b64encode(packed + crc32(packed).to_bytes(4, "big")).decode().rstrip("=")
 
 
-def parse(given: str) -> Head:
+def parse(given: str) -> StoreHead:
     """The head that a text is. Invalid."""
     typed = given.strip() if isinstance(given, str) else ""
     if typed.startswith("clew-head-") and not typed.startswith(_TAG):
@@ -117,24 +117,24 @@ def parse(given: str) -> Head:
         packed, check = raw[:-4], raw[-4:]
         if crc32(packed).to_bytes(4, "big") != check:
             raise ValueError
-        return msgspec.msgpack.decode(packed, type=Head)
+        return msgspec.msgpack.decode(packed, type=StoreHead)
     except (ValueError, msgspec.MsgspecError):
         hint = "Give the whole line that 'clew verify --print-head' has printed."
         raise Invalid("this is not the head of a store", hint=hint) from None
 
 
-def check_since(found: Findings, head: Head) -> None:
+def check_since(found: Findings, head: StoreHead) -> None:
     """Notes what tells that the store is an earlier one than that of the head."""
     for problem in _problems(found, head):
         found.add("head", "the store", problem)
 
 
-def _problems(found: Findings, head: Head) -> Iterator[str]:
+def _problems(found: Findings, head: StoreHead) -> Iterator[str]:
     now = read_head(found)
     if now.store != head.store:
         yield "it is another store than that of the head"
         return
-    labels = _LABELS if now.deleted_refs > head.deleted_refs else _LABELS | _STANDING
+    labels = _LABELS if now.deleted_refs > head.deleted_refs else _LABELS | _LIVE_LABELS
     for name, label in labels.items():
         had, has = getattr(head, name), getattr(now, name)
         if has < had:

@@ -18,9 +18,9 @@ from clew.engine.sealing.envelope import (
     MISTYPED,
     NO_ID,
     facts,
-    kept_context,
-    kept_parts,
     node_place,
+    quarantine_context,
+    quarantine_parts,
     run_fields,
     totals,
 )
@@ -29,7 +29,7 @@ from clew.providers.neutral import neutral
 from clew.upkeep.verify.findings import Findings, place
 
 CHECKSUM = "its checksum does not match"
-DROPPED = "no session ends there: one was dropped, or an older state of it was put back"
+NO_END = "no session ends there: one was dropped, or an older state of it was put back"
 _Row = tuple[int, bytes, bytes, bytes, int]
 """A node as the scan reads it: a `NodeRow`, and its number in order of commit."""
 _ORD: Final = 4
@@ -57,9 +57,9 @@ def check_runs(found: Findings) -> None:
             last = found.tx.last_seq(number)
             if last < 0:
                 problems.append("its messages are missing")
-            elif not _needed(found, run, last, heads):
+            elif not _end_is_needed(found, run, last, heads):
                 at = number << SEQ_BITS | last
-                found.add("run", place(at), DROPPED, pos=at)
+                found.add("run", place(at), NO_END, pos=at)
         except ODD as error:
             problems = [f"it cannot be checked ({type(error).__name__})"]
         for problem in problems:
@@ -70,7 +70,7 @@ def check_nodes(found: Findings) -> None:
     """A node opens under everything its row says, and goes on from the one above it, without a gap."""
     run: RunRow | None = None
     number, expected = -1, 0
-    above: _Above | None = None
+    above: _Parent | None = None
     for pos, row in found.scan(NODES):
         if pos >> SEQ_BITS != number:
             if row is None:
@@ -78,7 +78,7 @@ def check_nodes(found: Findings) -> None:
             number, expected = pos >> SEQ_BITS, 0
             try:
                 run = found.tx.run(number)
-                above = None if run is None else _ground(found, run)
+                above = None if run is None else _parent_of(found, run)
             except ODD:
                 run = above = None
             if run is None:
@@ -126,7 +126,7 @@ def _run_problems(found: Findings, run: RunRow) -> Iterator[str]:
     tip = found.one("SELECT id FROM nodes WHERE pos = ?", run.run << SEQ_BITS | run.tip) if run.tip >= 0 else None
     if run.tip >= 0 and tip is None:
         yield f"its message {run.tip} is missing"
-    if not found.engine.seal.signed(run_fields(run, tip[0] if tip else None), run.wrapped_key, run.mac):
+    if not found.engine.seal.is_signed(run_fields(run, tip[0] if tip else None), run.wrapped_key, run.mac):
         yield CHECKSUM
     if found.one("SELECT 1 FROM trees WHERE tree = ?", run.tree) is None:
         yield f"its tree {run.tree} is missing"
@@ -148,7 +148,7 @@ def _run_problems(found: Findings, run: RunRow) -> Iterator[str]:
         yield "it is a root and says that it is not"
 
 
-def _needed(found: Findings, run: RunRow, last: int, heads: _Heads) -> bool:
+def _end_is_needed(found: Findings, run: RunRow, last: int, heads: _Heads) -> bool:
     """True if something keeps a run's last node: a ref, a save without a ref, or what grew from it."""
     at = run.run << SEQ_BITS | last
     return (
@@ -188,17 +188,19 @@ def _quarantine_problem(found: Findings, row: QuarantineRow) -> str | None:
     if at.row[BODY] != b"":
         return "its message has a body"
     node = found.engine.node(at)
-    payload = run_info(node).box.open(row.body, kept_context(row))
+    payload = run_info(node).box.open(row.body, quarantine_context(row))
     if payload is None:
         return CHECKSUM
-    return None if kept_parts(payload)[0] == body_context(node) else "the row of its message is not as it was then"
+    return (
+        None if quarantine_parts(payload)[0] == body_context(node) else "the row of its message is not as it was then"
+    )
 
 
 _Totals = tuple[int, int, int, int, int]
 """Turns, tokens in and out, cost, gaps."""
 
 
-class _Above(NamedTuple):
+class _Parent(NamedTuple):
     """What a node has to know of the one above it; `totals` is None where they are not to be relied on."""
 
     id: bytes | None
@@ -206,22 +208,22 @@ class _Above(NamedTuple):
     totals: _Totals | None
 
 
-_ROOT = _Above(None, 0, (0, 0, 0, 0, 0))
+_ROOT = _Parent(None, 0, (0, 0, 0, 0, 0))
 
 
-def _ground(found: Findings, run: RunRow) -> _Above | None:
+def _parent_of(found: Findings, run: RunRow) -> _Parent | None:
     """What a run's first node goes on from; None if that is missing."""
     origin = run.derived if run.parent is None else run.parent
     if origin is None:
-        return _Above(None, 0, None) if run.carried else _ROOT  # what it stood for may be deleted: the totals stay
+        return _Parent(None, 0, None) if run.carried else _ROOT  # what it stood for may be deleted: the totals stay
     row = found.one("SELECT id, ord, facts FROM nodes WHERE pos = ?", origin)
     if row is None or not isinstance(row[1], int):
-        return None if run.parent is not None else _Above(None, 0, None)
+        return None if run.parent is not None else _Parent(None, 0, None)
     if run.parent is not None:
-        return _Above(row[0], row[1], _totals(row[2]))
+        return _Parent(row[0], row[1], _totals(row[2]))
     above = found.tx.run(origin >> SEQ_BITS)
     whole = above is not None and run.carried == above.carried + above.depth + (origin & MAX_SEQ) + 1
-    return _Above(None, row[1], _totals(row[2]) if whole else None)
+    return _Parent(None, row[1], _totals(row[2]) if whole else None)
 
 
 def _totals(stored: bytes) -> _Totals | None:
@@ -232,12 +234,12 @@ def _totals(stored: bytes) -> _Totals | None:
         return None
 
 
-def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> _Above:
+def _check_node(found: Findings, run: RunRow, row: _Row, above: _Parent | None) -> _Parent:
     """Notes what is wrong with a node, and returns what the next one has to know of it."""
     problems: list[str] = []
     counted: _Totals | None = None
     if row[BODY] == b"" and found.tx.maintenance.quarantined(row[POS]) is not None:
-        return _Above(row[ID], row[_ORD], None)
+        return _Parent(row[ID], row[_ORD], None)
     try:
         if len(row[ID]) != 16:
             problems.append("its id is too long or too short")
@@ -255,25 +257,25 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -
                 counted = _totals(row[FACTS])
                 if above.totals is not None and counted != _add(above.totals, message):
                     problems.append("its totals do not follow from those above it")
-            problems += _unshown(found, run, row, said)
+            problems += _blob_problems(found, run, row, said)
     except ODD as error:
         problems.append(f"its body does not decode ({type(error).__name__})")
     if above is not None and row[_ORD] <= above.ord:
         problems.append("its order is not after that of the message above it")
     if found.indexes_doubted:
-        problems += _lost(found, row)
+        problems += _index_problems(found, row)
     for problem in problems:
         found.add("node", f"node {ids.text(row[ID])}", problem, pos=row[POS])
-    return _Above(row[ID], row[_ORD], counted)
+    return _Parent(row[ID], row[_ORD], counted)
 
 
-def _open(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> bytes | None:
+def _open(found: Findings, run: RunRow, row: _Row, above: _Parent | None) -> bytes | None:
     """The body's payload; None if it does not open. Below a gap there is nothing to open it against."""
     pos, facts, id, body, _ = row
     if above is None:
         return body[5:] if run.wrapped_key is None else None
     context = node_place(run.tree, id, above.id or NO_ID, run.depth + (pos & MAX_SEQ)) + facts
-    return found.engine.stretch(run).box.open(body, context)
+    return found.engine.run_info(run).box.open(body, context)
 
 
 def _add(totals: _Totals, message: Message) -> _Totals:
@@ -292,10 +294,10 @@ def _add(totals: _Totals, message: Message) -> _Totals:
     )
 
 
-def _unshown(found: Findings, run: RunRow, row: _Row, said: AnyMessage) -> Iterator[str]:
+def _blob_problems(found: Findings, run: RunRow, row: _Row, said: AnyMessage) -> Iterator[str]:
     """Blobs that a message shows, and that are missing or do not know that it does."""
     for digest in blobs_of(said):
-        blob = found.tx.blobs.blob(run.tree, found.engine.blob_look(run.tree, digest))
+        blob = found.tx.blobs.blob(run.tree, found.engine.blob_hash(run.tree, digest))
         if blob is None:
             yield f"the blob {digest[:12]}… that it shows is missing"
         elif found.one('SELECT 1 FROM uses WHERE blob = ? AND "user" = ?', blob.blob, row[POS]) is None:
@@ -307,7 +309,7 @@ def blobs_of(said: AnyMessage) -> frozenset[str]:
     return codec.blobs_in(said) if isinstance(said, Message) else frozenset()
 
 
-def _lost(found: Findings, row: _Row) -> Iterator[str]:
+def _index_problems(found: Findings, row: _Row) -> Iterator[str]:
     for name, column, value in (("nodes_id", "id", row[ID]), ("nodes_ord", "ord", row[_ORD])):
         try:
             at = found.one(f"SELECT pos FROM nodes INDEXED BY {name} WHERE {column} = ?", value)
