@@ -355,7 +355,7 @@ def test_a_key_change_needs_its_mark(life: list[Moment], now: Moment) -> None:
     """Secrets and epoch row of a key change, put back without the mark of it: the store is not opened."""
     for name in ("sealing again", "unsealing"):
         put_back(now.file, now, moment(life, name), ("header secrets", "epoch"))
-        with pytest.raises(Corrupted, match="does not fit to its state"):
+        with pytest.raises(Corrupted, match="does not match its state"):
             clew.open(now.file, key=now.key)
 
 

@@ -1,4 +1,4 @@
-"""The audit: who did what and when, as entries of a log of the store's own. They hold no content.
+"""The audit log: who did what and when. Its entries hold no content.
 
 Deletions, holds and key changes are always recorded, in the same transaction: purge, hold, release, retain, retention,
 sweep, seal, unseal, rotate. Other events are recorded if the store was opened with ``audit=True``: create, trash,
@@ -34,20 +34,20 @@ class AuditEvent(NamedTuple):
 
     at: datetime
     kind: str
-    """What was done: ``purge``, ``hold``, …"""
+    """The action: ``purge``, ``hold``, …"""
     subject: str
-    """To what: the id of a session, of a receipt, of a key."""
+    """The id of the session, receipt or key."""
     actor: str | None
-    """By whom, if that was said."""
+    """Who did it, if known."""
     reason: str | None
     """Why, as one word."""
     amount: int
-    """How many: messages of a purge, sessions of a sweep."""
+    """Number of messages of a purge, or of sessions of a sweep."""
     id: str
 
 
 class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A event as the log keeps it."""
+    """An event as it is stored in the log."""
 
     kind: str
     subject: str
@@ -66,21 +66,21 @@ class Audit:
     def record(
         self, kind: str, subject: str, actor: str | None = None, *, reason: str | None = None, amount: int = 1
     ) -> None:
-        """Notes a event of your own, durable when this returns. Invalid if it does not look free of content.
+        """Records an event of your own, durable when this returns. Invalid if an argument may be content.
 
-        `kind` and `reason` are words of small letters, `subject` an id or a name without blanks; `actor` is the one the
-        store was opened for, unless another is named.
+        `kind` and `reason` are lowercase words, `subject` is an id or a name without spaces. `actor` defaults to the
+        actor that the store was opened for.
         """
         for given in (subject, actor):
             text = given.encode() if isinstance(given, str) and given.isprintable() else b""
             if self._engine.redacted(text) != text:
-                raise Invalid("a redaction rule finds something in this event", hint="Name an id instead.")
+                raise Invalid("a redaction rule matches the subject or actor of this event", hint="Use an id instead.")
         record_event(self._engine, self._refs, kind, subject, actor, reason=reason, amount=amount)
 
     def read(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
     ) -> Iterator[AuditEvent]:
-        """What was done, oldest first: from `since` up to and without `until`, of one kind or of all."""
+        """The events, oldest first: from `since`, before `until`, of one kind or of all."""
         for moment in (since, until):
             if moment is not None:
                 microseconds(moment)
@@ -99,7 +99,7 @@ class Audit:
     def jsonl(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
     ) -> Iterator[str]:
-        """What `read` gives, each as one line of JSON, to be kept elsewhere."""
+        """The events of `read`, each as one line of JSON, for storing elsewhere."""
         return (
             msgspec.json.encode(event._asdict()).decode() for event in self.read(since=since, until=until, kind=kind)
         )
@@ -115,7 +115,7 @@ def record_event(
     reason: str | None = None,
     amount: int = 1,
 ) -> None:
-    """`Audit.record` for clew's own events: their subjects are ids, which no rule is to redact."""
+    """`Audit.record` for clew's own events: their subjects are ids, which are not redacted."""
     engine.write(lambda tx: note(engine, refs, tx, kind, subject, actor=actor, reason=reason, amount=amount))
 
 
@@ -130,12 +130,12 @@ def note(
     reason: str | None = None,
     amount: int = 1,
 ) -> None:
-    """Notes a event as a step of the transaction that does it. Invalid as in `Audit.record`."""
+    """Records an event in the transaction of the action. Invalid as in `Audit.record`."""
     _word("kind", kind)
     if reason is not None:
         _word("reason", reason)
     if not isinstance(subject, str) or not _NAME.fullmatch(subject):
-        raise Invalid("the subject of a event is an id, or a name without blanks")
+        raise Invalid("the subject of an event must be an id, or a name without spaces")
     who = engine.actor if actor is None else actor_name(actor)
     stored = _Stored(kind, subject, who, reason, whole_number("amount", amount, 0))
     row = refs.add_own(tx, AUDIT)
@@ -143,7 +143,7 @@ def note(
 
 
 def note_if_enabled(engine: Engine, refs: Refs, tx: Tx, kind: str, subject: str, *, amount: int = 1) -> None:
-    """Notes a event if the store was opened with ``audit=True``."""
+    """`note`, if the store was opened with ``audit=True``."""
     if engine.audits:
         note(engine, refs, tx, kind, subject, amount=amount)
 
@@ -151,13 +151,13 @@ def note_if_enabled(engine: Engine, refs: Refs, tx: Tx, kind: str, subject: str,
 def actor_name(actor: str | None) -> str | None:
     """`actor`, if it is a name or None. Invalid."""
     if actor is not None and not (isinstance(actor, str) and 0 < len(actor) <= _ACTOR and actor.isprintable()):
-        raise Invalid(f"an actor is a name of up to {_ACTOR} letters")
+        raise Invalid(f"an actor must be a name of up to {_ACTOR} characters")
     return actor
 
 
 def _word(name: str, value: str) -> None:
     if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise Invalid(f"the {name} of a event is a word of small letters")
+        raise Invalid(f"the {name} of an event must be a lowercase word")
 
 
 def _event(entry: Entry) -> AuditEvent:

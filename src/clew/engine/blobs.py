@@ -72,7 +72,7 @@ class Blobs:
                     digest.update(piece)
                     size += len(piece)
                 if number + len(batch) > MAX_SEQ:
-                    raise Invalid("the blob is too large")
+                    raise Invalid(f"the blob has more than {MAX_SEQ:,} pieces of {CHUNK:,} bytes", hint="Split it.")
                 engine.write(partial(self._fill, row=staged, first=number, batch=batch))
                 number += len(batch)
             blob = Blob(digest.hexdigest(), size)
@@ -168,7 +168,7 @@ class Blobs:
 
     def _row(self, digest: str) -> BlobRow:
         if not isinstance(digest, str) or not digest.isascii():
-            raise Invalid("a blob is named by its digest", hint="Use the digest that put returned.")
+            raise Invalid("a blob is identified by its digest", hint="Use the digest that put returned.")
         engine, tree = self._engine, self._tree()
         for _ in range(2):
             row = engine.read(lambda tx: tx.blobs.blob(tree, engine.blob_hash(tree, digest)))
@@ -278,7 +278,7 @@ def _pieces(source: Source) -> Iterator[bytes]:
     rest = bytearray()
     for part in _parts(source):
         if not isinstance(part, bytes | bytearray | memoryview):
-            raise Invalid(f"a blob is made of bytes, not {type(part).__name__}")
+            raise Invalid(f"a blob must be bytes, not {type(part).__name__}")
         view = memoryview(part)
         while view:
             taken = view[: CHUNK - len(rest)]
@@ -297,7 +297,7 @@ def _parts(source: Any) -> Iterable[Any]:
     if callable(read := getattr(source, "read", None)):
         return iter(lambda: read(CHUNK), b"")
     if isinstance(source, str) or not isinstance(source, Iterable):
-        raise Invalid(f"a blob is made of bytes, not {type(source).__name__}", hint="Encode text first.")
+        raise Invalid(f"a blob must be bytes, not {type(source).__name__}", hint="Encode text first.")
     return source
 
 

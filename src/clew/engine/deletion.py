@@ -1,6 +1,6 @@
 """Deletion of refs, and of nodes by id.
 
-A node is needed while it has a child, a ref or a compaction that stands for it, or if it was saved without a ref. After
+A node is needed while it has a child, a ref, or a compaction that replaced it, or if it was saved without a ref. After
 a ref is deleted, deletion walks up from its head and stops at the first node that is needed.
 
 A hold on a ref covers the refs it owns, and every node on their paths or in their history. The hold column counts only
@@ -147,7 +147,7 @@ def _refuse_held(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) 
     if ref.hold:
         raise Conflict(f"{ref.kind} {ids.text(ref.key)} is held", hint="Release it first.")
     if _opens(engine, ref._replace(hold=1)) if damaged else not _opens(engine, ref):
-        raise Corrupted(f"{ref.kind} {ids.text(ref.key)}", "its row does not tell whether it is held")
+        raise Corrupted(f"{ref.kind} {ids.text(ref.key)}", "its row does not show whether it is held")
     if holds.is_listed(engine, tx, ref):
         raise Corrupted(f"{ref.kind} {ids.text(ref.key)}", "its row says that it is not held, but it is")
 
@@ -161,7 +161,7 @@ def _refuse_missing_end(engine: Engine, tx: Tx, run: RunRow) -> None:
     for ref in tx.refs_in_tree(run.tree, 0, MAX_POS):
         if ref.hold or holds.is_listed(engine, tx, ref):
             raise Corrupted(
-                f"{ref.kind} {ids.text(ref.key)}", "an earlier row of a session was restored, and it is held"
+                f"{ref.kind} {ids.text(ref.key)}", "it is held, and an earlier row of a session was restored"
             )
 
 
@@ -316,7 +316,7 @@ def _move_head_up(engine: Engine, refs: Refs, tx: Tx, ref: RefRow, cuts: list[Ru
 def _above(pos: int, cuts: list[RunCut]) -> int | None:
     """The nearest position above `pos` that stays; None if there is none.
 
-    The root that a compaction made continues at the messages it stands for.
+    The root of a compaction continues at the messages that it replaced.
     """
     first = {cut.run.run: cut for cut in cuts}
     at: int | None = pos
@@ -373,9 +373,8 @@ def _payloads(engine: Engine, tx: Tx, run: RunRow, count: int) -> Iterator[tuple
                 raise Corrupted("the quarantine")
             yield "quarantine", row.pos, kept, quarantine_context(row)
     while at < last:
-        places = [
-            place for place in tx.maintenance.places_after(at, BATCH) if place.row[POS] <= last
-        ]  # one may be missing: damage
+        # Damage may have removed some.
+        places = [place for place in tx.maintenance.places_after(at, BATCH) if place.row[POS] <= last]
         for place in places:
             if place.row[BODY] != b"":
                 node = engine.node(place)

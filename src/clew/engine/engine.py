@@ -320,5 +320,5 @@ class Engine:
 def whole_number(name: str, value: object, least: int) -> int:
     """`value`, if it is an integer of at least `least`. Invalid."""
     if not isinstance(value, int) or not least <= value <= 1 << 60:
-        raise Invalid(f"{name} is a whole number from {least} on, not {clip(str(value))}")
+        raise Invalid(f"{name} must be a whole number of at least {least}, not {clip(str(value))}")
     return value

@@ -42,7 +42,7 @@ class Log:
         many = [data] if isinstance(data, bytes) else list(data)
         names = [id] if isinstance(id, str) else [None] * len(many) if id is None else list(id)
         if len(names) != len(many):
-            raise Invalid("there must be as many ids as entries")
+            raise Invalid(f"{len(many)} entries need {len(many)} ids, not {len(names)}")
         for one in many:
             if not isinstance(one, bytes):
                 raise Invalid(f"a log entry must be bytes, not {type(one).__name__}")
@@ -95,7 +95,7 @@ class Log:
             return stored
         pos, now, box = tx.log_next(ref.ref), self._engine.clock(), self._box(ensure_data_key(self._engine, tx, here))
         if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
-            raise Invalid("the log is full")
+            raise Invalid(f"the log is full: it holds at most {MAX_SEQ:,} entries")
         rows = [
             LogRow(pos + n, now, id, box.close(data, log_context(pos + n, now, id)))
             for n, (id, data) in enumerate(entries)
@@ -110,7 +110,7 @@ class Log:
         box = self._box(ref)
         found = [self._entry(row, box) for row in rows if row is not None and row.pos >> SEQ_BITS == ref.ref]
         if [one.data for one in found] != [data for _, data in entries]:
-            raise Conflict("an id is taken by another entry")
+            raise Conflict("an id is taken by another log entry", hint="Append with new ids.")
         return found
 
     def _box(self, ref: RefRow) -> Box:

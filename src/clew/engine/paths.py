@@ -95,7 +95,7 @@ def origins(engine: Engine, tx: Tx, head: int | None) -> list[int]:
         head = root.derived
         # The check stops loops in damaged rows.
         if head is not None and creation_counter(head >> SEQ_BITS) >= creation_counter(root.run):
-            raise Corrupted(f"run {root.run}", "it stands for a later one")
+            raise Corrupted(f"run {root.run}", "it replaces a newer run")
     return found
 
 

@@ -82,7 +82,7 @@ Receipts = list[Receipt]
 
 
 class ReceiptEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of a receipt in the log. Parts with the same id add up; the last one says what is pending."""
+    """A part of a receipt in the log. Parts with the same id add up; the last one lists what is pending."""
 
     id: str
     reason: str
@@ -102,7 +102,7 @@ class ReceiptEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, pending=pending, finished=None if pending else now)
 
     def ending(self) -> ReceiptEntry:
-        """The part that only says how the purge ended."""
+        """The part that records only how the purge ended."""
         return ReceiptEntry(self.id, self.reason, self.started, self.finished, pending=self.pending)
 
     def plus(self, part: ReceiptEntry) -> ReceiptEntry:

@@ -36,7 +36,7 @@ class RollbackSteps:
             outer.update({what: step for what, step in steps.items() if what not in outer})
 
     def on_rollback(self, what: object, step: Callable[[], Step]) -> None:
-        """Inside a transaction: takes the `step` that is run if it is undone, unless there is one for `what` already.
+        """Inside a transaction: runs the result of `step` on a rollback, unless `what` already has one.
 
         `what` must live as long as its step.
         """

@@ -49,7 +49,7 @@ def of_cuts(engine: Engine, tx: Tx, cuts: Sequence[RunCut]) -> set[str]:
 
 
 def clear(refs: Refs, tx: Tx, row: RefRow, words: set[str]) -> Failure | None:
-    """Takes the title off a session if it was made of these words; a failure if a record's summary may repeat them."""
+    """Removes a session's title if it was made of these words. A failure if a record's summary may repeat them."""
     now = tx.ref_at(row.ref)
     if now is None:
         return None
@@ -76,6 +76,6 @@ def _summarised(data: SessionData) -> bool:
 
 
 def _words(said: AnyMessage) -> str:
-    """What a question says, on one line, as far as a title may need it; nothing if it is no question."""
+    """The start of a user message on one line, as long as a title needs; empty for other messages."""
     message = said if isinstance(said, Message) else view(said)
     return " ".join(message.text[:400].split()) if message.role == "user" else ""

@@ -16,7 +16,7 @@ from clew.errors import Conflict
 
 
 def put(engine: Engine, refs: Refs, tx: Tx, ref: RefRow) -> RefRow:
-    """Puts a ref in the trash with all it owns, at one moment; not an activity. Conflict if a hold keeps any of it."""
+    """Puts a ref and the refs it owns in the trash, with the same time. Not an activity. Conflict if one is held."""
     going = with_owned(engine, tx, ref)
     moment = engine.clock()
     while any(one.trashed_at == moment for one in going):  # refs trashed earlier must not be restored with these
@@ -39,12 +39,12 @@ def restore(refs: Refs, tx: Tx, ref: RefRow) -> RefRow:
 
 
 def _set_columns(refs: Refs, tx: Tx, ref: RefRow, **columns: int | None) -> RefRow:
-    """The ref with these columns changed; its data is closed again, because it is bound to them."""
+    """Stores the ref with changed columns, and its data encrypted again, because it is bound to them."""
     return refs.change(tx, refs.verify(ref), refs.data(ref), look=ref.look, **columns)
 
 
 def _rank(tx: Tx, ref: RefRow) -> int:
-    """The ref's rank, or one lower: no two have the same, and what was active later stays above it."""
+    """A free rank for the ref: its own or a lower one, still above refs that were active earlier."""
     rank = ref.rank
     while below := tx.refs_recent(ref.workspace, ref.kind, before=(rank + 1, 0), limit=1):
         if below[0].rank != rank and below[0].active_at <= ref.active_at:
@@ -54,7 +54,7 @@ def _rank(tx: Tx, ref: RefRow) -> int:
 
 
 class Visibility:
-    """Tells within one transaction which messages are in sight: all but those that only the trash still needs."""
+    """Decides, within one transaction, which messages are visible: all except those that only the trash needs."""
 
     def __init__(self, tx: Tx, workspace: str) -> None:
         self._tx = tx
@@ -63,15 +63,15 @@ class Visibility:
         self._heads: dict[int, list[int]] = {}
 
     def load_trees(self, places: Iterable[NodeLocation]) -> bool:
-        """Reads the states of their trees for `sees`; True if all messages in them are in sight."""
+        """Reads the states of their trees for `is_visible`. True if all messages in them are visible."""
         trees = {place.tree for place in places}
         self._states |= self._tx.tree_states(list(trees - self._states.keys()))
         return all(self._states.get(tree) == (self._workspace, False) for tree in trees)
 
     def is_visible(self, tree: int, pos: int) -> bool:
-        """True if the message there, in a tree that was looked at, is of this workspace and in sight.
+        """True if the message belongs to this workspace and is visible. Call `load_trees` for its tree first.
 
-        So it was saved without a session, or has something below it that is not in the trash.
+        A message is visible if it was saved without a session, or if a ref outside the trash is at or below it.
         """
         workspace, trashed = self._states.get(tree, (None, False))
         if workspace != self._workspace or not trashed:
@@ -86,7 +86,7 @@ class Visibility:
                 continue
             if run.tip >= at & MAX_SEQ or any(at <= head <= last for head in heads):
                 return True
-            # A run grows from an older one; a damaged row must not lead in circles.
+            # A run starts at an older one. The check stops loops in damaged rows.
             below += [
                 grown.run << SEQ_BITS
                 for grown in self._tx.runs_from(at, last)
@@ -95,6 +95,6 @@ class Visibility:
         return False
 
     def _live_heads(self, tree: int) -> list[int]:
-        """Where the refs of a tree stand that are not in the trash."""
+        """The heads of the refs of a tree that are not in the trash."""
         refs = self._tx.refs_in_tree(tree, 0, MAX_POS)
         return [ref.head for ref in refs if ref.trashed_at is None and ref.head is not None]

@@ -119,9 +119,9 @@ class Quarantine:
         bodies, damaged = find_damaged(engine, progress)
         if not force and (len(damaged) > MOST or len(damaged) * SHARE > bodies):
             raise Conflict(
-                f"{len(damaged)} of {bodies} stored bodies are damaged; more than {MOST}, or than one in {SHARE}, point"
-                " to a cause that may still be there, so nothing was moved",
-                hint="Check the disk, and see what a backup has; then sweep with force.",
+                f"{len(damaged)} of {bodies} stored bodies are damaged, which suggests a cause that still exists, such"
+                " as a failing disk; nothing was moved",
+                hint="Check the disk and your backups, then sweep with force.",
             )
         left = tuple(dict.fromkeys(Left(one.where, one.why or "") for one in damaged if one.node is None))
         moved = tuple(one.node.id for one in damaged if one.node is not None)
@@ -181,7 +181,7 @@ class Quarantine:
         is purged, if a message is not in quarantine.
         """
         if (nodes is None) != bool(everything):
-            raise Invalid("a purge takes ids, or everything", hint="Say which.")
+            raise Invalid("a purge needs either ids or everything=True", hint="Pass one of them.")
         names = [nodes] if isinstance(nodes, str) else list(dict.fromkeys(nodes or ()))
         wanted = [(self._engine.resolve_node(name), name) for name in names]
 
@@ -202,7 +202,9 @@ class Quarantine:
 
     def _refuse_transaction(self) -> None:
         if self._engine.backend.in_transaction():
-            raise Invalid("this cannot be part of a transaction", hint="Do it before the transaction, or after it.")
+            raise Invalid(
+                "the quarantine cannot be changed inside a transaction", hint="Do it before or after the transaction."
+            )
 
     # -- taking out, and destroying
 
@@ -240,7 +242,7 @@ class Quarantine:
                 continue  # already purged
             holder = deletion.held_by(self._engine, tx, row.pos)
             if holder is not None:
-                why = "it is held" if holder.hold else "its row does not tell whether it is held"
+                why = "it is held" if holder.hold else "its row does not show whether it is held"
                 failures.append(Failure(ids.text(holder.key), f"{why}, and so is node {node.id}"))
                 continue
             body = b""
@@ -252,7 +254,7 @@ class Quarantine:
         loss = DestroyedBodies(len(gone), sum(len(row.body) for row, _ in gone), tuple(failures), tuple(sorted(shown)))
         return loss, _node_ids(gone)
 
-    # -- what is there
+    # -- listing
 
     def _list_rows(self, tx: Tx) -> _Items:
         """All messages of this workspace in quarantine."""

@@ -383,5 +383,5 @@ def test_a_size_is_a_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["file://objects", "file://objects/of/mine", "file:", "file://"])
 def test_a_folder_is_named_whole(url: str) -> None:
     """What looks like a name beside this folder would be one right under the root, or this folder itself."""
-    with pytest.raises(Invalid, match="whole path"):
+    with pytest.raises(Invalid, match="absolute path"):
         Bucket(url)

@@ -113,7 +113,7 @@ def status(engine: Engine) -> Status:
 def recovery(engine: Engine) -> str:
     """The store's key as printable letters. Invalid if the store is not sealed."""
     if engine.read(engine.renew) == "plain":  # another process may have rotated the key
-        raise Invalid("the store is not sealed", hint="There is no key to be printed.")
+        raise Invalid("the store is not sealed", hint="A plain store has no key.")
     return keys.recovery(_secrets(engine).keys[0])
 
 
@@ -206,7 +206,7 @@ def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: StoreKey | 
             if new is None:
                 raise Invalid("a rotation needs a new key", hint="Make one with clew.keys.generate().")
             if new.key in now.keys:
-                raise Invalid("this is the store's key already")
+                raise Invalid("this is already the store's key", hint="Pass a new key.")
             store_parameters(tx, new)
             macs = [os.urandom(SIZE), *now.macs]  # rows signed before are not believed once the change is finished
             changed = msgspec.structs.replace(now, keys=[new.key, *now.keys], macs=macs, state="rotating")
@@ -219,7 +219,7 @@ def _finish(engine: Engine, tx: Tx) -> None:
     if mark is None:
         return
     if mark.stage < len(_STAGES[mark.kind]):
-        raise Conflict("the key change is not complete")
+        raise Conflict("the key change is not complete", hint="Run it again, then finish it.")
     now = engine.secrets(tx)
     tx.set_header(MARK, None)
     if mark.kind == "unseal":

@@ -1,4 +1,4 @@
-"""Refs: signed, their data readable, their head where they say, their look-ups those of their data."""
+"""Checks refs: signature, data, head, and the lookup hashes of their data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _any = msgspec.json.Decoder().decode
 
 
 def check_refs(found: Findings) -> None:
-    """Every ref with its labels, and no label without its ref."""
+    """Checks every ref with its labels, and that every label has a ref."""
     sessions = 0
     for number, row in found.scan(REFS):
         if row is None:
@@ -43,7 +43,7 @@ def check_refs(found: Findings) -> None:
 
 
 def _problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, int | None]]:
-    """What is wrong, each with the position it concerns if there is one."""
+    """Problems, each with the position it concerns, if there is one."""
     if not found.engine.seal.is_signed(ref_fields(ref), ref.wrapped_key, ref.mac):
         yield CHECKSUM, None
     yield from _data_problems(found, ref)
@@ -56,7 +56,7 @@ def _problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, int | None]]:
         yield "its tree is missing" if workspace is None else "its tree belongs to another workspace", None
     if ref.head is None:
         if ref.head_id is not None:
-            yield "its head has an id and no place", None
+            yield "its head has an id but no position", None
         return
     head = found.one(_HEAD, ref.head)
     if head is None:
@@ -79,6 +79,6 @@ def _data_problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, None]]:
     data = _session(payload[1:])
     look = found.engine.lookup_hash
     if ref.look != (None if data.cwd is None else look("cwd", data.cwd.encode())):
-        yield "it is not found under its directory", None
+        yield "its lookup hash does not match its directory", None
     if found.tx.maintenance.labels(ref.ref) != sorted(look("label", label.encode()) for label in data.labels):
-        yield "its labels are not those it is found by", None
+        yield "its lookup hashes do not match its labels", None
