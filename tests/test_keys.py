@@ -160,7 +160,7 @@ def test_a_raw_key_may_end_as_a_line_does(file: Path) -> None:
 def test_anything_else_in_a_key_file_is_refused(file: Path, content: bytes) -> None:
     """It is Invalid, says what a key file holds, and shows nothing of what is there."""
     file.write_bytes(content)
-    with pytest.raises(clew.Invalid, match=r"does not hold a key\. A key is written as 64 hex digits") as caught:
+    with pytest.raises(clew.Invalid, match=r"does not contain a key\. A key is written as 64 hex digits") as caught:
         keys.from_file(file)
     assert len(content) < 8 or content.decode("latin-1").strip() not in told(caught.value)
     assert file.read_bytes() == content
@@ -221,7 +221,7 @@ def test_a_missing_key_file_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", ["", "a\0b", b"bytes", None, 7])
 def test_a_key_file_is_named_by_a_path(bad: object) -> None:
     """Anything else is Invalid."""
-    with pytest.raises(clew.Invalid, match="named by a path"):
+    with pytest.raises(clew.Invalid, match="given as a path"):
         keys.from_file(bad, create=True)  # type: ignore[arg-type]
 
 

@@ -345,8 +345,8 @@ def test_letters_of_several_bytes() -> None:
         (Rule("a", "x", replacement="axa"), "replacement 'axa'"),
         (Rule("a", "x\ud800"), "lone surrogate"),
         (Rule("a", "x", replacement="\ud800"), "lone surrogate"),
-        (Rule("a", 5), "are text"),  # type: ignore[arg-type]
-        (Rule("a", "x", replacement=None), "are text"),  # type: ignore[arg-type]
+        (Rule("a", 5), "must be str"),  # type: ignore[arg-type]
+        (Rule("a", "x", replacement=None), "must be str"),  # type: ignore[arg-type]
         (Rule("a", "x", hints="x"), "hints"),  # type: ignore[arg-type]
         (Rule("a", "x", hints=("\ud800",)), "lone surrogate"),
         (Rule("a", "x", hints=("x" * 101,)), "hints"),
