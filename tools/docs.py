@@ -138,7 +138,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "Object storage for large attachments: `clew.open(…, blobs=…)`.",
         ["base/buckets:Bucket", "engine/blob_objects:Cleared"],
     ),
-    ("Audit", "Reached as `store.audit`.", ["engine/audit:Audit", "engine/audit:Deed"]),
+    ("Audit", "Reached as `store.audit`.", ["engine/audit:Audit", "engine/audit:AuditEvent"]),
     (
         "clew.exports",
         "Conversations as files.",

@@ -265,7 +265,7 @@ def test_whatever_is_done(path: Path, seed: int) -> None:
                     case 1 if said:
                         session.compact([clew.user(f"so far {step}")])
                     case 2:
-                        given += [node.id for node in state_of(watch).trail.look()]
+                        given += [node.id for node in state_of(watch).trail.poll()]
                     case _:
                         session.append([clew.user(f"{step}") for _ in range(dice.randrange(1, 4))])
             given += [node.id for node in watch]
@@ -282,7 +282,7 @@ def test_undo_gives_nothing_again(path: Path) -> None:
         with session.watch(after=None, timeout=20) as watch:
             assert [next(watch).text, next(watch).text] == ["a", "b"]
             session.rewind(first.id)
-            assert state_of(watch).trail.look() == []
+            assert state_of(watch).trail.poll() == []
             session.append(clew.user("other"))
             assert next(watch).text == "other"
             place = store.nodes.path(second.id)[-1]
@@ -293,6 +293,6 @@ def test_undo_gives_nothing_again(path: Path) -> None:
                 refs.move(tx, session._row.ref, state, place._row[0], place._row[2])
 
             engine.write(back)
-            assert state_of(watch).trail.look() == []
+            assert state_of(watch).trail.poll() == []
             session.append(clew.user("c"))
             assert next(watch).text == "c"

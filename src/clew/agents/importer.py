@@ -235,7 +235,7 @@ class _Taking:
         last = active if before is None else max(active, microseconds(before))
 
         def work(tx: Tx) -> RefRow:
-            now = refs.checked(refs.get(tx, row.kind, row.key))
+            now = refs.verify(refs.get(tx, row.kind, row.key))
             return refs.change(tx, now, refs.data(now), look=now.look, active_at=last)
 
         refs.write_one(work)

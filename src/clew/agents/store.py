@@ -206,7 +206,7 @@ class SessionStore:
         """
         talk = self._store.sessions.get(session_id)
         parts = Parts.of(self._store)
-        gone = parts.engine.read(lambda tx: deletion.talks(tx, row_of(talk)))
+        gone = parts.engine.read(lambda tx: deletion.session_ids(tx, row_of(talk)))
         receipt = delete_session(talk)
         if parts.engine.backend.in_transaction():  # otherwise the files are already removed
             for one in gone:
@@ -345,7 +345,7 @@ class SessionStore:
         found, parts = {}, Parts.of(self._store)
         for session in sessions:
             row = parts.table.find_anywhere(session)
-            found[session] = mirror.size(parts.engine.read(partial(deletion.talks, ref=row)))
+            found[session] = mirror.size(parts.engine.read(partial(deletion.session_ids, ref=row)))
         return found
 
     def _wrote(self, session_id: str) -> None:

@@ -14,7 +14,7 @@ from clew.base import paging
 from clew.base.messages import AnyMessage, Media, Modality, Role
 from clew.base.paging import T
 from clew.engine import audit, blobs, log
-from clew.engine.audit import Deed
+from clew.engine.audit import AuditEvent
 from clew.engine.blob_objects import Cleared
 from clew.engine.blobs import Blob, Source
 from clew.engine.log import Entry
@@ -388,15 +388,15 @@ class Audit(Proxy, of=audit.Audit):
     async def record(
         self, kind: str, subject: str, actor: str | None = None, *, reason: str | None = None, amount: int = 1
     ) -> None:
-        """Notes a deed of your own, durable when this returns. Invalid if it does not look free of content."""
+        """Records an event of your own, durable when this returns. Invalid if an argument may be content."""
     def read(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
-    ) -> AsyncIterator[Deed]:
-        """What was done, oldest first: from `since` up to and without `until`, of one kind or of all."""
+    ) -> AsyncIterator[AuditEvent]:
+        """The events, oldest first: from `since`, before `until`, of one kind or of all."""
     def jsonl(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
     ) -> AsyncIterator[str]:
-        """What `read` gives, each as one line of JSON, to be kept elsewhere."""
+        """The events of `read`, each as one line of JSON, for storing elsewhere."""
 
 class Snapshots(Proxy, of=snapshots.Snapshots):
     """The snapshots of a store."""

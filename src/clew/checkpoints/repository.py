@@ -168,7 +168,7 @@ class CheckpointRepo:
 
     def _read_checkpoint(self, row: RefRow) -> StoredCheckpoint:
         name = f"checkpoint {ids.text(row.key)}"
-        manifest: Manifest = read(self._refs.data(self._refs.checked(row)), Manifest, name)
+        manifest: Manifest = read(self._refs.data(self._refs.verify(row)), Manifest, name)
         if not all(map(is_inside, manifest.paths())):
             raise Corrupted(name, "it names a path that is not below the root")
         return StoredCheckpoint(row, manifest)
@@ -208,7 +208,7 @@ class CheckpointRepo:
         row = tx.ref(self._engine.workspace, WORKTREE, self._key(WORKTREE, ""))
         if row is None or row.trashed_at is not None:
             return None
-        return StoredWorktree(row, read(self._refs.data(self._refs.checked(row)), Worktree, "a worktree"))
+        return StoredWorktree(row, read(self._refs.data(self._refs.verify(row)), Worktree, "a worktree"))
 
     def index(self, seat: StoredWorktree) -> TreeIndex:
         """The index of the worktree; caches the last one."""
@@ -244,7 +244,7 @@ class CheckpointRepo:
         row = tx.ref(self._engine.workspace, REWIND, self._key(REWIND, ""))
         if row is None or row.trashed_at is not None:
             return None
-        return row, read(self._refs.data(self._refs.checked(row)), Journal, "a rewind")
+        return row, read(self._refs.data(self._refs.verify(row)), Journal, "a rewind")
 
     def begin(self, tx: Tx, journal: Journal) -> None:
         """Records a rewind. Raises Conflict if another one is unfinished."""
@@ -281,7 +281,7 @@ class CheckpointRepo:
     def _use(self, tx: Tx, row: RefRow, digests: Iterable[str]) -> None:
         tree, used = self.tree(tx), []
         for digest in digests:
-            blob = tx.blobs.blob(tree, self._engine.blob_look(tree, digest))
+            blob = tx.blobs.blob(tree, self._engine.blob_hash(tree, digest))
             if blob is None:
                 raise NotFound("blob", digest, hint="It was deleted. Try again.")
             used.append(blob.blob)

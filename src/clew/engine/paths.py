@@ -91,11 +91,11 @@ def origins(engine: Engine, tx: Tx, head: int | None) -> list[int]:
     found: list[int] = []
     while head is not None:
         found.append(head)
-        root = engine.checked(tx, lineage(tx, head)[0][0])
+        root = engine.verify_run(tx, lineage(tx, head)[0][0])
         head = root.derived
         # The check stops loops in damaged rows.
         if head is not None and creation_counter(head >> SEQ_BITS) >= creation_counter(root.run):
-            raise Corrupted(f"run {root.run}", "it stands for a later one")
+            raise Corrupted(f"run {root.run}", "it replaces a newer run")
     return found
 
 
@@ -129,12 +129,12 @@ def _fitting(rows: list[NodeRow]) -> int:
 def _page(engine: Engine, run: RunRow, low: int, high: int, tx: Tx) -> tuple[RunRow | None, list[NodeRow]]:
     """Some nodes of a run and the run in one read: its data key may have changed."""
     now = tx.run(run.run)
-    return now if now is None or now == run else engine.checked(tx, now), tx.nodes_between(low, high)
+    return now if now is None or now == run else engine.verify_run(tx, now), tx.nodes_between(low, high)
 
 
 def _runs(engine: Engine, tx: Tx, pos: int) -> list[tuple[RunRow, int]]:
     """`lineage`, each run verified."""
-    return [(engine.checked(tx, run), upto) for run, upto in lineage(tx, pos)]
+    return [(engine.verify_run(tx, run), upto) for run, upto in lineage(tx, pos)]
 
 
 def run_of(engine: Engine, tx: Tx, pos: int) -> RunRow:
@@ -142,4 +142,4 @@ def run_of(engine: Engine, tx: Tx, pos: int) -> RunRow:
     run = tx.run(pos >> SEQ_BITS)
     if run is None:
         raise Corrupted(f"run {pos >> SEQ_BITS}", "it is missing")
-    return engine.checked(tx, run)
+    return engine.verify_run(tx, run)

@@ -49,7 +49,7 @@ class Refs:
         row = tx.ref(self._engine.workspace, kind, key)
         if row is None or (row.trashed_at is not None and not trashed):
             raise NotFound(kind, ids.text(key))
-        return self.checked(row)
+        return self.verify(row)
 
     def head_state(self, tx: Tx, row: RefRow, *, trashed: bool = False) -> HeadState:
         """The current head state of a ref, verified. NotFound as in `get`; Corrupted if the head is wrong."""
@@ -64,15 +64,15 @@ class Refs:
             )
         except MISTYPED:
             fields = b""
-        if state.id != state.head_id or not self._engine.seal.signed(fields, state.ref_key, state.mac):
+        if state.id != state.head_id or not self._engine.seal.is_signed(fields, state.ref_key, state.mac):
             raise Corrupted(f"{row.kind} {ids.text(row.key)}", "its head is not where it should be")
         return state
 
-    def checked(self, row: RefRow) -> RefRow:
+    def verify(self, row: RefRow) -> RefRow:
         """`row`, if its signature is valid. Corrupted."""
-        if not self._signed(row):
-            row = self._again(row)
-            if not self._signed(row):
+        if not self._is_signed(row):
+            row = self._reread(row)
+            if not self._is_signed(row):
                 raise Corrupted(f"{row.kind} {ids.text(row.key)}")
         return row
 
@@ -80,14 +80,14 @@ class Refs:
         """The payload of a ref's data. Corrupted."""
         payload = self._payload(row)
         if payload is None:
-            payload = self._payload(self._again(row))
+            payload = self._payload(self._reread(row))
             if payload is None:
                 raise Corrupted(f"{row.kind} {ids.text(row.key)}")
         return payload
 
-    def _signed(self, row: RefRow) -> bool:
+    def _is_signed(self, row: RefRow) -> bool:
         try:
-            return self._engine.seal.signed(ref_fields(row), row.wrapped_key, row.mac)
+            return self._engine.seal.is_signed(ref_fields(row), row.wrapped_key, row.mac)
         except MISTYPED:
             return False
 
@@ -97,7 +97,7 @@ class Refs:
         except MISTYPED:
             return None
 
-    def _again(self, row: RefRow) -> RefRow:
+    def _reread(self, row: RefRow) -> RefRow:
         """The current row if its data key changed since it was read; otherwise the same row."""
         self._engine.reload()
         now = self._engine.read(lambda tx: tx.ref_at(row.ref), single=True)
@@ -187,7 +187,7 @@ class Refs:
 
     def change(self, tx: Tx, row: RefRow, payload: bytes, *, look: bytes | None, **columns: Any) -> RefRow:
         """Stores a ref with new data and columns. This is no activity. Conflict if it was changed."""
-        row = keyed(self._engine, tx, row)
+        row = ensure_data_key(self._engine, tx, row)
         changed = row._replace(version=row.version + 1, look=look, **columns)
         mac = self._engine.seal.sign(ref_fields(changed), row.wrapped_key)
         changed = changed._replace(mac=mac, data=self.box(row).close(payload, ref_context(changed)))
@@ -198,9 +198,9 @@ class Refs:
 
     def write_one(self, work: Callable[[Tx], RefRow]) -> RefRow:
         """Runs `work`, which returns the ref it adds or changes. If the commit fails, checks whether it was stored."""
-        return self._engine.write_settled(work, self.stands)
+        return self._engine.write_settled(work, self.is_stored)
 
-    def stands(self, tx: Tx, left: RefRow) -> bool:
+    def is_stored(self, tx: Tx, left: RefRow) -> bool:
         """After a commit that may have failed: True if the store has this version of the ref, False if it is older.
 
         Unavailable if the ref was changed again: then the outcome is unknown.
@@ -235,7 +235,7 @@ class Refs:
         def work(tx: Tx) -> Appended:
             seen = self._seen.get(row.key)
             if seen is not None and (expect is False or expect == seen[0].id):
-                ahead = self._ahead(tx, row, *seen, drafts)
+                ahead = self._append_optimistically(tx, row, *seen, drafts)
                 if ahead is not None:
                     return ahead
             state = self.head_state(tx, row)
@@ -244,8 +244,8 @@ class Refs:
                 if stored is not None:
                     return Appended(stored, None)
                 if not branch:
-                    raise self.moved(row)
-                return self._aside(tx, row, expect, drafts)
+                    raise self.moved_error(row)
+                return self._append_branch(tx, row, expect, drafts)
             nodes = append_chain(engine, tx, state.insert_point, drafts)
             last = node_row(nodes[-1])
             move = self.move(tx, row.ref, state, last[POS], last[ID])
@@ -255,7 +255,7 @@ class Refs:
         if row.key not in self._seen:
             self.ensure_sound_head(row)
         try:
-            return engine.write(work, lambda tx: self.appended(tx, row, drafts))
+            return engine.write(work, lambda tx: self.find_appended(tx, row, drafts))
         except Conflict:
             # After the rollback: rows of the failed attempt must not count as stored.
             stored = engine.read(lambda tx: find_existing(engine, tx, drafts, row.tree))
@@ -281,7 +281,7 @@ class Refs:
         if place is not None and not (place.row[BODY] == b"" and tx.maintenance.quarantine_row(place.row[POS])):
             node_payload(self._engine.node(place))
 
-    def appended(self, tx: Tx, row: RefRow, drafts: Sequence[Draft]) -> Appended | None:
+    def find_appended(self, tx: Tx, row: RefRow, drafts: Sequence[Draft]) -> Appended | None:
         """After a commit that may have failed: the stored nodes of `drafts`; None if they are not stored."""
         stored = find_existing(self._engine, tx, drafts, row.tree)
         return None if stored is None else Appended(stored, None)
@@ -300,7 +300,9 @@ class Refs:
         self._seen[state.key] = now, info
         self._tops[kind] = rank
 
-    def _ahead(self, tx: Tx, row: RefRow, seen: HeadState, info: RunInfo, drafts: Sequence[Draft]) -> Appended | None:
+    def _append_optimistically(
+        self, tx: Tx, row: RefRow, seen: HeadState, info: RunInfo, drafts: Sequence[Draft]
+    ) -> Appended | None:
         """Appends if the ref is unchanged since its state was cached. Otherwise does nothing and returns None."""
         assert seen.pos is not None
         engine, top = self._engine, self._tops[row.kind]
@@ -317,13 +319,13 @@ class Refs:
         self._remember(row.kind, seen, move, nodes[-1])
         return Appended(nodes, move)
 
-    def moved(self, row: RefRow) -> Conflict:
+    def moved_error(self, row: RefRow) -> Conflict:
         """The error for a head that another writer has moved."""
         return Conflict(
             f"the head of {row.kind} {ids.text(row.key)} has moved", hint="Read the new messages, then try again."
         )
 
-    def _aside(self, tx: Tx, ref: RefRow, expect: bytes | None, drafts: Sequence[Draft]) -> Appended:
+    def _append_branch(self, tx: Tx, ref: RefRow, expect: bytes | None, drafts: Sequence[Draft]) -> Appended:
         """Stores the drafts on a new branch after `expect`, which is no longer the head."""
         assert ref.tree is not None
         point = InsertPoint(ref.tree) if expect is None else tx.insert_point(expect)
@@ -336,7 +338,7 @@ class Refs:
         return Appended(nodes, None)
 
 
-def keyed(engine: Engine, tx: Tx, row: RefRow) -> RefRow:
+def ensure_data_key(engine: Engine, tx: Tx, row: RefRow) -> RefRow:
     """The ref, with a data key if the store has keys: while a store is being sealed, new data is never in clear text.
 
     Otherwise an attacker who restores that state with a ref without a key could read new data. Corrupted.
@@ -344,7 +346,7 @@ def keyed(engine: Engine, tx: Tx, row: RefRow) -> RefRow:
     if row.wrapped_key is not None or not engine.keyed:
         return row
     refs = Refs(engine)
-    payload = refs.data(refs.checked(row))
+    payload = refs.data(refs.verify(row))
     box, wrapped = engine.seal.new_box(ref_owner(row.key))
     mac = engine.seal.sign(ref_fields(row), wrapped)
     row = row._replace(wrapped_key=wrapped, mac=mac, data=box.close(payload, ref_context(row)))

@@ -195,10 +195,10 @@ class _Reader:
             pos = node_row(nodes[-1])[POS]
             run = tx.run(pos >> SEQ_BITS)
             assert run is not None
-            tx.set_run(self._engine.changed(tx, run, tip=max(run.tip, pos & MAX_SEQ)))
+            tx.set_run(self._engine.change_run(tx, run, tip=max(run.tip, pos & MAX_SEQ)))
 
     def _point(self, tx: Tx, id: str) -> InsertPoint:
-        point = tx.ground(ids.parse(id))
+        point = tx.insert_point(ids.parse(id))
         if point is None:
             raise Invalid(f"the export names message {id}, but does not have it", hint=_HINT)
         return point
@@ -261,7 +261,7 @@ class _Reader:
         added = self._refs.add_row(tx, row, payload)
         tx.set_labels(added.ref, labels)
         if line.blobs and tree is not None:
-            rows = [tx.blobs.blob(tree, self._engine.blob_look(tree, digest)) for digest in line.blobs]
+            rows = [tx.blobs.blob(tree, self._engine.blob_hash(tree, digest)) for digest in line.blobs]
             tx.blobs.add_uses(-added.ref, [row.blob for row in rows if row is not None])
         return added
 

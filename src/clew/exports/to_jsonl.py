@@ -203,7 +203,7 @@ class _Writer:
                 if now is None or low > last:  # deleted since
                     return [], limit, None
                 at = None if derived is None or low else tx.node_at(derived)
-                nodes, fitting = paths.piece(self._engine, tx, self._engine.checked(tx, now), low, last, limit)
+                nodes, fitting = paths.piece(self._engine, tx, self._engine.verify_run(tx, now), low, last, limit)
                 return nodes, fitting, None if at is None else at.row[ID]
 
             nodes, limit, replaced = self._engine.read(work)

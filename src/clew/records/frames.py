@@ -76,7 +76,7 @@ def _key(engine: Engine, domain: str, id: str) -> bytes:
         stored = ids.maybe(id)
         if stored is not None:
             return stored
-        hashed = bytearray(engine.look(domain, id.encode()))
+        hashed = bytearray(engine.lookup_hash(domain, id.encode()))
     except UnicodeEncodeError:
         raise Invalid("an id must be valid Unicode") from None
     hashed[9] = hashed[9] & 0x0F | 0x80  # UUID version 8: application-defined

@@ -38,7 +38,7 @@ class Marks:
 
     def read_mark(self, mark: RefRow) -> PendingMark:
         """The data of a mark. Raises Corrupted."""
-        payload = self._refs.data(self._refs.checked(mark))
+        payload = self._refs.data(self._refs.verify(mark))
         try:
             return msgspec.json.decode(payload[1:], type=PendingMark)
         except msgspec.DecodeError:
@@ -80,4 +80,4 @@ class Marks:
 
     def _key(self, session: bytes) -> bytes:
         # Differs from the session's key, because a signature does not include the kind of a ref.
-        return self._engine.look(RECOVERY, session)
+        return self._engine.lookup_hash(RECOVERY, session)

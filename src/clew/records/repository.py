@@ -57,7 +57,7 @@ class Repository:
 
     def load_row(self, row: RefRow) -> StoredRecord:
         """Decodes and checks a row. Raises Corrupted."""
-        data = unpack(self._refs.data(self._refs.checked(row)))
+        data = unpack(self._refs.data(self._refs.verify(row)))
         said = record_fields(data, f"session {ids.text(row.key)}")
         if said.conversation_id is not None and session_key(self._engine, said.conversation_id) != row.key:
             said = msgspec.structs.replace(said, conversation_id=None)  # a fork, or the id was redacted
@@ -198,7 +198,7 @@ class Repository:
         self, work: Callable[[Tx], StoredRecord], left: Callable[[StoredRecord], RefRow] = lambda found: found.row
     ) -> StoredRecord:
         """Runs `work`. If the commit fails, checks the session's ref to find out whether the change was stored."""
-        return self._engine.write_settled(work, lambda tx, found: self._refs.stands(tx, left(found)))
+        return self._engine.write_settled(work, lambda tx, found: self._refs.is_stored(tx, left(found)))
 
     def _begin(self, tx: Tx, key: bytes, conversation_id: str) -> StoredRecord:
         """Creates an empty session."""
@@ -211,7 +211,7 @@ class Repository:
         tree = tx.add_tree(self._engine.workspace, self._engine.clock())
         payload, look, _ = self._table.pack(said.into(SessionData()))
         row = self._refs.add(tx, SESSION, key, payload, tree=tree, at=None, look=look)
-        audit.may_note(self._engine, self._refs, tx, "create", ids.text(key))
+        audit.note_if_enabled(self._engine, self._refs, tx, "create", ids.text(key))
         return StoredRecord(row, unpack(payload), said)
 
     def _append(
@@ -264,7 +264,7 @@ class Repository:
 
     def _check_attachments(self, tx: Tx, row: RefRow, frame: MessageFrame) -> None:
         for one in frame.attachments or ():
-            blob = tx.blobs.blob(row.tree or 0, self._engine.blob_look(row.tree or 0, one.checksum))
+            blob = tx.blobs.blob(row.tree or 0, self._engine.blob_hash(row.tree or 0, one.checksum))
             if blob is not None and blob.size != one.byte_length:
                 raise Invalid(
                     "the byteLength of an attachment is wrong", hint="Use the AttachmentRef that attach() returned."

@@ -14,7 +14,7 @@ from clew.engine import paths
 from clew.engine.append import append_chain
 from clew.engine.engine import Draft, whole_number
 from clew.engine.node import Node, microseconds, node_payload, node_row
-from clew.engine.trash import Sight
+from clew.engine.trash import Visibility
 from clew.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class Nodes:
         pos = node_row(nodes[-1])[POS]
         run = tx.run(pos >> SEQ_BITS)
         assert run is not None
-        tx.set_run(self._engine.changed(tx, run, tip=max(run.tip, pos & MAX_SEQ)))
+        tx.set_run(self._engine.change_run(tx, run, tip=max(run.tip, pos & MAX_SEQ)))
         return nodes
 
     def _saved(self, tx: Tx, items: Sequence[_Item]) -> NodeList | None:
@@ -274,11 +274,11 @@ class Nodes:
 
     def _in_sight(self, tx: Tx, edge: int | None, ascending: bool, limit: int, offset: int) -> Ordered:
         """`_by_ord` without what only the trash still needs."""
-        sight = Sight(tx, self._engine.workspace)
+        sight = Visibility(tx, self._engine.workspace)
         found: Ordered = []
         while page := self._by_ord(tx, edge, ascending, STEP):
-            sight.look_at(place for _, place in page)
-            found += [one for one in page if sight.sees(one[1].tree, one[1].row[POS])]
+            sight.load_trees(place for _, place in page)
+            found += [one for one in page if sight.is_visible(one[1].tree, one[1].row[POS])]
             passed = min(offset, len(found))
             del found[:passed]
             offset -= passed

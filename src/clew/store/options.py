@@ -66,7 +66,7 @@ def check_options(options: Options) -> None:
             from clew.engine.sealing import header
             from clew.keys import Passphrase, check
 
-        header.needed()
+        header.require_cryptography()
 
         if not isinstance(key, Passphrase):
             check(key)

@@ -94,7 +94,7 @@ class Session(SessionChanges):
             done = self._refs.append(self._read, drafts, expect=expect, branch=on_conflict == "branch")
         if done.move is not None:
             call = current_call()
-            self._engine.undoing.if_undone(self, self._as_before)
+            self._engine.rollback_steps.on_rollback(self, self._as_before)
             if call is None:
                 self._move = done.move
             else:  # it shares a commit that is still to come
@@ -171,7 +171,7 @@ class Session(SessionChanges):
 
         move, left = self._engine.write(work)
         if move is not None:
-            self._engine.undoing.if_undone(self, self._as_before)
+            self._engine.rollback_steps.on_rollback(self, self._as_before)
             self._move = move
         return None if left is None else _branch(left)
 
@@ -199,7 +199,7 @@ class Session(SessionChanges):
             if state.pos is None:
                 raise Invalid("a session without messages has nothing to compact")
             if expect is not UNSET and expect != state.id:
-                raise self._refs.moved(self._row)
+                raise self._refs.moved_error(self._row)
             carried = (state.carried or 0) + (state.run_depth or 0) + (state.pos & ((1 << SEQ_BITS) - 1)) + 1
             point = state.insert_point._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
             nodes = append_chain(self._engine, tx, point, drafts, derived=state.pos)
@@ -207,9 +207,9 @@ class Session(SessionChanges):
             return Appended(nodes, self._refs.move(tx, self._row.ref, state, last[POS], last[ID]))
 
         self._refs.ensure_sound_head(self._row)
-        done = self._engine.write(work, lambda tx: self._refs.appended(tx, self._row, drafts))
+        done = self._engine.write(work, lambda tx: self._refs.find_appended(tx, self._row, drafts))
         if done.move is not None:
-            self._engine.undoing.if_undone(self, self._as_before)
+            self._engine.rollback_steps.on_rollback(self, self._as_before)
             self._move = done.move
         return done.nodes
 

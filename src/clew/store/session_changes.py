@@ -139,7 +139,7 @@ class SessionChanges(SessionFields):
             now = self._refs.get(tx, row.kind, row.key, trashed=True)
             if now.trashed_at is not None:
                 return now
-            audit.may_note(self._engine, self._refs, tx, "trash", self.id)
+            audit.note_if_enabled(self._engine, self._refs, tx, "trash", self.id)
             return trash.put(self._engine, self._refs, tx, now)
 
         return self._saw(self._engine.write(work))

@@ -109,13 +109,13 @@ class SessionFields:
     @property
     def head_id(self) -> str | None:
         """The id of its last message; None while it has none. Corrupted if the row is not what was written."""
-        head = self._sound(self._refs.checked).head_id
+        head = self._sound(self._refs.verify).head_id
         return None if head is None else ids.text(head)
 
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return self._sound(self._refs.checked).version
+        return self._sound(self._refs.verify).version
 
     @property
     def created_at(self) -> datetime:
@@ -125,7 +125,7 @@ class SessionFields:
     @property
     def updated_at(self) -> datetime:
         """When its head last moved."""
-        return moment(self._sound(self._refs.checked).active_at)
+        return moment(self._sound(self._refs.verify).active_at)
 
     @property
     def held(self) -> bool:
@@ -140,7 +140,7 @@ class SessionFields:
     @property
     def expires_at(self) -> datetime | None:
         """When its own retention ends: see `retain`. None if it has none of its own. Corrupted as in `held`."""
-        at = expiry(self._refs.checked(self._row)) if self.data is not None else None
+        at = expiry(self._refs.verify(self._row)) if self.data is not None else None
         return None if at is None else moment(at)
 
     @property
@@ -197,7 +197,7 @@ class SessionFields:
 
     def _owned(self, kind: str) -> Iterator[RefRow]:
         rows = self._engine.read(lambda tx: tx.refs_owned(self._row.ref))
-        return (self._refs.checked(row) for row in rows if row.kind == kind and row.trashed_at is None)
+        return (self._refs.verify(row) for row in rows if row.kind == kind and row.trashed_at is None)
 
     def _counters(self, tx: Tx) -> Counters:
         head = self._here(tx).head_id
@@ -208,7 +208,7 @@ class SessionFields:
             return Counters()
         run = tx.run(place.row[POS] >> SEQ_BITS)
         assert run is not None  # the place was found through it
-        self._engine.checked(tx, run)
+        self._engine.verify_run(tx, run)
         return self._engine.node(place).counters
 
     @property
@@ -225,7 +225,7 @@ class SessionFields:
         return self._row
 
     def _saw(self, row: RefRow) -> Self:
-        self._engine.undoing.if_undone(self, self._as_before)
+        self._engine.rollback_steps.on_rollback(self, self._as_before)
         self._read, self._move, self._data = row, None, None
         return self
 

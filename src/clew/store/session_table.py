@@ -178,14 +178,14 @@ class SessionTable:
     def cursor(self, at: int, ref: int, of: str = "cursor") -> str:
         """Where a page ends, as text that `read_cursor` reads; `of` names the list."""
         place = f"{at:x}.{ref:x}"
-        return f"{place}.{self._engine.look(of, place.encode()).hex()}"
+        return f"{place}.{self._engine.lookup_hash(of, place.encode()).hex()}"
 
     def read_cursor(self, cursor: str, of: str = "cursor") -> Edge:
         """Where the page of a cursor ended. Invalid if `cursor` did not make it for this list."""
         try:
             place, _, proof = cursor.rpartition(".")
             at, _, ref = place.partition(".")
-            if self._engine.look(of, place.encode()).hex() != proof:
+            if self._engine.lookup_hash(of, place.encode()).hex() != proof:
                 raise ValueError
             return int(at, 16), int(ref, 16)
         except (ValueError, AttributeError, TypeError):
@@ -208,14 +208,14 @@ class SessionTable:
         if cwd is None:
             return None
         try:
-            return self._engine.look("cwd", cwd.encode())
+            return self._engine.lookup_hash("cwd", cwd.encode())
         except UnicodeEncodeError:
             raise Invalid("the directory's name is not valid Unicode") from None
 
     def label_hash(self, label: str) -> bytes:
         """The lookup hash of a label."""
         try:
-            return self._engine.look("label", label.encode())
+            return self._engine.lookup_hash("label", label.encode())
         except (AttributeError, UnicodeEncodeError):
             raise Invalid("a label must be text in valid Unicode") from None
 

@@ -187,7 +187,7 @@ class Sessions:
             if now.trashed_at is None:
                 raise NotFound(TRASHED, key)
             self._table.record_event(tx, "restore", now.key)
-            return trash.take_back(self._refs, tx, now)
+            return trash.restore(self._refs, tx, now)
 
         return Session(self._parts, self._engine.write(work))
 

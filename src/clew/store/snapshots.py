@@ -316,7 +316,7 @@ class Snapshots:
             if (row and (row.ref, row.version)) != plan.seen or (plan.mark and point is None):
                 return None
             if row is not None:
-                self._refs.checked(row)
+                self._refs.verify(row)
             if point is None:
                 tree = beside if row is None or row.tree is None else row.tree
                 if tree is None or tx.tree_workspace(tree) != engine.workspace:

@@ -282,7 +282,7 @@ class Store:
         rekey.begin(self._engine, kind, key)
         self._parts.search.remove()  # words in clear text, of a store that is to have none
         self._engine.write(mark_dirty)
-        rekey.go_on(self._engine, progress)
+        rekey.run(self._engine, progress)
         damage = self.verify(progress=progress).damage
         if damage:
             raise Corrupted(self.path, f"{len(damage)} things in it are, so nothing that opens it is given up yet")

@@ -61,7 +61,7 @@ def _brief(tx: Tx, session: Session, around: Around) -> Brief | None:
     if place is None or run is None or place.row[ID] != row.head_id:
         return None
     try:
-        engine.checked(tx, run)
+        engine.verify_run(tx, run)
     except Corrupted:
         return None
     return Brief(handle, engine.node(place).counters)

@@ -19,7 +19,7 @@ from clew.engine import paths
 from clew.engine.damage import Damage
 from clew.engine.engine import Engine, whole_number
 from clew.engine.node import Node, microseconds, node_row, run_info
-from clew.engine.trash import Sight
+from clew.engine.trash import Visibility
 from clew.errors import Invalid, ReadOnly
 from clew.store.search import text as words
 from clew.store.search.index import Index, Mode, Progress, searchable
@@ -269,10 +269,10 @@ class Search:
     def _in_sight(self, tx: Tx, positions: list[int]) -> dict[int, NodeLocation]:
         """What is at these positions, without what is of another workspace, or needed by the trash alone."""
         places = tx.nodes_at(positions)
-        sight = Sight(tx, self._engine.workspace)
-        if sight.look_at(places.values()):
+        sight = Visibility(tx, self._engine.workspace)
+        if sight.load_trees(places.values()):
             return places
-        return {pos: place for pos, place in places.items() if sight.sees(place.tree, pos)}
+        return {pos: place for pos, place in places.items() if sight.is_visible(place.tree, pos)}
 
     def session_id_of(self, node: Node) -> str | None:
         """The id of `session_of`."""
