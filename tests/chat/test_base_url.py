@@ -50,7 +50,7 @@ REJECTED = {
         "https://\ud800.com", "https://a.b/\ud800", "https://[v1.x]/", "https://a.b[::1]", "https://a,b",
         "https://" + "a." * 150, "https://a.b:８０", "https://a\u2100b.com", "https://.",
     ],
-    "names a user": [
+    "contains a user name": [
         "https://user@a.b", "https://user:secret@a.b", "https://@a.b", "https://:@a.b", "https://:secret@a.b",
         "http://user:secret@a.b", "ftp://user@a.b",
     ],

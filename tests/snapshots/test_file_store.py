@@ -286,7 +286,7 @@ def test_a_list_passes_over_what_is_foreign(tmp_path: Path, caplog: pytest.LogCa
     assert len(told) == 7
     assert ("DEBUG", "'notes.txt' is not a snapshot") in told
     assert {text for level, text in told if level == "WARNING"} == {
-        f"snapshot {ID} is passed over: snapshot {ID} is damaged: this is not a snapshot: it has no version"
+        f"snapshot {ID} is skipped: snapshot {ID} is damaged: this is not a snapshot: it has no version"
     }
 
 

@@ -1,7 +1,7 @@
-"""Claude through the `claude` program of this machine, as a subprocess with its own login and its own tools.
+"""Claude through the installed `claude` program, as a subprocess with its own login and tools.
 
-The program keeps the conversation to itself, so this client cannot be saved: it has no `save` and no `restore`, and
-`isinstance(client, PersistentChatClient)` says so.
+The program does not expose its conversation, so this client has no `save` and `restore`, and
+`isinstance(client, PersistentChatClient)` is False.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClaudeLocal:
         self._program = program
         self._timeout = timeout
         self._session: str | None = None
-        """The program's own name for the conversation."""
+        """The program's id of the conversation."""
         self._added: list[str] = []
         self._history: list[Message] = []
         self._usage = UsageTotal()
@@ -60,17 +60,17 @@ class ClaudeLocal:
 
     @property
     def history(self) -> Sequence[Message]:
-        """The questions and answers of this client, without the steps of the program in between."""
+        """The questions and answers of this client, without the program's intermediate steps."""
         return tuple(self._history)
 
     def add(self, prompt: Prompt) -> None:
-        """Puts a message before the next question: the program takes messages only together with one."""
+        """Adds a message, which is sent together with the next question: the program accepts no message alone."""
         self._added.append(_words(prompt))
 
     def set_tools(self, tools: Tools) -> None:
-        """The program has tools of its own and takes none of ours: Invalid, unless there are none."""
+        """Invalid unless `tools` is empty: the program uses only its own tools."""
         if list(tools):
-            raise Invalid(f"{PROVIDER} runs its own tools", hint="Use provider='claude' for tools of yours.")
+            raise Invalid(f"{PROVIDER} runs its own tools", hint="Use provider='claude' for your own tools.")
 
     def chat(self, prompt: Prompt) -> str:
         """Sends `prompt` and returns the answer. ProviderError."""
@@ -86,7 +86,7 @@ class ClaudeLocal:
         return self._take(said, _json(done.stdout), done.returncode).text
 
     def ask(self, question: Prompt, into: type[T]) -> T:
-        """The answer as a value of type `into`, whose schema the prompt has. ProviderError if it does not fit."""
+        """Adds the schema of `into` to the prompt; returns a value of that type. ProviderError if it does not fit."""
         schema = answer_schema(into)
         asked = _words(question)
         if schema is not None:
@@ -156,7 +156,7 @@ class ClaudeLocal:
 
 @contextmanager
 def _until(timeout: float | None, running: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
-    """Kills a program after so many seconds, and sets the event."""
+    """Kills a program after this many seconds, and sets the event."""
     late = threading.Event()
 
     def end() -> None:

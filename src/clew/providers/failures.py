@@ -1,7 +1,7 @@
 """Translates errors of SDKs, the network and malformed responses into ProviderError.
 
-The provider's own explanation is part of the message, because it often is the only one there is. It is shortened, and
-the API key, control characters and longer quotes of the request are taken out of it.
+The message includes the provider's own explanation, which is often the only one. It is shortened, and the API key,
+control characters and longer quotes of the request are removed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from clew.providers.json_values import Json
 from clew.providers.transport import Endpoint
 
 LONGEST_TEXT = 300
-"""Characters of a provider's explanation in an error, at most."""
+"""Maximum characters of a provider's explanation in an error."""
 LONGEST_QUOTE = 24
-"""Characters of the request that an explanation may quote in one piece, at most."""
+"""Maximum characters of the request that an explanation may quote in one piece."""
 _SHORTEST = 4
-"""Characters of a message from which on it is not quoted whole: shorter ones are in every text."""
+"""Minimum length of a message that is removed if quoted completely: shorter ones occur in any text."""
 _SPOKEN = ("content", "text", "system", "output", "result", "error")
 """Fields of any provider's request that hold the text of messages."""
 _READ = 2000
-"""Characters of an explanation that are looked at."""
+"""Maximum characters of an explanation that are examined."""
 
 _LIBRARIES = ("httpx", "httpx2", "httpcore", "httpcore2", "aiohttp")
 """Packages that the SDKs send their requests with."""
@@ -43,7 +43,7 @@ _STATUS = {
 
 
 class Progress:
-    """Whether a response has begun: errors after that have another message."""
+    """Whether a response has begun: later errors have another message."""
 
     begun = False
 
@@ -88,14 +88,14 @@ def _error(to: Endpoint, body: Json, error: Exception, begun: bool) -> ProviderE
 
 
 def check_response(to: Endpoint, body: Json, response: Json) -> None:
-    """ProviderError if a response of the Responses API, which came with status 200, says that it failed."""
+    """ProviderError if a response of the Responses API reports a failure, which it does with status 200."""
     if response.get("status") == "failed":
         said = clean(_text(response.get("error")), to.token, body)
         raise ProviderError(to.provider, "the model failed to answer", said=said, hint=_AGAIN)
 
 
 def check_event(to: Endpoint, body: Json, event: Json) -> None:
-    """The same of an event in a stream of the Responses API."""
+    """The same for an event in a stream of the Responses API."""
     kind, response = event.get("type"), event.get("response")
     if kind == "response.failed":
         check_response(
@@ -106,7 +106,7 @@ def check_event(to: Endpoint, body: Json, event: Json) -> None:
 
 
 def _redirect_error(to: Endpoint, error: Exception, status: int) -> ProviderError:
-    """The error for a redirect, which names both hosts and nothing else of the two addresses."""
+    """The error for a redirect. It contains both hosts and no other part of the addresses."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         host = host_of(str(headers.get("location", "")))
@@ -135,9 +135,9 @@ def _text(body: Any) -> str:
 
 
 def clean(text: str, token: str, body: Json) -> str:
-    """A provider's explanation as an error may show it."""
+    """A provider's explanation, cleaned for an error message."""
     text = text[:_READ].replace(token, "***") if token else text[:_READ]
-    # Part of a key, as providers quote it, begins like the key.
+    # Providers quote the beginning of a key, so match that too.
     text = re.sub(re.escape(token[:8]) + r"[^\s\"'.,]*", "***", text) if len(token) >= 16 else text
     text = "".join(char if char.isprintable() else " " for char in text)
     text = " ".join(_unquote(text, body).split())

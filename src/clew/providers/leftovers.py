@@ -1,6 +1,6 @@
-"""Finds what the neutral view of a message does not carry, so that a conversion can report it.
+"""Finds fields of a message that its neutral view does not carry, so that a conversion can report them.
 
-The ``fields`` module of a provider says which fields the view carries.
+The ``fields`` module of a provider defines the fields that the view carries.
 """
 
 from __future__ import annotations

@@ -19,5 +19,5 @@ def neutral(said: AnyMessage) -> Message:
 
 
 def encode(said: AnyMessage) -> Encoded:
-    """The bytes of a message. Invalid if reading them would not give the same message back."""
+    """The bytes of a message. Invalid if decoding them would not give the same message."""
     return codec.encode(said, neutral)

@@ -18,7 +18,7 @@ from clew.providers import registry
 from clew.providers.json_values import Json, as_text
 
 _DIGITS = 4000
-"""Python converts no text of more than 4,300 digits to a number, to keep hostile input from taking minutes."""
+"""Python's limit for the conversion of text to integers, which protects against slow hostile input."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -79,7 +79,7 @@ def _finite(number: str) -> float | str:
 
 
 def _role(data: Json, blocks: tuple[Block, ...]) -> Role:
-    """A message of tool results alone has the role tool, whatever the provider calls its role."""
+    """The neutral role: tool for a message that has only tool results, whatever the provider's role."""
     if blocks and all(isinstance(block, ToolResult) for block in blocks):
         return "tool"
     role = data.get("role")
@@ -98,7 +98,7 @@ _ROLES: dict[str, Role] = {
 
 
 def _unknown(data: Json) -> Iterator[Block]:
-    """The blocks of an unknown provider: content that is text, or one opaque block."""
+    """The blocks for an unknown provider: the content if it is text, else one opaque block."""
     content = data.get("content")
     yield Text(text=content) if isinstance(content, str) else Opaque(kind="message", data=data)
 

@@ -1,6 +1,6 @@
-"""JSON taken apart without being read: its parts as the bytes they are written in.
+"""Splits JSON into parts, each as its original bytes, without decoding it.
 
-Some programs write escapes of lone surrogates, which strict readers refuse. They are kept like all other bytes.
+Some programs write escaped lone surrogates, which strict parsers refuse. They are kept like all other bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def well_formed(raw: bytes) -> None:
 
 
 def elements(raw: bytes) -> list[bytes]:
-    """The elements of an array. Invalid if it is none."""
+    """The elements of an array. Invalid if it is not an array."""
     found = _read(_array, raw)
     if found is not None:
         return [bytes(one) for one in found]
@@ -42,7 +42,7 @@ def elements(raw: bytes) -> list[bytes]:
 
 
 def members(raw: bytes) -> dict[str, bytes]:
-    """The members of an object. Invalid if it is none."""
+    """The members of an object. Invalid if it is not an object."""
     found = _read(_object, raw)
     if found is not None:
         return {name: bytes(one) for name, one in found.items()}
@@ -60,12 +60,12 @@ def _read(decoder: msgspec.json.Decoder[T], raw: bytes) -> T | None:
 
 
 def _tamed(raw: bytes) -> bytes:
-    """The same JSON with a letter for every escaped surrogate: if this can be read, the other is well formed."""
+    """The JSON with a letter for every escaped surrogate: if this parses, the original is well formed."""
     return _SURROGATE.sub(rb"\\u0041", raw)
 
 
 def _items(raw: bytes) -> list[bytes]:
-    """The parts between the commas of an array or an object that is known to be well formed."""
+    """The parts between the commas of a well-formed array or object."""
     found, depth, start = list[bytes](), 0, 0
     for token in _tokens(raw):
         sign = raw[token.start() : token.start() + 1]

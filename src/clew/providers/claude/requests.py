@@ -12,7 +12,7 @@ from clew.providers import wire
 from clew.providers.json_values import Json
 
 MAX_TOKENS = 8192
-"""The longest answer, unless the caller says: the API demands a number."""
+"""Default maximum tokens of an answer: the API requires a number."""
 _COUNTS = {"input": ["input_tokens"], "output": ["output_tokens"], "cached": ["cache_read_input_tokens"]}
 
 
@@ -86,12 +86,12 @@ _body = msgspec.json.Decoder(_Body).decode
 
 
 class _Stream:
-    """An answer's blocks, each as it was begun, with what its deltas added."""
+    """An answer's blocks, each with its deltas."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, Json] = {}
         self._written: dict[int, list[str]] = {}
-        """The JSON of a tool call's arguments, in the pieces it came in."""
+        """The pieces of a tool call's arguments as JSON."""
         self._closed: set[int] = set()
         self._usage: Json = {}
         self._stop: str | None = None
@@ -144,13 +144,13 @@ class _Stream:
         if written:
             try:
                 self._blocks[at]["input"] = wire.load(written)
-            except ValueError:  # cut off at the limit of tokens; the tool will say that its arguments do not fit
+            except ValueError:  # truncated at the token limit; the tool will report that its arguments do not fit
                 self._blocks[at]["input"] = {"": written}
 
     def _keeps(self, at: int, block: Json) -> bool:
         if block.get("type") == "text":
             return bool(block.get("text"))
-        # Without its signature, which comes last, the API does not take thinking back.
+        # The API does not accept thinking without its signature, which comes last.
         return block.get("type") in ("thinking", "redacted_thinking") and at in self._closed
 
 

@@ -62,7 +62,7 @@ class GeminiTarget:
 
 
 def _id(ident: str, name: str) -> Json:
-    """A call that has no id but the name of its function has none."""
+    """The id of a call; empty if it is only the name of the function."""
     return {} if ident == name else {"id": ident}
 
 

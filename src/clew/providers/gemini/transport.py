@@ -15,7 +15,7 @@ from clew.providers.wire import load
 API_VERSION = "v1beta"
 """The version that accepts JSON Schema for tools and answers."""
 RETRIES = 2
-"""As many as the other SDKs make; this one makes none by default."""
+"""The number of retries that the other SDKs make by default; this one makes none."""
 
 
 class GeminiTransport:

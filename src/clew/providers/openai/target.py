@@ -1,4 +1,4 @@
-"""Writes messages for OpenAI's two APIs: chat completions, which many servers speak, and Responses."""
+"""Writes messages for OpenAI's two APIs: chat completions, which many servers support, and Responses."""
 
 from __future__ import annotations
 

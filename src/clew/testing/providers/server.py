@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 class Request(NamedTuple):
-    """A request that the server got."""
+    """A request that the server received."""
 
     path: str
     headers: dict[str, str]
@@ -30,19 +30,19 @@ class Request(NamedTuple):
 
     @property
     def json(self) -> Json:
-        """The body, read."""
+        """The decoded body."""
         found: Json = json.loads(self.body)
         return found
 
 
 class ProviderServer:
-    """A provider on a free port of this machine, while it is entered. `certificate` and `key` make it https."""
+    """A context manager that runs a provider on a free local port. `certificate` and `key` enable https."""
 
     def __init__(self, *, certificate: Path | None = None, key: Path | None = None) -> None:
         self.requests: list[Request] = []
-        """The requests, in order; refused and failed ones too."""
+        """The requests in order, including refused and failed ones."""
         self.left = threading.Event()
-        """Set when the server is left."""
+        """Set when the server stops."""
         self._told: deque[Told] = deque()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.owner = self
@@ -74,20 +74,20 @@ class ProviderServer:
         ends: int | None = None,
         stalls: int | None = None,
     ) -> None:
-        """The next request is answered with this: thinking, words, calls. See `Say`."""
+        """Queues an answer: thinking, text, tool calls. See `Say`."""
         self._told.append(Say(text, thinking, tuple(calls), tokens, stop, cut, ends, stalls))
 
     def fail(self, status: int, message: str = "it was told to fail", *, retry_after: float | None = None) -> None:
-        """The next request gets this status."""
+        """Queues an error with this status."""
         kind = {429: "rate_limit_error", 529: "overloaded_error"}.get(status, "api_error")
         self._told.append(Fail(status, message, retry_after, kind))
 
     def send(self, body: bytes, content_type: str = "application/json") -> None:
-        """The next request is answered with these bytes."""
+        """Queues a response with these bytes."""
         self._told.append(Send(body, content_type))
 
     def redirect(self, location: str, status: int = 307) -> None:
-        """The next request is redirected to this address."""
+        """Queues a redirect to this address."""
         self._told.append(Redirect(location, status))
 
     def __enter__(self) -> Self:
@@ -114,12 +114,12 @@ class _Server(ThreadingHTTPServer):
     owner: ProviderServer
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is nothing to report."""
+        """Ignores clients that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # an answer goes out in pieces, and none waits for the one before to be confirmed
+    disable_nagle_algorithm = True  # send each piece at once, without waiting for an acknowledgement
     server: _Server
 
     def do_POST(self) -> None:
@@ -137,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._tell(told, wire, request)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is printed."""
+        """Prints nothing."""
 
     def _tell(self, told: Told, wire: Wire, request: Request) -> None:
         if isinstance(told, Fail):
@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
         if say.stalls is not None:
             self.server.owner.left.wait()
         if say.cut is not None:
-            self.close_connection = True  # before the chunk that says it is over
+            self.close_connection = True  # before the chunk that ends the stream
             return
         if done and say.ends is None:
             self._chunk("data: [DONE]\n\n")
