@@ -56,7 +56,7 @@ def race(session: clew.Session, work: Path, outside: Path, rounds: int) -> tuple
         for number in range(rounds):
             path = ("a/file", "a/b/file", "a/new", "a/b/new")[number % 4]
             try:
-                seen = root.look(path)
+                seen = root.observe(path)
                 assert seen.data != b"outside"
                 state = seen.state if seen.state.kind == "file" else clew.checkpoints.FileState("file", 0o644)
                 root.put(path, state, b"inside", ".clew-" + "0" * 24 + ".part", seen.stamp)
@@ -145,12 +145,12 @@ def test_a_manifest_that_leads_out_is_refused(store, checkpoints, work, say, tmp
     (work / "a").write_text("original")
     message = say()
     checkpoints.capture(message, ["a"])
-    shelf = checkpoints._shelf
-    kept = shelf.read(lambda tx: shelf.get(tx, message))
+    repo = checkpoints._repo
+    kept = repo.read(lambda tx: repo.get(tx, message))
     for path in ("../escaped", "x/../../escaped", "/tmp/../escaped", "a/./b", ""):
         entry = msgspec.structs.replace(kept.manifest.files[0], path=path)
         manifest = msgspec.structs.replace(kept.manifest, files=(entry,))
-        kept = kept._replace(row=store._engine.write(lambda tx: shelf._put(tx, "checkpoint", "", manifest, kept.row)))
+        kept = kept._replace(row=store._engine.write(lambda tx: repo._put(tx, "checkpoint", "", manifest, kept.row)))
         with pytest.raises(clew.Corrupted):
             checkpoints.rewind(message)
     assert not (tmp_path / "escaped").exists()

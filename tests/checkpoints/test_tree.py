@@ -24,9 +24,9 @@ from tests.reliability.tools import need
 
 def index_of(checkpoints: Checkpoints) -> TreeIndex:
     """The index that is stored."""
-    seat = checkpoints._shelf.read(checkpoints._shelf.worktree)
+    seat = checkpoints._repo.read(checkpoints._repo.worktree)
     assert seat is not None
-    return checkpoints._shelf.index(seat)
+    return checkpoints._repo.index(seat)
 
 
 COMMANDS = {
@@ -330,17 +330,17 @@ def test_a_file_that_has_not_changed_is_not_read_again(session, work, say, monke
     message = say()
     checkpoints.capture_tree(message)
     looked: list[str] = []
-    real = checkpoints._root.look_in
+    real = checkpoints._root.observe_in
 
     def look(fd, name, path):
         looked.append(path)
         return real(fd, name, path)
 
-    monkeypatch.setattr(checkpoints._root, "look_in", look)
-    before = checkpoints._shelf.read(checkpoints._shelf.worktree)
+    monkeypatch.setattr(checkpoints._root, "observe_in", look)
+    before = checkpoints._repo.read(checkpoints._repo.worktree)
     checkpoints.capture_tree(message)
     assert looked == []
-    assert checkpoints._shelf.read(checkpoints._shelf.worktree) == before
+    assert checkpoints._repo.read(checkpoints._repo.worktree) == before
     (work / "b").write_text("two")
     checkpoints.capture_tree(message)
     assert looked == ["b"]

@@ -108,7 +108,7 @@ def test_what_changed_behind_a_closed_folder_is_not_guessed(lent):
         checkpoints.capture_tree(message)
         (work / "private" / "mine").write_text("mine")
         (work / "private").chmod(0)
-        second = checkpoints._shelf.session.append(clew.user("go")).id
+        second = checkpoints._repo.session.append(clew.user("go")).id
         with checkpoints.guard(second):
             (work / "private").chmod(0o755)
         done = both(checkpoints, second)
@@ -385,8 +385,8 @@ def test_an_old_index_is_read_safely(checkpoints, work, say, monkeypatch):
     monkeypatch.setattr(tree, "TreeIndex", lambda version=1, *rest: TreeIndex(1, *rest))
     checkpoints.capture_tree(message)
     monkeypatch.undo()
-    seat = checkpoints._shelf.read(checkpoints._shelf.worktree)
-    assert unpack(pack(checkpoints._shelf.index(seat))).version == 1
+    seat = checkpoints._repo.read(checkpoints._repo.worktree)
+    assert unpack(pack(checkpoints._repo.index(seat))).version == 1
     (work / "private").mkdir()
     (work / "private" / "old").write_text("old")
     done = both(checkpoints, message)
@@ -415,7 +415,7 @@ def test_what_comes_into_a_folder_that_is_left_out_later_stays_out(checkpoints, 
 def test_what_was_made_in_a_folder_closed_since_is_no_conflict(lent):
     """A path came into a folder, or with it, before the folder was closed: nobody else is said to have made it."""
     work, checkpoints, first = lent
-    session = checkpoints._shelf.session
+    session = checkpoints._repo.session
     with as_nobody():
         (work / "d").mkdir()
         (work / "d" / "a").write_text("a")
@@ -436,7 +436,7 @@ def test_a_closed_folder_that_is_new_is_no_conflict(lent):
         (work / "d").mkdir()
         with checkpoints.guard(first):
             (work / "d").rmdir()
-        with checkpoints.guard(checkpoints._shelf.session.append(clew.user("go")).id):
+        with checkpoints.guard(checkpoints._repo.session.append(clew.user("go")).id):
             (work / "d").mkdir()
             (work / "d").chmod(0)
         done = both(checkpoints, first)
@@ -497,7 +497,7 @@ def test_an_undo_of_two_takes_back_what_came_into_a_closed_folder(lent):
 def test_what_was_hidden_and_removed_is_not_known_to_have_been_missing(lent, closed):
     """A folder was hidden at the checkpoint, then removed, then made again: it stays, and is named."""
     work, checkpoints, first = lent
-    session = checkpoints._shelf.session
+    session = checkpoints._repo.session
     with as_nobody():
         (work / "d").mkdir()
         (work / "d").chmod(0) if closed else (work / ".gitignore").write_text("d\n")
@@ -523,7 +523,7 @@ def test_what_was_hidden_in_a_folder_that_was_removed_is_not_known_to_have_been_
         with checkpoints.guard(first):
             (work / "d" / "e").chmod(0o755)
             sh(work, "rm -r d")
-        with checkpoints.guard(checkpoints._shelf.session.append(clew.user("go")).id, ["d/e/new"]):
+        with checkpoints.guard(checkpoints._repo.session.append(clew.user("go")).id, ["d/e/new"]):
             (work / "d" / "e").mkdir(parents=True)
             (work / "d" / "e" / "new").write_text("new")
         done = both(checkpoints, first)
@@ -555,7 +555,7 @@ def test_what_was_made_in_a_folder_after_it_came_into_sight_stays(lent, closed):
         with checkpoints.guard(first):
             (work / "d").chmod(0o755)
             (work / ".gitignore").unlink(missing_ok=True)
-        second = checkpoints._shelf.session.append(clew.user("go")).id
+        second = checkpoints._repo.session.append(clew.user("go")).id
         with checkpoints.guard(second, ["d/new"]):
             (work / "d" / "new").write_text("new")
         done = both(checkpoints, first)
@@ -583,7 +583,7 @@ def test_what_a_rewind_has_put_out_of_sight_stays(lent):
     the folder, does not remove it.
     """
     work, checkpoints, first = lent
-    second = checkpoints._shelf.session.append(clew.user("go")).id
+    second = checkpoints._repo.session.append(clew.user("go")).id
     with as_nobody():
         (work / "d" / "e").mkdir(parents=True)
         (work / "d" / "e" / "b").write_text("b")

@@ -501,7 +501,7 @@ def noted_size(store: Store, key: str) -> tuple[int, int]:
     found = repository.find(ids.parse(key))
     assert found is not None
     nodes = store.sessions.get(key).path()
-    return found.kept.size, sum(len(node._row[BODY]) for node in nodes)
+    return found.fields.size, sum(len(node._row[BODY]) for node in nodes)
 
 
 def test_the_noted_size_is_what_is_stored(sealed: Store) -> None:

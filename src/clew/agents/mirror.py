@@ -147,15 +147,15 @@ class Mirror:
     def rebuild(self) -> MirrorReport:
         """Rewrites everything from the store, and removes the files of sessions that it no longer has."""
         with self._lock():
-            kept: set[str] = set()
+            written: set[str] = set()
             failures: list[tuple[str, str]] = []
             for session in self._sessions():
-                kept.add(session.id)
+                written.add(session.id)
                 try:
                     self._sync(session.id, rewrite=True)
                 except Corrupted as error:
                     failures.append((session.id, error.message))
-            gone = [session_id for session_id in mirrors.mirrored(self.root) if session_id not in kept]
+            gone = [session_id for session_id in mirrors.mirrored(self.root) if session_id not in written]
             for session_id in gone:
                 mirrors.remove(self.root, session_id)
             remembered = projects(Parts.of(self._store).engine, Parts.of(self._store).refs)
@@ -164,7 +164,7 @@ class Mirror:
         with self._guard:
             self._behind.clear()
         self.error = None
-        return MirrorReport(len(kept) - len(failures), len(remembered), len(gone), tuple(failures))
+        return MirrorReport(len(written) - len(failures), len(remembered), len(gone), tuple(failures))
 
     def size(self, session_ids: Iterable[str]) -> int:
         """Total size of these sessions' files; 0 if the folder cannot be reached."""
@@ -344,9 +344,9 @@ def _cursor(place: str) -> _Cursor:
 
 def _tell(place: str, about: SessionMetadata, cursor: _Cursor) -> None:
     path = os.path.join(place, METADATA)
-    told = msgspec.json.encode(_About(**msgspec.structs.asdict(about), mirror=cursor)) + b"\n"
-    if folder.read(path, len(told) + 1) != told:
-        folder.replace(path, [told])
+    encoded = msgspec.json.encode(_About(**msgspec.structs.asdict(about), mirror=cursor)) + b"\n"
+    if folder.read(path, len(encoded) + 1) != encoded:
+        folder.replace(path, [encoded])
 
 
 def _free(place: str) -> str:

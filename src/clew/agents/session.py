@@ -26,7 +26,7 @@ class SessionOwner(Protocol):
 
     def _transaction(self) -> AbstractContextManager[None]: ...
     def _parse_message(self, session_id: str, message: Any, id: str | None) -> IncomingMessage: ...
-    def _change(self, talk: Conversation, changes: dict[str, str | None]) -> None: ...
+    def _change(self, conversation: Conversation, changes: dict[str, str | None]) -> None: ...
     def _wrote(self, session_id: str) -> None: ...
 
 
@@ -92,18 +92,20 @@ class Session:
         messages stay as a branch. Raises Invalid if a field other than cwd, model or exit_reason was set.
         """
         changes = self._changes()
-        talk = self._conversation
+        conversation = self._conversation
         alone = self._at is None and not changes and len(self._unsaved) < 2  # one append can share a commit with others
         with nullcontext() if alone else self._store._transaction():
             if self._at is not None and self._unsaved and not self._is_saved(self._unsaved[0]):
-                talk.rewind(to=self._at)
-            nodes = [talk.append(said, id=id, created_at=at) for said, id, at in self._unsaved]
+                conversation.rewind(to=self._at)
+            nodes = [conversation.append(message, id=id, created_at=at) for message, id, at in self._unsaved]
             if changes:
-                self._store._change(talk, changes)
+                self._store._change(conversation, changes)
         if nodes:
             self._at, self._unsaved = None, []
             self._follow(nodes)
-        self._saw(metadata.of(talk, nodes[-1].counters if nodes and nodes[-1].id == talk.head_id else None))
+        self._saw(
+            metadata.of(conversation, nodes[-1].counters if nodes and nodes[-1].id == conversation.head_id else None)
+        )
         self._store._wrote(self.id)
         return nodes
 

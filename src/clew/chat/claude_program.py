@@ -74,16 +74,20 @@ class ClaudeLocal:
 
     def chat(self, prompt: Prompt) -> str:
         """Sends `prompt` and returns the answer. ProviderError."""
-        said = _words(prompt)
+        question = _words(prompt)
         try:
             done = subprocess.run(
-                self._command("json"), input=self._input(said), capture_output=True, timeout=self._timeout, check=False
+                self._command("json"),
+                input=self._input(question),
+                capture_output=True,
+                timeout=self._timeout,
+                check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise _late() from error
         except OSError as error:
             raise self._missing(error) from error
-        return self._take(said, _json(done.stdout), done.returncode).text
+        return self._take(question, _json(done.stdout), done.returncode).text
 
     def ask(self, question: Prompt, into: type[T]) -> T:
         """Adds the schema of `into` to the prompt; returns a value of that type. ProviderError if it does not fit."""
@@ -95,7 +99,7 @@ class ClaudeLocal:
 
     def stream(self, prompt: Prompt) -> Generator[Event, None, None]:
         """The answer in pieces, and at the end a `Reply`. If the caller stops early, the program ends."""
-        said = _words(prompt)
+        question = _words(prompt)
         command = [*self._command("stream-json"), "--verbose", "--include-partial-messages"]
         try:
             running = subprocess.Popen(
@@ -108,7 +112,7 @@ class ClaudeLocal:
                 assert running.stdin is not None
                 assert running.stdout is not None
                 with suppress(BrokenPipeError), running.stdin:  # it may end before it reads
-                    running.stdin.write(self._input(said))
+                    running.stdin.write(self._input(question))
                 result: Json = {}
                 for line in running.stdout:
                     event = _json(line)
@@ -120,7 +124,7 @@ class ClaudeLocal:
                 running.kill()
         if late.is_set():
             raise _late()
-        yield self._take(said, result, code)
+        yield self._take(question, result, code)
 
     def _command(self, form: str) -> list[str]:
         command = [self._program, "--print", "--output-format", form]
@@ -130,10 +134,10 @@ class ClaudeLocal:
             command += ["--system-prompt", self.system]
         return [*command, "--resume", self._session] if self._session else command
 
-    def _input(self, said: str) -> bytes:
-        return "\n\n".join([*self._added, said]).encode()
+    def _input(self, question: str) -> bytes:
+        return "\n\n".join([*self._added, question]).encode()
 
-    def _take(self, said: str, result: Json, code: int) -> Reply:
+    def _take(self, question: str, result: Json, code: int) -> Reply:
         text = result.get("result")
         if code != 0 or result.get("is_error") or not isinstance(text, str):
             raise ProviderError(PROVIDER, f"the program failed (exit code {code})", hint="Run it by hand to see why.")
@@ -144,7 +148,7 @@ class ClaudeLocal:
             cached=count(used, "cache_read_input_tokens"),
         )
         self._session = result.get("session_id") or self._session
-        self._history += [*(user(words) for words in self._added), user(said), assistant(text)]
+        self._history += [*(user(words) for words in self._added), user(question), assistant(text)]
         self._added = []
         self._usage = self._usage.plus(usage if used else None)
         self.reply = Reply(text=text, stop=result.get("subtype"), usage=usage if used else None)

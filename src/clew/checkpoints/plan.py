@@ -64,12 +64,12 @@ class Present(NamedTuple):
     """Reads the current files. `names` lists a folder: None if it cannot be read, empty if there is none."""
 
     known: Mapping[str, FileState]
-    look: Callable[[str], FileState]
+    observe: Callable[[str], FileState]
     names: Callable[[str], Sequence[str] | None]
 
     def at(self, path: str) -> FileState:
         """The state of a path."""
-        return self.known[path] if path in self.known else self.look(path)
+        return self.known[path] if path in self.known else self.observe(path)
 
 
 def build_chains(manifests: Sequence[Manifest], *, undo: bool = False) -> dict[str, list[Link]]:

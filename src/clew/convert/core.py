@@ -91,7 +91,7 @@ def read_all(
     if not isinstance(options.system, str):
         raise Invalid(f"a system prompt is text, not {type(options.system).__name__}")
     target = find_target(to)
-    return target, [read(said, source, to, target) for said in messages]
+    return target, [read(message, source, to, target) for message in messages]
 
 
 def is_own(given: Sequence[Read], source: str, to: str) -> bool:
@@ -157,9 +157,9 @@ def _in_place(found: Sequence[Piece], target: Target, notes: Notes) -> list[Piec
 
 def _first(prompt: str, leading: Sequence[Piece], given: Sequence[Read], target: Target) -> Iterator[bytes]:
     """The system prompt as messages."""
-    kept = list(dict.fromkeys(piece.message for piece in leading))
+    indexes = list(dict.fromkeys(piece.message for piece in leading))
     if leading and all(piece.own for piece in leading) and prompt == "\n\n".join(texts(p.what for p in leading)):
-        yield from (given[at].raw for at in kept)
+        yield from (given[at].raw for at in indexes)
     elif prompt:
         piece = Piece(0, None, "system", Text(text=prompt))
         yield from map(msgspec.json.encode, target.write([piece]))
@@ -174,4 +174,4 @@ def _prompt(system: str, leading: str) -> str:
 
 def _sources(given: Sequence[Read]) -> str:
     """The providers of the messages, if the caller did not name one."""
-    return ", ".join(dict.fromkeys(one.said.provider for one in given if isinstance(one.said, Native)))
+    return ", ".join(dict.fromkeys(one.original.provider for one in given if isinstance(one.original, Native)))

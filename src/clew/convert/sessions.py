@@ -61,9 +61,9 @@ def convert(
         messages, prompt, report = b"[" + b",".join(found.messages) + b"]", found.system, found.report
         names = tool_names(given, target, options)
         tools = rename_tools(tools, names)
-    kept = {**snapshot.metadata, "converted_from": snapshot.id, **(metadata or {})}
+    merged = {**snapshot.metadata, "converted_from": snapshot.id, **(metadata or {})}
     made = new_snapshot(
-        provider=canonical(to), model=model, system_prompt=prompt, messages=messages, tools=tools, metadata=kept
+        provider=canonical(to), model=model, system_prompt=prompt, messages=messages, tools=tools, metadata=merged
     )
     return ConvertedSnapshot(made, report)
 
@@ -92,9 +92,9 @@ def convert_session(
     options = Options(thinking=thinking, blob=source.blobs.get, tools=tuple(tool.name for tool in held.tools))
     target, given = read_all([node.said for node in nodes], "", to, options)
     found = convert_read(given, target, "", to, options)
-    said: list[AnyMessage] = [*_natives(found, given)]
+    messages: list[AnyMessage] = [*_natives(found, given)]
     if found.system and not prompt_is_message(to):
-        said.insert(0, system(found.system))
+        messages.insert(0, system(found.system))
     with store.transaction():
         made = store.sessions.fork(source, at=nodes[-1].id if nodes else None, title=title)
         if model is not None:
@@ -102,10 +102,10 @@ def convert_session(
         setup = Setup(tools=rename_tools(held.tools, tool_names(given, target, options)))
         if family(held.provider) != family(to) and setup != held:  # the base URL belongs to the old provider
             made = made.update(extra=with_setup(made.extra, setup))
-        if not said:
+        if not messages:
             made.rewind(None)
-        elif [_raw(one) for one in said] != [_raw(node.said) for node in nodes]:
-            made.compact(said)
+        elif [_raw(one) for one in messages] != [_raw(node.said) for node in nodes]:
+            made.compact(messages)
     return ConvertedSession(made, found.report)
 
 
@@ -116,14 +116,14 @@ def rename_tools(tools: Sequence[ToolSnapshot], names: Names) -> tuple[ToolSnaps
 
 def _natives(found: Converted, given: Sequence[Read]) -> Iterator[Native]:
     """The messages to store, all of one provider. Unchanged ones keep their labels and free data."""
-    kept: dict[bytes, deque[Native]] = defaultdict(deque)
+    unchanged: dict[bytes, deque[Native]] = defaultdict(deque)
     for one in given:
-        if one.own and isinstance(one.said, Native):
-            kept[one.raw].append(msgspec.structs.replace(one.said, provider=found.provider))
+        if one.own and isinstance(one.original, Native):
+            unchanged[one.raw].append(msgspec.structs.replace(one.original, provider=found.provider))
     for raw in found.messages:
-        yield kept[raw].popleft() if kept.get(raw) else Native(found.provider, raw)
+        yield unchanged[raw].popleft() if unchanged.get(raw) else Native(found.provider, raw)
 
 
-def _raw(said: AnyMessage) -> object:
+def _raw(message: AnyMessage) -> object:
     """The identity of a message: provider and bytes of a native one, else the message."""
-    return (canonical(said.provider), said.raw) if isinstance(said, Native) else said
+    return (canonical(message.provider), message.raw) if isinstance(message, Native) else message

@@ -41,7 +41,7 @@ def validate_base_url(url: str, allow_insecure: bool = False) -> str:
         raise InvalidBaseURL("is not https", hint=_HTTP if parts.scheme == "http" else "")
     if not host:
         raise InvalidBaseURL("has no host")
-    if any(host == kept or host.endswith("." + kept) for kept in _PLACEHOLDERS):
+    if any(host == placeholder or host.endswith("." + placeholder) for placeholder in _PLACEHOLDERS):
         raise InvalidBaseURL("is a placeholder", hint="Use the address of your provider.")
     return url
 

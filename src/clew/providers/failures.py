@@ -68,30 +68,30 @@ def _is_of_sdk(error: Exception) -> bool:
 
 
 def _error(to: Endpoint, body: Json, error: Exception, begun: bool) -> ProviderError:
-    provider, said = to.provider, clean(_explanation(error), to.token, body)
+    provider, explanation = to.provider, clean(_explanation(error), to.token, body)
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
     if isinstance(status, int) and 300 <= status < 400:
         return _redirect_error(to, error, status)
     if isinstance(status, int) and status >= 400:
         failed = ("the provider failed", _AGAIN) if status >= 500 else ("the request was refused", "")
         why, hint = _STATUS.get(status, failed)
-        return ProviderError(provider, f"{why} ({status})", status=status, said=said, hint=hint)
+        return ProviderError(provider, f"{why} ({status})", status=status, said=explanation, hint=hint)
     name = type(error).__name__
     if begun:
         hint = "The conversation keeps what arrived; continue from there."
-        return ProviderError(provider, f"the answer broke off ({name})", said=said, hint=hint)
+        return ProviderError(provider, f"the answer broke off ({name})", said=explanation, hint=hint)
     if "Timeout" in name:
         return ProviderError(provider, "no answer came in time", hint=_AGAIN)
     if "Connect" in name:
         return ProviderError(provider, "it cannot be reached", hint="Check the network and the base URL.")
-    return ProviderError(provider, f"there was no answer ({name})", said=said, hint=_AGAIN)
+    return ProviderError(provider, f"there was no answer ({name})", said=explanation, hint=_AGAIN)
 
 
 def check_response(to: Endpoint, body: Json, response: Json) -> None:
     """ProviderError if a response of the Responses API reports a failure, which it does with status 200."""
     if response.get("status") == "failed":
-        said = clean(_text(response.get("error")), to.token, body)
-        raise ProviderError(to.provider, "the model failed to answer", said=said, hint=_AGAIN)
+        explanation = clean(_text(response.get("error")), to.token, body)
+        raise ProviderError(to.provider, "the model failed to answer", said=explanation, hint=_AGAIN)
 
 
 def check_event(to: Endpoint, body: Json, event: Json) -> None:
@@ -147,9 +147,9 @@ def clean(text: str, token: str, body: Json) -> str:
 def _unquote(text: str, body: Json) -> str:
     """The text without messages that it quotes whole, and without longer pieces of the request."""
     found = [(name, "".join(char if char.isprintable() else " " for char in one)) for name, one in _texts(body)]
-    for said in {one.strip() for name, one in found if name in _SPOKEN}:
-        if len(said) >= _SHORTEST:
-            text = text.replace(said, "…")
+    for message in {one.strip() for name, one in found if name in _SPOKEN}:
+        if len(message) >= _SHORTEST:
+            text = text.replace(message, "…")
     request = "\n".join(one for _, one in found)
     size, kept, at = LONGEST_QUOTE + 1, list[str](), 0
     while at < len(text):

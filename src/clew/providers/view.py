@@ -23,21 +23,21 @@ _DIGITS = 4000
 _decode = msgspec.json.Decoder().decode
 
 
-def view(said: Native) -> Message:
+def view(message: Native) -> Message:
     """The neutral view of a native message. Raises msgspec.DecodeError if it is not JSON, Invalid if not an object.
 
     If the JSON names no model or no token counts, ``model`` and ``usage`` of the free data are used; ``usage`` has the
     field names of `Usage`. ``counted`` wins over both: it is the part of an answer's tokens that this message counts.
     """
-    data = parse(said.raw)
-    extra = said.extra or {}
-    module = registry.view_module(said.provider)
+    data = parse(message.raw)
+    extra = message.extra or {}
+    module = registry.view_module(message.provider)
     blocks = tuple(_unknown(data) if module is None else module.blocks(data))
     model = as_text(data.get("model")) or as_text(extra.get("model"))
     usage = _usage_in_extra(extra.get("counted")) or _usage(data) or _usage_in_extra(extra.get("usage"))
     if module is not None and hasattr(module, "role"):
         data = {**data, "role": module.role(data)}
-    return Message(_role(data, blocks), blocks, model, usage, said.label, said.extra)
+    return Message(_role(data, blocks), blocks, model, usage, message.label, message.extra)
 
 
 def parse(raw: bytes) -> Json:

@@ -48,8 +48,8 @@ def held_back(found: RetentionScan, error: SweepRefused, name: Name, at: int) ->
 
 def _failures(receipt: Receipt, name: Name) -> Iterator[PurgeFailure]:
     for failed in receipt.failures:
-        said = failed.error.replace(failed.session, name(failed.session))
-        yield PurgeFailure(conversation_id=name(failed.session), error=said)
+        error = failed.error.replace(failed.session, name(failed.session))
+        yield PurgeFailure(conversation_id=name(failed.session), error=error)
     for kept in receipt.kept:
         others = ", ".join(name(one) for one in kept.needed_by) or "messages saved outside a session"
         why = f"{kept.messages:,} of its messages remain because others share them: {others}"

@@ -50,10 +50,10 @@ class LocalFiles:
         try:
             if limit is not None:
                 return os.read(fd, limit)
-            said = os.fstat(fd)
-            if not stat.S_ISREG(said.st_mode):
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "it is not a regular file", path)
-            if said.st_size > LARGEST:
+            if status.st_size > LARGEST:
                 raise OSError(errno.EFBIG, "it is larger than any snapshot", path)
             with os.fdopen(fd, "rb", closefd=False) as file:
                 return file.read()

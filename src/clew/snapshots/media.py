@@ -59,18 +59,18 @@ def count_tokens(*texts: bytes) -> int:
 
 def cut_media(messages: bytes, name: Callable[[bytes], str]) -> Cut:
     """The messages without large media, each named by its content."""
-    kept, spans, media = [], [], dict[str, bytes]()
+    remaining, spans, media = [], [], dict[str, bytes]()
     at = end = 0
     for found in _LARGE.finditer(messages) if len(messages) >= LARGE else ():
         content = _content(found.group())
         if content is None:
             continue
-        kept.append(messages[end : found.start()])
+        remaining.append(messages[end : found.start()])
         at, end = at + found.start() - end, found.end()
         named = name(content)
         media[named] = content
         spans.append(Span(at, named))
-    return Cut(b"".join([*kept, messages[end:]]), tuple(spans), media)
+    return Cut(b"".join([*remaining, messages[end:]]), tuple(spans), media)
 
 
 def put_back(rest: bytes, spans: Iterable[Span], content: Callable[[str], bytes]) -> bytes:

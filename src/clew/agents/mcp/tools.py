@@ -40,7 +40,9 @@ def server(store: Store, *, allow_write: bool = False, version: str = "") -> MCP
     """
     made = _Server(store, version)
     tools = _Tools(store)
-    look = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+    read_only = ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
     change = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
     reads: tuple[Tool, ...] = (
         tools.search_conversations,
@@ -50,7 +52,7 @@ def server(store: Store, *, allow_write: bool = False, version: str = "") -> MCP
     )
     writes: tuple[Tool, ...] = (tools.fork, tools.tag, tools.append_note)
     for tool in reads:
-        made.add_tool(_answering(tool), annotations=look)
+        made.add_tool(_answering(tool), annotations=read_only)
     for tool in writes if allow_write else ():
         made.add_tool(_answering(tool), annotations=change)
 

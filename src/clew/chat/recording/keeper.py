@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
 class Stored(NamedTuple):
     """A message of the client, and its node."""
 
-    said: AnyMessage
+    message: AnyMessage
     id: str
 
 
@@ -73,7 +73,7 @@ class Keeper:
 
     def keep(
         self,
-        said: Sequence[AnyMessage],
+        messages: Sequence[AnyMessage],
         usage: UsageTotal,
         model: str | None,
         setup: Setup,
@@ -84,9 +84,9 @@ class Keeper:
 
         Messages that the conversation dropped become a branch.
         """
-        new = said[self._known :]
+        new = messages[self._known :]
         same = 0
-        while same < min(len(new), len(self._chain)) and new[same] == self._chain[same].said:
+        while same < min(len(new), len(self._chain)) and new[same] == self._chain[same].message:
             same += 1
         rest = new[same:]
         if not rest:
@@ -111,10 +111,10 @@ class Keeper:
                 blocks.append(kind(text=words))
         if not blocks:
             return
-        said = assistant(*blocks, model=model, label=self.wanted.label, extra={INTERRUPTED: True})
+        answer = assistant(*blocks, model=model, label=self.wanted.label, extra={INTERRUPTED: True})
         with self._shield():
             try:
-                self._append(self._head, [said])
+                self._append(self._head, [answer])
             except ClewError as error:
                 raise explain_unsaved(error) from error
 
@@ -128,34 +128,34 @@ class Keeper:
             self.session = now.update(extra=with_setup(now.extra, setup))
         self._setup = setup
 
-    def _append(self, at: str | None, said: list[AnyMessage]) -> list[str]:
+    def _append(self, at: str | None, messages: list[AnyMessage]) -> list[str]:
         """Appends after the node `at`. If another writer continued the session, a fork of it continues from there."""
         if self.session is None:
             with self._store.transaction():  # a failed append leaves no empty session
-                made = self._create_session(said)
-                nodes = made.append(said)
+                made = self._create_session(messages)
+                nodes = made.append(messages)
             self.session = made
         else:
             try:
-                nodes = self._append_at(self.session, at, said)
+                nodes = self._append_at(self.session, at, messages)
             except Conflict:
                 with self._store.transaction():
-                    fork = self.session.fork(at=at) if at is not None else self._create_session(said)
-                    nodes = fork.append(said)
+                    fork = self.session.fork(at=at) if at is not None else self._create_session(messages)
+                    nodes = fork.append(messages)
                 self.session = fork
         self._head = nodes[-1].id
         return [node.id for node in nodes]
 
-    def _append_at(self, session: Session, at: str | None, said: list[AnyMessage]) -> list[Any]:
+    def _append_at(self, session: Session, at: str | None, messages: list[AnyMessage]) -> list[Any]:
         if at == self._head:
-            return session.append(said, expect_head=at)
+            return session.append(messages, expect_head=at)
         with self._store.transaction():
             if session.refresh().head_id != self._head:
                 raise Conflict(f"session {session.id} has moved")
             session.rewind(to=at)
-            return session.append(said, expect_head=at)
+            return session.append(messages, expect_head=at)
 
-    def _create_session(self, said: Sequence[AnyMessage]) -> Session:
+    def _create_session(self, messages: Sequence[AnyMessage]) -> Session:
         wanted = self.wanted
         labels = wanted.labels if wanted.label is None else (*wanted.labels, wanted.label)
         agent = agent_of(wanted.label)
@@ -163,7 +163,7 @@ class Keeper:
         if agent is not None and wanted.parent is not None:
             extra = {"called_at": wanted.parent.refresh().head_id}
         return self._store.sessions.create(
-            title=wanted.title or title_of(said), cwd=wanted.cwd, model=wanted.model, labels=labels, agent=agent,
+            title=wanted.title or title_of(messages), cwd=wanted.cwd, model=wanted.model, labels=labels, agent=agent,
             owner=wanted.parent if agent is not None else None, extra=extra,
         )  # fmt: skip
 
@@ -176,11 +176,11 @@ class Keeper:
         return {name: count for name, count in spent.items() if count or name in ("input", "output")}
 
     def _describe(
-        self, said: Sequence[AnyMessage], cost: dict[str, int] | None, model: str | None, interrupted: bool
+        self, messages: Sequence[AnyMessage], cost: dict[str, int] | None, model: str | None, interrupted: bool
     ) -> list[AnyMessage]:
         """The messages with the label, the model and the token counts, which only one message gets."""
         found: list[AnyMessage] = []
-        for one in reversed(said):
+        for one in reversed(messages):
             beside: dict[str, Any] = dict(one.extra or {})
             message = one if isinstance(one, Message) else view(one)
             if isinstance(one, Native) and message.role == "assistant":

@@ -161,5 +161,5 @@ def _messages(client: Any) -> list[AnyMessage]:
     return history
 
 
-def _role(said: AnyMessage) -> str:
-    return said.role if isinstance(said, Message) else view(said).role
+def _role(message: AnyMessage) -> str:
+    return message.role if isinstance(message, Message) else view(message).role

@@ -44,11 +44,11 @@ def resume(client: Any, session: Session, *, until: str | None = None, system: s
     nodes = session.path(until=until)
     if until is None:
         nodes = list(through_last_answer(nodes))
-    said = [node.said for node in nodes if system is None or node.role != "system"]
+    messages = [node.said for node in nodes if system is None or node.role != "system"]
     held = setup_of(session).tools
     prompt = client.system if system is None else system
     options = Options(prompt, blob=session.blobs.get, tools=tuple(tool.name for tool in held))
-    target, given = read_all(said, "", client.provider, options)
+    target, given = read_all(messages, "", client.provider, options)
     found = convert_read(given, target, "", client.provider, options)
     names = tool_names(given, target, options)
     tools = {tool.name: tool for tool in rename_tools(held, names)}
@@ -75,9 +75,9 @@ def latest_answered(store: Store, cwd: str | None = None) -> Session:
     for session in store.sessions.list(limit=20, cwd=cwd).all():
         if best is not None and session.updated_at <= best[0]:
             break  # all further sessions were last active earlier
-        said = _last_answer(session)
-        if said is not None and (best is None or said > best[0]):
-            best = said, session
+        answered_at = _last_answer(session)
+        if answered_at is not None and (best is None or answered_at > best[0]):
+            best = answered_at, session
     if best is None:
         raise NotFound("session", "latest" if cwd is None else f"latest in {cwd}", hint="Start one first.")
     return best[1]

@@ -122,8 +122,8 @@ class _Stream:
         return _answer([_assistant(list(self._blocks.values()))], self._usage, self._stop, self._model)
 
     def partial_messages(self) -> list[bytes]:
-        kept = [block for at, block in self._blocks.items() if self._keeps(at, block)]
-        return [_assistant(kept)] if any(block["type"] == "text" for block in kept) else []
+        blocks = [block for at, block in self._blocks.items() if self._keeps(at, block)]
+        return [_assistant(blocks)] if any(block["type"] == "text" for block in blocks) else []
 
     def _delta(self, at: int, delta: Json) -> Iterator[Text | Thinking]:
         block, kind = self._blocks[at], delta.get("type")

@@ -125,8 +125,8 @@ class _Stream:
         return _answer([_content(self._parts)] if self._parts else [], self._usage, self._stop, self._model)
 
     def partial_messages(self) -> list[bytes]:
-        kept = [part for part in self._parts if part.get("text")]
-        return [_content(kept)] if any(not part.get("thought") for part in kept) else []
+        parts = [part for part in self._parts if part.get("text")]
+        return [_content(parts)] if any(not part.get("thought") for part in parts) else []
 
     def _add(self, part: Json) -> None:
         last = self._parts[-1] if self._parts else {}

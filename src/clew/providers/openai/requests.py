@@ -45,7 +45,7 @@ class CompletionsWire:
 
     def results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
         return [
-            wire.dump({"role": "tool", "tool_call_id": call.id, "content": said(result)})
+            wire.dump({"role": "tool", "tool_call_id": call.id, "content": result_text(result)})
             for call, result in zip(calls, results, strict=True)
         ]
 
@@ -195,7 +195,7 @@ def _shown(delta: Json) -> Iterator[Text | Thinking]:
             yield Text(text=words)
 
 
-def said(result: ToolResult) -> str:
+def result_text(result: ToolResult) -> str:
     """A tool's result as text, which must also say that it is an error: there is no flag for it."""
     return f"Error: {wire.text_of(result)}" if result.is_error else wire.text_of(result)
 

@@ -10,7 +10,7 @@ import msgspec
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.providers import wire
 from clew.providers.json_values import Json
-from clew.providers.openai.requests import ROLES, CompletionsWire, said
+from clew.providers.openai.requests import ROLES, CompletionsWire, result_text
 
 _COUNTS = {
     "input": ["input_tokens"], "output": ["output_tokens"], "cached": ["input_tokens_details", "cached_tokens"],
@@ -27,7 +27,7 @@ class ResponsesWire(CompletionsWire):
 
     def results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
         return [
-            wire.dump({"type": "function_call_output", "call_id": call.id, "output": said(result)})
+            wire.dump({"type": "function_call_output", "call_id": call.id, "output": result_text(result)})
             for call, result in zip(calls, results, strict=True)
         ]
 

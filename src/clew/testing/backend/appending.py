@@ -92,9 +92,9 @@ class Appending(Contract):
         with open_store() as store:
             session = store.sessions.create()
             session.append(user("a"), id=an_id(1))
-            for said, names in (("ba", [2, 1]), ("ab", [1, 2])):
+            for texts_given, names in (("ba", [2, 1]), ("ab", [1, 2])):
                 with raises(Conflict):
-                    session.append([user(text) for text in said], id=[an_id(name) for name in names])
+                    session.append([user(text) for text in texts_given], id=[an_id(name) for name in names])
             assert len(store.nodes.list().items) == 1
 
     def test_repeat_after_rewind(self, open_store: OpenStore) -> None:
@@ -166,8 +166,8 @@ class Appending(Contract):
                 thread.start()
             for thread in threads:
                 thread.join()
-            said = texts(session.path())
+            found = texts(session.path())
             for writer in range(4):
-                own = [text for text in said if text.startswith(f"{writer} ")]
+                own = [text for text in found if text.startswith(f"{writer} ")]
                 assert own == [f"{writer} {number}" for number in range(20)]
-            assert len(said) == 80
+            assert len(found) == 80

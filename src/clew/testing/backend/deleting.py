@@ -60,7 +60,7 @@ class Deleting(Contract):
         """A session in the trash cannot be found, listed, searched, continued or changed."""
         with open_store() as store:
             session, other = store.sessions.create(title="t", cwd="/a", labels=["l"]), store.sessions.create()
-            said = session.append(user("lint"))
+            node = session.append(user("lint"))
             stale, handle, id = store.sessions.get(session.id), session.handle, session.id
             assert session.trash() is session
             assert [one.trashed_at is None for one in (session, stale)] == [False, True]
@@ -78,7 +78,7 @@ class Deleting(Contract):
                 lambda: store.search("lint", session=id),
                 lambda: store.sessions.create(agent="a", owner=session),
                 lambda: session.append(user("x")),
-                lambda: session.append(user("x"), expect_head=said.id),
+                lambda: session.append(user("x"), expect_head=node.id),
                 lambda: session.rewind(None),
                 lambda: session.compact(user("x")),
                 session.fork,
@@ -244,7 +244,7 @@ class Deleting(Contract):
             session.rewind(first.id)
             again = store.sessions.get(session.id)
             assert (again.held, again.hold_reason, again.title, again.labels) == (True, "a lawsuit", "u", ("l",))
-            for deed in (
+            for call in (
                 partial(delete_session, session),
                 session.trash,
                 lambda: delete_session(store.sessions.get(session.id)),
@@ -252,7 +252,7 @@ class Deleting(Contract):
                 lambda: store.nodes.delete(first.id, recursive=True),
             ):
                 with raises(Conflict, naming=session.id):
-                    deed()
+                    call()
             assert (len(store.nodes.list().items), session.path()) == (3, [first])
             assert store.sessions.release(session.handle) == session
             assert (session.refresh().held, session.hold_reason) == (False, None)
@@ -278,9 +278,9 @@ class Deleting(Contract):
             for held in (a, b, left, old, traced, *session.path()):
                 with raises(Conflict, naming=session.id):
                     store.nodes.delete(held.id, recursive=True)
-            for deed in (partial(delete_session, trace), trace.trash):
+            for call in (partial(delete_session, trace), trace.trash):
                 with raises(Conflict, naming=session.id):
-                    deed()
+                    call()
             assert store.nodes.delete([beside.id, other.id]).messages == 2
             assert len(store.nodes.list().items) == 7
             session.release()
@@ -294,9 +294,9 @@ class Deleting(Contract):
             trace = store.sessions.create(agent="x", owner=session)
             trace.append(user("e"))
             trace.hold()
-            for deed in (partial(delete_session, session), session.trash):
+            for call in (partial(delete_session, session), session.trash):
                 with raises(Conflict, naming=trace.id):
-                    deed()
+                    call()
             assert store.sessions.list(total=True).total == 1
             trace.release()
             assert delete_session(session).messages == 1

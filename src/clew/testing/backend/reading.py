@@ -38,7 +38,7 @@ class Reading(Contract):
     def test_content_comes_back(self, open_store: OpenStore) -> None:
         """Every kind of block, free data, and the bytes of native JSON are read as they were stored."""
         raw = b'{ "role":"user", "z":1, "a":123456789012345678901234567890, "content":"hi", "content":"ho" }'
-        said: list[AnyMessage] = [
+        messages: list[AnyMessage] = [
             system("be kind", label="setup", extra={"n": [1, 2.5, None, True, {"k": "v"}]}),
             assistant(ToolCall(id="c", name="f", arguments={"x": 1}), usage=Usage(input=3, output=4, cost=5)),
             tool("ok", call_id="c", is_error=True),
@@ -47,11 +47,11 @@ class Reading(Contract):
         ]
         with open_store() as store:
             session = store.sessions.create()
-            session.append(said)
-            assert [node.said for node in session.path()] == said
-            kept = session.path()[-1].native
-            assert kept is not None
-            assert kept.raw == raw
+            session.append(messages)
+            assert [node.said for node in session.path()] == messages
+            stored = session.path()[-1].native
+            assert stored is not None
+            assert stored.raw == raw
 
     def test_handles(self, open_store: OpenStore) -> None:
         """A handle is a unique prefix of an id; it is longer if six letters are ambiguous."""

@@ -28,11 +28,11 @@ class Watching(Contract):
             session.append(user("before"))
             theirs = other.sessions.get(session.id)
             with session.watch(timeout=LONG) as watch:
-                talk = _meanwhile(lambda: _say(theirs, 30))
-                heard = [next(watch) for _ in range(30)]
-                talk.join()
-                assert texts(heard) == [str(number) for number in range(30)]
-                assert heard == session.path(last=30)
+                writer = _meanwhile(lambda: _say(theirs, 30))
+                received = [next(watch) for _ in range(30)]
+                writer.join()
+                assert texts(received) == [str(number) for number in range(30)]
+                assert received == session.path(last=30)
                 session.append([user("a"), user("b")])
                 assert texts([next(watch), next(watch)]) == ["a", "b"]
 
@@ -40,9 +40,9 @@ class Watching(Contract):
         """A waiting watch yields a new message at once, not at its timeout."""
         with open_store() as store, store.sessions.create().watch(timeout=LONG) as watch:
             began = time.monotonic()
-            talk = _meanwhile(lambda: _say(store.sessions.latest(), 1), after=0.5)
+            writer = _meanwhile(lambda: _say(store.sessions.latest(), 1), after=0.5)
             assert next(watch).text == "0"
-            talk.join()
+            writer.join()
             assert time.monotonic() - began < LONG / 2
 
     def test_watch_begins_where_it_is_told(self, open_store: OpenStore) -> None:
@@ -150,12 +150,12 @@ class Watching(Contract):
         with open_store() as store:
             sessions = [store.sessions.create() for _ in range(6)]
             watches = [(session, session.watch(timeout=LONG)) for session in sessions for _ in range(3)]
-            heard: dict[Watch, list[Node]] = {}
+            received: dict[Watch, list[Node]] = {}
 
             def listen(watch: Watch) -> None:
                 with watch:
                     begun.wait()
-                    heard[watch] = [next(watch) for _ in range(5)]
+                    received[watch] = [next(watch) for _ in range(5)]
 
             begun = threading.Barrier(len(watches) + 1)
             listeners = [_meanwhile(partial(listen, watch)) for _, watch in watches]
@@ -166,7 +166,7 @@ class Watching(Contract):
             for listener in listeners:
                 listener.join()
             for session, watch in watches:
-                assert texts(heard[watch]) == [f"{session.id} {number}" for number in range(5)]
+                assert texts(received[watch]) == [f"{session.id} {number}" for number in range(5)]
 
 
 def _new(session: Session, after: str | None) -> list[str]:

@@ -23,7 +23,7 @@ class Wire(NamedTuple):
     error: Callable[[Fail], Json]
     refuses: Callable[[Json], str | None]
     """Why the real provider would refuse a request; None if it would not."""
-    heard: Callable[[Json], str]
+    last_text: Callable[[Json], str]
     """The last text of the user."""
     token: tuple[str, ...]
     """The headers that may contain the API key."""

@@ -58,4 +58,4 @@ class Redirect(NamedTuple):
     status: int = 307
 
 
-Told = Say | Fail | Send | Redirect
+QueuedResponse = Say | Fail | Send | Redirect

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from clew.testing.providers.protocols import Events, Wire, find
-from clew.testing.providers.scripted import Fail, Redirect, Say, Send, Told, ToolUse
+from clew.testing.providers.scripted import Fail, QueuedResponse, Redirect, Say, Send, ToolUse
 
 Json = dict[str, Any]
 
@@ -43,7 +43,7 @@ class ProviderServer:
         """The requests in order, including refused and failed ones."""
         self.left = threading.Event()
         """Set when the server stops."""
-        self._told: deque[Told] = deque()
+        self._queue: deque[QueuedResponse] = deque()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.owner = self
         self._scheme = "http"
@@ -75,20 +75,20 @@ class ProviderServer:
         stalls: int | None = None,
     ) -> None:
         """Queues an answer: thinking, text, tool calls. See `Say`."""
-        self._told.append(Say(text, thinking, tuple(calls), tokens, stop, cut, ends, stalls))
+        self._queue.append(Say(text, thinking, tuple(calls), tokens, stop, cut, ends, stalls))
 
     def fail(self, status: int, message: str = "it was told to fail", *, retry_after: float | None = None) -> None:
         """Queues an error with this status."""
         kind = {429: "rate_limit_error", 529: "overloaded_error"}.get(status, "api_error")
-        self._told.append(Fail(status, message, retry_after, kind))
+        self._queue.append(Fail(status, message, retry_after, kind))
 
     def send(self, body: bytes, content_type: str = "application/json") -> None:
         """Queues a response with these bytes."""
-        self._told.append(Send(body, content_type))
+        self._queue.append(Send(body, content_type))
 
     def redirect(self, location: str, status: int = 307) -> None:
         """Queues a redirect to this address."""
-        self._told.append(Redirect(location, status))
+        self._queue.append(Redirect(location, status))
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -99,14 +99,14 @@ class ProviderServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def answer(self, request: Request, wire: Wire) -> Told:
+    def answer(self, request: Request, wire: Wire) -> QueuedResponse:
         """The response to a request: a refusal, a queued response, or an echo."""
         if not any(request.headers.get(name) for name in wire.token):
             return Fail(401, "a token is required", kind="authentication_error")
         asked = request.json
         if (why := wire.refuses(asked)) is not None:
             return Fail(400, why, kind="invalid_request_error")
-        return self._told.popleft() if self._told else Say(f"You said: {wire.heard(asked)}")
+        return self._queue.popleft() if self._queue else Say(f"You said: {wire.last_text(asked)}")
 
 
 class _Server(ThreadingHTTPServer):
@@ -132,25 +132,25 @@ class _Handler(BaseHTTPRequestHandler):
         if wire is None:
             self._whole(404, b'{"error":{"message":"no such path"}}')
             return
-        told = self.server.owner.answer(request, wire)
+        response = self.server.owner.answer(request, wire)
         with suppress(ConnectionError):
-            self._tell(told, wire, request)
+            self._send_response(response, wire, request)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Prints nothing."""
 
-    def _tell(self, told: Told, wire: Wire, request: Request) -> None:
-        if isinstance(told, Fail):
-            retry = {} if told.retry_after is None else {"retry-after": str(told.retry_after)}
-            self._whole(told.status, json.dumps(wire.error(told)).encode(), headers=retry)
-        elif isinstance(told, Redirect):
-            self._whole(told.status, b"", headers={"location": told.location})
-        elif isinstance(told, Send):
-            self._whole(200, told.body, told.content_type)
+    def _send_response(self, response: QueuedResponse, wire: Wire, request: Request) -> None:
+        if isinstance(response, Fail):
+            retry = {} if response.retry_after is None else {"retry-after": str(response.retry_after)}
+            self._whole(response.status, json.dumps(wire.error(response)).encode(), headers=retry)
+        elif isinstance(response, Redirect):
+            self._whole(response.status, b"", headers={"location": response.location})
+        elif isinstance(response, Send):
+            self._whole(200, response.body, response.content_type)
         elif request.json.get("stream") or ":streamGenerateContent" in request.path:
-            self._stream(told, wire.events(told, self._with_model(request)), done=wire.ends_with_done)
+            self._stream(response, wire.events(response, self._with_model(request)), done=wire.ends_with_done)
         else:
-            self._whole(200, json.dumps(wire.whole(told, self._with_model(request))).encode())
+            self._whole(200, json.dumps(wire.whole(response, self._with_model(request))).encode())
 
     def _with_model(self, request: Request) -> Json:
         return {"model": "a-model", **request.json}
