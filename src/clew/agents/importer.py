@@ -105,7 +105,7 @@ class _Import:
                 part = f"; {taking.added:,} of its messages were imported" if taking.committed else ""
                 self.skipped.add(one.place, None, error.message + part)
             if taking.committed:
-                self.store._wrote(one.id)
+                self.store._update_mirror(one.id)
         taken = [project for project, text in memories.items() if self._remember(project, text)]
         return ImportReport(tuple(done), tuple(taken), tuple(self.skipped))
 

@@ -100,11 +100,11 @@ class Mirror:
         self._patience = patience
         self._behind: dict[tuple[Callable[[str], None], str], None] = {}
         self._guard = threading.Lock()
-        self._allowed()
+        self._check_allowed()
         self._make()
 
     def _make(self) -> None:
-        with self._writing(self.root):
+        with self._translate_errors(self.root):
             folder.make(self.root)
             self._claim()
 
@@ -204,18 +204,18 @@ class Mirror:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        self._allowed()
-        with self._writing(self.root), files.lock(os.path.join(self.root, LOCK), self._patience):
+        self._check_allowed()
+        with self._translate_errors(self.root), files.lock(os.path.join(self.root, LOCK), self._patience):
             yield
 
     @contextmanager
-    def _writing(self, path: str) -> Iterator[None]:
+    def _translate_errors(self, path: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise files.unwritten(error, error.filename if isinstance(error.filename, str) else path) from error
 
-    def _allowed(self) -> None:
+    def _check_allowed(self) -> None:
         if Parts.of(self._store).engine.keyed and not self._clear:
             hint = "Use no mirror, or create it with clear=True and protect the folder in another way."
             raise Invalid("the store is sealed, but its mirror would be clear text", hint=hint)
@@ -262,7 +262,7 @@ class Mirror:
 
     def _messages(self, session: Session, tip: Node | None, cursor: _Cursor, place: str, rewrite: bool) -> None:
         path = os.path.join(place, MESSAGES)
-        missing = None if rewrite or folder.size(path) < cursor.messages else _missing(session, tip, cursor.head)
+        missing = None if rewrite or folder.size(path) < cursor.messages else _messages_after(session, tip, cursor.head)
         if missing is None:
             cursor.messages = folder.replace(path, _lines(_all(session, tip)))
         elif missing or folder.size(path) != cursor.messages or not os.path.lexists(path):
@@ -309,7 +309,7 @@ def forget_mirror(store: Store, root: str | os.PathLike[str]) -> bool:
     return bool(left)
 
 
-def _missing(session: Session, tip: Node | None, head: str | None) -> Iterable[Node] | None:
+def _messages_after(session: Session, tip: Node | None, head: str | None) -> Iterable[Node] | None:
     """The messages after `head`, the last one in the file; None if it is no longer among the session's messages."""
     if tip is None:
         return () if head is None else None

@@ -103,7 +103,7 @@ class SessionStore:
         owner = None if parent is None else self._conversation(parent)
         extra = {HASH: project_hash(directory(cwd))}
         made = self._store.sessions.create(cwd=cwd, model=model, id=id, agent=agent_name, owner=owner, extra=extra)
-        self._wrote(made.id)
+        self._update_mirror(made.id)
         return Session(self, made)
 
     def start(
@@ -173,7 +173,7 @@ class SessionStore:
             extra = {name: value for name, value in made.extra.items() if name not in (EXIT, IMPORTED)}
             if extra != made.extra:  # the exit reason and origin belong to the other session
                 made.update(extra=extra)
-        self._wrote(made.id)
+        self._update_mirror(made.id)
         return Session(self, made)
 
     # -- all of them
@@ -210,7 +210,7 @@ class SessionStore:
         receipt = delete_session(conversation)
         if parts.engine.backend.in_transaction():  # otherwise the files are already removed
             for one in gone:
-                self._wrote(one)
+                self._update_mirror(one)
         return receipt
 
     def cleanup(self, *, older_than: timedelta = timedelta(days=30), dry_run: bool = False) -> CleanupReport:
@@ -239,7 +239,7 @@ class SessionStore:
         conversation = self._conversation(session_id)
         parsed, name, at = self._parse_message(conversation.id, message, id)
         node = conversation.append(parsed, id=name, created_at=at)
-        self._wrote(conversation.id)
+        self._update_mirror(conversation.id)
         return node
 
     def append_event(self, session_id: Session | str, event: object) -> TranscriptEvent:
@@ -257,7 +257,7 @@ class SessionStore:
 
     def transcript(self, session_id: Session | str) -> Transcript:
         """The events of a session. Raises NotFound."""
-        return Transcript(self._conversation(session_id), self._wrote)
+        return Transcript(self._conversation(session_id), self._update_mirror)
 
     def transcript_path(self, session_id: Session | str) -> str | None:
         """The mirror's file with a session's events, up to date, for hooks. None without a mirror."""
@@ -348,7 +348,7 @@ class SessionStore:
             found[session] = mirror.size(parts.engine.read(partial(deletion.talks, ref=row)))
         return found
 
-    def _wrote(self, session_id: str) -> None:
+    def _update_mirror(self, session_id: str) -> None:
         if self._mirror is not None:
             self._mirror.soon(session_id)
 

@@ -86,7 +86,7 @@ class ClaudeLocal:
         except subprocess.TimeoutExpired as error:
             raise _late() from error
         except OSError as error:
-            raise self._missing(error) from error
+            raise self._start_error(error) from error
         return self._take(question, _json(done.stdout), done.returncode).text
 
     def ask(self, question: Prompt, into: type[T]) -> T:
@@ -106,7 +106,7 @@ class ClaudeLocal:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )  # fmt: skip
         except OSError as error:
-            raise self._missing(error) from error
+            raise self._start_error(error) from error
         with running, _until(self._timeout, running) as late:
             try:
                 assert running.stdin is not None
@@ -154,7 +154,7 @@ class ClaudeLocal:
         self.reply = Reply(text=text, stop=result.get("subtype"), usage=usage if used else None)
         return self.reply
 
-    def _missing(self, error: OSError) -> ProviderError:
+    def _start_error(self, error: OSError) -> ProviderError:
         return ProviderError(PROVIDER, f"the program does not run ({error.strerror})", hint="Is it installed?")
 
 

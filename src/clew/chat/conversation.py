@@ -96,11 +96,11 @@ class Conversation:
 
     def message(self, prompt: Prompt) -> Native:
         """`prompt` as a message in the provider's own JSON. Invalid."""
-        return Native(self.provider, self._said(prompt))
+        return Native(self.provider, self._encode_prompt(prompt))
 
     def add(self, prompt: Prompt) -> None:
         """Adds a user message to the conversation. Nothing is sent until the next question."""
-        message = self._said(prompt)
+        message = self._encode_prompt(prompt)
         with self._alone():
             self._messages.append(message)
 
@@ -142,7 +142,7 @@ class Conversation:
                 from clew.convert import convert as converted
 
             snapshot, report = converted(snapshot, self.provider)
-        messages, system = self._wire.place_system(self._checked(snapshot), snapshot.system_prompt)
+        messages, system = self._wire.place_system(self._check_messages(snapshot), snapshot.system_prompt)
         with self._alone(), self._swap:
             self._tools = self._tools.merge(snapshot.tools)
             self._messages = Messages(messages)
@@ -151,7 +151,7 @@ class Conversation:
             self._metadata = dict(snapshot.metadata)
         return report
 
-    def _checked(self, snapshot: Snapshot) -> list[bytes]:
+    def _check_messages(self, snapshot: Snapshot) -> list[bytes]:
         """A snapshot's messages, if all of them are this provider's."""
         found = list(snapshot.parts)
         for number, raw in enumerate(found, 1):
@@ -172,7 +172,7 @@ class Conversation:
             return "it cannot be read"
         return self._wire.check(message) if isinstance(message, dict) else "it is not an object"
 
-    def _said(self, prompt: Prompt) -> bytes:
+    def _encode_prompt(self, prompt: Prompt) -> bytes:
         if isinstance(prompt, Native):
             if canonical(prompt.provider) not in self._wire.accepts:
                 raise Invalid(
@@ -188,7 +188,7 @@ class Conversation:
 
     def _begin(self, prompt: Prompt, schema: Schema | None = None) -> Turn:
         """Starts a turn, which locks the conversation until it is closed."""
-        question = self._said(prompt)
+        question = self._encode_prompt(prompt)
         self._take()
         self._turn = Turn(self, question, schema)
         return self._turn

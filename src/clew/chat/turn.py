@@ -170,7 +170,7 @@ class Turn:
     def _all_results(self) -> list[ToolResult]:
         """The results of the calls. An async tool that cancelled itself has none."""
         assert self._answer is not None
-        return [self._results.get(at) or _interrupted(call) for at, call in enumerate(self._answer.calls)]
+        return [self._results.get(at) or _interrupted_result(call) for at, call in enumerate(self._answer.calls)]
 
     def _close_step(self, results: list[ToolResult]) -> None:
         assert self._answer is not None
@@ -182,5 +182,5 @@ class Turn:
         self._held = []
 
 
-def _interrupted(call: ToolCall) -> ToolResult:
+def _interrupted_result(call: ToolCall) -> ToolResult:
     return ToolResult(call_id=call.id, content=(Text(text=INTERRUPTED),), is_error=True)

@@ -59,7 +59,7 @@ class Capturing:
             stored, known = self._repo.get(tx, message), self._have(tx, message)
             fresh = [self.store_content(tx, *one) for path, one in entries.items() if path not in known]
             manifest = Manifest(message, self._repo.root) if stored is None else stored.manifest
-            return self._repo.put(tx, manifest.having(fresh), stored)
+            return self._repo.put(tx, manifest.with_entries(fresh), stored)
 
         return self._repo.write(work)
 

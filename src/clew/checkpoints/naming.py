@@ -32,19 +32,19 @@ def _below(root: str, given: str, path: str | os.PathLike[str], given_path: str 
             f"{clip(os.fspath(given_path), 4096)} is not below {clip(root, 4096)}",
             hint="Pass files inside the root, or use a root that contains them all.",
         )
-    return _spelled_below(root, full.removeprefix(prefix))
+    return _spell_path(root, full.removeprefix(prefix))
 
 
-def _spelled_below(root: str, path: str) -> str:
+def _spell_path(root: str, path: str) -> str:
     """The path with each name as the folder spells it; some file systems ignore case or normalization."""
     here, done = root, list[str]()
     for part in path.split("/"):
-        done.append(_spelled(here, part))
+        done.append(_spell_name(here, part))
         here = os.path.join(here, done[-1])
     return "/".join(done)
 
 
-def _spelled(folder: str, name: str) -> str:
+def _spell_name(folder: str, name: str) -> str:
     """A name as its folder spells it."""
     try:
         names = os.listdir(folder)

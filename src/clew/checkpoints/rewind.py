@@ -136,12 +136,12 @@ class Rewinding:
         present |= {path: MISSING for path in plan.alike(chains) if not self._root.has(path)}
         there = plan.Present(present, partial(state_at, self._root), self._names)
         made = plan.make(chains, there, undo=not tree)
-        return self._opening(made._replace(unseen=sorted({*made.unseen, *closed})))
+        return self._open_folders(made._replace(unseen=sorted({*made.unseen, *closed})))
 
     def _names(self, folder: str) -> list[str] | None:
         return self._root.names_in(folder) if self._root.readable(folder) else None
 
-    def _opening(self, made: RewindPlan) -> RewindPlan:
+    def _open_folders(self, made: RewindPlan) -> RewindPlan:
         """The plan with steps that open read-only folders and restore their modes."""
         steps, closed = {step.path: step for step in made.steps}, list[str]()
         for step in made.steps:
@@ -246,7 +246,7 @@ class Rewinding:
             if seen is not None:
                 self._capturing.record(tx, *seen, journal.undo, settled=False, coming=coming)
             manifest = Manifest(journal.undo, repo.root, to=message, heads=heads)
-            repo.put(tx, manifest.having(entries), repo.get(tx, journal.undo))
+            repo.put(tx, manifest.with_entries(entries), repo.get(tx, journal.undo))
             if journal.steps:
                 repo.begin(tx, journal)
             if heads is not None:

@@ -82,7 +82,7 @@ def _put(tx: Tx, repo: CheckpointRepo, stored: StoredCheckpoint | None, one: Che
     manifest = empty if stored is None else stored.manifest
     known = {entry.path for entry in manifest.files}
     fresh = [_store_content(tx, repo, entry, one) for entry in one.manifest.files if entry.path not in known]
-    repo.put(tx, manifest.having(fresh), stored, microseconds(one.created_at))
+    repo.put(tx, manifest.with_entries(fresh), stored, microseconds(one.created_at))
 
 
 def _store_content(tx: Tx, repo: CheckpointRepo, entry: PathEntry, one: CheckpointImport) -> PathEntry:

@@ -138,10 +138,10 @@ class _Walk:
             hint = "Use a smaller root, or exclude generated files in .gitignore."
             raise Invalid(f"{self.root.path} has more than {MOST:,} files", hint=hint)
         if known is not None and not place.stale and known.mode == mode and known.rows == rows_of(listed.rows):
-            return self._unchanged(fd, place, known, listed)
+            return self._scan_unchanged(fd, place, known, listed)
         return self._compare(fd, place, known, listed, mode)
 
-    def _unchanged(self, fd: int, place: _Place, known: Folder, listed: _Listed) -> list[_Place]:
+    def _scan_unchanged(self, fd: int, place: _Place, known: Folder, listed: _Listed) -> list[_Place]:
         """Scans a folder whose files are unchanged. Ignored names may have appeared or disappeared."""
         self.folders[place.path] = known
         ignored = list(listed.left_out)

@@ -35,7 +35,7 @@ class Fitting:
         if isinstance(block, Text):
             yield from self._text(piece, block)
         elif isinstance(block, Thinking):
-            yield from self._thought(piece, block)
+            yield from self._fit_thinking(piece, block)
         elif isinstance(block, ToolCall):
             yield self._call(piece, block)
         elif isinstance(block, ToolResult):
@@ -57,7 +57,7 @@ class Fitting:
             block = Text(text=block.text)
         yield piece._replace(what=block)
 
-    def _thought(self, piece: Piece, block: Thinking) -> Iterator[Piece]:
+    def _fit_thinking(self, piece: Piece, block: Thinking) -> Iterator[Piece]:
         if block.signature is not None:
             self._note(piece, "dropped", "signature")
         if block.redacted is not None:

@@ -168,11 +168,11 @@ class _Laying:
             self._laid.append(piece)
         for call in self._calls:
             if call not in self._answers:
-                self._laid.append(self._missing(self._pieces[call]))
+                self._laid.append(self._error_result(self._pieces[call]))
         self._laid.extend(self._asides)
         self._calls, self._asides, self._speaking = [], [], False
 
-    def _missing(self, piece: Piece) -> Piece:
+    def _error_result(self, piece: Piece) -> Piece:
         call = piece.what
         assert isinstance(call, ToolCall)
         self._notes.add(piece.message, piece.block, "added", "result")

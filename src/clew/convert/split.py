@@ -25,7 +25,7 @@ def cut(laid: Sequence[Piece], sizes: Mapping[int, int], target: Target) -> tupl
         segments = [list(group) for _, group in groupby(run, key=lambda piece: piece.message if piece.own else -1)]
         own = {piece.message for piece in run if piece.own}
         broken.update(one[0].message for one in segments if one[0].own and not _whole(one, sizes))
-        united = _united(run, target)
+        united = _must_unite(run, target)
         if united and len(segments) > 1 and _must_be_one(segments, target):
             broken |= own
         for segment in segments:
@@ -48,7 +48,7 @@ def note(unit: Unit, target: Target, notes: Notes) -> None:
         notes.add(call.message, call.block, "added", "placeholder signature")
 
 
-def _united(run: Unit, target: Target) -> bool:
+def _must_unite(run: Unit, target: Target) -> bool:
     if target.unites == "calls":
         return any(isinstance(piece.what, ToolCall) for piece in run)
     return target.unites == "turns"

@@ -155,7 +155,7 @@ def _arguments(handler: Callable[..., Any], name: str) -> type[msgspec.Struct]:
     for parameter in inspect.signature(handler).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise Invalid(f"the tool {name} has parameters that cannot be given by name")
-        hint = _described(hints.get(parameter.name, Any))
+        hint = _describe(hints.get(parameter.name, Any))
         default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
         fields.append((parameter.name, hint, _field(default)))
     try:
@@ -171,7 +171,7 @@ def _field(default: Any) -> Any:
     return msgspec.field() if default is msgspec.NODEFAULT else msgspec.field(default=default)
 
 
-def _described(hint: Any) -> Any:
+def _describe(hint: Any) -> Any:
     """Converts ``Annotated[int, "how many"]`` to msgspec's form."""
     if get_origin(hint) is not Annotated:
         return hint

@@ -32,7 +32,7 @@ def view(message: Native) -> Message:
     data = parse(message.raw)
     extra = message.extra or {}
     module = registry.view_module(message.provider)
-    blocks = tuple(_unknown(data) if module is None else module.blocks(data))
+    blocks = tuple(_unknown_blocks(data) if module is None else module.blocks(data))
     model = as_text(data.get("model")) or as_text(extra.get("model"))
     usage = _usage_in_extra(extra.get("counted")) or _usage(data) or _usage_in_extra(extra.get("usage"))
     if module is not None and hasattr(module, "role"):
@@ -97,7 +97,7 @@ _ROLES: dict[str, Role] = {
 }  # fmt: skip
 
 
-def _unknown(data: Json) -> Iterator[Block]:
+def _unknown_blocks(data: Json) -> Iterator[Block]:
     """The blocks for an unknown provider: the content if it is text, else one opaque block."""
     content = data.get("content")
     yield Text(text=content) if isinstance(content, str) else Opaque(kind="message", data=data)

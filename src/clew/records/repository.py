@@ -163,7 +163,7 @@ class Repository:
             added = self._append(tx, found, change.drafts, change.frames)
             fields = added.fields
             if committed:
-                fields = _committed(fields, self._marks.take(tx, key))
+                fields = _apply_mark(fields, self._marks.take(tx, key))
             fields = fields.measure(mutation.metrics)
             if mutation.summary is not None:
                 fields = msgspec.structs.replace(fields, summary=mutation.summary)
@@ -345,7 +345,7 @@ class Repository:
             edge = marks[-1].rank, marks[-1].ref
 
 
-def _committed(fields: RecordFields, marked: PendingMark | None) -> RecordFields:
+def _apply_mark(fields: RecordFields, marked: PendingMark | None) -> RecordFields:
     """Applies the summary and metrics of a snapshot, unless the commit sets newer ones."""
     fields = msgspec.structs.replace(fields, begun=False)
     if marked is None:

@@ -126,16 +126,16 @@ class Form:
         """The bytes of a snapshot; with `split`, large media are separate. Invalid as in `Snapshot.check`."""
         snapshot.check()
         if self._compatible:
-            data = _indented(snapshot, snapshot.messages)
-            return Packed(data if self._key is None else self._closed(data, None), {})
+            data = _write_document(snapshot, snapshot.messages)
+            return Packed(data if self._key is None else self._encrypt(data, None), {})
         cut = cut_media(snapshot.messages, self.name) if split else Cut(snapshot.messages, (), {})
         head = summarise(snapshot, cut.spans)
-        document = _indented(snapshot, cut.rest, _CUT if cut.spans else "messages")
+        document = _write_document(snapshot, cut.rest, _CUT if cut.spans else "messages")
         media = {name: self._close_medium(name, content) for name, content in cut.media.items()}
         if self._key is None:
             rest = b'",' + _encode(head)[1:] + b"," + document[1:]
             return Packed(b"%s%08x%s" % (_CHECKED, crc32(rest), rest), media)
-        return Packed(self._sealed(snapshot.id, _encode(head), document), media)
+        return Packed(self._seal(snapshot.id, _encode(head), document), media)
 
     def name(self, content: bytes) -> str:
         """The name of a medium. Equal contents have equal names; with a key, the name is a keyed hash."""
@@ -189,7 +189,7 @@ class Form:
             fields = members(document)
             fields.pop("clew", None)
             if spans:
-                fields["messages"] = put_back(fields.pop(_CUT, b""), spans, self._opened(medium))
+                fields["messages"] = put_back(fields.pop(_CUT, b""), spans, self._media_reader(medium))
             snapshot = Snapshot.from_fields(fields)
         except Invalid as error:
             raise Corrupted(f"snapshot {id}", error.message) from None
@@ -245,12 +245,12 @@ class Form:
         """The key for names of media; it differs from the one that encrypts them."""
         return blake2b(key=self._key or b"", person=b"clew media").digest()
 
-    def _sealed(self, id: str, head: bytes, document: bytes) -> bytes:
+    def _seal(self, id: str, head: bytes, document: bytes) -> bytes:
         prefix = _MAGIC + bytes([_FORM]) + self._key_id + (_NONCE + len(head) + _TAG).to_bytes(4, "big")
-        start = prefix + self._closed(head, _bound(b"head", prefix, id))
-        return start + self._closed(document, _bound(b"body", start, id))
+        start = prefix + self._encrypt(head, _bound(b"head", prefix, id))
+        return start + self._encrypt(document, _bound(b"body", start, id))
 
-    def _closed(self, payload: bytes, bound: bytes | None) -> bytes:
+    def _encrypt(self, payload: bytes, bound: bytes | None) -> bytes:
         nonce = os.urandom(_NONCE)
         return nonce + self._cipher.encrypt(nonce, payload, bound)
 
@@ -265,7 +265,7 @@ class Form:
             raise SchemaTooNew(where, form, _FORM)
         if theirs != self._key_id:
             raise WrongKey(where, [theirs], self._key_id)
-        opened = self._decrypted(sealed, bound)
+        opened = self._decrypt(sealed, bound)
         if opened is None:
             raise Damaged(where, "it was changed, truncated, or moved from another id")
         return opened
@@ -275,10 +275,10 @@ class Form:
         prefix = _MAGIC + bytes([_FORM]) + self._key_id + data[_PREFIX - 4 : _PREFIX]
         if len(data) != length or data.startswith(prefix):
             return False
-        return self._decrypted(data[_PREFIX:], _bound(b"head", prefix, id)) is not None
+        return self._decrypt(data[_PREFIX:], _bound(b"head", prefix, id)) is not None
 
     def _open_original(self, where: str, sealed: bytes) -> bytes:
-        opened = self._decrypted(sealed, None)
+        opened = self._decrypt(sealed, None)
         if opened is None:
             if is_document(sealed):
                 raise Invalid("it is not encrypted, and the store has a key")
@@ -288,7 +288,7 @@ class Form:
             raise WrongKey(where, [], self._key_id, hint=hint)
         return opened
 
-    def _decrypted(self, sealed: bytes, bound: bytes | None) -> bytes | None:
+    def _decrypt(self, sealed: bytes, bound: bytes | None) -> bytes | None:
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], bound)
         except (self._invalid, ValueError):  # ValueError: too short for a nonce
@@ -300,9 +300,9 @@ class Form:
         if self._key is None:
             return content
         prefix = _MAGIC + bytes([_FORM]) + self._key_id + bytes(4)
-        return prefix + self._closed(content, _bound(b"media", prefix, name))
+        return prefix + self._encrypt(content, _bound(b"media", prefix, name))
 
-    def _opened(self, medium: Callable[[str], bytes]) -> Callable[[str], bytes]:
+    def _media_reader(self, medium: Callable[[str], bytes]) -> Callable[[str], bytes]:
         def content(name: str) -> bytes:
             data, where = medium(name), f"medium {name[:8]}"
             if self._key is not None and not data.startswith(_MAGIC):
@@ -337,7 +337,7 @@ def summaries(
     return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
 
 
-def _indented(snapshot: Snapshot, messages: bytes, name: str = "messages") -> bytes:
+def _write_document(snapshot: Snapshot, messages: bytes, name: str = "messages") -> bytes:
     """A snapshot's document, one field per line; the last field has this name and these bytes."""
     lines = [b'  "%s": %s' % (field.encode(), _encode(value)) for field, value in snapshot.fields().items()]
     return b"{\n" + b",\n".join([*lines, b'  "%s": %s' % (name.encode(), messages)]) + b"\n}\n"

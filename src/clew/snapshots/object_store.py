@@ -70,13 +70,13 @@ class ObjectStore:
             put = self._put_last(snapshot.id, data)
         except FileNotFoundError as error:
             put = self._put_again(snapshot.id, data, error)
-        self._saw(snapshot.id, put["e_tag"])
+        self._remember_tag(snapshot.id, put["e_tag"])
         self._tried.pop(snapshot.id, None)
 
     def load(self, id: str) -> Snapshot:
         data, tag = self._get(validate_snapshot_id(id))
         snapshot = self._form.unpack(id, data, _no_media)
-        self._saw(id, tag)
+        self._remember_tag(id, tag)
         return snapshot
 
     def list(self) -> Summaries:
@@ -131,7 +131,7 @@ class ObjectStore:
         try:
             there, tag = self._get(id)
             if sha256(there).digest() in self._tried.get(id, ()):
-                self._saw(id, tag)
+                self._remember_tag(id, tag)
                 return self._put_last(id, data)
         except (NotFound, FileNotFoundError):
             pass
@@ -197,7 +197,7 @@ class ObjectStore:
         """The response of the bucket. FileNotFoundError, NotImplementedError, Unavailable."""
         return buckets.ask(self._name, work)
 
-    def _saw(self, id: str, tag: str | None) -> None:
+    def _remember_tag(self, id: str, tag: str | None) -> None:
         if tag is not None:
             self._tags[id] = tag
 

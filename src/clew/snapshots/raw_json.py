@@ -27,7 +27,7 @@ _text = msgspec.json.Decoder(str).decode
 
 def well_formed(raw: bytes) -> None:
     """Invalid if the bytes are not one JSON value in UTF-8."""
-    if _read(_any, raw) is None and _read(_any, _tamed(raw)) is None:
+    if _read(_any, raw) is None and _read(_any, _replace_surrogates(raw)) is None:
         raise Invalid("the messages are not JSON", hint="Pass the bytes as the provider sent them.")
 
 
@@ -36,7 +36,7 @@ def elements(raw: bytes) -> list[bytes]:
     found = _read(_array, raw)
     if found is not None:
         return [bytes(one) for one in found]
-    if _read(_array, _tamed(raw)) is None:
+    if _read(_array, _replace_surrogates(raw)) is None:
         raise Invalid("the messages are not a JSON array", hint="Pass all of them as one list, in the provider's JSON.")
     return _items(raw)
 
@@ -46,7 +46,7 @@ def members(raw: bytes) -> dict[str, bytes]:
     found = _read(_object, raw)
     if found is not None:
         return {name: bytes(one) for name, one in found.items()}
-    if _read(_object, _tamed(raw)) is None:
+    if _read(_object, _replace_surrogates(raw)) is None:
         raise Invalid("it is not a JSON object", hint="A snapshot's document is what Snapshot.to_json writes.")
     return dict(map(_member, _items(raw)))
 
@@ -59,7 +59,7 @@ def _read(decoder: msgspec.json.Decoder[T], raw: bytes) -> T | None:
         return None
 
 
-def _tamed(raw: bytes) -> bytes:
+def _replace_surrogates(raw: bytes) -> bytes:
     """The JSON with a letter for every escaped surrogate: if this parses, the original is well formed."""
     return _SURROGATE.sub(rb"\\u0041", raw)
 
@@ -83,4 +83,4 @@ def _items(raw: bytes) -> list[bytes]:
 def _member(item: bytes) -> tuple[str, bytes]:
     found = _key(item)
     assert found is not None
-    return _text(_tamed(found[1])), item[found.end() :]
+    return _text(_replace_surrogates(found[1])), item[found.end() :]

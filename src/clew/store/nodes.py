@@ -68,7 +68,7 @@ class Nodes:
         its content or parent differs. NotFound if a parent is missing; then nothing is stored.
         """
         items = self._items(messages, parent)
-        return self._engine.write(lambda tx: self._save(tx, items), lambda tx: self._saved(tx, items))
+        return self._engine.write(lambda tx: self._save(tx, items), lambda tx: self._find_saved(tx, items))
 
     def save_dialog(self, dialog: Sequence[Node | AnyMessage | NewNode]) -> NodeList:
         """Stores a dialog, root first, in one transaction: verifies the nodes in it and saves the messages.
@@ -97,7 +97,7 @@ class Nodes:
                     raise Conflict(f"node {ids.text(id)} is not stored here", hint="Pass its message to save it.")
             return self._save(tx, items)
 
-        return self._engine.write(work, lambda tx: self._saved(tx, items))
+        return self._engine.write(work, lambda tx: self._find_saved(tx, items))
 
     def get(self, ids: str | Iterable[str]) -> NodeList:
         """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
@@ -214,11 +214,11 @@ class Nodes:
         for chain in _chains(items):
             new = []
             for item in chain:
-                stored = self._stored(tx, item)
+                stored = self._find_stored(tx, item)
                 if stored is None:
                     new.append(item)
                 elif new:
-                    raise _taken(stored)
+                    raise _id_conflict(stored)
                 else:
                     done[item.draft.id] = stored
             for node in self._append(tx, new):
@@ -250,19 +250,19 @@ class Nodes:
         tx.set_run(self._engine.changed(tx, run, tip=max(run.tip, pos & MAX_SEQ)))
         return nodes
 
-    def _saved(self, tx: Tx, items: Sequence[_Item]) -> NodeList | None:
+    def _find_saved(self, tx: Tx, items: Sequence[_Item]) -> NodeList | None:
         """The nodes of a save that may have been committed; None if any is missing. Conflict."""
-        nodes = [self._stored(tx, item) for item in items]
+        nodes = [self._find_stored(tx, item) for item in items]
         return None if None in nodes else [node for node in nodes if node is not None]
 
-    def _stored(self, tx: Tx, item: _Item) -> Node | None:
+    def _find_stored(self, tx: Tx, item: _Item) -> Node | None:
         """The node stored with an item's id; None if there is none. Conflict if its content or parent differs."""
         place = tx.node(item.draft.id)
         if place is None:
             return None
         node = self._engine.node(place)
         if place.parent != item.parent or node_payload(node) != item.draft.encoded.payload:
-            raise _taken(node)
+            raise _id_conflict(node)
         return node
 
     # -- reading
@@ -332,7 +332,7 @@ def _chains(items: Sequence[_Item]) -> list[list[_Item]]:
     return chains
 
 
-def _taken(node: Node) -> Conflict:
+def _id_conflict(node: Node) -> Conflict:
     return Conflict(f"id {node.id} is taken by another message")
 
 

@@ -178,11 +178,11 @@ class Session(SessionChanges):
 
     def branches(self) -> list[Branch]:
         """Its branches, oldest first."""
-        return [_branch(row) for row in self._owned(BRANCH) if self._refs.data(row)]
+        return [_branch(row) for row in self._owned_rows(BRANCH) if self._refs.data(row)]
 
     def subagents(self) -> list[Session]:
         """The traces of its subagents, oldest first."""
-        return [Session(self._parts, row) for row in self._owned("subagent")]
+        return [Session(self._parts, row) for row in self._owned_rows("subagent")]
 
     def compact(self, messages: AnyMessage | Sequence[AnyMessage], *, expect_head: str | None = UNSET) -> list[Node]:
         """Replaces all messages by a summary: `messages` become a new root, where `path` begins.
@@ -270,7 +270,7 @@ def delete_session(session: Session) -> Receipt:
 
 def owned_rows(session: Session, kind: str) -> Iterator[RefRow]:
     """The rows of one kind that a session owns and that are not in the trash, oldest first. Corrupted."""
-    return session._owned(kind)
+    return session._owned_rows(kind)
 
 
 def _branch(row: RefRow) -> Branch:

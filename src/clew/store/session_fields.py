@@ -195,7 +195,7 @@ class SessionFields:
                 raise
             return check(self._update_row(now)._row)
 
-    def _owned(self, kind: str) -> Iterator[RefRow]:
+    def _owned_rows(self, kind: str) -> Iterator[RefRow]:
         rows = self._engine.read(lambda tx: tx.refs_owned(self._row.ref))
         return (self._refs.checked(row) for row in rows if row.kind == kind and row.trashed_at is None)
 

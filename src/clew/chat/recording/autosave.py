@@ -109,7 +109,7 @@ class SnapshotRecorder:
 
     def _save(self) -> None:
         snapshot = self._client.save()
-        id = self._fixed_id or self._own(snapshot)
+        id = self._fixed_id or self._snapshot_id(snapshot)
         snapshot = snapshot if snapshot.id == id else snapshot.replace(id=id)
         if inspect.iscoroutinefunction(self._store.save):
             _await_in_loop(self._store.save, snapshot)
@@ -118,7 +118,7 @@ class SnapshotRecorder:
         self._unsaved = 0
         atexit.unregister(self._at_exit)
 
-    def _own(self, snapshot: Snapshot) -> str:
+    def _snapshot_id(self, snapshot: Snapshot) -> str:
         """The snapshot with the id of the conversation, so that each save replaces the one before."""
         if self._mints is None:
             self._mints = self._client.save().id != snapshot.id

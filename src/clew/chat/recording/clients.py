@@ -127,7 +127,7 @@ class SavedClient(_Recorded):
         args, options = self._recorder.begin((args, options))
         progress = _Progress(self._recorder)
         try:
-            with _closing(self._client.stream(*args, **options)) as events:
+            with _close_after(self._client.stream(*args, **options)) as events:
                 for event in events:
                     if progress.is_step(event):
                         self._recorder.keep()
@@ -271,7 +271,7 @@ class _Progress:
 
 
 @contextmanager
-def _closing(events: Any) -> Iterator[Any]:
+def _close_after(events: Any) -> Iterator[Any]:
     try:
         yield events
     finally:

@@ -97,7 +97,7 @@ class Keeper:
                 ids = self._append(self._chain[same - 1].id if same else self._root, described)
                 self._chain[same:] = map(Stored, rest, ids)
                 self._seen = usage
-                self._hold(setup)
+                self._store_setup(setup)
             except ClewError as error:
                 raise explain_unsaved(error) from error
         return True
@@ -118,7 +118,7 @@ class Keeper:
             except ClewError as error:
                 raise explain_unsaved(error) from error
 
-    def _hold(self, setup: Setup) -> None:
+    def _store_setup(self, setup: Setup) -> None:
         """Stores the setup in the session, if it has changed."""
         if setup == self._setup:
             return

@@ -105,7 +105,7 @@ class _Stream:
             self._usage.update(event["message"].get("usage") or {})
         elif kind == "content_block_start":
             self._blocks[at] = block = dict(event["content_block"])
-            yield from _shown(block.get("type"), block)
+            yield from _display_blocks(block.get("type"), block)
         elif kind == "content_block_delta":
             yield from self._delta(at, event["delta"])
         elif kind == "content_block_stop":
@@ -136,7 +136,7 @@ class _Stream:
                 if name != "type":
                     together = isinstance(value, str) and isinstance(block.get(name), str)
                     block[name] = block[name] + value if together else value
-            yield from _shown(block.get("type"), delta)
+            yield from _display_blocks(block.get("type"), delta)
 
     def _close(self, at: int) -> None:
         self._closed.add(at)
@@ -154,7 +154,7 @@ class _Stream:
         return block.get("type") in ("thinking", "redacted_thinking") and at in self._closed
 
 
-def _shown(kind: object, piece: Json) -> Iterator[Text | Thinking]:
+def _display_blocks(kind: object, piece: Json) -> Iterator[Text | Thinking]:
     if kind == "text" and piece.get("text"):
         yield Text(text=piece["text"])
     elif kind == "thinking" and piece.get("thinking"):

@@ -141,7 +141,7 @@ class _Stream:
                 _join(self._call(call.get("index"), call.get("id")), added)
             delta.pop("role", None)
             _join(self._message, delta)
-            yield from _shown(delta)
+            yield from _display_blocks(delta)
 
     def answer(self) -> wire.Answer | None:
         if self._stop is None:
@@ -186,7 +186,7 @@ def _goes_on(there: object, value: object) -> bool:
     return any(isinstance(there, kind) and isinstance(value, kind) for kind in (str, list))
 
 
-def _shown(delta: Json) -> Iterator[Text | Thinking]:
+def _display_blocks(delta: Json) -> Iterator[Text | Thinking]:
     for name in ("reasoning_content", "reasoning"):  # of servers that send the reasoning of their models
         if isinstance(words := delta.get(name), str) and words:
             yield Thinking(text=words)

@@ -87,10 +87,10 @@ class Index:
 
     def check(self) -> Iterator[Damage]:
         """Compares the index with the store; writes nothing. Nodes that are not indexed yet are not reported."""
-        for problem in self._file.check(self._differing):
+        for problem in self._file.check(self._find_differences):
             yield Damage(*problem)
 
-    def _differing(self, conn: sqlite3.Connection, mode: Mode) -> Iterator[str]:
+    def _find_differences(self, conn: sqlite3.Connection, mode: Mode) -> Iterator[str]:
         """Names of nodes whose text in the index differs from the store."""
         done, edge = 0, self._file.edge(conn, mode)
         if not self._belongs(conn, mode):
@@ -129,7 +129,7 @@ class Index:
             self._file.empty(conn, mode)
             done = last
         if not done == known == last:
-            deletions = partial(self._engine.read, partial(_forgotten, after=done))
+            deletions = partial(self._engine.read, partial(_deletions_after, after=done))
             self._file.remove_rows(conn, mode, deletions, done)
 
     def _row(self, place: NodeLocation) -> tuple[int, str, bytes, int, int] | None:
@@ -146,7 +146,7 @@ def _after(tx: Tx, done: int, edge: int) -> list[tuple[int, NodeLocation]]:
     return tx.by_ord(done, edge + 1, newest=False, limit=BATCH)
 
 
-def _forgotten(tx: Tx, after: int) -> list[tuple[int, int, int]]:
+def _deletions_after(tx: Tx, after: int) -> list[tuple[int, int, int]]:
     return tx.maintenance.forgotten(after, -1)
 
 

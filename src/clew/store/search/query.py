@@ -233,7 +233,7 @@ class Search:
 
         def work(tx: Tx) -> list[tuple[int, int]]:
             head = self._parts.refs.get(tx, row.kind, row.key).head
-            shown = _everything(self._engine, tx, head)
+            shown = _all_runs(self._engine, tx, head)
             return [(run.run << SEQ_BITS, run.run << SEQ_BITS | upto) for run, upto in shown]
 
         return self._engine.read(work)
@@ -284,7 +284,7 @@ class Search:
         def work(tx: Tx) -> RefRow | None:
             refs = [ref for ref in tx.refs_in_tree(tree, 0, MAX_POS) if ref.kind in (SESSION, SUBAGENT)]
             for ref in sorted(refs, key=lambda ref: -ref.rank):
-                shown = {run.run: upto for run, upto in _everything(self._engine, tx, ref.head)}
+                shown = {run.run: upto for run, upto in _all_runs(self._engine, tx, ref.head)}
                 if ref.trashed_at is None and shown.get(pos >> SEQ_BITS, -1) >= pos & MAX_SEQ:
                     return ref
             return None
@@ -293,7 +293,7 @@ class Search:
         return None if ref is None else Session(self._parts, ref)
 
 
-def _everything(engine: Engine, tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:
+def _all_runs(engine: Engine, tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:
     """The runs of a path and of the paths that its compactions replaced, each with its highest seq there."""
     return [run for origin in paths.origins(engine, tx, head) for run in paths.lineage(tx, origin)]
 
