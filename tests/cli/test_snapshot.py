@@ -97,7 +97,7 @@ def test_what_a_list_passes_over_is_told(clew_cli, tmp_path):
         assert f"snapshot {snapshot.id} is skipped" in told.err
         assert "it is not encrypted, and the store has a key" in told.err
         assert "notes" not in told.err
-        assert "passed over" not in clew_cli("snapshot", "ls", "--at", at).err
+        assert "skipped" not in clew_cli("snapshot", "ls", "--at", at).err
 
 
 def test_a_bucket(clew_cli, tmp_path):

@@ -273,7 +273,7 @@ async def test_an_async_store(store: FileStore) -> None:
     await threads.delete(one.id)
     assert await threads.list() == []
     assert repr(threads) == "<async <FileStore /talks>>"
-    with pytest.raises(Invalid, match="awaited"):
+    with pytest.raises(Invalid, match="async"):
         autosave(Client(), threads).chat("hello")
 
 

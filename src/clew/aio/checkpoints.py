@@ -89,7 +89,7 @@ class Guard:
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         """Wraps an async function."""
         if not inspect.iscoroutinefunction(function):
-            raise Invalid("guard needs an async function", hint="Use clew.checkpoints for sync functions.")
+            raise Invalid("guard wraps only async functions", hint="Use clew.checkpoints for sync functions.")
 
         @wraps(function)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
