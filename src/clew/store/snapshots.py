@@ -245,15 +245,9 @@ class Snapshots:
 
     def _rows(self) -> Iterator[RefRow]:
         edge = None
-        while rows := self._page(edge):
+        while rows := self._parts.table.recent(SNAPSHOT, edge, None, None, PAGE):
             yield from rows
             edge = rows[-1].rank, rows[-1].ref
-
-    def _page(self, edge: tuple[int, int] | None) -> Sequence[RefRow]:
-        workspace = self._engine.workspace
-        return self._engine.read(
-            lambda tx: tx.refs_recent(workspace, SNAPSHOT, before=edge, look=None, label=None, limit=PAGE)
-        )
 
     def _row(self, id: str) -> RefRow:
         key = ids.parse(validate_snapshot_id(id))

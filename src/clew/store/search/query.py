@@ -147,12 +147,11 @@ class Search:
         terms = list(dict.fromkeys(_terms(query, mode)))[:MOST_TERMS]
         if not terms:
             return []
+        filters = self._filters(session, role, since, until)
         if self._on_server():
-            bounds_there = self._bounds(session, role, since, until) | {"newest": newest}
             with suppress(ReadOnly):  # on a replica, or without write permission, use an index in memory
-                return self._find_there(mode, terms, bounds_there, limit, progress)
-        where, bounds = self._filters(mode, session, role, since, until)
-        asked = _Asked(mode, terms, where, bounds, limit, newest)
+                return self._find_there(mode, terms, filters | {"newest": newest}, limit, progress)
+        asked = _Asked(mode, terms, *_conditions(mode, filters), limit, newest)
         with self._lock:
             return self._beside.search(mode, lambda conn: self._find(conn, asked), progress)
 
@@ -167,23 +166,23 @@ class Search:
 
     # -- inside
 
-    def _bounds(
+    def _filters(
         self, session: Session | str | None, role: Role | None, since: datetime | None, until: datetime | None
     ) -> dict[str, Any]:
-        """The filters for the index on a server."""
-        bounds: dict[str, Any] = {}
+        """The filters that are set, as stored values."""
+        filters: dict[str, Any] = {}
         if role is not None:
-            bounds["role"] = ROLES.index(role)
+            filters["role"] = ROLES.index(role)
         if since is not None:
-            bounds["since"] = microseconds(since)
+            filters["since"] = microseconds(since)
         if until is not None:
-            bounds["until"] = microseconds(until)
+            filters["until"] = microseconds(until)
         if session is not None:
-            bounds["spans"] = self._spans(session)
-        return bounds
+            filters["spans"] = self._spans(session)
+        return filters
 
     def _find_there(
-        self, mode: Mode, terms: list[_Term], bounds: dict[str, Any], limit: int, progress: Progress | None
+        self, mode: Mode, terms: list[_Term], filters: dict[str, Any], limit: int, progress: Progress | None
     ) -> list[Hit]:
         """`_find` on a server: its index returns candidates, and the messages show which match, and where."""
         self._server.catch_up(mode, progress)
@@ -192,7 +191,7 @@ class Search:
         hits: list[Hit] = []
         offset, size = 0, limit
         while True:
-            rows = self._server.find(mode, query, bounds, limit=size, offset=offset)
+            rows = self._server.find(mode, query, filters, limit=size, offset=offset)
             for (_, _, rank), node in self._visible(rows):
                 text = searchable(node.message)
                 if mode == "substring" and not all(one.lower() in text.lower() for one in texts):
@@ -202,30 +201,6 @@ class Search:
             if len(rows) < size or len(hits) >= limit:
                 return hits[:limit]
             offset, size = offset + size, 2 * size
-
-    def _filters(
-        self,
-        mode: Mode,
-        session: Session | str | None,
-        role: Role | None,
-        since: datetime | None,
-        until: datetime | None,
-    ) -> tuple[str, list[Any]]:
-        where, bounds = "", list[Any]()
-        if role is not None:
-            where, bounds = where + " AND role = ?", [*bounds, ROLES.index(role)]
-        if since is not None:
-            where, bounds = where + " AND created_at >= ?", [*bounds, microseconds(since)]
-        if until is not None:
-            where, bounds = where + " AND created_at < ?", [*bounds, microseconds(until)]
-        if session is not None:
-            spans = self._spans(session)
-            where += (
-                " AND EXISTS (SELECT 1 FROM json_each(?)"
-                f" WHERE {mode}.rowid BETWEEN json_extract(value, '$[0]') AND json_extract(value, '$[1]'))"
-            )
-            bounds.append(json.dumps(spans))
-        return where, bounds
 
     def _spans(self, session: Session | str) -> list[tuple[int, int]]:
         """The positions of all messages of a session, including those that compactions replaced."""
@@ -296,6 +271,19 @@ class Search:
 def _all_runs(engine: Engine, tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:
     """The runs of a path and of the paths that its compactions replaced, each with its highest seq there."""
     return [run for origin in paths.origins(engine, tx, head) for run in paths.lineage(tx, origin)]
+
+
+def _conditions(mode: Mode, filters: dict[str, Any]) -> tuple[str, list[Any]]:
+    """The filters as SQL conditions with their values."""
+    sql = {
+        "role": "role = ?",
+        "since": "created_at >= ?",
+        "until": "created_at < ?",
+        "spans": "EXISTS (SELECT 1 FROM json_each(?)"
+        f" WHERE {mode}.rowid BETWEEN json_extract(value, '$[0]') AND json_extract(value, '$[1]'))",
+    }
+    values = [json.dumps(value) if name == "spans" else value for name, value in filters.items()]
+    return "".join(f" AND {sql[name]}" for name in filters), values
 
 
 def _terms(query: str, mode: Mode) -> Iterator[_Term]:
