@@ -425,7 +425,7 @@ async def test_the_loop_is_not_stalled(tmp_path):
 
 
 async def test_quarantine(tmp_path):
-    """Damaged messages are quarantined, listed and purged; watchers get an error."""
+    """Damaged messages are quarantined, listed and purged through the async API, and callbacks are called."""
     path, heard = tmp_path / "s.db", list[Any]()
     async with clew.aio.open(path) as opened:
         node = await (await opened.sessions.create()).append(clew.user("a"))

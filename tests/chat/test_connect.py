@@ -174,7 +174,7 @@ def test_a_compatible_server_may_need_no_token(connect: Connect, server: Provide
 
 
 def test_an_address_that_only_the_sdk_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A redirect is not followed, so no other reading of the address gets a request."""
+    """An address that only the SDK refuses is InvalidBaseURL without the address; other errors are not hidden."""
     with pytest.raises(chat.InvalidBaseURL, match="the SDK") as caught:
         chat.connect("claude", "m", token="t", base_url="https://🙂.de")
     assert "🙂" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Nothing outside the root is written or read, whatever is done to the folders meanwhile."""
+"""Nothing outside the root is read or written, even if folders change meanwhile."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_link_in_the_way_of_a_restored_path(checkpoints, work, say, tmp_path):
 
 
 def test_a_manifest_that_leads_out_is_refused(store, checkpoints, work, say, tmp_path):
-    """Whoever could write a manifest could name any path: what leads out of the root is never written."""
+    """A forged manifest may contain any path; nothing outside the root is written."""
     (work / "a").write_text("original")
     message = say()
     checkpoints.capture(message, ["a"])

@@ -22,7 +22,7 @@ from tests.checkpoints.test_rewind import sh
 
 
 def both(checkpoints: Checkpoints, message: str, *, force: bool = False) -> clew.checkpoints.Rewound:
-    """Rewinds after a dry run, and sees that it did what that said."""
+    """Rewinds after a dry run, and checks that it did the same."""
     told = checkpoints.rewind(message, dry_run=True, force=force)
     done = checkpoints.rewind(message, force=force)
     assert msgspec.structs.replace(told, dry_run=False) == msgspec.structs.replace(done, undo=None)
@@ -128,7 +128,7 @@ def own(work: Path) -> None:
 
 
 def test_what_was_unseen_goes_back_to_where_it_was_first_seen(checkpoints, work, say):
-    """A file that was left out, seen later and then removed comes back as it was seen; it is never removed."""
+    """A file that was ignored, captured later and then removed is restored; a rewind never removes it."""
     sh(work, "printf '.env\\nlog\\n' > .gitignore; echo secret > .env")
     first, second = say(), say()
     with checkpoints.guard(first):
@@ -189,7 +189,7 @@ def test_a_folder_that_was_removed_and_brought_back(checkpoints, work, say):
 
 
 def test_folders_that_come_and_go_are_no_conflict(checkpoints, work, say):
-    """What an agent did to folders above the files that it named is its own doing."""
+    """Changes of an agent to parent folders of its files are its own."""
     messages = [say() for _ in range(4)]
     with checkpoints.guard(messages[0], ["a/b"]):
         sh(work, "mkdir a; echo 0 > a/b")
@@ -242,7 +242,7 @@ def test_a_folder_that_is_not_empty_is_told_before(checkpoints, work, say):
 
 @pytest.mark.parametrize("name", [".git/config", "sub/.git/hooks/x", ".GIT/x", ".clew/x", "link"])
 def test_what_belongs_to_git_is_not_captured(checkpoints, work, say, name):
-    """Nothing inside `.git` or `.clew` is kept, whatever leads there: a rewind could not touch it."""
+    """Nothing inside `.git` or `.clew` is captured, also through links: a rewind could not restore it."""
     (work / ".git").mkdir()
     (work / ".git" / "config").write_text("x")
     (work / "link").symlink_to(".git/config")
@@ -299,7 +299,7 @@ def test_a_rewind_that_fails_leaves_everything_as_it_was(checkpoints, work, say,
 
 
 def test_undo_goes_further_back(checkpoints, work, say):
-    """Each undo takes back one more rewind, `steps` several at once; to do one again, it is rewound again."""
+    """Each undo undoes one more rewind, `steps` several at once; to redo one, rewind again."""
     texts, messages = ["zero"], []
     (work / "a").write_text("zero")
     for text in ("one", "two", "three"):
@@ -330,7 +330,7 @@ def test_undo_goes_further_back(checkpoints, work, say):
 
 
 def test_undo_of_several_steps_leaves_what_came_between(checkpoints, work, say):
-    """What someone did between two rewinds is not theirs: it needs force, at once as well as one by one."""
+    """A change between two rewinds is not theirs: undoing needs `force`, at once or one by one."""
     (work / "a").write_text("one")
     (work / "b").write_text("one")
     message = say()
@@ -478,7 +478,7 @@ def test_a_file_found_in_the_place_of_a_folder_is_someone_elses(checkpoints, wor
 
 
 def test_an_undo_of_two_takes_back_what_came_into_a_closed_folder(lent):
-    """One rewind opened a folder, the next put a file into it: undoing both removes the file."""
+    """One rewind opened a folder, the next created a file in it: undoing both removes the file."""
     work, checkpoints, message = lent
     with as_nobody():
         (work / "d").mkdir()

@@ -42,7 +42,7 @@ def test_a_hold_is_seen_by_whoever_deletes(path: Path) -> None:
 
 
 def test_two_restore_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second restore or purge raises NotFound, even if the session was in the trash when it was found."""
+    """A second restore raises NotFound, even if the session was in the trash when it was found."""
     with clew.open(path) as here, clew.open(path) as there:
         session = here.sessions.create().trash()
         table = Parts.of(here).table
