@@ -217,13 +217,13 @@ def test_a_snapshot_that_someone_else_has_put_right_stays(service: RecordService
     """Replacing changes nothing if the snapshot is sound or deleted by then."""
     made(service, "talk", frame(1, content="one"))
     key = service._records.key("talk")
-    service._records.mark_anew(key)
+    service._records.replace_mark(key)
     assert service.get_snapshot("talk") is None
     service.commit_snapshot(snapshot("talk", frame(2, content="two")))
-    service._records.mark_anew(key)
+    service._records.replace_mark(key)
     assert pending(service) == ["two"]
     with pytest.raises(NotFound):
-        service._records.mark_anew(service._records.key("other"))
+        service._records.replace_mark(service._records.key("other"))
 
 
 def test_a_snapshot_that_does_not_decode_is_damage(service: RecordService, sealed: Store) -> None:

@@ -109,7 +109,7 @@ class Sweeper:
             if isinstance(self._store, Store):
                 return await sweep(self._store, open_sessions=self._open())
             return await anyio.to_thread.run_sync(self._store)
-        except Exception as error:  # noqa: BLE001 - it is told, and the next sweep may do better
+        except Exception as error:  # noqa: BLE001 - reported, and the next sweep may succeed
             return error
 
     async def __aenter__(self) -> Self:

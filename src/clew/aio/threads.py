@@ -116,7 +116,7 @@ class Worker:
             if batch:
                 try:
                     self._run(batch)
-                except BaseException as error:  # noqa: BLE001 - the tasks must be told, or they wait for ever
+                except BaseException as error:  # noqa: BLE001 - the tasks must get it, or they wait for ever
                     for request in batch:
                         request.error = request.error or error
                 for request in batch:

@@ -320,7 +320,7 @@ class Repository:
 
         return self._engine.read(work)
 
-    def mark_anew(self, key: bytes) -> None:
+    def replace_mark(self, key: bytes) -> None:
         """Replaces an unreadable mark. The last committed message is unknown, so all messages become pending."""
 
         def work(tx: Tx) -> None:

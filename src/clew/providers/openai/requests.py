@@ -176,13 +176,13 @@ def _join(into: Json, added: Json) -> None:
             continue
         if isinstance(value, dict) and isinstance(there, dict):
             _join(there, value)
-        elif _goes_on(there, value) and name not in ("id", "type"):
+        elif _can_append(there, value) and name not in ("id", "type"):
             into[name] = there + value
         elif value is not None or name not in into:
             into[name] = dict(value) if isinstance(value, dict) else value
 
 
-def _goes_on(there: object, value: object) -> bool:
+def _can_append(there: object, value: object) -> bool:
     return any(isinstance(there, kind) and isinstance(value, kind) for kind in (str, list))
 
 
