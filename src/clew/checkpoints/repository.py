@@ -107,12 +107,12 @@ class CheckpointRepo:
 
         A fork includes those of the messages that it shares with its source.
         """
-        found = sorted(self._chain(tx, self.session, None, since), key=lambda kept: creation_counter(kept.row.ref))
-        return [kept for kept in found if kept.manifest.root == self.root]
+        found = sorted(self._chain(tx, self.session, None, since), key=lambda stored: creation_counter(stored.row.ref))
+        return [stored for stored in found if stored.manifest.root == self.root]
 
     def own(self, tx: Tx) -> list[StoredCheckpoint]:
         """The checkpoints that the session took itself, oldest first."""
-        return [kept for kept in map(self._read_checkpoint, self.rows(tx)) if kept.manifest.root == self.root]
+        return [stored for stored in map(self._read_checkpoint, self.rows(tx)) if stored.manifest.root == self.root]
 
     def rows(self, tx: Tx) -> list[RefRow]:
         """The rows of all checkpoints that the session took itself, of any root."""
@@ -123,9 +123,9 @@ class CheckpointRepo:
         row = self._row(tx, session)
         for owned in tx.refs_owned(row.ref):
             if owned.kind == CHECKPOINT and owned.trashed_at is None and creation_counter(owned.ref) >= since:
-                kept = self._read_checkpoint(owned)
-                if until is None or (kept.manifest.to is None and above(tx, kept.manifest.message, until)):
-                    yield kept
+                stored = self._read_checkpoint(owned)
+                if until is None or (stored.manifest.to is None and above(tx, stored.manifest.message, until)):
+                    yield stored
         data = session.data
         if data.forked_from is not None and data.forked_at is not None:
             source = tx.ref(row.workspace, "session", ids.parse(data.forked_from))
@@ -156,13 +156,13 @@ class CheckpointRepo:
         return None if row is None or row.trashed_at is not None else self._read_checkpoint(row)
 
     def put(
-        self, tx: Tx, manifest: Manifest, kept: StoredCheckpoint | None = None, created_at: int | None = None
+        self, tx: Tx, manifest: Manifest, stored: StoredCheckpoint | None = None, created_at: int | None = None
     ) -> StoredCheckpoint:
         """Stores a new checkpoint, optionally with another time, or a new manifest for a `kept` one."""
-        if kept is not None and kept.manifest == manifest:
-            return kept
-        known = () if kept is None else kept.manifest.files
-        row = self._put(tx, CHECKPOINT, manifest.message, manifest, None if kept is None else kept.row, created_at)
+        if stored is not None and stored.manifest == manifest:
+            return stored
+        known = () if stored is None else stored.manifest.files
+        row = self._put(tx, CHECKPOINT, manifest.message, manifest, None if stored is None else stored.row, created_at)
         self._use(tx, row, _blobs(manifest.files) - _blobs(known))
         return StoredCheckpoint(row, manifest)
 

@@ -52,9 +52,9 @@ class Marks:
             return False
         return True
 
-    def set(self, tx: Tx, session: RefRow, said: PendingMark) -> RefRow:
+    def set(self, tx: Tx, session: RefRow, pending: PendingMark) -> RefRow:
         """Marks a session at its head and returns the mark. A readable mark that exists keeps its position."""
-        payload = b"\x01" + self._engine.redacted(codec.to_json(said), own=True)
+        payload = b"\x01" + self._engine.redacted(codec.to_json(pending), own=True)
         mark = self.row(tx, session.key)
         if mark is not None and self.sound(mark):
             return self._refs.change(tx, mark, payload, look=None)
