@@ -12,6 +12,7 @@ import pytest
 import clew
 from clew import agents
 from clew.agents import import_tree, serial
+from clew.agents.store import store_of
 from tests.agents.test_import import A, B, row, write
 from tests.reliability.tools import need_strace, output, python
 
@@ -68,11 +69,11 @@ def test_an_import_that_is_cut_again_and_again(path: Path, tree: Path, tmp_path:
         import_tree(sessions, tree)
         import_tree(other, tree)
         for id in (A, B):
-            ours, theirs = (one._store.sessions.get(id) for one in (sessions, other))
+            ours, theirs = (store_of(one).sessions.get(id) for one in (sessions, other))
             assert [node.id for node in ours.path()] == [node.id for node in theirs.path()]
             assert [entry.data for entry in ours.log.read()] == [entry.data for entry in theirs.log.read()]
             assert ours.branches() == []
-        sessions._store.verify()
+        store_of(sessions).verify()
 
 
 def test_a_session_that_fits_in_a_batch_is_whole_or_not_there(path: Path, tree: Path) -> None:

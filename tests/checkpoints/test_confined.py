@@ -13,6 +13,7 @@ import pytest
 import clew
 from clew.checkpoints import Checkpoints
 from clew.checkpoints.root import PathBlocked, RootFolder
+from clew.store.parts import Parts
 
 SWAP = """
 import os, sys, time
@@ -140,17 +141,18 @@ def test_a_link_in_the_way_of_a_restored_path(checkpoints, work, say, tmp_path):
     assert (outside / "file").read_text() == "outside"
 
 
-def test_a_manifest_that_leads_out_is_refused(store, checkpoints, work, say, tmp_path):
+def test_a_manifest_that_leads_out_is_refused(store, checkpoints, repository, work, say, tmp_path):
     """Whoever could write a manifest could name any path: what leads out of the root is never written."""
     (work / "a").write_text("original")
     message = say()
     checkpoints.capture(message, ["a"])
-    shelf = checkpoints._shelf
-    kept = shelf.read(lambda tx: shelf.get(tx, message))
+    kept = repository.read(lambda tx: repository.get(tx, message))
     for path in ("../escaped", "x/../../escaped", "/tmp/../escaped", "a/./b", ""):
         entry = msgspec.structs.replace(kept.manifest.files[0], path=path)
         manifest = msgspec.structs.replace(kept.manifest, files=(entry,))
-        kept = kept._replace(row=store._engine.write(lambda tx: shelf._put(tx, "checkpoint", "", manifest, kept.row)))
+        kept = kept._replace(
+            row=Parts.of(store).engine.write(lambda tx: repository._put(tx, "checkpoint", "", manifest, kept.row))
+        )
         with pytest.raises(clew.Corrupted):
             checkpoints.rewind(message)
     assert not (tmp_path / "escaped").exists()

@@ -12,6 +12,8 @@ import pytest
 
 import clew
 from clew.checkpoints import Checkpoints
+from clew.engine.node import node_row
+from clew.store.parts import Parts
 from tests.cli.conftest import Run, leaves
 from tests.cli.test_program import COMMANDING, HOSTILE, on_a_terminal
 from tests.cli.test_wrong_key import arguments, stdin
@@ -53,7 +55,9 @@ class Hostile:
             gone.trash()
             store.sessions.purge(store.sessions.create(title=HOSTILE).id)
             spoiled = store.sessions.create(title=HOSTILE).append(clew.user(HOSTILE))
-            store._engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
+            Parts.of(store).engine.write(
+                lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", node_row(spoiled)[0])])
+            )
             store.quarantine.sweep(force=True)
             self.session, self.node, self.trashed, self.spoiled = session.id, node.id, gone.id, spoiled.id
             self.snapshot = store.snapshots.take(held, system_prompt=HOSTILE).id

@@ -19,6 +19,7 @@ import clew
 from clew.errors import Corrupted
 from clew.records import ConversationRecord, ConversationSummary, Policy, RecordService, events
 from clew.records.frames import DAMAGED
+from clew.store.parts import Parts
 from clew.store.store import Store
 from clew.testing import FakeClock
 from tests.records.conftest import KEY
@@ -240,7 +241,7 @@ def test_sweeps_do_not_touch_what_is_active(sealed: Store, clock: FakeClock) -> 
 
 
 def test_counts_are_accurate_and_nothing_is_left(
-    service: RecordService, heard: list[events.RecordEvent], path: Path
+    service: RecordService, sealed: Store, heard: list[events.RecordEvent], path: Path
 ) -> None:
     """After everything was purged the numbers agree, no row is left, and no file but the store's own."""
     for n in range(5):
@@ -253,7 +254,7 @@ def test_counts_are_accurate_and_nothing_is_left(
     done = heard[-1]
     assert isinstance(done, events.PurgeCompleted)
     assert (done.purged_count, len(heard)) == (5, 6)
-    rows = service._store._engine.read(lambda tx: tx.maintenance.sizes())
+    rows = Parts.of(sealed).engine.read(lambda tx: tx.maintenance.sizes())
     assert {name: count for name, count in rows.items() if count} == {
         "refs": 3,
         "log": rows["log"],
@@ -312,7 +313,7 @@ def test_c32_there_is_never_anything_to_compact(service: RecordService, sealed: 
     """
     record = made(service, "talk")
     assert record.storage.last_compacted_at is None
-    before = sealed._engine.read(lambda tx: tx.maintenance.sizes())
+    before = Parts.of(sealed).engine.read(lambda tx: tx.maintenance.sizes())
     moments = set()
     for n in range(5):
         record = stored(service.update("talk", {"title": f"title {n}", "summary": summary(f"summary {n}")}))
@@ -320,7 +321,7 @@ def test_c32_there_is_never_anything_to_compact(service: RecordService, sealed: 
         moments.add(record.storage.last_compacted_at)
     assert len(moments) == 5
     assert record.storage.last_compacted_at == max(moments)
-    assert sealed._engine.read(lambda tx: tx.maintenance.sizes()) == before
+    assert Parts.of(sealed).engine.read(lambda tx: tx.maintenance.sizes()) == before
     size = record.storage.size_bytes
     assert abs(stored(service.update("talk", {"title": "title 5"})).storage.size_bytes - size) < 50
 

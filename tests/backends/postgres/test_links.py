@@ -14,6 +14,7 @@ import clew
 import clew.aio
 from clew.backends import Call
 from clew.errors import Conflict, Invalid, NotFound, ReadOnly, Unavailable
+from clew.store.parts import Parts
 from tests.backends.postgres.proxy import Cut, Proxy
 from tests.backends.postgres.server import Server
 
@@ -110,7 +111,7 @@ def test_an_id_again_among_tasks_whose_commit_is_lost(proxy: Proxy, when: Cut) -
                 Call(lambda: two.append(clew.user("beside"))),
             ]
             proxy.cut_at(b"CANARY", when)
-            store._engine.backend.batch(calls)
+            Parts.of(store).engine.backend.batch(calls)
             if session is one:
                 assert calls[0].result == stored
                 assert calls[0].result.parent_id == stored.parent_id
@@ -132,7 +133,7 @@ def test_tasks_whose_server_goes_away(proxy: Proxy) -> None:
 
         def say() -> list[Call]:
             calls = [Call(lambda session=session: session.append(clew.user("x"))) for session in sessions]  # type: ignore[misc]
-            store._engine.backend.batch(calls)
+            Parts.of(store).engine.backend.batch(calls)
             return calls
 
         say()
@@ -199,7 +200,7 @@ def test_an_error_whose_undoing_is_cut(proxy: Proxy, when: Cut) -> None:
             Call(lambda: session.append(clew.user("x"), expect_head=ID)),
             Call(lambda: session.append(clew.user("y"))),
         ]
-        store._engine.backend.batch(calls)
+        Parts.of(store).engine.backend.batch(calls)
         assert proxy.cuts == 3
         assert isinstance(calls[0].error, Conflict)
         assert calls[1].error is None
@@ -227,7 +228,7 @@ def test_every_connection_in_use(url: str) -> None:
         enough, entered = threading.Event(), threading.Barrier(3)
 
         def hold() -> None:
-            with store._engine.backend.reader():
+            with Parts.of(store).engine.backend.reader():
                 entered.wait()
                 enough.wait()
 
@@ -272,7 +273,7 @@ def test_a_server_that_is_slow(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
             tx.conn.execute("SELECT pg_sleep(30)")  # type: ignore[attr-defined]
 
         with pytest.raises(Unavailable, match="longer than the timeout"):
-            store._engine.read(slow)
+            Parts.of(store).engine.read(slow)
         store.sessions.create()
 
 

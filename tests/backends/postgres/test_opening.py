@@ -14,6 +14,7 @@ import pytest
 import clew
 from clew.backends.postgres.errors import temporary
 from clew.errors import NotFound, Unavailable
+from clew.store.parts import Parts
 from tests.backends.postgres.proxy import Proxy
 from tests.backends.postgres.server import Server, started
 
@@ -124,7 +125,7 @@ def test_which_failures_pass(said: str, passes: bool) -> None:
 
 def test_a_host_that_dies_without_a_word(proxy: Proxy) -> None:
     """While an answer is waited for the other host is probed, so that a dead one is noticed within the timeout."""
-    with clew.open(proxy.url(), timeout=40) as store, store._engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
+    with clew.open(proxy.url(), timeout=40) as store, Parts.of(store).engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
         with socket.socket(fileno=os.dup(conn.fileno())) as link:
             assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             idle, every, limit = (
