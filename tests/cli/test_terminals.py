@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -67,12 +68,23 @@ class Hostile:
             checkpoints.rewind(node.id)
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Hostile, Path]:
+    """One such store, made once, and a copy of its folder."""
+    folder = tmp_path_factory.mktemp("hostile") / "place"
+    folder.mkdir()
+    made = Hostile(folder / "hostile.db", folder / "work")
+    (made.work / "new.key").write_bytes(b"n" * 32)
+    (made.work / "new.key").chmod(0o600)
+    return made, Path(shutil.copytree(folder, folder.with_name("copy"), symlinks=True))
+
+
 @pytest.fixture
-def hostile(tmp_path: Path) -> Hostile:
-    work = tmp_path / "work"
-    made = Hostile(tmp_path / "hostile.db", work)
-    (work / "new.key").write_bytes(b"n" * 32)
-    (work / "new.key").chmod(0o600)
+def hostile(prepared: tuple[Hostile, Path]) -> Hostile:
+    """The store as it was made, at the place where it was made: its checkpoints know the path."""
+    made, copy = prepared
+    shutil.rmtree(made.path.parent)
+    shutil.copytree(copy, made.path.parent, symlinks=True)
     return made
 
 

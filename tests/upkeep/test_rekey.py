@@ -7,9 +7,10 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple, cast
 
 import anyio
 import pytest
@@ -57,20 +58,47 @@ def opened(path: Path, key: keys.Key | None) -> Store:
     return clew.open(path, key=key, durability="relaxed")
 
 
+class Template(NamedTuple):
+    """The file of a store, made once, and what is read from it."""
+
+    file: bytes
+    read: dict[str, Any]
+
+
+@cache
+def large_store(key: bytes | None) -> Template:
+    """A store with much of everything."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "chats.db"
+        with clew.open(path, key=key, durability="relaxed", clock=sample.clock(), ids=sample.id_source()) as store:
+            sample.fill(store, words=4, blob=600_000)
+            read = sample.readings(store)
+        return Template(path.read_bytes(), read)
+
+
+@cache
+def small_store(key: bytes | None) -> bytes:
+    """The file of a store with a little of everything."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "chats.db"
+        with opened(path, key) as store:
+            session = store.sessions.create(title="talk", cwd="/src", labels=["bug"])
+            session.append([clew.user("one"), clew.assistant("two")])
+            session.append(clew.user("look", session.attach(b"picture", mime_type="image/png")))
+            session.log.append(b"started")
+        return path.read_bytes()
+
+
 def made(path: Path, kind: Kind) -> dict[str, Any]:
-    """Makes a store for a walk of this kind, and returns what is read from it."""
-    with clew.open(path, key=BEFORE[kind], durability="relaxed", clock=sample.clock(), ids=sample.id_source()) as store:
-        sample.fill(store, words=4, blob=600_000)
-        return sample.readings(store)
+    """Makes a large store for a walk of this kind, and returns what is read from it."""
+    template = large_store(BEFORE[kind])
+    path.write_bytes(template.file)
+    return template.read
 
 
 def small(path: Path, kind: Kind) -> None:
-    """Makes a store with a little of everything."""
-    with opened(path, BEFORE[kind]) as store:
-        session = store.sessions.create(title="talk", cwd="/src", labels=["bug"])
-        session.append([clew.user("one"), clew.assistant("two")])
-        session.append(clew.user("look", session.attach(b"picture", mime_type="image/png")))
-        session.log.append(b"started")
+    """Makes a small store for a walk of this kind."""
+    path.write_bytes(small_store(BEFORE[kind]))
 
 
 def check_small(store: Store) -> None:
@@ -361,6 +389,7 @@ def test_only_one_at_a_time(path: Path, kind: Kind, other: Kind) -> None:
         check_small(store)
 
 
+@pytest.mark.usefixtures("quick_passphrases")
 @pytest.mark.parametrize("kind", ["seal", "rotate", "deep"])
 @pytest.mark.parametrize("key", [K3, keys.from_passphrase("words")], ids=["key", "passphrase"])
 def test_going_on_with_another_key(path: Path, kind: Kind, key: keys.Key) -> None:
@@ -510,6 +539,7 @@ def test_the_quarantine_goes_with_it(path: Path) -> None:
         assert len(store.key_status().key_ids) == 2
 
 
+@pytest.mark.usefixtures("quick_passphrases")
 def test_the_key_to_be_printed(path: Path) -> None:
     """It is the one that opens the store now, also if another process has exchanged it; a plain store has none."""
     small(path, "seal")
