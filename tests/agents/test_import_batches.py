@@ -101,7 +101,7 @@ def test_writers_do_not_wait_for_a_slow_file(path: Path, tree: Path, tmp_path: P
             time.sleep(0.02)
         output(running)
         assert "read(" in (tmp_path / "trace").read_text()
-        assert max(waited) < 1.2
+        assert max(waited) < 1.4  # of the 1.5 that a read takes
         assert len(store.sessions.get(A).path()) == 100
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -40,8 +41,8 @@ while True:
 """
 
 
-def race(session: clew.Session, work: Path, outside: Path, rounds: int) -> tuple[int, int]:
-    """Rewinds and captures while another process puts links in the place of folders; how many went well, and failed."""
+def race(work: Path, outside: Path, rounds: int) -> None:
+    """Reads and writes while another process puts links in the place of folders, until enough went well and failed."""
     (outside / "b").mkdir(parents=True)
     for folder in (outside, outside / "b"):
         (folder / "file").write_text("outside")
@@ -54,7 +55,9 @@ def race(session: clew.Session, work: Path, outside: Path, rounds: int) -> tuple
     well = failed = 0
     try:
         swapper.stdout.readline()
-        for number in range(rounds):
+        for number in count():
+            if number >= rounds and min(well, failed) > rounds // 70:  # on a busy machine one of the two may be late
+                break
             path = ("a/file", "a/b/file", "a/new", "a/b/new")[number % 4]
             try:
                 seen = root.look(path)
@@ -70,23 +73,18 @@ def race(session: clew.Session, work: Path, outside: Path, rounds: int) -> tuple
         swapper.stdout.close()
     found = {str(path.relative_to(outside)): path.is_dir() or path.read_text() for path in outside.rglob("*")}
     assert found == {"b": True, "file": "outside", "b/file": "outside"}
-    return well, failed
 
 
-def test_links_put_in_the_place_of_folders(session, work, tmp_path):
+def test_links_put_in_the_place_of_folders(work, tmp_path):
     """Folders are exchanged for links that lead out, all the time: nothing outside is read or written."""
-    well, failed = race(session, work, tmp_path / "outside", 2_000)
-    assert well > 30
-    assert failed > 30, "the race was never lost: nothing was tested"
+    race(work, tmp_path / "outside", 2_000)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_links_put_in_the_place_of_folders_ten_thousand_times(session, work, tmp_path):
+def test_links_put_in_the_place_of_folders_ten_thousand_times(work, tmp_path):
     """The same 10,000 times."""
-    well, failed = race(session, work, tmp_path / "outside", 10_000)
-    assert well > 150
-    assert failed > 150
+    race(work, tmp_path / "outside", 10_000)
 
 
 @pytest.mark.parametrize("rounds", [40, pytest.param(400, marks=pytest.mark.soak)])

@@ -309,7 +309,8 @@ def test_what_stays_of_a_trace_is_told(store: Store) -> None:
 
 SHARED = {
     "a body": "UPDATE nodes SET body = x'00' WHERE pos & 16777215 = 1",
-    "a row": "UPDATE nodes SET facts = CAST(x'00' || substr(facts, 2) AS BLOB) WHERE pos & 16777215 = 1",
+    "a row": "UPDATE nodes SET facts = CAST(iif(substr(facts, 1, 1) = x'00', x'01', x'00') || substr(facts, 2) AS BLOB)"
+    " WHERE pos & 16777215 = 1",
     "a run": "UPDATE runs SET carried = carried + 1",
     "a missing message": "DELETE FROM nodes WHERE pos & 16777215 = 1",
     "the quarantine": "UPDATE quarantine SET why = 'other'",

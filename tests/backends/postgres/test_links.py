@@ -127,7 +127,7 @@ def test_an_id_again_among_tasks_whose_commit_is_lost(proxy: Proxy, when: Cut) -
 def test_tasks_whose_server_goes_away(proxy: Proxy) -> None:
     """All of them are told after the timeout, not one after the other; and what they say again is stored once."""
     with clew.open(proxy.url(), timeout=1) as store:
-        sessions = [store.sessions.create() for _ in range(6)]
+        sessions = [store.sessions.create() for _ in range(12)]
         for session in sessions:
             session.append(clew.user("first"))
 
@@ -141,10 +141,10 @@ def test_tasks_whose_server_goes_away(proxy: Proxy) -> None:
         proxy.refuses = True
         began = time.monotonic()
         assert all(isinstance(call.error, Unavailable) for call in say())
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 9  # of the 12 that one after the other would take
         proxy.refuses = False
         assert {call.error for call in say()} == {None}
-        assert [texts(session) for session in sessions] == [["first", "x", "x"]] * 6
+        assert [texts(session) for session in sessions] == [["first", "x", "x"]] * 12
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

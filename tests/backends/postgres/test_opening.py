@@ -33,8 +33,8 @@ def test_a_server_that_does_not_listen_yet(server: Server) -> None:
     late = threading.Timer(1.0, lambda: links.append(Proxy(server, port)))
     links: list[Proxy] = []
     url = server.url(schema="late").replace(f"{server.folder}&port={server.port}", f"127.0.0.1&port={port}")
-    late.start()
     began = time.monotonic()
+    late.start()
     try:
         with clew.open(url, timeout=30) as store:
             assert time.monotonic() - began > 0.9
@@ -70,7 +70,7 @@ def test_a_server_that_stays_away() -> None:
     began = time.monotonic()
     with pytest.raises(Unavailable, match=f"127.0.0.1:{port}.*refused") as told:
         clew.open(f"postgresql://me:secret@127.0.0.1:{port}/x", timeout=1.2)
-    assert 1 < time.monotonic() - began < 8
+    assert 1 < time.monotonic() - began < 30
     assert "secret" not in f"{told.value} {told.value.hint} {told.value.__cause__}"
 
 
@@ -85,7 +85,7 @@ def test_a_server_that_does_not_let_one_in(server: Server, database: str) -> Non
     else:
         with pytest.raises(Unavailable, match="refuses"):
             clew.open(url.replace("clew@", "stranger:secret@"), timeout=60)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # of 60
 
 
 @pytest.mark.parametrize(

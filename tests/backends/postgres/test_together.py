@@ -112,7 +112,7 @@ def test_checkpoints_that_have_been_elsewhere(server: Server, url: str, tmp_path
 
 def test_new_keys_while_every_connection_is_waiting(url: str) -> None:
     """All who wait for their turn learn that the store is kept in another way, each beside the connection it has."""
-    with clew.open(url, key=KEY, pool_size=2, timeout=5) as store, clew.open(url, key=KEY) as other:
+    with clew.open(url, key=KEY, pool_size=2, timeout=30) as store, clew.open(url, key=KEY) as other:
         waiting = threading.Barrier(3)
         failed: list[BaseException] = []
 
@@ -135,7 +135,7 @@ def test_new_keys_while_every_connection_is_waiting(url: str) -> None:
         for thread in threads:
             thread.join()
         assert not failed
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 25  # of 30
         assert len(store.sessions.list().items) == 2
         assert len(Parts.of(store).engine.backend._connections._idle) <= 2  # type: ignore[attr-defined]
 
@@ -235,7 +235,7 @@ def test_a_tenant_watches_what_is_gone(server: Server) -> None:
         other.sessions.purge(gone.id)
         with kept.watch(timeout=10) as watch:
             state_of(watch).subscribe(lambda: None)
-            until = time.monotonic() + 5
+            until = time.monotonic() + 30
             while not _asked(server, place, kept):
                 assert time.monotonic() < until
                 time.sleep(0.02)

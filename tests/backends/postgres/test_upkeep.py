@@ -118,7 +118,7 @@ def test_others_append_while_keys_are_exchanged(url: str) -> None:
         one.rotate(K2, deep=True)
         done.set()
         thread.join()
-        assert len(said) > 5
+        assert len(said) >= 5
         assert [node.text for node in one.sessions.get(session.id).path()] == said
         report = one.verify()
         assert report.ok, report.damage
