@@ -193,7 +193,7 @@ tests/cli/test_terminals.py::test_colour_and_width_are_as_asked_for[[][!ls]*
 tests/cli/test_terminals.py::test_a_dumb_terminal_gets_no_escapes[[][!l]*
 tests/cli/test_hook_time.py::test_a_path_that_no_file_can_have[[]path[12]]
 
-# documents whose code takes long, and benchmarks, which only have to run
+# documents whose code takes long, what `make check` checks as well, and benchmarks, which only have to run
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/write-a-backend.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/retention.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/keys.md]
@@ -211,6 +211,11 @@ tests/docs/test_pages.py::test_code_runs[[]docs/how-to/move-a-project.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/cpe.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/records.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/back-up.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/several-writers.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/settings.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/agents.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/resume-after-a-crash.md]
+tests/docs/test_reference.py::test_all_is_well
 tests/benchmarks/test_smoke.py::*
 """
 

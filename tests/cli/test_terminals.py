@@ -98,14 +98,14 @@ def line(name: str, hostile: Hostile) -> list[str]:
 def test_no_command_lets_stored_text_reach_the_terminal(name: str, clew_cli: Run, hostile: Hostile) -> None:
     """Whatever is stored, nothing but text and line breaks comes out, on stdout and on stderr, in each form."""
     said = ""
-    for env in ({}, {"FORCE_COLOR": "1"}):
-        for form in ([], ["--json"], ["--jsonl"]):
-            if form and "--json" not in {flag for param in LEAVES[name].params for flag in param.opts}:
-                continue
-            done = clew_cli(*line(name, hostile), *form, input=stdin(name), env={"CLEW_DB": str(hostile.path), **env})
-            shown = _SGR.sub("", done.out + done.err) if env else done.out + done.err
-            assert not COMMANDING.search(shown), (form, env, shown)
-            said += shown
+    forms: list[tuple[list[str], dict[str, str]]] = [([], {}), ([], {"FORCE_COLOR": "1"})]
+    if "--json" in {flag for param in LEAVES[name].params for flag in param.opts}:
+        forms += [(["--json"], {}), (["--jsonl"], {})]
+    for form, env in forms:
+        done = clew_cli(*line(name, hostile), *form, input=stdin(name), env={"CLEW_DB": str(hostile.path), **env})
+        shown = _SGR.sub("", done.out + done.err) if env else done.out + done.err
+        assert not COMMANDING.search(shown), (form, env, shown)
+        said += shown
     assert "\\x1b" in said or "\\u001b" in said or name not in (*READS[:4], "fork", "rm", "restore", "hold")
 
 
