@@ -86,6 +86,10 @@ tests/upkeep/test_rekey.py::test_large_bodies_make_small_batches[[][!d]*
 tests/upkeep/test_rekey.py::test_cut_short_inside_a_batch[[][!d]*
 tests/upkeep/test_rekey_meanwhile.py::test_writes_between_the_batches[[]*-True]
 tests/upkeep/test_quarantine.py::test_a_body_of_another_kind[[]plain-*
+tests/upkeep/test_rekey.py::test_one_who_has_it_open_goes_on[[][!d]*
+tests/upkeep/test_rekey.py::test_unsealed_and_sealed_again_elsewhere[[][!ac]*
+tests/upkeep/test_rekey.py::test_unsealed_elsewhere[[][!ap]*
+tests/upkeep/test_rekey.py::test_tasks_that_share_a_commit[[]*-trio]
 tests/upkeep/test_rekey.py::test_cut_short_anywhere[[]seal-*]
 tests/upkeep/test_rekey.py::test_cut_short_anywhere[[]deep-*]
 tests/upkeep/test_rekey.py::test_cut_short_anywhere[[]unseal-*]
@@ -188,6 +192,8 @@ tests/cli/test_key.py::test_a_recovery_key_on_a_terminal
 tests/cli/test_key.py::test_a_passphrase_is_chosen_on_a_terminal
 tests/cli/test_sources.py::test_a_passphrase_is_asked_for
 tests/cli/test_completion.py::test_a_shell_completes[[]zsh]
+tests/cli/test_wrong_key.py::test_with_the_right_key_it_is_done[[][f-z]*
+tests/cli/test_schema.py::test_a_planted_view_is_an_error_at_once[[][f-z]*
 tests/cli/test_terminals.py::test_a_pipe_that_closes_is_no_error[[][!lh]*
 tests/cli/test_terminals.py::test_colour_and_width_are_as_asked_for[[][!ls]*
 tests/cli/test_terminals.py::test_a_dumb_terminal_gets_no_escapes[[][!l]*

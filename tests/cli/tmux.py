@@ -68,7 +68,7 @@ class Terminal:
             if screen == before and re.search(pattern, screen, re.MULTILINE):
                 return "\n".join(line.rstrip() for line in screen.splitlines()) + "\n"
             before = screen
-            time.sleep(0.08)
+            time.sleep(0.04)
         raise AssertionError(f"{pattern!r} was not shown:\n{before}")
 
     def _tmux(self, *args: str) -> str:

@@ -338,10 +338,10 @@ def fuzz(path: Path, count: int) -> tuple[int, int]:
 
 
 def test_fuzzed_messages(path: Path) -> None:
-    """Of 1,000 odd inputs each is stored and comes back, or is an error of clew's; the store stays sound."""
-    stored, refused = fuzz(path, 1100)
-    assert stored + refused >= 1000
-    assert min(stored, refused) > 100
+    """Of 400 odd inputs each is stored and comes back, or is an error of clew's; the store stays sound."""
+    stored, refused = fuzz(path, 450)
+    assert stored + refused >= 400
+    assert min(stored, refused) > 40
 
 
 @pytest.mark.soak
