@@ -418,9 +418,9 @@ def crash(path: Path, root: Path, rounds: int, seed: int) -> None:
         assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
         time.sleep(rng.random() * 0.15)
         writer.send_signal(signal.SIGKILL)
-        out, err = writer.communicate()
+        acknowledged += len(writer.stdout.readlines())  # `communicate` would miss what was read ahead with "ready"
+        _, err = writer.communicate()
         assert err == "" and writer.returncode == -signal.SIGKILL
-        acknowledged += len(out.splitlines())
         good = before[: before.rfind(b"\n") + 1]
         assert (folder / "transcript.jsonl").read_bytes().startswith(good)
         skipped = [line for line in json_lines.read(str(folder / "messages.jsonl")) if line.why]
