@@ -3,16 +3,27 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
+# Tests start hundreds of programs: without bytecode, each of them would compile clew again.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Three for two cores: while one test waits for a server, a terminal or a timeout, the others go on.
+WORKERS ?= 3
+
+# Tests commit thousands of times, and would wait for the disk: their stores are in memory where it has 4 GB to spare.
+# What a power cut would leave is replayed from the calls that were made; no test needs a disk for that.
+MEMORY := $(shell test -w /dev/shm && df -Pk /dev/shm | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
+test test-full soak: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
+
 .PHONY: run test test-full test-all check bench soak fix clean
 
 run: $(VENV)/.run
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew chat; else $(BIN)/clew tour; fi
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist worksteal --durations=20 -m "not soak and not full"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=20 -m "not soak and not full"
 
 test-full: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist worksteal --durations=20 -m "not soak and full"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=20 -m "not soak and full"
 
 test-all: test test-full
 

@@ -2,11 +2,13 @@
 
 `make test` touches every feature and every promise in a few minutes. What is here repeats one of its tests with another
 backend, key, width or fault, or takes long for what it adds. A line is a pattern of node ids, without the parameters or
-with them.
+with them; the file is written out.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 FULL = """
@@ -31,6 +33,17 @@ tests/crash/test_faults.py::test_a_failing_call_loses_nothing[[]write-ENOSPC-onc
 tests/crash/test_faults.py::test_a_failing_call_loses_nothing[[]sync-EIO-once-3]
 tests/crash/test_faults.py::test_a_failing_call_loses_nothing[[]open-EMFILE-once-2]
 tests/crash/test_rekey.py::test_a_seal_whose_last_answer_is_lost
+tests/crash/test_faults.py::test_a_failing_call_loses_nothing[[]open-EROFS-sticky-3]
+tests/crash/test_full_disk.py::test_purging_on_a_full_disk[[]plain-*-9000]
+tests/crash/test_full_disk.py::test_purging_on_a_full_disk[[]sealed-*-300]
+tests/crash/test_limits.py::test_opening_with_few_descriptors[[][1-4]]
+tests/crash/test_limits.py::test_a_part_that_is_first_used_when_no_file_can_be_opened[[]openai]
+tests/crash/test_limits.py::test_a_part_that_is_first_used_when_no_file_can_be_opened[[]gemini]
+tests/crash/test_limits.py::test_a_part_that_is_first_used_when_no_file_can_be_opened[[]agents]
+tests/crash/test_limits.py::test_a_part_that_is_first_used_when_no_file_can_be_opened[[]list*
+tests/crash/test_orphans.py::test_a_helper_whose_caller_is_killed[[]seal]
+tests/concurrency/test_processes.py::test_a_cold_start_of_many[[]1]
+tests/backends/sqlite/test_forked_process.py::test_a_child_that_leaves_its_parents_transaction[[]nested-*
 tests/crash/test_limits.py::test_files_that_cannot_grow[[]2097152]
 tests/crash/test_limits.py::test_files_that_cannot_grow[[]8388608]
 tests/crash/test_snapshots.py::test_an_autosaved_answer_survives_a_power_cut[[]sealed]
@@ -42,6 +55,18 @@ tests/reliability/test_flips.py::test_a_flipped_bit_is_found_or_changes_nothing[
 tests/backends/sqlite/test_scrub.py::test_no_flip_makes_it_change_what_is_read
 tests/reliability/test_kinds.py::*[[]sealed*
 tests/reliability/test_kinds.py::*[[]plain-[!nr]*
+tests/reliability/test_kinds.py::*[[]plain-runs.[!p]*
+tests/reliability/test_kinds.py::*[[]plain-refs.[!d]*
+tests/reliability/test_tampering.py::test_a_changed_column[[]plain-*
+tests/reliability/test_tampering.py::test_any_dropped_row[[]plain-*
+tests/reliability/test_rekey.py::test_a_reading_that_is_under_way[[][!d]*
+tests/reliability/test_rekey.py::test_a_writer_between_the_steps[[][!d]*
+tests/reliability/test_head.py::test_a_rollback_shows[[]*-plain]
+tests/reliability/test_names.py::test_sealing_reaches_what_was_searched_by_another_name[[][!s]*
+tests/reliability/test_names.py::test_purged_words_are_gone_by_whatever_name_they_were_searched[[][!p]*
+tests/reliability/test_names.py::test_one_lock_for_all_names[[][!sp]*
+tests/reliability/test_formats.py::test_a_crash_while_creating[[]openat-*
+tests/reliability/test_formats.py::test_a_crash_while_creating[[]fdatasync-*
 tests/reliability/test_read_only.py::test_verify_*[[]plain-crashed]
 tests/reliability/test_read_only.py::test_verify_*[[]sealed-closed]
 tests/reliability/test_clock.py::test_under_faketime[[]4]
@@ -55,10 +80,28 @@ tests/upkeep/test_rekey.py::test_a_passphrase_goes_on_where_it_was
 tests/upkeep/test_quarantine.py::test_an_io_error_is_never_damage[[]plain]
 tests/upkeep/test_rekey.py::test_damage_keeps_the_old_key[[]*-deep]
 tests/upkeep/test_rekey.py::test_damage_keeps_the_old_key[[]*-unseal]
+tests/upkeep/test_rekey.py::test_damage_keeps_the_old_key[[]*-rotate]
+tests/upkeep/test_rekey.py::test_threads_that_share_a_commit[[][!r]*
+tests/upkeep/test_rekey.py::test_large_bodies_make_small_batches[[][!d]*
+tests/upkeep/test_rekey.py::test_cut_short_inside_a_batch[[][!d]*
+tests/upkeep/test_rekey_meanwhile.py::test_writes_between_the_batches[[]*-True]
+tests/upkeep/test_quarantine.py::test_a_body_of_another_kind[[]plain-*
+tests/upkeep/test_rekey.py::test_one_who_has_it_open_goes_on[[][!d]*
+tests/upkeep/test_rekey.py::test_unsealed_and_sealed_again_elsewhere[[][!ac]*
+tests/upkeep/test_rekey.py::test_unsealed_elsewhere[[][!ap]*
+tests/upkeep/test_rekey.py::test_tasks_that_share_a_commit[[]*-trio]
+tests/upkeep/test_rekey.py::test_cut_short_anywhere[[]seal-*]
 tests/upkeep/test_rekey.py::test_cut_short_anywhere[[]deep-*]
 tests/upkeep/test_rekey.py::test_cut_short_anywhere[[]unseal-*]
 tests/engine/test_sealed.py::test_a_changed_field_is_never_believed[[]r*]
 tests/engine/test_sealed.py::test_a_changed_field_is_never_believed[[]blobs.*]
+tests/agents/test_mirror.py::test_cut_off_at_each_call[[]ftruncate]
+tests/agents/test_deletion.py::test_it_goes_from_the_mirror[[]*-plain]
+tests/backends/sqlite/test_scrub.py::test_any_shape[[]512-*]
+tests/backends/sqlite/test_scrub.py::test_any_shape[[]2048-*]
+tests/backends/sqlite/test_scrub.py::test_any_shape[[]8192-*]
+tests/backends/sqlite/test_scrub.py::test_any_shape[[]16384-*]
+tests/backends/sqlite/test_scrub.py::test_any_shape[[]32768-*]
 tests/backends/sqlite/test_scrub.py::test_any_shape[[]*NONE*]
 tests/backends/sqlite/test_scrub.py::test_any_shape[[]*FULL*]
 tests/cli/test_hook_time.py::test_a_writer_does_not_wait_for_a_transcript
@@ -94,6 +137,7 @@ tests/backends/postgres/test_processes.py::test_a_server_that_is_killed
 tests/backends/postgres/test_processes.py::test_twenty_processes_make_the_store_at_once
 tests/backends/postgres/test_processes.py::test_threads_on_many_sessions
 tests/backends/postgres/test_processes.py::test_a_child_that_leaves_its_parents_transaction[[]nested-*]
+tests/backends/postgres/test_processes.py::test_a_child_that_leaves_its_parents_transaction[[]-raise*
 tests/backends/postgres/test_properties.py::*
 tests/backends/postgres/test_search.py::test_nothing_is_passed_over_while_others_write
 tests/backends/postgres/test_search.py::test_a_search_beside_a_long_transaction
@@ -134,6 +178,7 @@ tests/engine/objects/test_crash.py::test_killed_while_a_blob_is_purged[[]before 
 tests/engine/objects/test_keys.py::*
 tests/engine/objects/test_outside.py::test_a_stream_in_parts*
 tests/engine/objects/test_outside.py::*[[]sealed]
+tests/engine/objects/test_outside.py::test_a_note_that_was_changed[[]*-sealed]
 tests/snapshots/test_object_store.py::TestS3::test_a_conversation_that_grows
 
 # the terminal: one width; a passphrase takes a fifth of a second each time
@@ -147,8 +192,14 @@ tests/cli/test_key.py::test_a_recovery_key_on_a_terminal
 tests/cli/test_key.py::test_a_passphrase_is_chosen_on_a_terminal
 tests/cli/test_sources.py::test_a_passphrase_is_asked_for
 tests/cli/test_completion.py::test_a_shell_completes[[]zsh]
+tests/cli/test_wrong_key.py::test_with_the_right_key_it_is_done[[][f-z]*
+tests/cli/test_schema.py::test_a_planted_view_is_an_error_at_once[[][f-z]*
+tests/cli/test_terminals.py::test_a_pipe_that_closes_is_no_error[[][!lh]*
+tests/cli/test_terminals.py::test_colour_and_width_are_as_asked_for[[][!ls]*
+tests/cli/test_terminals.py::test_a_dumb_terminal_gets_no_escapes[[][!l]*
+tests/cli/test_hook_time.py::test_a_path_that_no_file_can_have[[]path[12]]
 
-# documents whose code takes long, and benchmarks, which only have to run
+# documents whose code takes long, what `make check` checks as well, and benchmarks, which only have to run
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/write-a-backend.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/retention.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/keys.md]
@@ -166,17 +217,37 @@ tests/docs/test_pages.py::test_code_runs[[]docs/how-to/move-a-project.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/cpe.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/records.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/back-up.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/several-writers.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/settings.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/agents.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/resume-after-a-crash.md]
+tests/docs/test_reference.py::test_all_is_well
 tests/benchmarks/test_smoke.py::*
 """
 
-PATTERNS = [line for line in FULL.splitlines() if line and not line.startswith("#")]
+
+def by_file(lines: Iterable[str]) -> dict[str, list[str]]:
+    """Patterns, or node ids, by the file that they name: only those of one file are compared."""
+    found = defaultdict[str, list[str]](list)
+    for line in lines:
+        found[line.partition("::")[0]].append(line)
+    return found
+
+
+PATTERNS = by_file(line for line in FULL.splitlines() if line and not line.startswith("#"))
 
 
 def is_full(node_id: str) -> bool:
     """Whether only `make test-all` runs the test."""
-    return any(fnmatchcase(node_id, pattern) for pattern in PATTERNS)
+    return any(fnmatchcase(node_id, pattern) for pattern in PATTERNS.get(node_id.partition("::")[0], ()))
 
 
 def unused(node_ids: list[str]) -> list[str]:
     """Patterns that mean none of these tests."""
-    return [pattern for pattern in PATTERNS if not any(fnmatchcase(node_id, pattern) for node_id in node_ids)]
+    known = by_file(node_ids)
+    return [
+        pattern
+        for file, patterns in PATTERNS.items()
+        for pattern in patterns
+        if not any(fnmatchcase(node_id, pattern) for node_id in known.get(file, ()))
+    ]

@@ -40,7 +40,7 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_importing_is_cheap() -> None:
     """Starting Python with clew takes at most 3.5 times as long as with sqlite3 and json (medians, interleaved)."""
     for _ in range(3):  # a machine that is busy for a moment gets another try
-        pairs = [(seconds(BARE), seconds(DOOR)) for _ in range(9)]
+        pairs = [(seconds(BARE), seconds(DOOR)) for _ in range(7)]
         ratio = median(clew for _, clew in pairs) / median(bare for bare, _ in pairs)
         if ratio <= LIMIT:
             return

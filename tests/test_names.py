@@ -6,13 +6,9 @@ import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
-
-import clew
-
-SRC = Path(clew.__file__).parent
+from tools import house
 
 SHARED_CLASSES = {"Session": "the checklist names it (B5) for agents, and a conversation is one too"}
 OPEN_CLASSES = set("Batches Choice Entry Event Found Kept Left Options Report Row Sessions Talk Target".split())
@@ -42,9 +38,9 @@ OPEN_FUNCTIONS: dict[str, int] = {
 def definitions() -> list[tuple[str, ast.AST]]:
     """Classes, functions of modules, and methods, each with the path of its module."""
     found: list[tuple[str, ast.AST]] = []
-    for path in sorted(SRC.rglob("*.py")):
-        name = path.relative_to(SRC).as_posix()
-        for node in ast.parse(path.read_text()).body:
+    for module in house.modules().values():
+        name = module.path.relative_to(house.SOURCE).as_posix()
+        for node in module.tree.body:
             found.append((name, node))
             if isinstance(node, ast.ClassDef):
                 found += [(name, member) for member in node.body]

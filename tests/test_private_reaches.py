@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+from tools import house
+from tools.house import SOURCE
 
-import clew
-
-SOURCE = Path(clew.__file__).parent
 NAMED_TUPLE = {"_make", "_replace", "_fields", "_asdict", "_field_defaults"}
 
 OWNERS = {
@@ -53,10 +53,11 @@ class Room:
                     self.names.add(name)
 
 
+@cache
 def rooms() -> dict[str, Room]:
     found: dict[str, Room] = {}
-    for path in SOURCE.rglob("*.py"):
-        found.setdefault(room(path), Room()).add(ast.parse(path.read_text(encoding="utf-8")))
+    for module in house.modules().values():
+        found.setdefault(room(module.path), Room()).add(module.tree)
     return found
 
 
@@ -133,11 +134,7 @@ def _owner(value: ast.expr, names: dict[str, str], types: dict[str, str]) -> str
 def test_no_room_reaches_into_another() -> None:
     """Modules use public names of other rooms, and only those."""
     known = rooms()
-    found = {
-        reach
-        for path in sorted(SOURCE.rglob("*.py"))
-        for reach in reaches(path, ast.parse(path.read_text(encoding="utf-8")), known)
-    }
+    found = {reach for module in house.modules().values() for reach in reaches(module.path, module.tree, known)}
     assert found == set()
 
 

@@ -13,12 +13,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tools import house
 
 import clew
 from clew import checkpoints, retention, snapshots
 from tests.reliability import sample
-
-SOURCE = Path(clew.__file__).parent
 
 DOTTED = {
     # keys in the free data of stored messages, sessions and records
@@ -68,8 +67,9 @@ def strings(room: str = "") -> frozenset[str]:
     """Every text in the source of a room, or of the package."""
     return frozenset(
         node.value
-        for path in (SOURCE / room).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for module in house.modules().values()
+        if module.path.is_relative_to(house.SOURCE / room)
+        for node in ast.walk(module.tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
 
@@ -82,7 +82,7 @@ def test_names_with_dots() -> None:
 
 def test_settings_of_a_server() -> None:
     """The script that divides tables reads the setting under the name by which it is set."""
-    sql = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.sql"))
+    sql = "".join(path.read_text(encoding="utf-8") for path in house.SOURCE.rglob("*.sql"))
     assert set(re.findall(r"'(clew\.[a-z_.]+)'", sql)) == {"clew.partitions"}
     assert any("set_config('clew.partitions'" in text for text in strings("backends"))
 

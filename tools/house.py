@@ -183,6 +183,7 @@ def upward(known: Mapping[str, Module]) -> list[str]:
     return sorted(set(wrong))
 
 
+@cache
 def measures(source: pathlib.Path = SOURCE) -> dict[str, list[str]]:
     """What counts against each limit."""
     known = modules(source)

@@ -17,6 +17,7 @@ import clew
 import clew.engine.mirrors
 from clew import agents, retention
 from clew.agents import Mirror
+from clew.agents.store import store_of
 from clew.cli.root import cli
 from clew.engine.receipts import Receipt
 from clew.errors import Conflict
@@ -183,14 +184,14 @@ def test_notes_of_a_mirror_that_is_away_are_bounded(
         store.sessions.trash(trashed.id)
         for one in gone:
             assert store.sessions.purge(one.id).pending == (f"mirror {root}",)
-            assert len(store._engine.read(known._folders)[str(root)].sessions) <= 5
-        assert changed.id in store._engine.read(known._folders)[str(root)].sessions
+            assert len(Parts.of(store).engine.read(known._folders)[str(root)].sessions) <= 5
+        assert changed.id in Parts.of(store).engine.read(known._folders)[str(root)].sessions
         away.rename(root)
         assert len(words_in(root)) == 14
         assert store.sessions.purge(store.sessions.create().id).pending == ()
         assert [file.parent.name for file in words_in(root)] == [trashed.id]
         assert (next(root.glob(f"*/sessions/{other.id}")) / "messages.jsonl").exists()
-        assert not store._engine.read(known._folders)[str(root)]
+        assert not Parts.of(store).engine.read(known._folders)[str(root)]
         assert all(one.pending == () for one in store.sessions.receipts())
 
 
@@ -203,13 +204,13 @@ def test_ids_merged_while_a_mirror_is_cleared_are_not_dropped(
         known = Parts.of(store).purger.mirrors
         talks.create(cwd="/src").append_and_save(clew.user("stays"))
         ids = [str(uuid.uuid4()) for _ in range(4)]
-        store._engine.write(lambda tx: known.note(tx, ids[:2]))
-        seen = store._engine.read(known._folders)
-        store._engine.write(lambda tx: known._drop(tx, seen))
-        assert not store._engine.read(known._folders)[str(root)]
-        store._engine.write(lambda tx: known.note(tx, ids[2:]))
-        store._engine.write(lambda tx: known._drop(tx, seen))
-        assert store._engine.read(known._folders)[str(root)]
+        Parts.of(store).engine.write(lambda tx: known.note(tx, ids[:2]))
+        seen = Parts.of(store).engine.read(known._folders)
+        Parts.of(store).engine.write(lambda tx: known._drop(tx, seen))
+        assert not Parts.of(store).engine.read(known._folders)[str(root)]
+        Parts.of(store).engine.write(lambda tx: known.note(tx, ids[2:]))
+        Parts.of(store).engine.write(lambda tx: known._drop(tx, seen))
+        assert Parts.of(store).engine.read(known._folders)[str(root)]
 
 
 def test_the_program_forgets_a_mirror(path: Path, root: Path, tmp_path: Path) -> None:
@@ -251,7 +252,7 @@ def test_a_purge_that_is_killed_leaves_its_note(path: Path, root: Path) -> None:
     assert words_in(root)
     with agents.open(path, mirror=root) as talks:
         assert words_in(root) == []
-        assert [one.pending for one in talks._store.sessions.receipts()] == [()]
+        assert [one.pending for one in store_of(talks).sessions.receipts()] == [()]
 
 
 def test_what_is_undone_stays_in_the_mirror(path: Path, root: Path) -> None:
@@ -259,12 +260,12 @@ def test_what_is_undone_stays_in_the_mirror(path: Path, root: Path) -> None:
     with agents.open(path, mirror=root) as talks:
         session = talks.create(cwd="/src")
         session.append_and_save(clew.user(WORD))
-        with pytest.raises(ZeroDivisionError), talks._store.transaction():
-            assert delete_session(talks._store.sessions.get(session.id)).pending == ("traces", f"mirror {root}")
+        with pytest.raises(ZeroDivisionError), store_of(talks).transaction():
+            assert delete_session(store_of(talks).sessions.get(session.id)).pending == ("traces", f"mirror {root}")
             raise ZeroDivisionError
         assert words_in(root)
-        with talks._store.transaction():
-            delete_session(talks._store.sessions.get(session.id))
+        with store_of(talks).transaction():
+            delete_session(store_of(talks).sessions.get(session.id))
         assert words_in(root)
     assert words_in(root) == []
 

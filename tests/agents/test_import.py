@@ -17,6 +17,7 @@ import clew
 from clew import agents
 from clew.agents import import_tree
 from clew.agents.jsonl import LINE_LIMIT
+from clew.agents.store import store_of
 from clew.checkpoints import Checkpoints
 from tests.agents.conftest import place, sdk, texts
 
@@ -87,13 +88,13 @@ def test_a_mirror_comes_back_whole(full, root, tmp_path):
         assert done.skipped == ()
         assert told(other) == told(full)
         assert other.memory("/src").read() == "remember"
-        nodes = len(other._store.nodes.list(limit=100).items)
-        assert nodes == len(full._store.nodes.list(limit=100).items)  # what forks share is stored once
+        nodes = len(store_of(other).nodes.list(limit=100).items)
+        assert nodes == len(store_of(full).nodes.list(limit=100).items)  # what forks share is stored once
         again = import_tree(other, root)
         assert [(one.messages, one.events) for one in again.sessions] == [(0, 0)] * 4
         assert (again.memories, again.skipped) == ((), ())
         assert told(other) == told(full)
-        assert other._store.verify().ok
+        assert store_of(other).verify().ok
 
 
 def test_importing_into_the_store_it_came_from(full, root):
@@ -157,7 +158,7 @@ def test_lines_that_cannot_be_read_are_named(sessions, tree):
     assert "harbour" not in str(done)
     # Events need not be messages: of those only what is no object, or too long, is skipped.
     assert len([one for one in done.skipped if one.path == str(at / "transcript.jsonl")]) == 7
-    assert sessions._store.verify().ok
+    assert store_of(sessions).verify().ok
 
 
 def test_lines_of_other_programs(sessions, tree):
@@ -251,7 +252,7 @@ def test_a_session_that_cannot_be_imported_leaves_nothing(sessions, tree):
     done = import_tree(sessions, tree)
     assert [one.id for one in done.sessions] == [B]
     assert [one.path for one in done.skipped] == [str(tree / "sessions" / A)]
-    assert sessions._store.verify().ok
+    assert store_of(sessions).verify().ok
 
 
 def test_links_and_pipes_are_not_followed(sessions, tree, tmp_path):
@@ -279,7 +280,7 @@ def test_an_import_keeps_times(sessions, tree):
     then = datetime(2024, 2, 3, 4, 5, 6, 789000, tzinfo=UTC)
     session = sessions.load(A)
     assert (session.metadata.updated_at, session.conversation.updated_at) == (then, then)
-    assert sessions._store.verify().ok
+    assert store_of(sessions).verify().ok
     with (at / "messages.jsonl").open("ab") as file:
         file.write(row("two"))
     assert import_tree(sessions, tree).sessions[0].messages == 1
@@ -367,7 +368,7 @@ def test_checkpoints_come_with_their_session(worked, mirrored, root, tmp_path):
         assert theirs.rewind(first).can_rewind
         assert (work / "run.sh").read_bytes() == b"one\n" and (work / "run.sh").stat().st_mode & 0o777 == 0o750
         assert (work / os.fsdecode(b"odd-\xff\n")).read_bytes() == b"\0" and not (work / "new").exists()
-        other._store.verify()
+        store_of(other).verify()
 
 
 def test_checkpoints_that_were_taken_since_are_added(worked, root, tmp_path, mirrored):
@@ -422,7 +423,7 @@ def test_a_checkpoint_that_is_not_whole_takes_those_before_it_with_it(worked, ro
         else:  # nobody knows when it was taken
             assert len(done.skipped) == 4 and theirs.list() == []
         assert names[1] in done.skipped[0].why
-        other._store.verify()
+        store_of(other).verify()
 
 
 def test_checkpoints_of_another_program(sessions, tree, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import clew
 from clew import agents
 from clew.agents.memory import LIMIT
+from clew.agents.store import store_of
 from clew.testing import FakeClock
 
 DAY = timedelta(days=1)
@@ -28,7 +29,7 @@ def test_a_memory_is_kept_for_each_project(sessions):
         memory.write("x" * LIMIT)
     with pytest.raises(clew.Invalid):
         memory.write(b"x")
-    assert sessions._store.verify().ok
+    assert store_of(sessions).verify().ok
 
 
 def test_nothing_that_clears_up_touches_it(tmp_path, root):
@@ -55,7 +56,7 @@ def test_nothing_that_clears_up_touches_it(tmp_path, root):
         assert {one.name for one in root.glob("*/sessions/*")} == {held.id, young.id}
         held.conversation.release()
         sessions.cleanup(older_than=timedelta(0))
-        sessions._store.sessions.purge(everything=True)
+        store_of(sessions).sessions.purge(everything=True)
         sessions.rebuild_mirror()
         assert sessions.list() == []
         assert sessions.memory("/src").read() == file.read_text() == "keep me"
@@ -88,6 +89,6 @@ def test_a_sealed_store_does_not_tell_which_projects_it_has(tmp_path):
         assert word not in raw
     with agents.open(tmp_path / "s.db", key=key) as sessions:
         assert sessions.memory("/src/orchard").read() == "zephyr words"
-        sessions._store.rotate(clew.keys.generate(), deep=True)
+        store_of(sessions).rotate(clew.keys.generate(), deep=True)
         assert sessions.memory("/src/orchard").read() == "zephyr words"
-        assert sessions._store.verify().ok
+        assert store_of(sessions).verify().ok

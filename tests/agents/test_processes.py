@@ -9,6 +9,7 @@ import pytest
 
 import clew
 from clew import agents
+from clew.agents.store import store_of
 from tests.agents.conftest import lines, place
 from tests.reliability.tools import python
 
@@ -49,7 +50,7 @@ def crowd(path: Path, root: Path, *, writers: int, count: int) -> None:
         assert [line["message"]["blocks"][0]["text"] for line in lines(folder / "messages.jsonl")] == said
         assert lines(folder / "transcript.jsonl") == events
         assert json.loads((folder / "metadata.json").read_bytes())["message_count"] == len(said)
-        assert sessions._store.verify().ok
+        assert store_of(sessions).verify().ok
 
 
 def test_eight_processes(path, root):

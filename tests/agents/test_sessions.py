@@ -12,6 +12,7 @@ import clew
 from clew import agents
 from clew.agents import Options, project_hash
 from clew.agents.jsonl import LINE_LIMIT
+from clew.agents.store import store_of
 from clew.checkpoints import Checkpoints
 from tests.agents.conftest import sdk, texts
 
@@ -78,7 +79,7 @@ def test_a_save_is_one(sessions, sound):
     loaded.metadata.exit_reason = None
     loaded.save()
     assert sessions.load(session.id).metadata.exit_reason is None
-    sound(sessions._store)
+    sound(store_of(sessions))
 
 
 def test_a_save_at_an_earlier_message_is_safe_to_repeat(sessions):
@@ -217,7 +218,7 @@ def test_deleting_takes_all_that_goes_with_it(mirrored, root):
     assert [file.name for file in root.glob("*/sessions/*")] == [fork.id]
     assert texts(mirrored.load_messages(fork.id)) == ["one"]
     assert mirrored.list(subagents=True) == []
-    assert mirrored._store.verify().ok
+    assert store_of(mirrored).verify().ok
 
 
 def test_closing(path, root):

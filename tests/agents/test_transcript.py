@@ -12,6 +12,7 @@ import pytest
 
 import clew
 from clew import agents
+from clew.agents.store import store_of
 from clew.testing import FakeClock
 
 
@@ -50,7 +51,7 @@ def test_other_entries_of_the_log_are_passed_over(sessions):
     session.conversation.log.append(b"an audit")
     session.append_event({"type": "two"})
     assert [event.type for event in session.transcript.read()] == ["one", "two"]
-    assert sessions._store.verify().ok
+    assert store_of(sessions).verify().ok
 
 
 def test_events_are_no_messages(sessions):
@@ -58,7 +59,7 @@ def test_events_are_no_messages(sessions):
     session = sessions.create()
     session.append_event({"type": "user", "message": {"role": "user", "content": "harbour"}})
     assert session.messages == []
-    assert sessions._store.search("harbour") == []
+    assert store_of(sessions).search("harbour") == []
 
 
 @dataclasses.dataclass

@@ -22,6 +22,7 @@ from clew.backends.sqlite.batches import Batches
 from clew.backends.sqlite.writer import Writer
 from clew.engine import audit, blobs, log
 from clew.store import attachments, nodes, session, sessions, store
+from clew.store.parts import Parts
 from clew.upkeep import quarantine
 from tests.reliability.tools import DEAR
 
@@ -177,7 +178,7 @@ async def test_nobody_is_told_that_an_append_is_stored_that_was_never_made(tmp_p
     async with clew.aio.open(tmp_path / "s.db") as opened:
         talk = await opened.sessions.create()
         await talk.append(clew.user("first"))
-        backend = opened._sync._engine.backend
+        backend = Parts.of(opened._sync).engine.backend
         assert isinstance(backend, SQLiteBackend)
         backend._writer.suspect = True
         with monkeypatch.context() as patched:

@@ -145,10 +145,10 @@ PIECES = [
 
 
 def test_fuzz() -> None:
-    """100,000 strings: nothing is raised but the typed error, and what is accepted keeps every rule."""
+    """20,000 strings: nothing is raised but the typed error, and what is accepted keeps every rule."""
     chance = random.Random(20_260_326)
     accepted = 0
-    for _ in range(100_000):
+    for _ in range(20_000):
         pieces = chance.choices(PIECES, k=chance.randrange(1, 7))
         if chance.random() < 0.3:
             pieces.append("".join(chance.choices(string.printable, k=chance.randrange(8))))
@@ -165,7 +165,7 @@ def test_fuzz() -> None:
         assert url.lower().startswith("https://")
         assert host_of(url)
         assert "@" not in url[8:].partition("/")[0].partition("?")[0].partition("#")[0]
-    assert accepted > 1_000
+    assert accepted > 500
 
 
 @given(st.text())

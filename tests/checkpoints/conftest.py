@@ -14,6 +14,8 @@ import pytest
 
 import clew
 from clew.checkpoints import Checkpoints
+from clew.checkpoints.filestate import pack_path
+from clew.checkpoints.repository import CheckpointRepo
 from clew.store.session import Session
 from clew.store.store import Store
 
@@ -37,6 +39,12 @@ def checkpoints(session: Session, work: Path) -> Checkpoints:
 
 
 @pytest.fixture
+def repository(session: Session, work: Path) -> CheckpointRepo:
+    """Where the checkpoints of the session are stored."""
+    return CheckpointRepo(session, pack_path(str(work)))
+
+
+@pytest.fixture
 def say(session: Session) -> Callable[..., str]:
     """Says something, and returns the message's id."""
 
@@ -47,17 +55,23 @@ def say(session: Session) -> Callable[..., str]:
 
 
 @pytest.fixture
-def lent() -> Iterator[tuple[Path, Checkpoints, str]]:
+def lent_session() -> Iterator[Session]:
     """A folder and its checkpoints in memory; tests use it without root's permissions."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as made, clew.open(":memory:") as store:
+    with clew.open(":memory:") as store:
+        yield store.sessions.create()
+
+
+@pytest.fixture
+def lent(lent_session: Session) -> Iterator[tuple[Path, Checkpoints, str]]:
+    """A folder of nobody's, and checkpoints of it in memory; tests use it without the rights of root."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
         work = Path(made) / "work"
         work.mkdir()
         Path(made).chmod(0o755)
         if os.geteuid() == 0:
             os.chown(work, 65534, -1)
-        session = store.sessions.create()
-        assert session.blobs  # imported before the rights to do so are given up
-        yield work, Checkpoints(session, work), session.append(clew.user("go")).id
+        assert lent_session.blobs  # imported before the rights to do so are given up
+        yield work, Checkpoints(lent_session, work), lent_session.append(clew.user("go")).id
         for path in work.rglob("*"):
             path.chmod(0o755)
 

@@ -275,12 +275,9 @@ def as_root() -> Iterator[None]:
         os.seteuid(user)
 
 
-def histories(seeds: Iterable[int], seconds: float) -> int:
-    """Runs a history for each seed, as long as there is time. Returns how many."""
-    until, done = time.monotonic() + seconds, 0
+def histories(seeds: Iterable[int]) -> None:
+    """Runs a history for each seed."""
     for seed in seeds:
-        if time.monotonic() > until:
-            break
         with tempfile.TemporaryDirectory(dir="/tmp") as made:
             Path(made).chmod(0o755)
             world = World(Path(made), seed)
@@ -288,22 +285,20 @@ def histories(seeds: Iterable[int], seconds: float) -> int:
                 world.run()
             except (AssertionError, clew.ClewError, OSError) as error:
                 raise AssertionError("\n".join([f"seed {seed}: {error!r}", *world.log])) from error
-            done += 1
-    return done
 
 
 def test_any_history() -> None:
     """Any order of captures, changes, hiding, rewinds and undos: nothing is lost, refused or stuck."""
-    assert histories(range(300), 4) > 8
+    histories(range(20))
 
 
 def test_histories_that_once_failed() -> None:
     """Each of them found a fault that the short run does not reach."""
-    assert histories(ONCE_FAILED, 60) == len(ONCE_FAILED)
+    histories(ONCE_FAILED)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_ten_thousand_histories() -> None:
     """The same, 10,000 times."""
-    assert histories(range(10_000), 7000) == 10_000
+    histories(range(10_000))

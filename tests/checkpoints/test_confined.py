@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ import pytest
 import clew
 from clew.checkpoints import Checkpoints
 from clew.checkpoints.root import PathBlocked, RootFolder
+from clew.store.parts import Parts
 
 SWAP = """
 import os, sys, time
@@ -39,8 +41,8 @@ while True:
 """
 
 
-def race(session: clew.Session, work: Path, outside: Path, rounds: int) -> tuple[int, int]:
-    """Rewinds and captures while another process puts links in the place of folders; how many went well, and failed."""
+def race(work: Path, outside: Path, rounds: int) -> None:
+    """Reads and writes while another process puts links in the place of folders, until enough went well and failed."""
     (outside / "b").mkdir(parents=True)
     for folder in (outside, outside / "b"):
         (folder / "file").write_text("outside")
@@ -53,7 +55,9 @@ def race(session: clew.Session, work: Path, outside: Path, rounds: int) -> tuple
     well = failed = 0
     try:
         swapper.stdout.readline()
-        for number in range(rounds):
+        for number in count():
+            if number >= rounds and min(well, failed) > rounds // 70:  # on a busy machine one of the two may be late
+                break
             path = ("a/file", "a/b/file", "a/new", "a/b/new")[number % 4]
             try:
                 seen = root.observe(path)
@@ -69,23 +73,18 @@ def race(session: clew.Session, work: Path, outside: Path, rounds: int) -> tuple
         swapper.stdout.close()
     found = {str(path.relative_to(outside)): path.is_dir() or path.read_text() for path in outside.rglob("*")}
     assert found == {"b": True, "file": "outside", "b/file": "outside"}
-    return well, failed
 
 
-def test_links_put_in_the_place_of_folders(session, work, tmp_path):
+def test_links_put_in_the_place_of_folders(work, tmp_path):
     """Folders are exchanged for links that lead out, all the time: nothing outside is read or written."""
-    well, failed = race(session, work, tmp_path / "outside", 2_000)
-    assert well > 30
-    assert failed > 30, "the race was never lost: nothing was tested"
+    race(work, tmp_path / "outside", 2_000)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_links_put_in_the_place_of_folders_ten_thousand_times(session, work, tmp_path):
+def test_links_put_in_the_place_of_folders_ten_thousand_times(work, tmp_path):
     """The same 10,000 times."""
-    well, failed = race(session, work, tmp_path / "outside", 10_000)
-    assert well > 150
-    assert failed > 150
+    race(work, tmp_path / "outside", 10_000)
 
 
 @pytest.mark.parametrize("rounds", [40, pytest.param(400, marks=pytest.mark.soak)])
@@ -140,17 +139,18 @@ def test_a_link_in_the_way_of_a_restored_path(checkpoints, work, say, tmp_path):
     assert (outside / "file").read_text() == "outside"
 
 
-def test_a_manifest_that_leads_out_is_refused(store, checkpoints, work, say, tmp_path):
+def test_a_manifest_that_leads_out_is_refused(store, checkpoints, repository, work, say, tmp_path):
     """A forged manifest may contain any path; nothing outside the root is written."""
     (work / "a").write_text("original")
     message = say()
     checkpoints.capture(message, ["a"])
-    repo = checkpoints._repo
-    kept = repo.read(lambda tx: repo.get(tx, message))
+    kept = repository.read(lambda tx: repository.get(tx, message))
     for path in ("../escaped", "x/../../escaped", "/tmp/../escaped", "a/./b", ""):
         entry = msgspec.structs.replace(kept.manifest.files[0], path=path)
         manifest = msgspec.structs.replace(kept.manifest, files=(entry,))
-        kept = kept._replace(row=store._engine.write(lambda tx: repo._put(tx, "checkpoint", "", manifest, kept.row)))
+        kept = kept._replace(
+            row=Parts.of(store).engine.write(lambda tx: repository._put(tx, "checkpoint", "", manifest, kept.row))
+        )
         with pytest.raises(clew.Corrupted):
             checkpoints.rewind(message)
     assert not (tmp_path / "escaped").exists()

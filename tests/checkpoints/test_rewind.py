@@ -18,6 +18,7 @@ from clew.checkpoints.diff import MOST, count
 from clew.checkpoints.filestate import MISSING, FileState, HeadChange, Manifest, PathEntry
 from clew.checkpoints.root import RootFolder
 from clew.errors import NotFound, ReadOnly, Unavailable
+from clew.store.parts import Parts
 from tests.checkpoints.conftest import picture
 from tests.checkpoints.test_capture import as_nobody
 from tests.reliability.tools import need
@@ -89,11 +90,11 @@ def test_a_dry_run_tells_and_touches_nothing(checkpoints, work, say, store):
     checkpoints.capture(message, NAMES)
     upset(work)
     before, stamps = picture(work), {path: path.lstat().st_ctime_ns for path in work.rglob("*")}
-    version = store._engine.read(lambda tx: [(row.ref, row.version) for row in tx.refs_after(0, 100)])
+    version = Parts.of(store).engine.read(lambda tx: [(row.ref, row.version) for row in tx.refs_after(0, 100)])
     told = checkpoints.rewind(message, dry_run=True)
     assert picture(work) == before
     assert {path: path.lstat().st_ctime_ns for path in work.rglob("*")} == stamps
-    assert store._engine.read(lambda tx: [(row.ref, row.version) for row in tx.refs_after(0, 100)]) == version
+    assert Parts.of(store).engine.read(lambda tx: [(row.ref, row.version) for row in tx.refs_after(0, 100)]) == version
     done = checkpoints.rewind(message)
     assert told.dry_run
     assert msgspec.structs.replace(told, dry_run=False) == msgspec.structs.replace(done, undo=None)
@@ -196,7 +197,7 @@ def test_a_missing_content_stops_everything(checkpoints, work, say, store, sessi
         else:
             tx.blobs.delete_uses(-(1 << 40), -1)
 
-    store._engine.write(spoil)
+    Parts.of(store).engine.write(spoil)
     before = picture(work)
     for dry_run in (True, False):
         done = checkpoints.rewind(message, dry_run=dry_run)

@@ -14,7 +14,9 @@ import pytest
 
 import clew
 from clew.checkpoints import Checkpoints, tree_scan
+from clew.checkpoints.filestate import pack_path
 from clew.checkpoints.gitignore import IgnoreRules
+from clew.checkpoints.repository import CheckpointRepo
 from clew.checkpoints.tree_index import TreeIndex, pack, unpack
 from clew.errors import Corrupted, Invalid
 from tests.checkpoints.conftest import picture
@@ -22,11 +24,11 @@ from tests.checkpoints.test_rewind import furnish, sh, upset
 from tests.reliability.tools import need
 
 
-def index_of(checkpoints: Checkpoints) -> TreeIndex:
+def index_of(repository: CheckpointRepo) -> TreeIndex:
     """The index that is stored."""
-    seat = checkpoints._repo.read(checkpoints._repo.worktree)
+    seat = repository.read(repository.worktree)
     assert seat is not None
-    return checkpoints._repo.index(seat)
+    return repository.index(seat)
 
 
 COMMANDS = {
@@ -214,7 +216,7 @@ def test_rules_are_read_as_git_reads_them(rules, work):
         session = store.sessions.create()
         checkpoints = Checkpoints(session, work)
         checkpoints.capture_tree(session.append(clew.user("go")))
-        index = index_of(checkpoints)
+        index = index_of(CheckpointRepo(session, pack_path(str(work))))
     kept = {f"{path}/{name}".lstrip("/") for path, folder in index.folders.items() for name in folder.files()}
     assert kept == expected
 
@@ -305,14 +307,14 @@ def test_a_repository_is_left_alone(checkpoints, work, say):
     assert len(said.stdout.splitlines()) == 1
 
 
-def test_a_file_written_within_the_same_tick_is_read_again(checkpoints, work, say, monkeypatch):
+def test_a_file_written_within_the_same_tick_is_read_again(checkpoints, repository, work, say, monkeypatch):
     """Racy timestamps: a change that leaves size and times as they were is found, because the file was too fresh."""
     file = work / "a"
     file.write_text("one")
     message = say()
     checkpoints.capture_tree(message)
     said = file.stat()
-    assert index_of(checkpoints).folders[""].files()["a"].stamp[0] == 0, (
+    assert index_of(repository).folders[""].files()["a"].stamp[0] == 0, (
         "it was just written: its stamp is not to be trusted"
     )
     file.write_text("two")
@@ -321,7 +323,7 @@ def test_a_file_written_within_the_same_tick_is_read_again(checkpoints, work, sa
     assert file.read_text() == "one"
 
 
-def test_a_file_that_has_not_changed_is_not_read_again(session, work, say, monkeypatch):
+def test_a_file_that_has_not_changed_is_not_read_again(session, repository, work, say, monkeypatch):
     """A file with a trusted stamp is not read again; an equal index is not stored again."""
     monkeypatch.setattr(tree_scan, "RACY", -60_000_000_000)
     (work / "a").write_text("one")
@@ -337,10 +339,10 @@ def test_a_file_that_has_not_changed_is_not_read_again(session, work, say, monke
         return real(fd, name, path)
 
     monkeypatch.setattr(checkpoints._root, "observe_in", look)
-    before = checkpoints._repo.read(checkpoints._repo.worktree)
+    before = repository.read(repository.worktree)
     checkpoints.capture_tree(message)
     assert looked == []
-    assert checkpoints._repo.read(checkpoints._repo.worktree) == before
+    assert repository.read(repository.worktree) == before
     (work / "b").write_text("two")
     checkpoints.capture_tree(message)
     assert looked == ["b"]

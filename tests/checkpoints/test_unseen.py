@@ -98,7 +98,7 @@ def test_a_folder_that_is_closed_gets_its_mode_back(lent):
         assert picture(work) == after
 
 
-def test_what_changed_behind_a_closed_folder_is_not_guessed(lent):
+def test_what_changed_behind_a_closed_folder_is_not_guessed(lent, lent_session):
     """What came into a folder before it was closed was there at the capture that could not read it: it stays."""
     work, checkpoints, message = lent
     (work / "private").mkdir()
@@ -108,7 +108,7 @@ def test_what_changed_behind_a_closed_folder_is_not_guessed(lent):
         checkpoints.capture_tree(message)
         (work / "private" / "mine").write_text("mine")
         (work / "private").chmod(0)
-        second = checkpoints._repo.session.append(clew.user("go")).id
+        second = lent_session.append(clew.user("go")).id
         with checkpoints.guard(second):
             (work / "private").chmod(0o755)
         done = both(checkpoints, second)
@@ -378,15 +378,15 @@ def test_old_manifests_are_read_safely():
     assert [one.state for one in read(b"\x01" + write(rewound)[1:], Manifest, "x").files] == [MISSING, UNSEEN]
 
 
-def test_an_old_index_is_read_safely(checkpoints, work, say, monkeypatch):
+def test_an_old_index_is_read_safely(checkpoints, repository, work, say, monkeypatch):
     """An index of the first form does not tell which folders could not be read: what it does not have was unseen."""
     (work / "a").write_text("a")
     message = say()
     monkeypatch.setattr(tree, "TreeIndex", lambda version=1, *rest: TreeIndex(1, *rest))
     checkpoints.capture_tree(message)
     monkeypatch.undo()
-    seat = checkpoints._repo.read(checkpoints._repo.worktree)
-    assert unpack(pack(checkpoints._repo.index(seat))).version == 1
+    seat = repository.read(repository.worktree)
+    assert unpack(pack(repository.index(seat))).version == 1
     (work / "private").mkdir()
     (work / "private" / "old").write_text("old")
     done = both(checkpoints, message)
@@ -412,16 +412,15 @@ def test_what_comes_into_a_folder_that_is_left_out_later_stays_out(checkpoints, 
     assert [(work / "build" / name).read_text() for name in ("old", "secret")] == ["old\n", "secret\n"]
 
 
-def test_what_was_made_in_a_folder_closed_since_is_no_conflict(lent):
+def test_what_was_made_in_a_folder_closed_since_is_no_conflict(lent, lent_session):
     """A path came into a folder, or with it, before the folder was closed: nobody else is said to have made it."""
     work, checkpoints, first = lent
-    session = checkpoints._repo.session
     with as_nobody():
         (work / "d").mkdir()
         (work / "d" / "a").write_text("a")
         with checkpoints.guard(first):
             (work / "d" / "a").unlink()
-        with checkpoints.guard(session.append(clew.user("go")).id):
+        with checkpoints.guard(lent_session.append(clew.user("go")).id):
             (work / "d" / "a").mkdir()
             (work / "d").chmod(0)
         assert both(checkpoints, first).unseen == ("d", "d/a")
@@ -429,14 +428,14 @@ def test_what_was_made_in_a_folder_closed_since_is_no_conflict(lent):
         assert (work / "d" / "a").read_text() == "a"
 
 
-def test_a_closed_folder_that_is_new_is_no_conflict(lent):
+def test_a_closed_folder_that_is_new_is_no_conflict(lent, lent_session):
     """A folder that is made again and closed, all for one message, is that message's doing."""
     work, checkpoints, first = lent
     with as_nobody():
         (work / "d").mkdir()
         with checkpoints.guard(first):
             (work / "d").rmdir()
-        with checkpoints.guard(checkpoints._repo.session.append(clew.user("go")).id):
+        with checkpoints.guard(lent_session.append(clew.user("go")).id):
             (work / "d").mkdir()
             (work / "d").chmod(0)
         done = both(checkpoints, first)
@@ -494,17 +493,16 @@ def test_an_undo_of_two_takes_back_what_came_into_a_closed_folder(lent):
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_what_was_hidden_and_removed_is_not_known_to_have_been_missing(lent, closed):
+def test_what_was_hidden_and_removed_is_not_known_to_have_been_missing(lent, lent_session, closed):
     """A folder was hidden at the checkpoint, then removed, then made again: it stays, and is named."""
     work, checkpoints, first = lent
-    session = checkpoints._repo.session
     with as_nobody():
         (work / "d").mkdir()
         (work / "d").chmod(0) if closed else (work / ".gitignore").write_text("d\n")
         with checkpoints.guard(first):
             (work / "d").rmdir()
             (work / ".gitignore").unlink(missing_ok=True)
-        with checkpoints.guard(session.append(clew.user("go")).id):
+        with checkpoints.guard(lent_session.append(clew.user("go")).id):
             (work / "d").mkdir()
             (work / "d" / "new").write_text("new")
         done = both(checkpoints, first)
@@ -513,7 +511,7 @@ def test_what_was_hidden_and_removed_is_not_known_to_have_been_missing(lent, clo
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_what_was_hidden_in_a_folder_that_was_removed_is_not_known_to_have_been_missing(lent, closed):
+def test_what_was_hidden_in_a_folder_that_was_removed_is_not_known_to_have_been_missing(lent, lent_session, closed):
     """A folder went with a hidden one in it. A file that is made there later stays, and is reported."""
     work, checkpoints, first = lent
     with as_nobody():
@@ -523,7 +521,7 @@ def test_what_was_hidden_in_a_folder_that_was_removed_is_not_known_to_have_been_
         with checkpoints.guard(first):
             (work / "d" / "e").chmod(0o755)
             sh(work, "rm -r d")
-        with checkpoints.guard(checkpoints._repo.session.append(clew.user("go")).id, ["d/e/new"]):
+        with checkpoints.guard(lent_session.append(clew.user("go")).id, ["d/e/new"]):
             (work / "d" / "e").mkdir(parents=True)
             (work / "d" / "e" / "new").write_text("new")
         done = both(checkpoints, first)
@@ -546,7 +544,7 @@ def test_what_went_with_its_folder_out_of_sight_is_not_someone_elses(checkpoints
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_what_was_made_in_a_folder_after_it_came_into_sight_stays(lent, closed):
+def test_what_was_made_in_a_folder_after_it_came_into_sight_stays(lent, lent_session, closed):
     """A folder was hidden at the checkpoint, and seen after the command. What another message made there stays."""
     work, checkpoints, first = lent
     with as_nobody():
@@ -555,7 +553,7 @@ def test_what_was_made_in_a_folder_after_it_came_into_sight_stays(lent, closed):
         with checkpoints.guard(first):
             (work / "d").chmod(0o755)
             (work / ".gitignore").unlink(missing_ok=True)
-        second = checkpoints._repo.session.append(clew.user("go")).id
+        second = lent_session.append(clew.user("go")).id
         with checkpoints.guard(second, ["d/new"]):
             (work / "d" / "new").write_text("new")
         done = both(checkpoints, first)
@@ -578,12 +576,12 @@ def test_a_file_that_is_made_in_an_ignored_folder_goes_only_with_its_own_message
     assert both(checkpoints, second).removed == ("d/new",)
 
 
-def test_what_a_rewind_has_put_out_of_sight_stays(lent):
+def test_what_a_rewind_has_put_out_of_sight_stays(lent, lent_session):
     """A file was removed while its folder was hidden. A rewind brings it back; the next, to a walk that did not see
     the folder, does not remove it.
     """
     work, checkpoints, first = lent
-    second = checkpoints._repo.session.append(clew.user("go")).id
+    second = lent_session.append(clew.user("go")).id
     with as_nobody():
         (work / "d" / "e").mkdir(parents=True)
         (work / "d" / "e" / "b").write_text("b")

@@ -11,6 +11,8 @@ import pytest
 
 import clew
 from clew.cli.commands import doctor
+from clew.engine.node import node_row
+from clew.store.parts import Parts
 from tests.cli.conftest import Run
 
 
@@ -106,7 +108,7 @@ def test_work_that_was_cut_short(
     talk("a")
     with clew.open(db) as store:
         node = store.nodes.list().items[0]
-        store._engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", node._row[0])]))
+        Parts.of(store).engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", node_row(node)[0])]))
         store.quarantine.sweep(force=True)
         assert states(clew_cli)["quarantine"] == "note"
         status = store.key_status()

@@ -160,4 +160,4 @@ def test_a_writer_does_not_wait_for_a_transcript(event: dict[str, Any], db: str)
         assert running.stderr is not None
         assert b"left for the next call" in running.stderr.read()
         running.stderr.close()
-        assert max(waited) < 2.0
+        assert max(waited) < 3.0  # of the 4 that the hook reads

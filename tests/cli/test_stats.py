@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import clew
+from clew.engine.node import node_row
+from clew.store.parts import Parts
 from clew.store.stats import Tally, stats
 
 
@@ -61,7 +63,7 @@ def test_damage_is_told(clew_cli, db):
     fill(db)
     with clew.open(db) as store:
         node = next(one for one in store.nodes.list().items if one.text == "C")
-        store._engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", node._row[0])]))
+        Parts.of(store).engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", node_row(node)[0])]))
     done = clew_cli("stats")
     assert (done.code, "1 damaged message" in done.out) == (7, True)
     assert clew_cli("stats", "--json").json["damaged"] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 import clew
 from clew.checkpoints import Checkpoints
+from clew.engine.node import node_row
+from clew.store.parts import Parts
 from tests.cli.conftest import Run, leaves
 from tests.cli.test_program import COMMANDING, HOSTILE, on_a_terminal
 from tests.cli.test_wrong_key import arguments, stdin
@@ -53,7 +56,9 @@ class Hostile:
             gone.trash()
             store.sessions.purge(store.sessions.create(title=HOSTILE).id)
             spoiled = store.sessions.create(title=HOSTILE).append(clew.user(HOSTILE))
-            store._engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", spoiled._row[0])]))
+            Parts.of(store).engine.write(
+                lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", node_row(spoiled)[0])])
+            )
             store.quarantine.sweep(force=True)
             self.session, self.node, self.trashed, self.spoiled = session.id, node.id, gone.id, spoiled.id
             self.snapshot = store.snapshots.take(held, system_prompt=HOSTILE).id
@@ -63,12 +68,23 @@ class Hostile:
             checkpoints.rewind(node.id)
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Hostile, Path]:
+    """One such store, made once, and a copy of its folder."""
+    folder = tmp_path_factory.mktemp("hostile") / "place"
+    folder.mkdir()
+    made = Hostile(folder / "hostile.db", folder / "work")
+    (made.work / "new.key").write_bytes(b"n" * 32)
+    (made.work / "new.key").chmod(0o600)
+    return made, Path(shutil.copytree(folder, folder.with_name("copy"), symlinks=True))
+
+
 @pytest.fixture
-def hostile(tmp_path: Path) -> Hostile:
-    work = tmp_path / "work"
-    made = Hostile(tmp_path / "hostile.db", work)
-    (work / "new.key").write_bytes(b"n" * 32)
-    (work / "new.key").chmod(0o600)
+def hostile(prepared: tuple[Hostile, Path]) -> Hostile:
+    """The store as it was made, at the place where it was made: its checkpoints know the path."""
+    made, copy = prepared
+    shutil.rmtree(made.path.parent)
+    shutil.copytree(copy, made.path.parent, symlinks=True)
     return made
 
 
@@ -82,14 +98,14 @@ def line(name: str, hostile: Hostile) -> list[str]:
 def test_no_command_lets_stored_text_reach_the_terminal(name: str, clew_cli: Run, hostile: Hostile) -> None:
     """Whatever is stored, nothing but text and line breaks comes out, on stdout and on stderr, in each form."""
     said = ""
-    for env in ({}, {"FORCE_COLOR": "1"}):
-        for form in ([], ["--json"], ["--jsonl"]):
-            if form and "--json" not in {flag for param in LEAVES[name].params for flag in param.opts}:
-                continue
-            done = clew_cli(*line(name, hostile), *form, input=stdin(name), env={"CLEW_DB": str(hostile.path), **env})
-            shown = _SGR.sub("", done.out + done.err) if env else done.out + done.err
-            assert not COMMANDING.search(shown), (form, env, shown)
-            said += shown
+    forms: list[tuple[list[str], dict[str, str]]] = [([], {}), ([], {"FORCE_COLOR": "1"})]
+    if "--json" in {flag for param in LEAVES[name].params for flag in param.opts}:
+        forms += [(["--json"], {}), (["--jsonl"], {})]
+    for form, env in forms:
+        done = clew_cli(*line(name, hostile), *form, input=stdin(name), env={"CLEW_DB": str(hostile.path), **env})
+        shown = _SGR.sub("", done.out + done.err) if env else done.out + done.err
+        assert not COMMANDING.search(shown), (form, env, shown)
+        said += shown
     assert "\\x1b" in said or "\\u001b" in said or name not in (*READS[:4], "fork", "rm", "restore", "hold")
 
 

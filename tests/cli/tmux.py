@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Self
 
-import pytest
+from tests.reliability.tools import need
 
 PATIENCE = 60
 """Seconds for something to be shown, on a machine that does much else."""
@@ -22,8 +21,7 @@ class Terminal:
     """A shell in tmux, on a socket of its own. `clew` in it is the one that is tested."""
 
     def __init__(self, width: int, folder: Path, env: dict[str, str]) -> None:
-        if shutil.which("tmux") is None:
-            pytest.skip("tmux is not installed")
+        need("tmux")
         self._socket = f"clew-{os.getpid()}-{width}"
         self._width = width
         self._folder = folder
@@ -70,7 +68,7 @@ class Terminal:
             if screen == before and re.search(pattern, screen, re.MULTILINE):
                 return "\n".join(line.rstrip() for line in screen.splitlines()) + "\n"
             before = screen
-            time.sleep(0.08)
+            time.sleep(0.04)
         raise AssertionError(f"{pattern!r} was not shown:\n{before}")
 
     def _tmux(self, *args: str) -> str:

@@ -19,6 +19,7 @@ from clew.backends import Job
 from clew.backends.sqlite import SQLiteBackend, group_commit
 from clew.backends.sqlite.group_commit import Committer
 from clew.errors import Closed, Conflict, NotFound
+from clew.store.parts import Parts
 from clew.store.session import delete_session
 from tests.concurrency.interrupts import Interrupt
 
@@ -80,7 +81,7 @@ def test_a_failing_append_fails_alone(tmp_path: Path) -> None:
 def test_appends_wait_together_behind_a_transaction(tmp_path: Path) -> None:
     """Appends that queue up behind a transaction, good and bad ones, end up in one commit, each with its own answer."""
     with clew.open(tmp_path / "s.db") as store:
-        backend = store._engine.backend
+        backend = Parts.of(store).engine.backend
         assert isinstance(backend, SQLiteBackend)
         session = store.sessions.create()
         taken = str(uuid.uuid4())

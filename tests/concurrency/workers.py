@@ -21,7 +21,6 @@ import clew
 path, session_id, writer, count, seconds, timeout = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.readline()
-began = time.monotonic()
 with clew.open(path, timeout=float(timeout)) as store:
     try:
         session = store.sessions.get(session_id)
@@ -30,7 +29,7 @@ with clew.open(path, timeout=float(timeout)) as store:
             session = store.sessions.create(id=session_id)
         except clew.Conflict:
             session = store.sessions.get(session_id)
-    number, longest = 0, 0.0
+    number, longest, began = 0, 0.0, time.monotonic()
     while number < int(count) and time.monotonic() - began < float(seconds):
         start = time.monotonic()
         session.append(clew.user(f"{writer} {number}", extra={"writer": writer, "number": number}))

@@ -15,8 +15,8 @@ from tests.crash import lab
 
 def test_an_acknowledged_append_survives_kill(tmp_path: Path) -> None:
     """A lone writer is killed at random moments, and nothing it acknowledged is lost."""
-    outcome = lab.run("kill", "--rounds", "8", "--messages", "30", base=tmp_path)
-    lab.assert_kept(outcome, checks=8)
+    outcome = lab.run("kill", "--rounds", "6", "--messages", "30", base=tmp_path)
+    lab.assert_kept(outcome, checks=6)
     assert outcome.notes == []
 
 
@@ -43,8 +43,8 @@ def test_killed_at_the_moment_of_the_answer(tmp_path: Path) -> None:
 
 def test_four_writers_survive_kill(tmp_path: Path) -> None:
     """Four writers on one session are killed together, and nothing any of them acknowledged is lost."""
-    outcome = lab.run("kill", "--rounds", "6", "--writers", "4", "--messages", "12", base=tmp_path)
-    lab.assert_kept(outcome, checks=6)
+    outcome = lab.run("kill", "--rounds", "4", "--writers", "4", "--messages", "12", base=tmp_path)
+    lab.assert_kept(outcome, checks=4)
     assert outcome.notes == []
 
 

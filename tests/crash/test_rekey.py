@@ -18,6 +18,7 @@ import pytest
 import clew
 from clew.errors import ClewError, Sealed, WrongKey
 from clew.keys import key_id
+from clew.store.parts import Parts
 from clew.store.store import Store
 from tests.crash import lab
 from tests.crash.images import Recording
@@ -78,7 +79,7 @@ def accepted(path: Path, expected: list[Any]) -> list[bytes | None]:
             continue
         found.append(key)
         assert readings(store) == expected
-        store._engine.close()  # nothing that closing a store would finish
+        Parts.of(store).engine.close()  # nothing that closing a store would finish
     return found
 
 

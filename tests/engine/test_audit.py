@@ -15,6 +15,7 @@ from clew import retention
 from clew.engine.audit import AUDIT, AuditEvent
 from clew.engine.log import Log
 from clew.retention import Policy
+from clew.store.parts import Parts
 from clew.store.session import delete_session
 from clew.store.store import Store
 from clew.testing import FakeClock
@@ -42,7 +43,7 @@ def test_talking_is_not_noted(store: Store) -> None:
     store.sessions.restore(session.id)
     delete_session(session.refresh())
     assert deeds(store) == []
-    assert store._engine.read(lambda tx: store._refs.own(tx, AUDIT)) is None
+    assert Parts.of(store).engine.read(lambda tx: Parts.of(store).refs.own(tx, AUDIT)) is None
 
 
 def test_what_takes_away_or_keeps_is_always_noted(path: Path) -> None:
@@ -235,9 +236,9 @@ def test_bad_questions_are_invalid(store: Store, path: Path) -> None:
 def test_an_entry_that_is_none_is_told(store: Store) -> None:
     """Bytes in the audit that are no entry raise Corrupted."""
     store.audit.record("a", "s")
-    row = store._engine.read(lambda tx: store._refs.own(tx, AUDIT))
+    row = Parts.of(store).engine.read(lambda tx: Parts.of(store).refs.own(tx, AUDIT))
     assert row is not None
-    Log(store._engine, lambda: row).append(b"not JSON")
+    Log(Parts.of(store).engine, lambda: row).append(b"not JSON")
     with pytest.raises(clew.Corrupted):
         list(store.audit.read())
 

@@ -12,6 +12,7 @@ import pytest
 
 import clew
 from clew.engine.blobs import BATCH, CHUNK, STALE
+from clew.store.parts import Parts
 from clew.store.session import delete_session
 from clew.store.store import Store
 from clew.testing import FakeClock
@@ -101,7 +102,7 @@ def test_what_a_crash_left_half_written_is_removed_later(path: Path) -> None:
     clock = FakeClock()
     with clew.open(path, clock=clock) as store:
         blobs = store.sessions.create().blobs
-        store._engine.write(lambda tx: blobs._stage(tx, blobs._tree()))
+        Parts.of(store).engine.write(lambda tx: blobs._stage(tx, blobs._tree()))
         blobs.put(b"a")
         assert store.verify().counts["blobs"] == 2
         clock.advance(STALE + 1)

@@ -42,6 +42,8 @@ from clew.engine.sealing.envelope import (
 from clew.engine.sealing.header import Secrets, pack, unpack
 from clew.engine.sealing.sealed import SealedBox, SealedSeal
 from clew.errors import Corrupted, Invalid, Sealed, WrongKey
+from clew.store.parts import Parts
+from clew.store.session import row_of
 from tests.fixtures.make_format_1 import WORDS
 from tests.reliability import sample
 from tests.reliability.test_tampering import columns
@@ -168,8 +170,8 @@ def test_look_ups_are_known(path: Path) -> None:
     """The keyed hash of a look-up is what the format says, for the store's own look-up key."""
     with clew.open(path, key=KEY) as store:
         for one in good()["looks"]:
-            store._engine._lookup_key = good()["lookup"]
-            assert store._engine.lookup_hash(one["domain"], one["value"]) == one["look"]
+            Parts.of(store).engine._lookup_key = good()["lookup"]
+            assert Parts.of(store).engine.lookup_hash(one["domain"], one["value"]) == one["look"]
 
 
 def ref_row(fields: dict[str, Any]) -> RefRow:
@@ -361,7 +363,7 @@ def test_data_keys_at_hand_are_bounded() -> None:
 def test_a_new_store_takes_the_key(path: Path) -> None:
     """A store that is made with a key opens with it and with no other, and says which key it wants."""
     with clew.open(path, key=KEY) as store:
-        assert store._engine.keyed
+        assert Parts.of(store).engine.keyed
         store.sessions.create(title="secret").append(clew.user("hello"))
     with clew.open(path, key=KEY) as store:
         assert [node.text for node in store.sessions.latest().path()] == ["hello"]
@@ -407,7 +409,7 @@ def test_two_take_an_empty_store_with_different_keys(path: Path, monkeypatch: py
     with pytest.raises(WrongKey):
         clew.open(path, key=KEY)
     with clew.open(path, key=OTHER) as store:
-        assert store._engine.keyed
+        assert Parts.of(store).engine.keyed
 
 
 def test_a_plain_store_with_content_refuses_a_key(path: Path) -> None:
@@ -462,7 +464,7 @@ def test_a_passphrase_opens_a_store(path: Path) -> None:
     with clew.open(path, key=keys.from_passphrase(WORDS)) as store:
         store.sessions.create(title="hello")
         assert store.key_status().passphrase
-        (derived,) = store._engine.seal.secrets.keys  # type: ignore[attr-defined]
+        (derived,) = Parts.of(store).engine.seal.secrets.keys  # type: ignore[attr-defined]
     with clew.open(path, key=keys.from_passphrase(WORDS)) as store:
         assert store.sessions.latest().title == "hello"
     with clew.open(path, key=keys.from_recovery(keys.recovery(derived))) as store:
@@ -737,7 +739,7 @@ def test_every_value_of_the_header_is_in_the_list(path: Path) -> None:
         store.sessions.create(title="a").append(clew.user("b"))
 
         def look(*_: int) -> None:
-            seen.update(store._engine.read(lambda tx: tx.maintenance.headers("")))
+            seen.update(Parts.of(store).engine.read(lambda tx: tx.maintenance.headers("")))
 
         store.rotate(KEY, progress=look)
         look()
@@ -812,15 +814,15 @@ def test_no_word_shows(told: Path) -> None:
 def test_look_ups_are_no_plain_hashes(told: Path) -> None:
     """A look-up hash is found with the store's own look-up key, and not without it."""
     with clew.open(told, key=keys.from_passphrase(WORDS), workspace="ws") as store:
-        expected = store._engine.lookup_hash("cwd", MARKS["cwd"].encode())
+        expected = Parts.of(store).engine.lookup_hash("cwd", MARKS["cwd"].encode())
         session = store.sessions.latest(MARKS["cwd"])
-        assert session._row.look == expected
+        assert row_of(session).look == expected
     guesses = [blake2b(MARKS["cwd"].encode(), key=key, digest_size=16, person=b"cwd").digest() for key in (b"", KEY)]
     shown = {value for column, value in dump(told) if column in ("refs.look", "labels.look", "blobs.look")}
     assert expected in shown
     assert not shown & {*guesses}
     with clew.open(told.with_name("other.db"), key=KEY) as other:
-        assert other._engine.lookup_hash("cwd", MARKS["cwd"].encode()) != expected
+        assert Parts.of(other).engine.lookup_hash("cwd", MARKS["cwd"].encode()) != expected
 
 
 WITHOUT_CRYPTOGRAPHY = """

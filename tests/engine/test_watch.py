@@ -20,7 +20,10 @@ import clew
 import clew.aio
 from clew.backends import Tx
 from clew.backends.sqlite.rows import SQLiteTx
+from clew.engine.node import node_row
 from clew.engine.watch import state_of
+from clew.store.parts import Parts
+from clew.store.session import row_of
 
 COUNT = 60
 
@@ -286,11 +289,11 @@ def test_undo_gives_nothing_again(path: Path) -> None:
             session.append(clew.user("other"))
             assert next(watch).text == "other"
             place = store.nodes.path(second.id)[-1]
-            engine, refs = session._engine, session._refs
+            engine, refs = Parts.of(session).engine, Parts.of(session).refs
 
             def back(tx: Tx) -> None:
-                state = refs.head_state(tx, session._row)
-                refs.move(tx, session._row.ref, state, place._row[0], place._row[2])
+                tip = refs.head_state(tx, session._row)
+                refs.move(tx, row_of(session).ref, tip, node_row(place)[0], node_row(place)[2])
 
             engine.write(back)
             assert state_of(watch).trail.poll() == []

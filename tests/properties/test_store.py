@@ -322,7 +322,7 @@ LARGE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_to
 
 def test_a_store_is_its_model() -> None:
     """Paths, histories, counters, branches, lists and latest are those of the model after every step."""
-    short = settings(max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=LARGE)
+    short = settings(max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=LARGE)
     run_state_machine_as_test(StoreMachine, settings=short)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
 import pytest
+from tools import house
 
 import clew
 from clew import chat
@@ -23,7 +23,6 @@ from clew.providers.registry import PROVIDERS, Part, Provider
 from clew.providers.shapes import role
 from clew.providers.target import Piece
 
-SOURCE = Path(clew.__file__).parent
 FUNCTIONS = {
     "view": ["blocks"], "fields": ["fields"], "requests": ["wire_format"], "target": ["target"],
     "transport": ["connect", "connect_async"],
@@ -125,12 +124,13 @@ def test_no_other_module_names_a_provider() -> None:
     """No module imports a provider's folder or uses its name, except those listed with their reason."""
     folders = {f"clew.providers.{row.folder}" for row in PROVIDERS.values()} | {"clew.providers.offline"}
     naming, importing = set(), set()
-    for path in SOURCE.rglob("*.py"):
-        name = path.relative_to(SOURCE).as_posix()
+    names = set(registry.names())
+    for module in house.modules().values():
+        name = module.path.relative_to(house.SOURCE).as_posix()
         if name.startswith("providers/"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and node.value in registry.names():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
                 naming.add(name)
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(tuple(folders)):
                 importing.add(name)

@@ -9,6 +9,8 @@ import pytest
 
 import clew
 from clew.records import RecordService, events
+from clew.records.repository import Repository
+from clew.records.service import MAX_PAYLOAD
 from clew.store.store import Store
 from clew.testing import FakeClock
 
@@ -35,6 +37,12 @@ def service(sealed: Store) -> Iterator[RecordService]:
     service.initialize()
     yield service
     service.dispose()
+
+
+@pytest.fixture
+def repository(sealed: Store) -> Repository:
+    """The records of the same store, as the service reads and writes them."""
+    return Repository(sealed, MAX_PAYLOAD, False)
 
 
 @pytest.fixture

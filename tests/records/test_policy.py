@@ -16,6 +16,7 @@ from clew.records import Policy, RecordService, events
 from clew.records.aio import RecordService as AsyncService
 from clew.records.service_retention import DEFAULT
 from clew.retention.stored_policy import RETENTION
+from clew.store.parts import Parts
 from clew.store.store import Store
 from clew.testing import FakeClock
 from tests.records.talk import frame, given, made, snapshot, stored, summary
@@ -117,11 +118,11 @@ def test_a_policy_that_cannot_be_read_hides_no_record(path: Path) -> None:
         made(service, "talk")
 
         def newer(tx: Tx) -> None:
-            row = store._refs.own(tx, RETENTION)
+            row = Parts.of(store).refs.own(tx, RETENTION)
             assert row is not None
-            store._refs.change(tx, row, b'\x01{"days":14,"spare":"labelled"}', look=None)
+            Parts.of(store).refs.change(tx, row, b'\x01{"days":14,"spare":"labelled"}', look=None)
 
-        store._engine.write(newer)
+        Parts.of(store).engine.write(newer)
         assert service.list().total_count == 1
         record = service.get("talk")
         assert record is not None

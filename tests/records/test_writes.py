@@ -16,7 +16,10 @@ from clew.records import CircuitOpen, Pending, RecordService, events
 from clew.records.background import Background
 from clew.records.breaker import Breaker
 from clew.records.latency import Latency
+from clew.records.repository import Repository
+from clew.records.service_reading import RecordReader
 from clew.records.writes import Limits, Writes
+from clew.store.parts import Parts
 from clew.store.store import Store
 from tests.records.talk import frame, given, made, stored
 
@@ -91,13 +94,13 @@ def test_c36_a_service_stops_writing_to_a_broken_disk(sealed: Store, monkeypatch
     service.events.subscribe(heard.append, events.CircuitChanged)
     service.initialize()
     made(service, "talk")
-    real = service._records.change
+    real = Repository.change
 
     def broken(*args: object, **kwargs: object) -> object:
         tried.append(1)
         raise Unavailable("an I/O error")
 
-    monkeypatch.setattr(service._records, "change", broken)
+    monkeypatch.setattr(Repository, "change", broken)
     for _ in range(3):
         with pytest.raises(Unavailable, match="I/O"):
             service.update("talk", {"title": "x"})
@@ -107,7 +110,7 @@ def test_c36_a_service_stops_writing_to_a_broken_disk(sealed: Store, monkeypatch
     assert len(tried) == 3
     assert service.get("talk") is not None
     assert service.pending == 0
-    monkeypatch.setattr(service._records, "change", real)
+    monkeypatch.setattr(Repository, "change", real)
     clock.now += 11
     service.update("talk", {"title": "x"})
     service.delete("talk", "user-requested")
@@ -163,13 +166,13 @@ def test_c30_what_is_read_back_is_part_of_a_write(sealed: Store, monkeypatch: py
     service.events.subscribe(heard.append, events.SlowWrites)
     service.initialize()
     made(service, "talk")
-    read = service._reader.read
+    read = RecordReader.read
 
     def slow(*args: Any) -> Any:
         clock.now += 0.5
         return read(*args)
 
-    monkeypatch.setattr(service._reader, "read", slow)
+    monkeypatch.setattr(RecordReader, "read", slow)
     for n in range(2, 30):
         service.update("talk", {"appendMessages": [frame(n)]})
     (told,) = heard
@@ -345,14 +348,14 @@ def test_what_an_update_returns_costs_what_it_adds(path: Path) -> None:
     with clew.open(path, durability="relaxed") as store, RecordService(store) as service:
         made(service, "talk", *(frame(n, content=f"message {n}") for n in range(1, 2001)))
         rows: list[int] = []
-        seen = store._engine.backend.read
+        seen = Parts.of(store).engine.backend.read
 
         def read(work: Any, **settings: Any) -> Any:
             result = seen(work, **settings)
             rows.append(len(result.nodes) if hasattr(result, "nodes") else 0)
             return result
 
-        store._engine.read = read
+        Parts.of(store).engine.read = read
         for n in range(2001, 2011):
             record = stored(service.update("talk", {"appendMessages": [frame(n, content=f"message {n}")]}))
             assert len(record.messages) == n

@@ -13,7 +13,7 @@ import msgspec
 
 import clew
 from clew.base.ids import IdSource
-from clew.store.session import Session, delete_session
+from clew.store.session import Session, delete_session, row_of
 from clew.store.store import Store
 
 START = 1_750_000_000_000_000
@@ -107,7 +107,7 @@ def session_keys() -> dict[str, bytes]:
     """The key of each session that `make` makes, by title; plain and sealed, they are the same."""
     with clew.open(":memory:", clock=clock(), ids=id_source()) as store:
         fill(store, words=4, blob=100)
-        return {one.title or "": one._row.key for one in store.sessions.list(limit=50).items}
+        return {one.title or "": row_of(one).key for one in store.sessions.list(limit=50).items}
 
 
 def readings(store: Store) -> dict[str, Any]:

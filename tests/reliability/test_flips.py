@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import clew
+from clew.engine.node import node_row
 from clew.errors import ClewError
 from tests.reliability import sample
 
@@ -51,14 +52,14 @@ def node_rows(path: Path) -> dict[int, Row | None]:
 
 def places(store: clew.Store) -> Places:
     """The sessions that show each node, and its position; a node on a branch belongs to the branch's session."""
-    found: Places = {node._row[0]: ({None}, node.depth) for node in store.nodes.list(limit=10_000).items}
+    found: Places = {node_row(node)[0]: ({None}, node.depth) for node in store.nodes.list(limit=10_000).items}
     sessions = store.sessions.list(limit=100).items + store.sessions.list(limit=100, subagents=True).items
     for session in sessions:
         shown = list(session.history())
         for branch in session.branches():
             shown += store.nodes.path(branch.head_id)
         for node in shown:
-            found[node._row[0]][0].add(session.id)
+            found[node_row(node)[0]][0].add(session.id)
     for sessions_there, _ in found.values():
         if len(sessions_there) > 1:
             sessions_there.discard(None)

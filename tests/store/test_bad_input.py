@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 import clew
 from clew.backends import FORMAT
 from clew.store.options import LONGEST_WAIT
+from clew.store.parts import Parts
 from clew.store.session import delete_session
 from clew.store.store import Store
 
@@ -252,7 +253,7 @@ def test_a_parent_cannot_be_removed_under_its_child(store: Store, path: Path) ->
     store.nodes.save(clew.user("a"), parent=root.id)
     store.nodes.save(clew.user("b"), parent=root.id)
     with pytest.raises(clew.ClewError):
-        store._engine.write(lambda tx: tx.delete_nodes(0, 1 << 62))
+        Parts.of(store).engine.write(lambda tx: tx.delete_nodes(0, 1 << 62))
     assert len(store.nodes.list().items) == 3
 
 

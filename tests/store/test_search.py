@@ -170,7 +170,7 @@ def test_odd_input_is_never_an_error(store, query, mode):
     assert isinstance(store.search(query, mode=mode), list)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(query=st.text(max_size=40), mode=st.sampled_from(["words", "substring"]))
 def test_any_text_is_a_query(query, mode):
     """No query is a syntax error."""

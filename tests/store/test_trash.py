@@ -18,7 +18,7 @@ import clew.aio
 from clew.backends import RefRow
 from clew.engine.session_data import SessionData, unpack
 from clew.store.parts import Parts
-from clew.store.session import delete_session
+from clew.store.session import delete_session, row_of
 from clew.store.store import Store
 from clew.testing import FakeClock
 
@@ -101,10 +101,10 @@ def test_what_is_held_does_not_expire(store: Store) -> None:
     session = store.sessions.create()
 
     def expire(tx):
-        row = store._refs.get(tx, "session", session._row.key)
-        store._refs.change(tx, row, store._refs.data(row), look=row.look, expires_at=1)
+        row = Parts.of(store).refs.get(tx, "session", row_of(session).key)
+        Parts.of(store).refs.change(tx, row, Parts.of(store).refs.data(row), look=row.look, expires_at=1)
 
-    store._engine.write(expire)
+    Parts.of(store).engine.write(expire)
     for held in (False, True, False):
         (store.sessions.hold if held else store.sessions.release)(session.id)
         page = store.sessions.list(total=True)

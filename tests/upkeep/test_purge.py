@@ -16,10 +16,11 @@ import pytest
 import clew
 from clew.backends.sqlite import run_scrub
 from clew.engine.cleanup import cleanup_mark
+from clew.engine.node import node_row
 from clew.engine.receipts import RECEIPTS, Failure, Kept, Receipt
 from clew.errors import Conflict, Corrupted, Invalid, NotFound, ReadOnly, StorageFull, Unavailable
 from clew.store.parts import Parts
-from clew.store.session import Session, delete_session
+from clew.store.session import Session, delete_session, row_of
 from clew.store.store import Store
 from clew.testing import FakeClock
 from clew.upkeep import purge
@@ -230,7 +231,7 @@ def test_what_stays_of_a_run_gets_another_key(path: Path) -> None:
     with clew.open(path, key=KEY) as store:
         session = talk(store, count=600)
         fork = session.fork(at=session.path()[299].id)
-        run = session.path()[0]._row[0] >> 24
+        run = node_row(session.path()[0])[0] >> 24
         with closing(sqlite3.connect(path)) as conn:
             keys = "SELECT wrapped_key FROM runs WHERE run = ?"
             (old,) = conn.execute(keys, (run,)).fetchone()
@@ -308,7 +309,8 @@ def test_what_stays_of_a_trace_is_told(store: Store) -> None:
 
 SHARED = {
     "a body": "UPDATE nodes SET body = x'00' WHERE pos & 16777215 = 1",
-    "a row": "UPDATE nodes SET facts = CAST(x'00' || substr(facts, 2) AS BLOB) WHERE pos & 16777215 = 1",
+    "a row": "UPDATE nodes SET facts = CAST(iif(substr(facts, 1, 1) = x'00', x'01', x'00') || substr(facts, 2) AS BLOB)"
+    " WHERE pos & 16777215 = 1",
     "a run": "UPDATE runs SET carried = carried + 1",
     "a missing message": "DELETE FROM nodes WHERE pos & 16777215 = 1",
     "the quarantine": "UPDATE quarantine SET why = 'other'",
@@ -362,7 +364,7 @@ def test_one_that_is_damaged_fails_alone(store: Store, path: Path) -> None:
     """A session whose row was changed is not deleted on its word; the others go."""
     bad, good = talk(store, "bad"), talk(store, "good")
     with closing(sqlite3.connect(path)) as conn:
-        conn.execute("UPDATE refs SET version = version + 1 WHERE ref = ?", (bad._row.ref,))
+        conn.execute("UPDATE refs SET version = version + 1 WHERE ref = ?", (row_of(bad).ref,))
         conn.commit()
     receipt = store.sessions.purge([bad.id, good.id])
     assert receipt.sessions == (good.id,)
@@ -407,10 +409,10 @@ def test_a_hold_that_someone_took_away(store: Store, path: Path, deed: str) -> N
     held = talk(store)
     store.sessions.create(agent="a", owner=held).append(clew.user("trace"))
     held.hold("Audit")
-    spoil(path, "UPDATE refs SET hold = 0 WHERE ref = ?", held._row.ref)
+    spoil(path, "UPDATE refs SET hold = 0 WHERE ref = ?", row_of(held).ref)
     with pytest.raises(Corrupted, match="held"):
         DEEDS[deed](store, store.sessions.get(held.id))
-    spoil(path, "UPDATE refs SET hold = 1 WHERE ref = ?", held._row.ref)
+    spoil(path, "UPDATE refs SET hold = 1 WHERE ref = ?", row_of(held).ref)
     assert len(held.path()) == 5
     assert store.verify().ok
     with pytest.raises(Conflict):
@@ -421,7 +423,7 @@ def test_a_hold_that_someone_took_away(store: Store, path: Path, deed: str) -> N
 def test_a_damaged_session_goes_when_that_is_known(store: Store, path: Path, change: str) -> None:
     """It is not deleted on its own word; but it is, once someone says that it is damaged."""
     session = talk(store)
-    spoil(path, f"UPDATE refs SET {change} WHERE ref = ?", session._row.ref)
+    spoil(path, f"UPDATE refs SET {change} WHERE ref = ?", row_of(session).ref)
     with pytest.raises(Corrupted):
         delete_session(store.sessions.get(session.id))
     assert store.sessions.purge(session.id).sessions == ()
@@ -457,7 +459,7 @@ def test_a_dry_run_changes_nothing(store: Store, path: Path) -> None:
         assert conn.execute("PRAGMA data_version").fetchone() == version
         assert list(conn.iterdump()) == before
     assert store.sessions.receipts() == []
-    assert not store._engine.cleanup.pending
+    assert not Parts.of(store).engine.cleanup.pending
     real = store.sessions.purge([session.id, held.id])
     assert (dry.pending, dry.finished_at) == ((), None)
     assert dry._replace(id="", started_at=real.started_at, finished_at=None) == real._replace(id="", finished_at=None)
@@ -505,8 +507,8 @@ def test_a_receipt_has_no_content(store: Store, path: Path) -> None:
     """Neither it nor what is stored of it has a word of what was said."""
     receipt = store.sessions.purge(talk(store).id)
     assert SECRET not in str(receipt)
-    (row,) = [row for row in store._engine.read(lambda tx: tx.refs_after(0, 9)) if row.kind == RECEIPTS]
-    stored = [entry.data for entry in clew.engine.log.Log(store._engine, lambda: row).read()]
+    (row,) = [row for row in Parts.of(store).engine.read(lambda tx: tx.refs_after(0, 9)) if row.kind == RECEIPTS]
+    stored = [entry.data for entry in clew.engine.log.Log(Parts.of(store).engine, lambda: row).read()]
     assert stored
     assert all(SECRET.encode() not in one for one in stored)
 
@@ -533,13 +535,15 @@ def test_a_reader_in_the_way(store: Store, path: Path) -> None:
         assert (receipt.pending, receipt.finished_at) == (("wal",), None)
         assert receipt.sessions == (session.id,)
         assert store.sessions.receipts() == [receipt]
-        assert store._engine.cleanup.pending
+        assert Parts.of(store).engine.cleanup.pending
         assert not Parts.of(store).purger.finish()
         assert not Parts.of(store).purger.finish()
         assert store.sessions.receipts() == [receipt]
-        sizes = store._engine.read(lambda tx: tx.maintenance.sizes())
+        sizes = Parts.of(store).engine.read(lambda tx: tx.maintenance.sizes())
         assert not Parts.of(store).purger.finish()
-        assert store._engine.read(lambda tx: tx.maintenance.sizes()) == sizes, "asking again leaves nothing behind"
+        assert Parts.of(store).engine.read(lambda tx: tx.maintenance.sizes()) == sizes, (
+            "asking again leaves nothing behind"
+        )
         with pytest.raises(NotFound):
             store.sessions.get(session.id)
     assert Parts.of(store).purger.finish()
@@ -556,12 +560,12 @@ def test_a_later_write_finishes_it(store: Store, path: Path, monkeypatch: pytest
         assert store.sessions.purge(session.id).pending
         monkeypatch.setattr("clew.engine.cleanup.RETRY_SECONDS", 0.0)
         other.append(clew.user("one"))
-        assert store._engine.cleanup.pending
+        assert Parts.of(store).engine.cleanup.pending
         with store.transaction():
             other.append(clew.user("in a transaction nothing is cleared"))
     assert store.sessions.receipts()[0].pending
     other.append(clew.user("two"))
-    assert not store._engine.cleanup.pending
+    assert not Parts.of(store).engine.cleanup.pending
     assert store.sessions.receipts()[0].pending == ()
     assert traces(path) == []
     assert [node.text for node in other.path()][-3::2] == ["one", "two"]
@@ -573,7 +577,7 @@ def test_not_before_a_while(store: Store, path: Path) -> None:
     with reading(path):
         assert store.sessions.purge(session.id).pending
     other.append(clew.user("one"))
-    assert store._engine.cleanup.pending
+    assert Parts.of(store).engine.cleanup.pending
     assert store.sessions.receipts()[0].pending
 
 
@@ -595,12 +599,12 @@ def test_opening_again_finishes_it(path: Path, key: bytes | None, monkeypatch: p
             assert store.sessions.purge(session.id).pending
             store.close()
     with clew.open(path, key=key) as store:
-        assert store._engine.cleanup.pending
+        assert Parts.of(store).engine.cleanup.pending
         monkeypatch.setattr("clew.engine.cleanup.RETRY_SECONDS", 0.0)
         store.sessions.create(title="harmless")
-        assert not store._engine.cleanup.pending
+        assert not Parts.of(store).engine.cleanup.pending
         assert store.sessions.receipts()[0].pending == ()
-        assert store._engine.read(cleanup_mark) is None
+        assert Parts.of(store).engine.read(cleanup_mark) is None
     assert traces(path) == []
 
 
@@ -621,9 +625,9 @@ store.sessions.purge(sys.argv[3])
     with clew.open(path, key=key) as store:
         (receipt,) = store.sessions.receipts()
         assert (receipt.pending, receipt.sessions, receipt.messages) == (("rows",), (session.id,), 5)
-        assert store._engine.cleanup.pending
+        assert Parts.of(store).engine.cleanup.pending
     with clew.open(path, key=key) as store:
-        assert not store._engine.cleanup.pending
+        assert not Parts.of(store).engine.cleanup.pending
         (receipt,) = store.sessions.receipts()
         assert receipt.pending == ()
         assert receipt.finished_at is not None
@@ -693,10 +697,10 @@ def test_another_purge_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
         monkeypatch.setattr(purge.Purger, "_wipe", slow)
         assert here.sessions.purge(mine.id).pending == ()
-        assert here._engine.read(cleanup_mark) is not None
-        there._engine.cleanup.cancel()  # as if it were killed
+        assert Parts.of(here).engine.read(cleanup_mark) is not None
+        Parts.of(there).engine.cleanup.cancel()  # as if it were killed
     with clew.open(path) as store:
-        assert store._engine.cleanup.pending
+        assert Parts.of(store).engine.cleanup.pending
         assert Parts.of(store).purger.finish()
         assert [receipt.pending for receipt in store.sessions.receipts()] == [(), ()]
     assert traces(path) == []
@@ -751,7 +755,7 @@ def test_a_full_disk(path: Path, key: bytes | None, monkeypatch: pytest.MonkeyPa
     with clew.open(path, key=key) as store:
         session, other = talk(store), talk(store, "other")
         assert store.search(SECRET)
-        write, full = store._engine.write, 1
+        write, full = Parts.of(store).engine.write, 1
         removed: list[str] = []
 
         def cramped(work: Callable[..., Any], settle: Any = None) -> Any:
@@ -761,7 +765,7 @@ def test_a_full_disk(path: Path, key: bytes | None, monkeypatch: pytest.MonkeyPa
                 raise StorageFull("no space")
             return write(work, settle)
 
-        monkeypatch.setattr(store._engine, "write", cramped)
+        monkeypatch.setattr(Parts.of(store).engine, "write", cramped)
         index = Parts.of(store).search.index
         remove = index.remove
 
@@ -783,7 +787,7 @@ def test_the_file_becomes_smaller(store: Store, path: Path) -> None:
     """What a large session took of the disk is given back."""
     session = talk(store)
     session.append([clew.user("x" * 5000) for _ in range(200)])
-    store._engine.backend.clean()
+    Parts.of(store).engine.backend.clean()
     before = path.stat().st_size
     store.sessions.purge(session.id)
     assert path.stat().st_size < before - 900_000

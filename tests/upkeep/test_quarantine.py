@@ -17,6 +17,8 @@ from clew.backends.sqlite import SQLiteBackend
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.base import ids
 from clew.engine.engine import Engine
+from clew.engine.node import node_row
+from clew.store.parts import Parts
 from clew.store.session import delete_session
 from clew.store.store import Store
 from clew.upkeep.quarantine import Event
@@ -315,7 +317,7 @@ def test_a_second_look_has_a_connection_of_its_own(reopen: Callable[..., Store])
     """It is made for the one look, sees what is committed, and is closed after it."""
     with reopen() as store:
         node = store.sessions.latest("/src").append(clew.user("new"))
-        backend = store._engine.backend
+        backend = Parts.of(store).engine.backend
         conn, found = backend.read_fresh(lambda tx: (cast("SQLiteTx", tx).conn, tx.node(ids.parse(node.id))))
         assert found is not None
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
@@ -733,7 +735,9 @@ def test_in_memory(key: Any) -> None:
     """A store without a file has a quarantine as well."""
     with clew.open(":memory:", key=key) as store:
         node = store.sessions.create().append(clew.user("a"))
-        store._engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"\x01nothing", node._row[0])]))
+        Parts.of(store).engine.write(
+            lambda tx: tx.maintenance.set_bodies("nodes", [(b"\x01nothing", node_row(node)[0])])
+        )
         assert store.quarantine.sweep(force=True).moved == (node.id,)
         assert store.quarantine.purge(node.id).messages == 1
         assert store.verify().ok

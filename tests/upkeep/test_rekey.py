@@ -7,9 +7,10 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple, cast
 
 import anyio
 import pytest
@@ -23,6 +24,7 @@ from clew.engine.sealing.envelope import blob_owner, ref_owner, run_owner
 from clew.engine.sealing.header import new_store_key
 from clew.engine.sealing.sealed import SealedSeal
 from clew.errors import Conflict, Corrupted, Invalid, NotFound, Sealed, WrongKey
+from clew.store.parts import Parts
 from clew.store.store import Store
 from clew.upkeep import rekey
 from clew.upkeep.rekey import Kind
@@ -48,7 +50,7 @@ def do(store: Store, kind: Kind, **options: Any) -> None:
 
 def begin(store: Store, kind: Kind) -> None:
     """The first step of it."""
-    rekey.begin(store._engine, kind, None if kind == "unseal" else K2)
+    rekey.begin(Parts.of(store).engine, kind, None if kind == "unseal" else K2)
 
 
 def opened(path: Path, key: keys.Key | None) -> Store:
@@ -56,20 +58,47 @@ def opened(path: Path, key: keys.Key | None) -> Store:
     return clew.open(path, key=key, durability="relaxed")
 
 
+class Template(NamedTuple):
+    """The file of a store, made once, and what is read from it."""
+
+    file: bytes
+    read: dict[str, Any]
+
+
+@cache
+def large_store(key: bytes | None) -> Template:
+    """A store with much of everything."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "chats.db"
+        with clew.open(path, key=key, durability="relaxed", clock=sample.clock(), ids=sample.id_source()) as store:
+            sample.fill(store, words=4, blob=600_000)
+            read = sample.readings(store)
+        return Template(path.read_bytes(), read)
+
+
+@cache
+def small_store(key: bytes | None) -> bytes:
+    """The file of a store with a little of everything."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "chats.db"
+        with opened(path, key) as store:
+            session = store.sessions.create(title="talk", cwd="/src", labels=["bug"])
+            session.append([clew.user("one"), clew.assistant("two")])
+            session.append(clew.user("look", session.attach(b"picture", mime_type="image/png")))
+            session.log.append(b"started")
+        return path.read_bytes()
+
+
 def made(path: Path, kind: Kind) -> dict[str, Any]:
-    """Makes a store for a walk of this kind, and returns what is read from it."""
-    with clew.open(path, key=BEFORE[kind], durability="relaxed", clock=sample.clock(), ids=sample.id_source()) as store:
-        sample.fill(store, words=4, blob=600_000)
-        return sample.readings(store)
+    """Makes a large store for a walk of this kind, and returns what is read from it."""
+    template = large_store(BEFORE[kind])
+    path.write_bytes(template.file)
+    return template.read
 
 
 def small(path: Path, kind: Kind) -> None:
-    """Makes a store with a little of everything."""
-    with opened(path, BEFORE[kind]) as store:
-        session = store.sessions.create(title="talk", cwd="/src", labels=["bug"])
-        session.append([clew.user("one"), clew.assistant("two")])
-        session.append(clew.user("look", session.attach(b"picture", mime_type="image/png")))
-        session.log.append(b"started")
+    """Makes a small store for a walk of this kind."""
+    path.write_bytes(small_store(BEFORE[kind]))
 
 
 def check_small(store: Store) -> None:
@@ -93,8 +122,8 @@ def test_everything_is_there_after_it(path: Path, kind: Kind) -> None:
     before = made(path, kind)
     steps: list[tuple[int, int]] = []
     with opened(path, BEFORE[kind]) as store:
-        rekey.begin(store._engine, kind, None if kind == "unseal" else K2)
-        rekey.run(store._engine, lambda done, total: steps.append((done, total)))
+        rekey.begin(Parts.of(store).engine, kind, None if kind == "unseal" else K2)
+        rekey.run(Parts.of(store).engine, lambda done, total: steps.append((done, total)))
         do(store, kind)
         assert sample.readings(store) == before
         assert store.verify().damage == []
@@ -140,7 +169,7 @@ def data_keys(path: Path, key: bytes | None) -> dict[tuple[str, int], bytes | No
     """The data key of each run, ref and blob."""
     found: dict[tuple[str, int], bytes | None] = {}
     with opened(path, key) as store, closing(sqlite3.connect(path)) as conn:
-        seal = store._engine.seal
+        seal = Parts.of(store).engine.seal
         for table, columns in (("runs", "run, tree"), ("refs", "ref, key"), ("blobs", "blob, tree")):
             but = " WHERE kind <> 'audit'" if table == "refs" else ""  # which has the note of the exchange itself
             for wrapped, number, owner in conn.execute(f"SELECT wrapped_key, {columns} FROM {table}{but}").fetchall():
@@ -175,7 +204,7 @@ def test_looking_up_survives(path: Path) -> None:
     with opened(path, None) as store:
         for number in range(3):
             store.sessions.create(title=str(number), cwd="/src")
-        look = store._engine.lookup_hash("cwd", b"/src")
+        look = Parts.of(store).engine.lookup_hash("cwd", b"/src")
         cursor = store.sessions.list(limit=1).next_cursor
         for change in (
             partial(store.seal, K1),
@@ -184,7 +213,7 @@ def test_looking_up_survives(path: Path) -> None:
             store.unseal,
         ):
             change()
-            assert store._engine.lookup_hash("cwd", b"/src") == look
+            assert Parts.of(store).engine.lookup_hash("cwd", b"/src") == look
             assert [one.title for one in store.sessions.list(cursor=cursor, cwd="/src").items] == ["1", "0"]
 
 
@@ -205,7 +234,7 @@ def test_cut_short_anywhere(path: Path, kind: Kind, after: int, monkeypatch: pyt
     """Whatever it had done when it was cut short: the store is whole, is written, and is finished by whoever asks."""
     small(path, kind)
     with opened(path, BEFORE[kind]) as store:
-        write, count = store._engine.write, -1  # the first write begins it
+        write, count = Parts.of(store).engine.write, -1  # the first write begins it
 
         def cut(work: Any, settle: Any = None) -> Any:
             nonlocal count
@@ -214,7 +243,7 @@ def test_cut_short_anywhere(path: Path, kind: Kind, after: int, monkeypatch: pyt
             count += 1
             return write(work, settle)
 
-        monkeypatch.setattr(store._engine, "write", cut)
+        monkeypatch.setattr(Parts.of(store).engine, "write", cut)
         try:
             do(store, kind)
         except Cut:
@@ -331,13 +360,13 @@ def test_status_tells_how_far_it_is(path: Path, monkeypatch: pytest.MonkeyPatch)
     assert seen == sorted(seen, key=lambda one: one.done)
     assert 0 < seen[0].done < seen[-1].done < seen[-1].total
     with opened(path, K2) as store:
-        sizes = store._engine.read(lambda tx: tx.maintenance.sizes())
+        sizes = Parts.of(store).engine.read(lambda tx: tx.maintenance.sizes())
         assert store.key_status() == seen[-1]
         assert seen[-1].total == sum(sizes.values()) + 2 * sum(sizes[name] for name in ("runs", "refs", "blobs")) - sum(
             sizes[name] for name in ("runs", "refs", "blobs")
         )
         steps: list[tuple[int, int]] = []
-        rekey.run(store._engine, lambda done, total: steps.append((done, total)))
+        rekey.run(Parts.of(store).engine, lambda done, total: steps.append((done, total)))
         assert steps[0][0] >= seen[-1].done, "it goes on where it was"
         assert steps[-1][0] == steps[-1][1] == seen[-1].total
 
@@ -360,6 +389,7 @@ def test_only_one_at_a_time(path: Path, kind: Kind, other: Kind) -> None:
         check_small(store)
 
 
+@pytest.mark.usefixtures("quick_passphrases")
 @pytest.mark.parametrize("kind", ["seal", "rotate", "deep"])
 @pytest.mark.parametrize("key", [K3, keys.from_passphrase("words")], ids=["key", "passphrase"])
 def test_going_on_with_another_key(path: Path, kind: Kind, key: keys.Key) -> None:
@@ -368,7 +398,7 @@ def test_going_on_with_another_key(path: Path, kind: Kind, key: keys.Key) -> Non
     with opened(path, BEFORE[kind]) as store:
         begin(store, kind)
         with pytest.raises(Conflict, match="another key"):
-            rekey.begin(store._engine, kind, key)
+            rekey.begin(Parts.of(store).engine, kind, key)
         do(store, kind)
     with opened(path, K2) as store:
         check_small(store)
@@ -378,17 +408,17 @@ def test_what_there_is_no_need_for(path: Path) -> None:
     """Sealing what is sealed, unsealing or rotating what is not, or to the same key, is Invalid and changes nothing."""
     small(path, "seal")
     with opened(path, None) as store:
-        epoch = store._engine.read(lambda tx: tx.state())
+        epoch = Parts.of(store).engine.read(lambda tx: tx.state())
         for refused in (store.unseal, partial(store.rotate, K2), partial(store.rotate, K2, deep=True)):
             with pytest.raises(Invalid, match="not sealed"):
                 refused()
         for wrong in ("words", b"short", 5, None):
             with pytest.raises(Invalid):
                 store.seal(cast("bytes", wrong))
-        assert store._engine.key is None
-        assert store._engine.read(lambda tx: tx.state()) == epoch
+        assert Parts.of(store).engine.key is None
+        assert Parts.of(store).engine.read(lambda tx: tx.state()) == epoch
         store.seal(K1)
-        epoch = store._engine.read(lambda tx: tx.state())
+        epoch = Parts.of(store).engine.read(lambda tx: tx.state())
         with pytest.raises(Invalid, match="sealed already"):
             store.seal(K2)
         with pytest.raises(Invalid, match="already"):
@@ -396,7 +426,7 @@ def test_what_there_is_no_need_for(path: Path) -> None:
         for wrong in ("words", b"short", 5, None):
             with pytest.raises(Invalid):
                 store.rotate(cast("bytes", wrong))
-        assert store._engine.read(lambda tx: tx.state()) == epoch
+        assert Parts.of(store).engine.read(lambda tx: tx.state()) == epoch
         check_small(store)
 
 
@@ -404,15 +434,15 @@ def test_finishing_comes_last(path: Path) -> None:
     """The old key is not retired while rows are under it; finishing what is finished does nothing."""
     small(path, "rotate")
     with opened(path, K1) as store:
-        rekey.finish(store._engine)
+        rekey.finish(Parts.of(store).engine)
         begin(store, "rotate")
         with pytest.raises(Conflict, match="not complete"):
-            rekey.finish(store._engine)
+            rekey.finish(Parts.of(store).engine)
         assert len(store.key_status().key_ids) == 2
-        rekey.run(store._engine)
-        rekey.run(store._engine)
-        rekey.finish(store._engine)
-        rekey.finish(store._engine)
+        rekey.run(Parts.of(store).engine)
+        rekey.run(Parts.of(store).engine)
+        rekey.finish(Parts.of(store).engine)
+        rekey.finish(Parts.of(store).engine)
         assert store.key_status().key_ids == (keys.key_id(K2).hex(),)
 
 
@@ -422,8 +452,8 @@ def test_a_damaged_mark(path: Path) -> None:
     with opened(path, K1) as store:
         begin(store, "rotate")
         for mark in (b"{", b'{"kind": "dance"}', b"\xff"):
-            store._engine.write(lambda tx, mark=mark: tx.set_header("rekey", mark))  # type: ignore[misc]
-            for deed in (partial(do, store, "rotate"), store.key_status, partial(rekey.finish, store._engine)):
+            Parts.of(store).engine.write(lambda tx, mark=mark: tx.set_header("rekey", mark))  # type: ignore[misc]
+            for deed in (partial(do, store, "rotate"), store.key_status, partial(rekey.finish, Parts.of(store).engine)):
                 with pytest.raises(Corrupted, match="the mark of a key change"):
                     deed()
 
@@ -481,11 +511,11 @@ def test_a_data_key_put_back_keeps_the_old_key(path: Path, kind: Kind, table: st
     with opened(path, K1) as store, closing(sqlite3.connect(path)) as conn:
         before = conn.execute(f"SELECT wrapped_key, mac, rowid FROM {table}").fetchall()
         begin(store, kind)
-        rekey.run(store._engine)
+        rekey.run(Parts.of(store).engine)
         conn.executemany(f"UPDATE {table} SET wrapped_key = ?, mac = ? WHERE rowid = ?", before)
         conn.commit()
         with pytest.raises(Corrupted, match="not under the new store key"):
-            rekey.finish(store._engine)
+            rekey.finish(Parts.of(store).engine)
         assert store.key_status().state != "sealed"
         assert keys.key_id(K1).hex() in store.key_status().key_ids
 
@@ -509,6 +539,7 @@ def test_the_quarantine_goes_with_it(path: Path) -> None:
         assert len(store.key_status().key_ids) == 2
 
 
+@pytest.mark.usefixtures("quick_passphrases")
 def test_the_key_to_be_printed(path: Path) -> None:
     """It is the one that opens the store now, also if another process has exchanged it; a plain store has none."""
     small(path, "seal")
@@ -539,7 +570,7 @@ def test_passphrases_are_exchanged(path: Path) -> None:
         with opened(path, held) as store:
             store.rotate(new, deep=new is second)
             assert store.key_status().passphrase == words
-            assert len(store._engine.read(lambda tx: tx.maintenance.headers("kdf "))) == words
+            assert len(Parts.of(store).engine.read(lambda tx: tx.maintenance.headers("kdf "))) == words
             check_small(store)
         if held is not second:  # the same words are the same passphrase, with another key
             with pytest.raises(WrongKey):
@@ -555,8 +586,8 @@ def test_a_passphrase_goes_on_where_it_was(path: Path, monkeypatch: pytest.Monke
     small(path, "seal")
     with opened(path, None) as store:
         store.seal(words)
-        rekey.begin(store._engine, "rotate", new)
-        assert len(store._engine.read(lambda tx: tx.maintenance.headers("kdf "))) == 2
+        rekey.begin(Parts.of(store).engine, "rotate", new)
+        assert len(Parts.of(store).engine.read(lambda tx: tx.maintenance.headers("kdf "))) == 2
     for key in (words, new):
         with opened(path, key) as store:
             check_small(store)
@@ -566,7 +597,7 @@ def test_a_passphrase_goes_on_where_it_was(path: Path, monkeypatch: pytest.Monke
         store.rotate(keys.from_passphrase("second words"))
     with opened(path, new) as store:
         check_small(store)
-        assert len(store._engine.read(lambda tx: tx.maintenance.headers("kdf "))) == 1
+        assert len(Parts.of(store).engine.read(lambda tx: tx.maintenance.headers("kdf "))) == 1
     with pytest.raises(WrongKey):
         opened(path, words)
 
@@ -602,12 +633,12 @@ def test_one_who_has_it_open_goes_on(path: Path, kind: Kind) -> None:
             for store in (here, there):
                 assert store.sessions.get(mine.id).title == "talk"
                 assert store.sessions.get(mine.id).path()[-1].text == "last"
-            if here._engine.write(lambda tx: rekey._step(here._engine, tx)) is None:
+            if Parts.of(here).engine.write(lambda tx: rekey._step(Parts.of(here).engine, tx)) is None:
                 break
-        rekey.run(here._engine)
+        rekey.run(Parts.of(here).engine)
         yours.append(clew.user("after the walk"))
         assert here.verify().damage == []
-        rekey.finish(here._engine)
+        rekey.finish(Parts.of(here).engine)
         yours.append(clew.user("after it all"))
         for store in (here, there):
             texts = [node.text for node in store.sessions.get(mine.id).path()]
@@ -632,10 +663,10 @@ def test_appending_all_the_while(path: Path, kind: Kind) -> None:
         while True:
             session.append(clew.user("more"))
             said += 1
-            if store._engine.write(lambda tx: rekey._step(store._engine, tx)) is None:
+            if Parts.of(store).engine.write(lambda tx: rekey._step(Parts.of(store).engine, tx)) is None:
                 break
         session.append(clew.user("more"))
-        rekey.finish(store._engine)
+        rekey.finish(Parts.of(store).engine)
         session.append(clew.user("more"))
         assert [node.text for node in session.path()[3:]] == ["more"] * (said - 1)
         assert store.verify().damage == []
@@ -787,7 +818,7 @@ def test_unsealed_elsewhere(path: Path, how: str) -> None:
             case "purge":
                 assert there.sessions.purge(session.id).messages == 3
         assert there.key_status().state == "plain"
-        assert not there._engine.keyed
+        assert not Parts.of(there).engine.keyed
         assert there.verify().damage == []
     with opened(path, None) as store:
         assert store.verify().damage == []
@@ -983,7 +1014,7 @@ def test_an_append_that_shares_the_first_step(path: Path, kind: Kind) -> None:
     """What is committed together with the first step is written the old way; the next append goes on, the new way."""
     small(path, kind)
     with opened(path, BEFORE[kind]) as store:
-        engine, session = store._engine, store.sessions.latest("/src")
+        engine, session = Parts.of(store).engine, store.sessions.latest("/src")
         session.append(clew.user("before"))
         new = None if kind == "unseal" else new_store_key(K2)
         engine.key = K2 if kind == "seal" else engine.key

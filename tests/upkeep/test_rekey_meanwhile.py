@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.store.parts import Parts
 from clew.upkeep import rekey
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
@@ -62,7 +63,7 @@ def test_writes_between_the_batches(path: Path, kind: rekey.Kind, alone: bool, m
                 assert sessions[n].blobs.get(digest) == content
 
         write(0)
-        engine = store._engine
+        engine = Parts.of(store).engine
         rekey.begin(engine, kind, NEW if kind != "unseal" else None)
         write(1)
         rounds, stage = 2, -1

@@ -91,7 +91,7 @@ class RecordWriter:
     def _summarise_now(self, key: bytes) -> None:
         assert self._summarise is not None
         read = self._recent.whole(key)
-        if read is None:
+        if read is None or read.found.fields.summary is not None:  # deleted or summarised before this job began
             return
         record = read.found.record(readable_policy(self._store), read.messages)
         summary = self._summarise(record)

@@ -20,6 +20,8 @@ from clew.backends.postgres.transactions import Turns
 from clew.base.ids import parse
 from clew.errors import Conflict, Sealed
 from clew.store import partitions
+from clew.store.parts import Parts
+from clew.store.session import row_of
 from clew.upkeep import rekey
 from tests.backends.postgres.server import Server
 from tests.backends.postgres.test_tenants import NodeLocation
@@ -58,7 +60,7 @@ def say(session: clew.Session, *texts: str, **options: Any) -> Callable[[], Any]
 def together(store: clew.Store, *functions: Callable[[], Any]) -> list[Call]:
     """Makes calls as tasks do that wait at the same time."""
     calls = [Call(function) for function in functions]
-    store._engine.backend.batch(calls)
+    Parts.of(store).engine.backend.batch(calls)
     return calls
 
 
@@ -68,7 +70,7 @@ def texts(session: clew.Session) -> list[str]:
 
 def sent(store: clew.Store, monkeypatch: pytest.MonkeyPatch) -> list[list[bool]]:
     """Which appends were done, of each batch from now on."""
-    appends: Any = store._engine.backend._appends  # type: ignore[attr-defined]
+    appends: Any = Parts.of(store).engine.backend._appends  # type: ignore[attr-defined]
     send_all = appends.send_all
     found: list[list[bool]] = []
 
@@ -89,7 +91,7 @@ def test_one_round_trip(store: clew.Store) -> None:
     """Appends of several tasks, of one message or several, to one session or many, wait for the server once."""
     one, two, three = sessions(store, 3)
     together(store, say(one, "a"), say(two, "a"))  # this prepares the statement
-    with store._engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
+    with Parts.of(store).engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
         pass  # the next to ask gets the same
     with counted(conn) as trips:
         calls = together(
@@ -226,7 +228,7 @@ def test_who_is_overtaken_does_not_wait_for_its_turn(url: str, monkeypatch: pyte
         one, two = sessions(store, 2)
         (third,) = sessions(other, 1)
         nobody_waits(monkeypatch)
-        monkeypatch.setattr(store._engine, "clock", lambda: 1)  # behind all others
+        monkeypatch.setattr(Parts.of(store).engine, "clock", lambda: 1)  # behind all others
         together(store, say(one, "a"), say(two, "a"))
         listed = [session.id for session in other.sessions.list().items]
         assert listed == [two.id, one.id, third.id]
@@ -236,10 +238,10 @@ def test_sealing_stops_a_batch(url: str) -> None:
     """As soon as sealing has begun, a batch of one who has no key stores nothing any more."""
     with clew.open(url) as one, clew.open(url) as two:
         made = sessions(two, 3)
-        rekey.begin(one._engine, "seal", KEY)
+        rekey.begin(Parts.of(one).engine, "seal", KEY)
         calls = together(two, *(say(session, "too late") for session in made))
         assert [type(call.error) for call in calls] == [Sealed] * 3
-        rekey.run(one._engine, None)
+        rekey.run(Parts.of(one).engine, None)
         assert all(texts(one.sessions.get(session.id)) == ["first"] for session in made)
 
 
@@ -248,7 +250,7 @@ def test_those_who_watch_are_told(server: Server) -> None:
     url = server.url()
     with clew.open(url) as store, server.connect(options=f"-csearch_path={url.partition('schema=')[2]}") as conn:
         watched, late, other = sessions(store, 3)
-        refs = [watched._row.ref, late._row.ref]
+        refs = [row_of(watched).ref, row_of(late).ref]
         conn.execute("INSERT INTO watched VALUES (%s, now() + '1 hour'), (%s, now() - '1 hour'::interval)", refs)
         (channel,) = conn.execute("SELECT 'clew_' || 'refs'::regclass::oid").fetchone() or ("",)
         conn.execute(f'LISTEN "{channel}"')
@@ -279,7 +281,7 @@ def test_a_plan_that_was_made_when_there_was_little(server: Server, count: int) 
     with clew.open(url) as store, server.connect(options=f"-csearch_path={url.partition('schema=')[2]}") as conn:
         conn.autocommit = True
         made = sessions(store, count)
-        backend: Any = store._engine.backend
+        backend: Any = Parts.of(store).engine.backend
 
         def talk() -> int:
             before = read(conn)
@@ -317,7 +319,7 @@ def test_a_plan_that_was_made_when_there_was_much(server: Server) -> None:
             " SELECT (1::bigint << 60) + n, '', int8send(n), '' FROM generate_series(1, 5000) AS n"
         )
         conn.execute("ANALYZE refs, runs, nodes, epoch")
-        backend: Any = store._engine.backend
+        backend: Any = Parts.of(store).engine.backend
 
         def counted_now() -> int:
             with backend._connections.take() as mine:
@@ -376,7 +378,7 @@ def test_two_who_store_the_same_ids(server: Server) -> None:
 
 def test_arrays(server: Server) -> None:
     """They arrive as they were given: numbers of any size, bytes, nothing, and none at all."""
-    with clew.open(server.url()) as store, store._engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
+    with clew.open(server.url()) as store, Parts.of(store).engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
         for numbers in ([], [0], [-(2**63), 2**63 - 1, 7]):
             row = conn.execute("SELECT %s, pg_typeof(%s)::text", (Numbers(numbers),) * 2).fetchone()
             assert row == (numbers, "bigint[]")

@@ -100,7 +100,7 @@ def storm(pair: Pair, *, writers: int, seconds: float) -> None:
 
 def test_a_standby_that_is_promoted(pair: Pair) -> None:
     """The primary is killed under load and the standby promoted: all that was acknowledged is there, once."""
-    storm(pair, writers=3, seconds=5.0)
+    storm(pair, writers=3, seconds=3.0)
 
 
 @pytest.mark.soak

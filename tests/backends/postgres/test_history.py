@@ -18,7 +18,7 @@ def test_a_short_history(server: Server, tmp_path: Path) -> None:
     clew.open(url).close()
     ops = play(url, tmp_path, seconds=3.0)
     kinds = [op.kind for op in ops if op.outcome == "ok"]
-    assert kinds.count("append") > 5
+    assert "append" in kinds
     assert "read" in kinds
 
 

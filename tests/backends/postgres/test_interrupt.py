@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import clew
+from clew.store.parts import Parts
 from tests.concurrency.interrupts import appended_anyhow
 
 # A connection that was interrupted may be left to the garbage collector, and the driver warns of that.
@@ -28,7 +29,7 @@ def test_an_append_may_be_interrupted_anywhere(url: str) -> None:
     with clew.open(url, durability="relaxed", timeout=5) as store:
         session = store.sessions.create()
         session.append(clew.user("warm"))
-        connections = store._engine.backend._connections  # type: ignore[attr-defined]
+        connections = Parts.of(store).engine.backend._connections  # type: ignore[attr-defined]
         slots = connections._slots
 
         def meanwhile(where: str) -> None:

@@ -14,6 +14,7 @@ from clew.agents import Memory
 from clew.backends import Call
 from clew.errors import Unavailable
 from clew.records import RecordService
+from clew.store.parts import Parts
 from clew.upkeep import rekey
 from tests.backends.postgres.proxy import Cut, Proxy
 from tests.backends.postgres.server import Server
@@ -22,7 +23,7 @@ from tests.records.talk import frame, given, made, snapshot, texts
 
 def cut_next(store: clew.Store, proxy: Proxy, when: Cut, *, meanwhile: Callable[[], object] | None = None) -> None:
     """Cuts the link at the commit of the next write; until `meanwhile` is over there is no other."""
-    engine: Any = store._engine
+    engine: Any = Parts.of(store).engine
     write = engine.write
 
     def other() -> None:
@@ -52,7 +53,7 @@ def cut_next(store: clew.Store, proxy: Proxy, when: Cut, *, meanwhile: Callable[
 def together(store: clew.Store, call: Callable[[], object]) -> None:
     """Makes a call as a task does, with whatever else is waiting."""
     made = Call(call)
-    store._engine.backend.batch([made])
+    Parts.of(store).engine.backend.batch([made])
     if made.error is not None:
         raise made.error
 
@@ -135,11 +136,11 @@ def test_a_key_change(proxy: Proxy, step: str, when: Cut) -> None:
         session.append([clew.user("x"), clew.assistant("y")])
         if step == "begin":
             cut_next(store, proxy, when)
-        rekey.begin(store._engine, "seal", b"k" * 32)
-        rekey.run(store._engine)
+        rekey.begin(Parts.of(store).engine, "seal", b"k" * 32)
+        rekey.run(Parts.of(store).engine)
         if step == "finish":
             cut_next(store, proxy, when)
-        rekey.finish(store._engine)
+        rekey.finish(Parts.of(store).engine)
         assert proxy.cuts == 1
         assert store.key_status().state == "sealed"
         assert [node.text for node in session.path()] == ["x", "y"]
@@ -197,7 +198,7 @@ def test_what_nobody_can_say(proxy: Proxy) -> None:
 def test_a_memory_that_must_not_have_changed(proxy: Proxy, when: Cut) -> None:
     """It is written once, and what was written is no conflict with itself."""
     with clew.open(proxy.url(), timeout=10) as store:
-        memory = Memory(store._engine, store._refs, "project")
+        memory = Memory(Parts.of(store).engine, Parts.of(store).refs, "project")
         for version in range(2):
             cut_next(store, proxy, when)
             assert memory.write(f"text {version}", expect=version) == version + 1

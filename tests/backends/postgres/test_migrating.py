@@ -15,6 +15,7 @@ import clew
 from clew.backends import FORMAT
 from clew.errors import Sealed, Unavailable, WrongKey
 from clew.store import tenants
+from clew.store.parts import Parts
 from tests import made_up_migration
 from tests.backends.postgres.server import Server
 from tests.backends.postgres.test_tenants import NodeLocation, fill
@@ -68,7 +69,7 @@ def test_a_reader_that_goes_on_reading(place: NodeLocation, change: str, monkeyp
 
         pending: list[Any] = []
         with ThreadPoolExecutor(1) as pool:
-            assert store._engine.read(read) > 0
+            assert Parts.of(store).engine.read(read) > 0
             pending[0].result(20)
     assert format_of(place) == (made_up_migration.NEXT if change == "migrate" else FORMAT)
 
@@ -87,7 +88,7 @@ def test_a_reader_that_does_not_end(place: NodeLocation, monkeypatch: pytest.Mon
             assert time.monotonic() - began < 10
             tx.conn.execute("SELECT count(*) FROM trees")
 
-        store._engine.read(read)
+        Parts.of(store).engine.read(read)
         assert format_of(place) == FORMAT
         assert store.sessions.list().items
     clew.open(place.url).close()

@@ -14,6 +14,7 @@ import pytest
 import clew
 from clew.backends.postgres.errors import is_temporary
 from clew.errors import NotFound, Unavailable
+from clew.store.parts import Parts
 from tests.backends.postgres.proxy import Proxy
 from tests.backends.postgres.server import Server, started
 
@@ -32,8 +33,8 @@ def test_a_server_that_does_not_listen_yet(server: Server) -> None:
     late = threading.Timer(1.0, lambda: links.append(Proxy(server, port)))
     links: list[Proxy] = []
     url = server.url(schema="late").replace(f"{server.folder}&port={server.port}", f"127.0.0.1&port={port}")
-    late.start()
     began = time.monotonic()
+    late.start()
     try:
         with clew.open(url, timeout=30) as store:
             assert time.monotonic() - began > 0.9
@@ -69,7 +70,7 @@ def test_a_server_that_stays_away() -> None:
     began = time.monotonic()
     with pytest.raises(Unavailable, match=f"127.0.0.1:{port}.*refused") as told:
         clew.open(f"postgresql://me:secret@127.0.0.1:{port}/x", timeout=1.2)
-    assert 1 < time.monotonic() - began < 8
+    assert 1 < time.monotonic() - began < 30
     assert "secret" not in f"{told.value} {told.value.hint} {told.value.__cause__}"
 
 
@@ -84,7 +85,7 @@ def test_a_server_that_does_not_let_one_in(server: Server, database: str) -> Non
     else:
         with pytest.raises(Unavailable, match="rejects this user"):
             clew.open(url.replace("clew@", "stranger:secret@"), timeout=60)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # of 60
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_which_failures_pass(said: str, passes: bool) -> None:
 
 def test_a_host_that_dies_without_a_word(proxy: Proxy) -> None:
     """While an answer is waited for the other host is probed, so that a dead one is noticed within the timeout."""
-    with clew.open(proxy.url(), timeout=40) as store, store._engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
+    with clew.open(proxy.url(), timeout=40) as store, Parts.of(store).engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
         with socket.socket(fileno=os.dup(conn.fileno())) as link:
             assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             idle, every, limit = (

@@ -12,7 +12,7 @@ import clew
 from clew.backends.postgres.rows import SQL, columns
 from clew.store.parts import Parts
 from clew.store.search.text import excerpt, query, vector, words
-from clew.store.session import delete_session
+from clew.store.session import delete_session, row_of
 from tests.backends.postgres.server import Server
 
 KEY = bytes(range(32))
@@ -156,7 +156,7 @@ def test_what_is_committed_late_is_found(url: str, key: bytes | None, monkeypatc
         slow, fast = one.sessions.create(), two.sessions.create()
         fast.append(clew.user("first"))
         slow.append(clew.user("first"))
-        backend: Any = one._engine.backend
+        backend: Any = Parts.of(one).engine.backend
         held: list[Any] = []
 
         def hold(append: Any) -> bool:
@@ -168,7 +168,7 @@ def test_what_is_committed_late_is_found(url: str, key: bytes | None, monkeypatc
         with backend._connections.take() as conn:
             conn.execute("BEGIN")
             values = (backend._turns.store, *columns(held))
-            assert conn.execute(SQL["extend_all"], values).fetchone() == ([slow._row.ref],)
+            assert conn.execute(SQL["extend_all"], values).fetchone() == ([row_of(slow).ref],)
             fast.append(clew.user("early"))
             with suppress(clew.Unavailable):  # in memory, an index waits until nothing is on its way
                 assert [hit.node.text for hit in two.search("early")] == ["early"]

@@ -15,6 +15,7 @@ import pytest
 import clew
 from clew.backends.postgres.connection import UnencryptedConnection
 from clew.errors import Unavailable
+from clew.store.parts import Parts
 from clew.testing.providers import self_signed
 from tests.backends.postgres.server import Server, distribution, started
 from tests.backends.postgres.test_cli import clew as command
@@ -71,7 +72,7 @@ def test_another_host_without_tls(own: Server, address: str) -> None:
     assert len(told) == 1
     assert "verify-full" in str(told[0].message)
     assert "secret" not in str(told[0].message)
-    with store, store._engine.backend.reader():
+    with store, Parts.of(store).engine.backend.reader():
         store.sessions.list()  # on another connection: a second warning would be an error
 
 
@@ -84,7 +85,7 @@ def test_this_host(own: Server) -> None:
 def test_tls_is_used_where_the_server_has_it(own: Server, address: str, encrypted: Path) -> None:
     """With TLS on the server a connection has it, unasked, and there is no warning; `disable` in the URL is obeyed."""
     with clew.open(at(own, address)) as store:
-        used = store._engine.read(
+        used = Parts.of(store).engine.read(
             lambda tx: tx.conn.execute("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()").fetchone()  # type: ignore[attr-defined]
         )
     assert used == (True,)

@@ -15,6 +15,7 @@ import clew
 import clew.aio
 from clew.errors import ClewError, Invalid, Unavailable
 from clew.store import tenants
+from clew.store.parts import Parts
 from tests.backends.postgres.proxy import Proxy
 
 
@@ -97,6 +98,6 @@ def test_a_transaction_that_an_error_has_undone_is_not_told_as_kept(url: str) ->
                 tx.conn.execute("SELECT 1 / 0")
 
         with pytest.raises(Unavailable, match="rolled back"):
-            store._engine.write(work)
-        assert store._engine.read(lambda tx: tx.header("mine")) is None
+            Parts.of(store).engine.write(work)
+        assert Parts.of(store).engine.read(lambda tx: tx.header("mine")) is None
         store.sessions.create()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import clew
+from clew.store.parts import Parts
 from tests.backends.postgres.trips import counted
 
 
@@ -13,7 +14,7 @@ def test_one_round_trip(url: str) -> None:
         for number in range(30):
             session.append(clew.user(str(number)))
         session.path(last=20)
-        with store._engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
+        with Parts.of(store).engine.backend._connections.take() as conn:  # type: ignore[attr-defined]
             pass  # the next to ask gets the same
         with counted(conn) as bare:
             conn.execute("SELECT 1", prepare=False)

@@ -17,7 +17,7 @@ from clew.backends.postgres import listener
 from clew.engine.watch import Watch, state_of
 from clew.errors import Unavailable
 from clew.store import tenants
-from clew.store.session import delete_session
+from clew.store.session import delete_session, row_of
 from tests.backends.postgres.proxy import Proxy
 from tests.backends.postgres.server import Server, started
 from tests.engine.test_watch import COUNT, nobody_watches, writers
@@ -41,7 +41,7 @@ def listening(server: Server, url: str, session: clew.Session, watch: Watch) -> 
     """Waits until the server knows that a session is watched."""
     state_of(watch).subscribe(watch._changed.set)
     until = time.monotonic() + 10
-    while session._row.ref not in asked(server, url):
+    while row_of(session).ref not in asked(server, url):
         assert time.monotonic() < until
         time.sleep(0.01)
 
@@ -97,14 +97,14 @@ def test_who_is_not_watched_notifies_nobody(server: Server) -> None:
             watched.rename("b")
             delete_session(watched)
             told = [note.payload.split() for note in conn.notifies(timeout=2, stop_after=4)]
-            assert [ref for ref, _ in told] == [str(watched._row.ref)] * 4
+            assert [ref for ref, _ in told] == [str(row_of(watched).ref)] * 4
             assert told[-1][1] == "0"
-            assert asked(server, url) == {watched._row.ref}
+            assert asked(server, url) == {row_of(watched).ref}
         conn.execute("UPDATE watched SET until = now() - interval '1 second'")
         third = store.sessions.create()
         with third.watch(timeout=20) as watch:
             listening(server, url, third, watch)
-        assert asked(server, url) == {third._row.ref}
+        assert asked(server, url) == {row_of(third).ref}
 
 
 def test_the_link_is_cut(proxy: Proxy, server: Server) -> None:
@@ -255,7 +255,7 @@ def test_tenants(server: Server) -> None:
                 assert conn.execute("SELECT ref FROM watched").fetchall() == []
                 assert conn.execute("DELETE FROM watched").rowcount == 0
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                    conn.execute("INSERT INTO watched VALUES (%s, now())", (session._row.ref + 1000,))
+                    conn.execute("INSERT INTO watched VALUES (%s, now())", (row_of(session).ref + 1000,))
             purge = threading.Timer(0.2, session.purge)
             purge.start()
             began = time.monotonic()

@@ -126,8 +126,9 @@ class Writer(threading.Thread):
 
 
 def run_writers(
-    args, store: Path, ledger: Ledger, rng: random.Random, extra_env: dict[str, str], kill: bool, count: int
+    args, store: Path, ledger: Ledger, rng: random.Random, extra_env: dict[str, str], kill: bool, count: int, least=0
 ) -> list[Run]:
+    """Runs the writers to their end; with `kill`, until a random number of acknowledgements, but at least so many."""
     env = {**os.environ, **extra_env}
     writers = []
     for number in range(args.writers):
@@ -136,7 +137,7 @@ def run_writers(
     for w in writers:
         w.start()
     if kill:
-        goal, limit = rng.randint(0, count * args.writers), time.monotonic() + args.timeout
+        goal, limit = rng.randint(least, count * args.writers), time.monotonic() + args.timeout
         while time.monotonic() < limit and any(w.proc.poll() is None for w in writers):
             if sum(len(w.acked) for w in writers) >= goal:
                 break
@@ -253,7 +254,8 @@ def mode_power(args, base: Path, rng: random.Random) -> Report:
         log = base / f"log{round_}"
         volume = Volume(work, args.meta)
         before = set(ledger.acked)
-        runs = run_writers(args, work, ledger, rng, environment(work, log), True, args.messages)
+        # A writer that was killed before it wrote anything would leave no moment to check.
+        runs = run_writers(args, work, ledger, rng, environment(work, log), True, args.messages, least=1)
         delivered = {i for run in runs for i in run.acked}
         events = list(read_log(log))
         report.notes["log_bytes"] += log.stat().st_size if log.exists() else 0
@@ -261,9 +263,9 @@ def mode_power(args, base: Path, rng: random.Random) -> Report:
         ack_points = [n for n, e in enumerate(events, 1) if e.kind == "A" and e.b.endswith(b"\n")]
         write_points = [n for n, e in enumerate(events, 1) if e.kind == "W"]
         torn = set(rng.sample(write_points, min(len(write_points), args.points // 4)))
-        points = torn | set(rng.sample(ack_points, min(len(ack_points), args.points // 2)))
-        points |= set(rng.sample(range(1, len(events) + 1), min(len(events), max(0, args.points - len(points)))))
-        points.add(len(events))
+        points = {len(events)} | torn | set(rng.sample(ack_points, min(len(ack_points), args.points // 2)))
+        others = sorted(set(range(1, len(events) + 1)) - points)  # so that each round checks as many as were asked for
+        points |= set(rng.sample(others, min(len(others), max(0, args.points - len(points)))))
         chain = rng.choice(sorted(torn or points))  # the round after goes on from what this moment left
         acked, stream = set(before), AckStream()
         for n, event in enumerate(events, 1):

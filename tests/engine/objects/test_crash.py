@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import clew
+from clew.store.parts import Parts
 from clew.testing import FakeClock
 from tests.engine.objects.server import NodeLocation
 from tests.engine.objects.test_outside import KEY, LARGE, attached, each_key, rows
@@ -75,7 +76,7 @@ def test_killed_while_a_blob_is_put(path: Path, place: NodeLocation, key: bytes 
         assert again.blobs.get(blob.digest) == LARGE[::-1]
     assert len(place.names()) == 2 + left
     assert rows(path)["objects"] == 3
-    clock.now = store._engine.clock() + DAY
+    clock.now = Parts.of(store).engine.clock() + DAY
     with clew.open(path, key=key, blobs=place.open(), clock=clock) as store:
         again = store.sessions.get(session.id)
         again.blobs.put(LARGE[2:])

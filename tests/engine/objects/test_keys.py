@@ -11,6 +11,7 @@ import pytest
 import clew
 from clew.engine import blob_objects
 from clew.errors import Corrupted, Unavailable
+from clew.store.parts import Parts
 from clew.store.store import Store
 from tests.engine.objects.server import NodeLocation
 from tests.engine.objects.test_outside import KEY, LARGE, attached
@@ -75,7 +76,7 @@ def test_a_key_that_is_exchanged_in_the_middle_of_an_upload(
 
         def stream() -> Iterator[bytes]:
             yield LARGE
-            store._engine.key = after  # who writes on has the key
+            Parts.of(store).engine.key = after  # who writes on has the key
             walk(other)
             yield LARGE
 
@@ -137,7 +138,7 @@ def test_a_reader_goes_on(path: Path, place: NodeLocation) -> None:
         session, digest = attached(store, LARGE * 5)
         pieces = session.blobs.open(digest)
         first = next(pieces)
-        store._engine.key = OTHER
+        Parts.of(store).engine.key = OTHER
         deep(other)
         assert first + b"".join(pieces) == LARGE * 5
 
@@ -154,7 +155,7 @@ def test_an_exchange_whose_upload_is_taken_for_abandoned(
             nonlocal swept
             sent = send(*args)  # type: ignore[arg-type]
             if not swept:
-                other._engine.key = OTHER
+                Parts.of(other).engine.key = OTHER
                 swept = other.blobs.sweep(older=timedelta()).objects
             return sent
 

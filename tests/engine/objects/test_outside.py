@@ -16,6 +16,7 @@ import clew
 from clew.base.buckets import OVER, Bucket
 from clew.engine.blobs import CHUNK
 from clew.errors import Corrupted, Invalid, NotFound, Unavailable
+from clew.store.parts import Parts
 from clew.store.session import delete_session
 from clew.store.store import Store
 from clew.testing import FakeClock
@@ -250,7 +251,7 @@ def test_what_the_bucket_shows_of_a_sealed_store(path: Path, place: NodeLocation
         )
         shown = " ".join(place.names())
         assert digest not in shown
-        assert store._engine.lookup_hash("blob", digest.encode()).hex() not in shown
+        assert Parts.of(store).engine.lookup_hash("blob", digest.encode()).hex() not in shown
 
 
 def test_deleted_and_purged(path: Path, place: NodeLocation) -> None:
@@ -281,7 +282,7 @@ def test_a_purge_without_the_bucket_is_finished_later(path: Path, place: NodeLoc
         receipt = store.sessions.purge(session.id)
         assert (receipt.sessions, receipt.pending, receipt.finished_at) == ((session.id,), ("objects",), None)
         assert store.key_status().unclean
-        assert not store._engine.cleanup.pending  # writes do not wait for a bucket
+        assert not Parts.of(store).engine.cleanup.pending  # writes do not wait for a bucket
     with clew.open(path, blobs=place.open(port=1)) as store:
         store.sessions.create()
     assert len(place.names()) == 1
@@ -352,8 +353,10 @@ def test_an_upload_that_was_never_finished(path: Path, place: NodeLocation) -> N
     with clew.open(path, blobs=place.open(), clock=clock) as store:
         session, _ = attached(store)
         blobs, name = session.blobs, b"n" * 32
-        store._engine.write(lambda tx: blobs._stage(tx, blobs._tree(), name))
-        place.put(f"team/blobs/{store._engine.store_id.hex()}/{name[:16].hex()}/{name[16:].hex()}", b"half of it")
+        Parts.of(store).engine.write(lambda tx: blobs._stage(tx, blobs._tree(), name))
+        place.put(
+            f"team/blobs/{Parts.of(store).engine.store_id.hex()}/{name[:16].hex()}/{name[16:].hex()}", b"half of it"
+        )
         blobs.put(LARGE[::-1])
         assert (len(place.names()), store.blobs.sweep(dry_run=True).objects) == (3, 0)
         clock.advance(25 * 3600 * 1_000_000)
