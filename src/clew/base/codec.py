@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from clew.base.messages import ROLES, AnyMessage, Media, Message, Native, Text, ToolResult, Usage
+from clew.base.messages import ATTACHED, ROLES, AnyMessage, Media, Message, Native, Text, ToolResult, Usage
 from clew.errors import Corrupted, Invalid, clip
 
 NEUTRAL, NATIVE = 1, 2
@@ -89,7 +89,7 @@ def encode(said: AnyMessage, neutral: Callable[[Native], Message]) -> Encoded:
                 f"the native message is not JSON: {clip(str(error))}", hint="Pass the bytes as the provider sent them."
             ) from None
         payload = b"\x02" + len(head).to_bytes(4, "big") + head + said.raw
-        kind, blobs = NATIVE, _NO_BLOBS
+        kind, blobs = NATIVE, _NO_BLOBS if said.extra is None else _attached(said.extra)
     else:
         raise Invalid(f"a message is clew.user(…), clew.assistant(…), clew.native(…), not {type(said).__name__}")
     usage = _NO_USAGE if message.usage is None else _usage(message.usage)
@@ -227,6 +227,20 @@ def blobs_in(message: Message) -> frozenset[str]:
         elif isinstance(block, Media):
             found |= _blob(block)
     return found
+
+
+def _attached(extra: dict[str, Any]) -> frozenset[str]:
+    """The blobs of a native message. Invalid if they are not named by their digests."""
+    found = extra.get(ATTACHED)
+    if found is None:
+        return _NO_BLOBS
+    try:
+        blobs = frozenset(one["blob"] for one in found.values())
+    except (AttributeError, TypeError, KeyError):
+        blobs = frozenset((None,))
+    if not all(isinstance(blob, str) for blob in blobs):
+        raise Invalid(f"{ATTACHED!r} in the free data must name a blob for each attachment")
+    return blobs
 
 
 def _blob(media: Media) -> frozenset[str]:

@@ -13,6 +13,7 @@ Joined in order, the bytes of the entries of a JSONL file are the file, without 
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ _SPACE = uuid.UUID("6f8a4c1e-93b7-5d2a-8e10-c1e30f4b7a65")
 ENVELOPE = "line"
 """Where a message's free data has the line around it: the text before the message, and the text after it."""
 
+_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
 _time = msgspec.json.Decoder(datetime).decode
 
 
@@ -175,9 +177,8 @@ def unframe(framed: bytes, bodies: Mapping[str, bytes]) -> bytes:
 
 def uuid_or_none(value: object) -> str | None:
     """`value` as the canonical text of a UUID; None if it is none."""
-    if isinstance(value, str) and len(value) == 36:
-        try:
-            return str(uuid.UUID(value))
-        except ValueError:
-            return None
-    return None
+    if not isinstance(value, str):
+        return None
+    if _UUID(value):
+        return value
+    return value.lower() if _UUID(value.lower()) else None
