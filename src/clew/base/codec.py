@@ -38,7 +38,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: dict[str, Any] | None = None
 
 
-class Encoded(msgspec.Struct, frozen=True):
+class Encoded(msgspec.Struct, frozen=True, gc=False):
     """A message ready to be stored: its bytes, and what is counted without reading them again."""
 
     kind: int
@@ -58,10 +58,11 @@ _NO_USAGE = (None, None, None)
 _NO_BLOBS: frozenset[str] = frozenset()
 
 
-def encode(said: AnyMessage, neutral: Callable[[Native], Message]) -> Encoded:
+def encode(said: AnyMessage, neutral: Callable[[Native], Message], seen: Message | None = None) -> Encoded:
     """The bytes of a message. Invalid if reading them would not give the same message back.
 
-    `neutral` makes the neutral view of a native message: see `clew.providers.neutral`, which passes its own.
+    `neutral` makes the neutral view of a native message: see `clew.providers.neutral`, which passes its own. `seen` is
+    that view, as far as role and usage go, if the caller has read the JSON already.
     """
     if isinstance(said, Message):
         payload = b"\x01" + _json(said)
@@ -77,13 +78,19 @@ def encode(said: AnyMessage, neutral: Callable[[Native], Message]) -> Encoded:
     elif isinstance(said, Native):
         frame = Frame(said.provider, said.label, said.extra)
         head = _json(frame)
-        ensure_shallow(head)
         try:
-            same(_decode_frame(head), frame)
+            if not _plain_extra(said):
+                ensure_shallow(head)
+                same(_decode_frame(head), frame)
             if not isinstance(said.raw, bytes):
                 raise Invalid(f"a native message is bytes, not {type(said.raw).__name__}")
             ensure_shallow(said.raw)
-            message = neutral(said)
+            if seen is None:
+                message = neutral(said)
+            else:
+                message = seen
+                if not said.raw.isascii():
+                    said.raw.decode()
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Invalid(
                 f"the native message is not JSON: {clip(str(error))}", hint="Pass the bytes as the provider sent them."
@@ -153,6 +160,26 @@ def _plain(said: Message) -> bool:
         and said.label is None
         and said.role in ROLES
     )
+
+
+def _plain_extra(said: Native) -> bool:
+    """True if the free data is text and lists of text: seen to be right without reading it."""
+    if type(said.provider) is not str or not (said.label is None or type(said.label) is str):
+        return False
+    if said.extra is None:
+        return True
+    if type(said.extra) is not dict:
+        return False
+    for name, value in said.extra.items():
+        if type(name) is not str:
+            return False
+        if type(value) is list:
+            for one in value:
+                if type(one) is not str:
+                    return False
+        elif type(value) is not str:
+            return False
+    return True
 
 
 def same(read: object, given: object) -> None:

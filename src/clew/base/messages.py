@@ -109,7 +109,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return "\n".join(texts(blocks))
 
 
-class Native(msgspec.Struct, frozen=True):
+class Native(msgspec.Struct, frozen=True, gc=False):
     """A provider's own message: its JSON byte for byte, and whose it is."""
 
     provider: str

@@ -50,7 +50,7 @@ def view(said: Native) -> Message:
     if ATTACHED in extra:
         blocks = tuple(_with_attachments(blocks, extra[ATTACHED]))
     model = as_text(data.get("model")) or as_text(extra.get("model"))
-    usage = _usage_in_extra(extra.get("counted")) or _usage(data) or _usage_in_extra(extra.get("usage"))
+    usage = _usage_in_extra(extra.get("counted")) or usage_of(data) or _usage_in_extra(extra.get("usage"))
     if module is not None and hasattr(module, "role"):
         data = {**data, "role": module.role(data)}
     return Message(_role(data, blocks), blocks, model, usage, said.label, said.extra)
@@ -150,13 +150,18 @@ def _unknown(data: Json) -> Iterator[Block]:
     yield Text(text=content) if isinstance(content, str) else Opaque(kind="message", data=data)
 
 
-def _usage(data: Json) -> Usage | None:
+def usage_of(data: Json) -> Usage | None:
+    """The tokens that a message says it took; None if it says none."""
     used = data.get("usage") or data.get("usageMetadata")
     if not isinstance(used, dict):
         return None
 
     def count(*names: str) -> int | None:
-        return next((used[name] for name in names if type(used.get(name)) is int and used[name] >= 0), None)
+        for name in names:
+            value = used.get(name)
+            if type(value) is int and value >= 0:
+                return value
+        return None
 
     return Usage(
         input=count("input_tokens", "prompt_tokens", "promptTokenCount"),

@@ -25,6 +25,7 @@ from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.session_table import SESSION, SUBAGENT
 
+
 class _Ready(NamedTuple):
     """An entry, made ready."""
 
@@ -168,7 +169,9 @@ class Conversation:
         """The session, for an attachment that needs its tree; created if there is none."""
         row = self._row()
         if row is None:
-            row = self._parts.refs.write_one(lambda tx: SessionWriter(self._parts, self._facts(), tx, None).create(None, None))
+            row = self._parts.refs.write_one(
+                lambda tx: SessionWriter(self._parts, self._facts(), tx, None).create(None, None)
+            )
             self._made = Change(self.id, created=True, after=None, version=row.version)
         return Session(self._parts, row)
 

@@ -66,7 +66,7 @@ class Drafter:
         if isinstance(message, Native) and len(message.raw) > self._engine.max_body:
             return self._large(entry)
         try:
-            return self._engine.draft(message, entry.id, self._time)
+            return self._engine.draft(message, entry.id, self._time, seen=entry.seen)
         except Invalid:
             if len(entry.raw) + 4096 < self._engine.max_body:
                 raise
@@ -76,7 +76,9 @@ class Drafter:
         """A message above the limit: a note in its place, and its record in a blob."""
         assert entry.message is not None
         blob = self._session().blobs.put(entry.raw)
-        note = f"This message has {len(entry.raw):,} bytes, more than a message may have. It is stored as an attachment."
+        note = (
+            f"This message has {len(entry.raw):,} bytes, more than a message may have. It is stored as an attachment."
+        )
         media = Media(mime_type="application/json", modality="document", blob=blob.digest, name=f"{entry.key}.json")
         whole = Message(neutral(entry.message).role, (Text(text=note), media), extra={WHOLE: blob.digest})
         return self._engine.draft(whole, entry.id, self._time)
@@ -106,5 +108,3 @@ class Drafter:
         extra = {} if place is None else self._engine.node(place).said.extra or {}
         found = extra.get(ATTACHED)
         return found if isinstance(found, dict) else {}
-
-

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from clew.backends import Tx
 from clew.errors import Conflict
-from clew.sources.contract import About, Entry, Skip, Source
+from clew.sources.contract import About, Skip, Source
 from clew.sources.conversation import Conversation, Stored
 from clew.sources.history import MOST_SKIPS, ImportedFile, ImportHistory, state
 from clew.sources.items import Item
@@ -129,7 +129,10 @@ class _Import:
             if isinstance(part, About):
                 one.tell(part)
                 continue
-            self._note(part)
+            self._entries += 1
+            self._digest.update(part.raw)
+            self._size += len(part.raw)
+            self._count += 1
             if self._entries <= passing:
                 one.passed(part)
                 if self._entries == passing and not self._is_as_before():
@@ -141,16 +144,6 @@ class _Import:
                     return self._end(stopped=True, current=one)
                 self._flush(last=False)
         return None if self._entries < passing else self._end()
-
-    def _note(self, entry: Entry) -> None:
-        size = len(entry.raw)
-        self._entries += 1
-        self._digest.update(entry.key.encode(errors="replace"))
-        self._digest.update(entry.raw)
-        self._size += size
-        self._count += 1
-        if self._step is not None:
-            self._step(size)
 
     def _is_as_before(self) -> bool:
         self._size = self._count = 0
@@ -173,6 +166,8 @@ class _Import:
 
     def _flush(self, *, last: bool, whole: bool = False) -> None:
         """Stores what waits, in one transaction; the last one also notes the file."""
+        if self._step is not None:
+            self._step(self._size)
         self._size = self._count = 0
         for _ in range(TRIES - 1):
             try:
