@@ -74,7 +74,7 @@ def encode(said: AnyMessage, neutral: Callable[[Native], Message], seen: Message
         except msgspec.ValidationError as error:
             raise Invalid(f"this is not a message: {error}") from None
         same(message, said)
-        kind, blobs = NEUTRAL, blobs_in(message)
+        kind, blobs = NEUTRAL, _shown_blobs(message)
     elif isinstance(said, Native):
         frame = Frame(said.provider, said.label, said.extra)
         head = _json(frame)
@@ -243,8 +243,14 @@ def _known_fields(block: dict[str, Any]) -> dict[str, Any]:
     return block
 
 
-def blobs_in(message: Message) -> frozenset[str]:
-    """The blobs that a message shows."""
+def blobs_of(said: AnyMessage) -> frozenset[str]:
+    """The blobs that a message shows. Invalid if it names them wrongly."""
+    if isinstance(said, Message):
+        return _shown_blobs(said)
+    return _NO_BLOBS if said.extra is None else _attached(said.extra)
+
+
+def _shown_blobs(message: Message) -> frozenset[str]:
     found = _NO_BLOBS
     for block in message.blocks:
         if isinstance(block, ToolResult):

@@ -310,15 +310,19 @@ class _Reader:
 def _seen(said: _Message) -> Message | None:
     """Role and usage, as the view of the message has them; None if this takes a closer look."""
     content, role = said.content, said.role
-    if content is None or (role != "user" and role != "assistant"):
+    if content is None:
         return None
     used = None if said.usage is None else usage_of({"usage": said.usage})
-    if used is None and role == "user" and type(content) is list and content:
-        for block in content:
-            if block.type != "tool_result":
-                return _USER
-        return _TOOL
-    return Message(role, usage=used) if used is not None else _USER if role == "user" else _ASSISTANT
+    if role == "assistant" and content:
+        return _ASSISTANT if used is None else Message("assistant", usage=used)
+    if role == "user" and used is None and content:
+        if type(content) is list:
+            for block in content:
+                if block.type != "tool_result":
+                    return _USER
+            return _TOOL
+        return _USER
+    return None
 
 
 _USER, _ASSISTANT, _TOOL = Message("user"), Message("assistant"), Message("tool")

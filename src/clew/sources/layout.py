@@ -1,7 +1,7 @@
 """How a session keeps the records of a history: their bytes, and their order, so that it can be written out again.
 
-The log of an imported session has three kinds of entries, told by their first byte. A message is a node; its place among
-the records is its id in a layout. Every other record is in the log itself.
+The log of an imported session has three kinds of entries, told by their first byte. A message is a node; its place
+among the records is its id in a layout. Every other record is in the log itself.
 """
 
 from __future__ import annotations

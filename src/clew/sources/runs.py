@@ -87,8 +87,10 @@ def list_runs(store: Store) -> list[RunInfo]:
 def find_run(store: Store, typed: str) -> RefRow:
     """The row of a run, by its id or the beginning of one. NotFound, Ambiguous."""
     parts = Parts.of(store)
-    key = parts.refs.resolve(RUN, typed)
-    row = parts.table.get(RUN, key)
+    try:
+        row = parts.table.get(RUN, parts.refs.resolve(RUN, typed))
+    except NotFound:
+        row = None
     if row is None:
         raise NotFound("import", typed, hint="List the imports with: clew import --runs")
     return row
@@ -111,6 +113,11 @@ def changes_of(store: Store, row: RefRow) -> dict[str, Change]:
                 )
             )
     return done
+
+
+def run_data(store: Store, row: RefRow) -> RunData:
+    """What a run says of itself."""
+    return _data(Parts.of(store), row)
 
 
 def mark_undone(store: Store, row: RefRow) -> None:
