@@ -140,6 +140,20 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ),
     ("Audit", "Reached as `store.audit`.", ["engine/audit:Audit", "engine/audit:Deed"]),
     (
+        "clew.exports",
+        "Conversations as files.",
+        [
+            "exports/to_files:write",
+            "exports/to_files:Exported",
+            "exports/to_jsonl:jsonl",
+            "exports/from_jsonl:restore",
+            "exports/from_jsonl:Restored",
+            "exports/to_markdown:markdown",
+            "exports/to_html:html",
+            "exports/to_native:native",
+        ],
+    ),
+    (
         "clew.redaction",
         "What must not be stored. Rules are given to `clew.open`, and work on everything that comes in.",
         ["redaction/rule:Rule", "redaction/rules:Rules", "redaction/builtin_rules:builtin"]

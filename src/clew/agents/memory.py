@@ -35,7 +35,7 @@ class Memory:
         self._engine = engine
         self._refs = refs
         self._wrote = wrote
-        self._key = engine.look("memory", project.encode())  # a keyed hash reveals nothing without the store's secrets
+        self._key = memory_key(engine, project)
         self._project = project
 
     @property
@@ -84,6 +84,11 @@ class Memory:
 
     def _data(self, row: RefRow) -> _Data:
         return unpack(self._refs.data(row))
+
+
+def memory_key(engine: Engine, project: str) -> bytes:
+    """The key of a project's memory: a keyed hash, which reveals nothing without the store's secrets."""
+    return engine.look("memory", project.encode())
 
 
 def unpack(payload: bytes) -> _Data:

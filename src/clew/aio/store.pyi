@@ -9,7 +9,7 @@ from typing import IO, Any, Generic, Literal, Self, overload
 
 from clew.aio.proxy import Proxy
 from clew.aio.watch import Watch
-from clew.backends import Backup
+from clew.backends import Backup, BlobRow
 from clew.base import paging
 from clew.base.messages import AnyMessage, Media, Modality, Role
 from clew.base.paging import T
@@ -47,6 +47,8 @@ class Blobs(Proxy, of=blobs.Blobs):
         """The whole content. NotFound; Corrupted if the content was changed."""
     def open(self, digest: str) -> AsyncIterator[bytes]:
         """The content in pieces, without a transaction between them. NotFound at once; Corrupted at a damaged piece."""
+    def open_row(self, row: BlobRow, digest: str = "") -> AsyncIterator[bytes]:
+        """`open` for a blob whose row was read. Errors name `digest`."""
     async def stat(self, digest: str) -> Blob:
         """Address and size of a blob. NotFound."""
 

@@ -51,6 +51,10 @@ class BlobTx(Protocol):
         """Notes that a node (its position) or a ref (minus its number) shows blobs."""
         ...
 
+    def blobs_used(self, low: int, high: int) -> list[int]:
+        """The blobs that users from `low` to `high` use."""
+        ...
+
     def delete_uses(self, low: int, high: int) -> None:
         """Forgets what the users between two numbers show, and deletes the blobs that nothing else shows."""
         ...

@@ -32,8 +32,26 @@ HIDDEN = re.compile(
 )
 
 
+_BREAK = re.compile("\r\n|[\n\r\t\v\f\x85\u2028\u2029]")
+
+
 def escape(text: str, show: Callable[[str], str]) -> str:
     """`text` with each hidden character as `show` writes it."""
     if text.isascii() and text.isprintable():
         return text
     return HIDDEN.sub(lambda found: found[0] if found["stays"] else show(found[0]), text)
+
+
+def plain(text: str) -> str:
+    """`text` on one line, with hidden characters escaped."""
+    return escape(_BREAK.sub(" ", text), _code)
+
+
+def paragraphs(text: str) -> list[str]:
+    """The lines of `text`, with hidden characters escaped, except tabs."""
+    return escape(text.replace("\r\n", "\n"), lambda char: char if char in "\t\n" else _code(char)).split("\n")
+
+
+def _code(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"

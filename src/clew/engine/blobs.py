@@ -116,7 +116,10 @@ class Blobs:
 
     def open(self, digest: str) -> Iterator[bytes]:
         """The content in pieces, without a transaction between them. NotFound at once; Corrupted at a damaged piece."""
-        row = self._row(digest)
+        return self.open_row(self._row(digest), digest)
+
+    def open_row(self, row: BlobRow, digest: str = "") -> Iterator[bytes]:
+        """`open` for a blob whose row was read. Errors name `digest`."""
         if self._engine.read(lambda tx: tx.blobs.object(row.blob)) is not None:
             blob_objects.bucket(self._engine)
             return self._open_outside(digest, row.blob)

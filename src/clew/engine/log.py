@@ -93,9 +93,19 @@ class Log:
         stored = self._known(tx, here, entries)
         if stored is not None:
             return stored
-        here = keyed(self._engine, tx, here)
-        box = self._box(here)
-        return [self._entry(row, box) for row in add_new(self._engine, tx, here, entries)]
+        now = self._engine.clock()
+        return self._add(tx, here, [(id, now, data) for id, data in entries])
+
+    def _add(self, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> list[Entry]:
+        pos, box = tx.log_next(ref.ref), self._box(keyed(self._engine, tx, ref))
+        if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
+            raise Invalid("the log is full")
+        rows = [
+            LogRow(at, time, id, box.close(data, log_context(at, time, id)))
+            for at, (id, time, data) in enumerate(entries, pos)
+        ]
+        tx.add_log(rows)
+        return [self._entry(row, box) for row in rows]
 
     def _known(self, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry] | None:
         rows = [tx.log_by_id(id) for id, _ in entries]
@@ -130,14 +140,6 @@ def append_in(log: Log, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]])
     return log._append(tx, ref, entries)
 
 
-def add_new(engine: Engine, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, bytes]]) -> list[LogRow]:
-    """Adds entries, ids and data that are redacted, at the end of the log of `ref`. Conflict if an id is in use."""
-    ref = keyed(engine, tx, ref)
-    pos, now, box = tx.log_next(ref.ref), engine.clock(), engine.seal.box(ref.wrapped_key, ref_owner(ref.key))
-    if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
-        raise Invalid("the log is full")
-    rows = [
-        LogRow(pos + n, now, id, box.close(data, log_context(pos + n, now, id))) for n, (id, data) in enumerate(entries)
-    ]
-    tx.add_log(rows)
-    return rows
+def add_entries(log: Log, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> list[Entry]:
+    """Adds entries that were written elsewhere, as a step of the caller's transaction: ids, times and data."""
+    return log._add(tx, ref, entries)

@@ -157,15 +157,23 @@ class Refs:
         else:
             now, rank = active_at, self._past_rank(tx, kind, active_at, top)
         head, head_id = (None, None) if at is None else (at.pos, at.id)
-        box, wrapped = engine.seal.new_box(ref_owner(key))
         row = RefRow(
             0, engine.workspace, kind, key, owner, tree, head, head_id, 1,
             engine.clock() if created_at is None else created_at, now, rank,
-            None, None, 0, look, wrapped, b"", b"",
+            None, None, 0, look, None, b"", b"",
         )  # fmt: skip
+        return self.add_row(tx, row, payload)
+
+    def add_row(self, tx: Tx, row: RefRow, payload: bytes) -> RefRow:
+        """Adds a ref with the columns of `row`, under a data key and a signature of its own. Conflict as in `add`."""
+        box, wrapped = self._engine.seal.new_box(ref_owner(row.key))
+        row = row._replace(wrapped_key=wrapped)
         data = box.close(payload, ref_context(row))
-        row = row._replace(mac=engine.seal.sign(ref_fields(row), wrapped), data=data)
-        return row._replace(ref=tx.add_ref(row))
+        row = row._replace(mac=self._engine.seal.sign(ref_fields(row), wrapped), data=data)
+        row = row._replace(ref=tx.add_ref(row))
+        if row.hold:
+            holds.note(self._engine, tx, row)
+        return row
 
     def add_own(self, tx: Tx, kind: str) -> RefRow:
         """`own`, created if it does not exist."""

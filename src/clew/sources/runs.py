@@ -14,7 +14,7 @@ import msgspec
 
 from clew.backends import RefRow, Tx
 from clew.base import ids
-from clew.engine.log import Log, add_new
+from clew.engine.log import Log, add_entries
 from clew.engine.node import moment
 from clew.errors import NotFound
 from clew.store.parts import Parts
@@ -76,7 +76,9 @@ class Run:
         row = tx.ref(engine.workspace, RUN, self._key)
         if row is None:
             row = refs.add(tx, RUN, self._key, _payload(RunData(self._paths)), tree=None, at=None)
-        add_new(engine, tx, row, [(engine.new_id(), msgspec.json.encode(changes))])
+        here = row
+        entry = engine.new_id(), engine.clock(), msgspec.json.encode(changes)
+        add_entries(Log(engine, lambda: here), tx, here, [entry])
 
 
 def list_runs(store: Store) -> list[RunInfo]:

@@ -12,7 +12,7 @@ from clew.base import ids
 from clew.engine import paths
 from clew.engine.append import append_chain
 from clew.engine.engine import Draft
-from clew.engine.log import add_new
+from clew.engine.log import Log, add_entries
 from clew.engine.node import node_row
 from clew.engine.session_data import SessionData, directory
 from clew.sources.contract import About, Entry, derived_id, uuid_or_none
@@ -169,10 +169,11 @@ class SessionWriter:
 
     def log(self, records: Sequence[tuple[bytes, bytes]], order: list[str | None]) -> None:
         """Keeps new records that are no messages, and the order of all that is new."""
-        if self.row is None:
-            self.row = self.create(None, None)
         engine = self._parts.engine
-        add_new(engine, self._tx, self.row, [*records, (engine.new_id(), layout_entry(order))])
+        row = self.row = self.row or self.create(None, None)
+        now = engine.clock()
+        entries = [*records, (engine.new_id(), layout_entry(order))]
+        add_entries(Log(engine, lambda: row), self._tx, row, [(id, now, data) for id, data in entries])
 
     # -- the session
 

@@ -53,12 +53,15 @@ class SqlBlobTx(Statements):
     def add_uses(self, user: int, blobs: Iterable[int]) -> None:
         self._many("add_use", [(blob, user) for blob in blobs])
 
+    def blobs_used(self, low: int, high: int) -> list[int]:
+        return [blob for (blob,) in self._run(self._sql["blobs_used"], (low, high)).fetchall()]
+
     def delete_uses(self, low: int, high: int) -> None:
-        used = self._run(self._sql["blobs_used"], (low, high)).fetchall()
+        used = self.blobs_used(low, high)
         if not used:
             return
         self._run(self._sql["delete_uses"], (low, high))
-        for (blob,) in used:
+        for blob in used:
             if not self._one("blob_in_use", blob)[0]:
                 self.delete_blob(blob)
 

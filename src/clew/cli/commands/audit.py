@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.base.visible import plain
 from clew.cli.options import examples
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_values
-from clew.cli.output.text import bold, dim, plain, warn
+from clew.cli.output.text import bold, dim, warn
 from clew.cli.output.times import local, since_option, until_option
 from clew.cli.setup.open_store import open_for_reading, store_option
 
