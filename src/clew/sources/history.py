@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +22,8 @@ IMPORTED = "imported"
 MOST_SKIPS = 100
 """Reports of unreadable records that are kept for one file."""
 PAGE = 200
+MANY = 50
+"""Files that are looked up one by one."""
 
 
 class ImportedFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,6 +58,7 @@ class ImportHistory:
 
     def __init__(self, store: Store) -> None:
         self._parts = Parts.of(store)
+        self._looked = 0
 
     def find(self, item: Item) -> ImportedFile | None:
         """What is known of a file or a member of an archive; None if it was never imported as a whole."""
@@ -65,6 +69,19 @@ class ImportHistory:
         """True if the file was imported, and has neither grown nor changed since."""
         before = self.find(item)
         return before is not None and before.state == state(item)
+
+    def known(self, item: Item) -> str | None:
+        """The source that has read a file, if it has not changed since; see `clew.sources.registry.find`."""
+        if self._looked < MANY:
+            self._looked += 1
+            before = self.find(item)
+        else:  # reading all of them at once costs less than many look-ups
+            before = self._all.get(self._key(item))
+        return before.source if before is not None and before.state == state(item) else None
+
+    @cached_property
+    def _all(self) -> dict[bytes, ImportedFile]:
+        return {row.key: self._file(row) for row in self._rows()}
 
     def note(self, tx: Tx, item: Item, file: ImportedFile) -> None:
         """Notes that a file was imported as a whole, as a step of a transaction."""

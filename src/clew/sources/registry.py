@@ -31,6 +31,8 @@ class Found(NamedTuple):
     why: str = ""
     unchanged: bool = False
     """True if it was imported and has not changed since; then it was not opened."""
+    partial: bool = False
+    """True if its source reads a part of it only, so that it is not noted as imported."""
 
 
 @cache

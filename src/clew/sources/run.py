@@ -107,7 +107,7 @@ def _import_one(
         return FileOutcome(name, source, "unchanged", skipped=() if before is None else before.skipped)
     try:
         outcome = import_item(
-            store, one.source, item, history=history, run=run, again=again, step=step, stop=stop
+            store, one.source, item, history=None if one.partial else history, run=run, again=again, step=step, stop=stop
         )  # fmt: skip
     except ClewError as error:
         return FileOutcome(name, source, "skipped", skipped=(error.message,))
