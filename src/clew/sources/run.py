@@ -106,9 +106,8 @@ def _import_one(
         before = history.find(item)
         return FileOutcome(name, source, "unchanged", skipped=() if before is None else before.skipped)
     try:
-        outcome = import_item(
-            store, one.source, item, history=None if one.partial else history, run=run, again=again, step=step, stop=stop
-        )  # fmt: skip
+        noted = None if one.partial else history
+        outcome = import_item(store, one.source, item, history=noted, run=run, again=again, step=step, stop=stop)
     except ClewError as error:
         return FileOutcome(name, source, "skipped", skipped=(error.message,))
     skipped = tuple(skip_text(skip) for skip in outcome.skipped)
