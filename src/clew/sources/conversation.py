@@ -1,8 +1,8 @@
 """One conversation of a history on its way into the store: a session, its messages as nodes, the rest in its log.
 
-A batch is made ready by reads alone (`Conversation.prepare`), so that the transaction that stores it
-(`Conversation.store`) has little but inserts. If something else has changed the store between the two, the transaction
-raises Conflict, and the batch is made ready again.
+A batch is made ready by reads alone (`ConversationImport.prepare`), so that the transaction that stores it
+(`ConversationImport.store`) has little but inserts. If something else has changed the store between the two, the
+transaction raises Conflict, and the batch is made ready again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clew.sources.contract import About, Entry
 from clew.sources.drafting import Drafter
 from clew.sources.layout import laid_out, piece_id, pieces, record_id
 from clew.sources.runs import Change
-from clew.sources.writing import Facts, SessionWriter, session_id
+from clew.sources.writing import ConversationFacts, SessionWriter, session_id
 from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.session_table import SESSION, SUBAGENT
@@ -47,7 +47,7 @@ class _Batch(NamedTuple):
     notes: list[str]
 
 
-class Stored(NamedTuple):
+class StoredBatch(NamedTuple):
     """What a transaction has stored of a conversation."""
 
     row: RefRow | None
@@ -59,7 +59,7 @@ class Stored(NamedTuple):
     changes: list[Change]
 
 
-class Conversation:
+class ConversationImport:
     """A conversation of one file. `fresh` says that the file was never imported as a whole."""
 
     def __init__(self, parts: Parts, source: str, name: str, *, fresh: bool = True) -> None:
@@ -152,8 +152,8 @@ class Conversation:
             row = self._parts.table.get(SESSION, ids.parse(session_id(self._source, self.about.owner)))
         return row is not None and row.trashed_at is not None
 
-    def _facts(self) -> Facts:
-        return Facts(self._source, self.name, self.id, self.about, self._fresh, self._made)
+    def _facts(self) -> ConversationFacts:
+        return ConversationFacts(self._source, self.name, self.id, self.about, self._fresh, self._made)
 
     def _row(self) -> RefRow | None:
         key = ids.parse(self.id)
@@ -177,7 +177,7 @@ class Conversation:
 
     # -- storing it
 
-    def store(self, tx: Tx, *, last: bool) -> Stored:
+    def store(self, tx: Tx, *, last: bool) -> StoredBatch:
         """Stores the batch as a step of the caller's transaction. Conflict if the store has changed meanwhile."""
         batch = self._batch
         writing = SessionWriter(self._parts, self._facts(), tx, batch.row)
@@ -211,11 +211,11 @@ class Conversation:
             writing.log(records, order)
         if last:
             writing.finish()
-        return Stored(
+        return StoredBatch(
             writing.row, writing.new, known, len(records), laid, [*batch.notes, *writing.notes], writing.changes()
         )
 
-    def stored(self, done: Stored, *, last: bool) -> None:
+    def stored(self, done: StoredBatch, *, last: bool) -> None:
         """Takes over what a transaction has stored, after its commit."""
         self._waiting, self._batch = [], _Batch([], None, set(), [])
         self.new += done.new

@@ -25,7 +25,7 @@ SOURCE = "source"
 """Where a session's free data keeps where it came from: tool, the tool's own id, branch and version."""
 
 
-class Facts(NamedTuple):
+class ConversationFacts(NamedTuple):
     """What is known of a conversation."""
 
     source: str
@@ -44,7 +44,7 @@ def session_id(source: str, conversation: str) -> str:
     return uuid_or_none(conversation) or derived_id(source, conversation)
 
 
-def describe(facts: Facts, data: SessionData) -> SessionData:
+def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
     """Brings title, directory, model and origin up to date; what a person has changed since stays."""
     about = facts.about
     origin = (data.extra or {}).get(SOURCE)
@@ -62,7 +62,7 @@ def describe(facts: Facts, data: SessionData) -> SessionData:
 class SessionWriter:
     """The transaction that stores a batch of a conversation: a step of the caller's."""
 
-    def __init__(self, parts: Parts, facts: Facts, tx: Tx, row: RefRow | None) -> None:
+    def __init__(self, parts: Parts, facts: ConversationFacts, tx: Tx, row: RefRow | None) -> None:
         self._parts = parts
         self._of = facts
         self._tx = tx
