@@ -251,7 +251,7 @@ class _Reader:
             derived=link.derived,
             created_at=created_at,
             note=note,
-            seen=None if usage is not None else _seen(said),
+            seen=None if usage is not None else _role_and_usage(said),
         )
 
     def _message_of(self, line: _Line) -> _Message | None:
@@ -315,7 +315,7 @@ class _Reader:
         return {"input": added.get("input_tokens", 0), "output": added.get("output_tokens", 0)}
 
 
-def _seen(said: _Message) -> Message | None:
+def _role_and_usage(said: _Message) -> Message | None:
     """Role and usage, as the view of the message has them; None if this takes a closer look."""
     content, role = said.content, said.role
     if content is None:

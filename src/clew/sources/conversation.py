@@ -94,10 +94,10 @@ class ConversationImport:
         if entry.note is not None:
             self.notes.append(f"{self.name}: {entry.key}: {entry.note}")
 
-    def passed(self, entry: Entry) -> None:
+    def skip(self, entry: Entry) -> None:
         """Takes an entry that is stored already, as the file has not changed up to there."""
         self.stored_before = True
-        self._drafter.passed(entry)
+        self._drafter.note_time(entry)
         if entry.id is not None and entry.message is not None:
             self.known += not entry.inherited
 
@@ -124,7 +124,7 @@ class ConversationImport:
         made, notes = self._drafter.drafts(entries)
         key = ids.parse(self.id)
         names = [draft.id for draft in made.values()]
-        known = engine.read(lambda tx: tx.stored(names)) if names else set[bytes]()
+        known = engine.read(lambda tx: tx.existing_ids(names)) if names else set[bytes]()
         if known and self._laid is None:
             self._laid = set() if row is None else laid_out(Session(self._parts, row))
         ready: list[_Ready] = []
@@ -143,7 +143,7 @@ class ConversationImport:
             elif not entry.inherited:
                 ready.append(_Ready(entry, None, record=record_id(key, entry.key, entry.raw)))
         kept = [one.record for one in ready if one.record]
-        logged = engine.read(lambda tx: tx.stored_log(kept)) if kept else set[bytes]()
+        logged = engine.read(lambda tx: tx.existing_log_ids(kept)) if kept else set[bytes]()
         self._batch = _Batch(ready, self._row(), logged, notes)
 
     def _in_trash(self, row: RefRow | None) -> bool:
@@ -215,7 +215,7 @@ class ConversationImport:
             writing.row, writing.new, known, len(records), laid, [*batch.notes, *writing.notes], writing.changes()
         )
 
-    def stored(self, done: StoredBatch, *, last: bool) -> None:
+    def take_over(self, done: StoredBatch, *, last: bool) -> None:
         """Takes over what a transaction has stored, after its commit."""
         self._waiting, self._batch = [], _Batch([], None, set(), [])
         self.new += done.new

@@ -134,7 +134,7 @@ class _Import:
             self._size += len(part.raw)
             self._count += 1
             if self._entries <= passing:
-                one.passed(part)
+                one.skip(part)
                 if self._entries == passing and not self._is_as_before():
                     return None
                 continue
@@ -195,7 +195,7 @@ class _Import:
             return done
 
         for one, done in zip(batch, self._parts.engine.write(work), strict=True):
-            one.stored(done, last=last)
+            one.take_over(done, last=last)
 
     def _file(self) -> ImportedFile:
         skipped = [skip_text(skip) for skip in self._skipped[:MOST_SKIPS]]
