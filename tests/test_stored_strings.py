@@ -22,7 +22,7 @@ from tests.reliability import sample
 DOTTED = {
     # keys in the free data of stored messages, sessions and records
     "clew.chat", "clew.cpeconvo", "clew.cpeconvo.part", "clew.damaged", "clew.note", "clew.record", "clew.redaction",
-    "clew.replayable",
+    "clew.replayable", "clew.attached", "clew.whole",
     # loggers ("clew.chat" too)
     "clew.events", "clew.retention", "clew.snapshots",
     # metrics and attributes of OpenTelemetry
@@ -44,7 +44,7 @@ ROWS = {
     "records": {"recovery"},
     "retention": {"retention"},
     "checkpoints": {"checkpoint", "worktree", "rewind"},
-    "sources": {"imports"},
+    "sources": {"import", "imported"},
     # names in the header
     "engine ": {
         "unclean",

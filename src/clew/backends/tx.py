@@ -50,6 +50,10 @@ class Tx(Protocol):
     def node(self, id: bytes) -> NodeLocation | None:
         """A node by id."""
 
+    def existing_ids(self, ids: Sequence[bytes]) -> set[bytes]:
+        """Those of these ids that nodes have."""
+        ...
+
     def node_at(self, pos: int) -> NodeLocation | None:
         """A node by position."""
 
@@ -210,6 +214,10 @@ class Tx(Protocol):
 
     def log_by_id(self, id: bytes) -> LogRow | None:
         """An entry by id."""
+
+    def existing_log_ids(self, ids: Sequence[bytes]) -> set[bytes]:
+        """Those of these ids that log entries have."""
+        ...
 
     def add_log(self, rows: Sequence[LogRow]) -> None:
         """Stores entries. Conflict if a position or an id is in use."""

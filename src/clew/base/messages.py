@@ -17,7 +17,9 @@ ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Modality = Literal["text", "image", "audio", "video", "document"]
 
 RECORD = "clew.record"
-"""Key of the data of `clew.records` in the free data of a message or session."""
+"""Where free data, of a message or of a session, keeps what `clew.records` says of it."""
+ATTACHED = "clew.attached"
+"""Where a native message's free data has its attachments that are stored: for each reference, blob, type and name."""
 SETUP = "clew.chat"
 """Key of provider, address and tools in a session's free data. See `clew.store.snapshot_setup`."""
 
@@ -107,8 +109,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return "\n".join(texts(blocks))
 
 
-class Native(msgspec.Struct, frozen=True):
-    """A provider's own message: the provider, and the JSON byte for byte."""
+class Native(msgspec.Struct, frozen=True, gc=False):
+    """A provider's own message: its JSON byte for byte, and whose it is."""
 
     provider: str
     raw: bytes

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from clew.base import codec
 from clew.base.codec import Encoded
 from clew.base.loading import loading
-from clew.base.messages import AnyMessage, Message
+from clew.base.messages import AnyMessage, Message, Native
 
 
 def neutral(message: AnyMessage) -> Message:
     """A message in clew's own form; a native one is read by its provider's rules."""
     if isinstance(message, Message):
         return message
+    return _view()(message)
+
+
+@cache
+def _view() -> Callable[[Native], Message]:
     with loading:
         from clew.providers.view import view  # most stores never need it
 
-    return view(message)
+    return view
 
 
-def encode(message: AnyMessage) -> Encoded:
-    """The bytes of a message. Invalid if decoding them would not give the same message."""
-    return codec.encode(message, neutral)
+def encode(message: AnyMessage, seen: Message | None = None) -> Encoded:
+    """The bytes of a message. Invalid if reading them would not give the same message back. See `codec.encode`."""
+    return codec.encode(message, neutral, seen)

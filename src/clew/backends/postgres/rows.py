@@ -157,6 +157,12 @@ class PostgresTx(SqlTx):
         rows = self._run(SQL["nodes_at"], (list(positions),)).fetchall() if positions else []
         return {row[5]: locate(row) for row in rows}
 
+    def existing_ids(self, ids: Sequence[bytes]) -> set[bytes]:
+        return {id for (id,) in self._run(SQL["stored"], (list(ids),))} if ids else set()
+
+    def existing_log_ids(self, ids: Sequence[bytes]) -> set[bytes]:
+        return {id for (id,) in self._run(SQL["stored_log"], (list(ids),))} if ids else set()
+
     def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
         return {
             tree: (workspace, trashed) for tree, workspace, trashed in self._run(SQL["tree_states"], (list(trees),))

@@ -296,17 +296,12 @@ def _add(totals: _Totals, message: Message) -> _Totals:
 
 def _blob_problems(found: Findings, run: RunRow, row: _Row, said: AnyMessage) -> Iterator[str]:
     """Problems of the blobs that a message uses: missing, or without a row for this use."""
-    for digest in blobs_of(said):
+    for digest in codec.blobs_of(said):
         blob = found.tx.blobs.blob(run.tree, found.engine.blob_hash(run.tree, digest))
         if blob is None:
             yield f"the blob {digest[:12]}… that it uses is missing"
         elif found.one('SELECT 1 FROM uses WHERE blob = ? AND "user" = ?', blob.blob, row[POS]) is None:
             yield f"the blob {digest[:12]}… has no record of this use"
-
-
-def blobs_of(said: AnyMessage) -> frozenset[str]:
-    """The blobs that a stored message uses; a native one uses none."""
-    return codec.blobs_in(said) if isinstance(said, Message) else frozenset()
 
 
 def _index_problems(found: Findings, row: _Row) -> Iterator[str]:
