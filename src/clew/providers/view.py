@@ -28,16 +28,23 @@ def view(said: Native) -> Message:
 
     If the JSON names no model or no token counts, ``model`` and ``usage`` of the free data are used; ``usage`` has the
     field names of `Usage`. ``counted`` wins over both: it is the part of an answer's tokens that this message counts.
+    ``failed`` makes its tool results errors, where only a record beside the message says so.
     """
     data = parse(said.raw)
     extra = said.extra or {}
     module = registry.view_module(said.provider)
     blocks = tuple(_unknown(data) if module is None else module.blocks(data))
+    if extra.get("failed") is True:
+        blocks = tuple(_failed(block) for block in blocks)
     model = as_text(data.get("model")) or as_text(extra.get("model"))
     usage = _usage_in_extra(extra.get("counted")) or _usage(data) or _usage_in_extra(extra.get("usage"))
     if module is not None and hasattr(module, "role"):
         data = {**data, "role": module.role(data)}
     return Message(_role(data, blocks), blocks, model, usage, said.label, said.extra)
+
+
+def _failed(block: Block) -> Block:
+    return msgspec.structs.replace(block, is_error=True) if isinstance(block, ToolResult) else block
 
 
 def parse(raw: bytes) -> Json:
