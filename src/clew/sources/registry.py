@@ -14,7 +14,7 @@ from clew.sources.contract import Source
 from clew.sources.items import Item, items
 
 GROUP = "clew.sources"
-_OWN = ("claude_code:ClaudeCode", "codex:Codex", "chatgpt:ChatGPT", "claude_ai:ClaudeAI")
+_OWN = ("claude_code:ClaudeCode", "codex:Codex", "llm:Llm", "chatgpt:ChatGPT", "claude_ai:ClaudeAI")
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""
 

@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from clew.errors import Invalid, Unavailable
+from clew.errors import ClewError, Invalid, Unavailable
 from clew.sources.items import Item
 
 MAGIC = b"SQLite format 3\0"
@@ -60,6 +60,18 @@ def open_database(item: Item) -> Iterator[sqlite3.Connection]:
         ) from None
     except sqlite3.Error as error:
         raise Invalid(f"{item.name} is not a sound database ({error})") from None
+
+
+def tables_of(path: str, head: bytes) -> dict[str, tuple[str, ...]]:
+    """The tables of a file, to recognise it by; none if it is no database, or a member of an archive.
+
+    The first bytes of a database do not say what is in it: its schema can be on any page.
+    """
+    if not head.startswith(MAGIC) or not os.path.isfile(path):
+        return {}
+    with suppress(ClewError), open_database(Item(path, 0, 0)) as connection:
+        return tables(connection)
+    return {}
 
 
 def tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
