@@ -8,6 +8,9 @@ One answer may be several lines with the same message id, each with one block. C
 of such lines, with each result hanging on its own call, and the conversation continues from the result that came last.
 In the order of the file they are one straight path: each line of an answer, and each of its results, follows the one
 before it.
+
+A compaction begins a new root. Messages that it preserves are not written again: the next line hangs on the last of
+them, and is joined to the summary here.
 """
 
 from __future__ import annotations
@@ -19,12 +22,22 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew.base.messages import Native
+from clew.sources.claude_code_files import Place, Summaries, agent_facts, place, results
+from clew.sources.claude_code_titles import Titles
 from clew.sources.contract import ENVELOPE, About, Entry, Home, Part, Skip, moment, uuid_or_none
 from clew.sources.items import Item
 from clew.sources.lines import LONGEST, read_lines
 
 NAME = "claude-code"
+SYNTHETIC = "<synthetic>"
+"""The model of an answer that the program wrote itself."""
 _MESSAGES = ("user", "assistant")
+_RECORDS = frozenset({
+    "summary", "system", "attachment", "progress", "file-history-snapshot", "file-history-delta", "queue-operation",
+    "custom-title", "ai-title", "agent-name", "agent-setting", "mode", "permission-mode", "pr-link", "last-prompt",
+    "bridge-session", "api-request", "api-request-shape", "api-request-blob", "atis-latch", "tools-used", "cost-state",
+})  # fmt: skip
+"""Types of lines by which a log is recognised if its name is that of a session."""
 
 
 class _Block(msgspec.Struct):
@@ -61,6 +74,7 @@ class _Line(msgspec.Struct, rename="camel"):
     leaf_uuid: str | None = None
     custom_title: str | None = None
     ai_title: str | None = None
+    compact_metadata: dict[str, Any] | None = None
     message: msgspec.Raw = msgspec.Raw()
 
 
@@ -84,6 +98,9 @@ class ClaudeCode:
     title = "Claude Code"
     deletes_after = 30
 
+    def __init__(self) -> None:
+        self._folders: dict[str, Summaries] = {}
+
     def discover(self, home: Home) -> Iterator[str]:
         root = home.env.get("CLAUDE_CONFIG_DIR") or os.path.join(home.path, ".claude")
         yield os.path.join(root, "projects")
@@ -91,6 +108,9 @@ class ClaudeCode:
             desktop = os.path.join(home.path, "Library", "Application Support", "Claude")
         elif home.system == "win32":
             desktop = os.path.join(home.env.get("APPDATA") or os.path.join(home.path, "AppData", "Roaming"), "Claude")
+            local = home.env.get("LOCALAPPDATA") or os.path.join(home.path, "AppData", "Local")
+            store = os.path.join(local, "Packages", "*Claude_*", "LocalCache", "Roaming", "Claude")
+            yield os.path.join(store, "local-agent-mode-sessions")
         else:
             desktop = os.path.join(home.env.get("XDG_CONFIG_HOME") or os.path.join(home.path, ".config"), "Claude")
         yield os.path.join(desktop, "local-agent-mode-sessions")
@@ -99,19 +119,29 @@ class ClaudeCode:
         return None if "/" in conversation else f"claude --resume {conversation}"
 
     def recognise(self, path: str, head: bytes) -> bool:
-        for line in head.split(b"\n")[:20]:
+        where = place(path)
+        is_named = where.session is not None or where.agent is not None
+        lines = head.split(b"\n")
+        for line in lines[:20]:
             try:
                 fields = _fields(line)
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, RecursionError):
                 continue
             if "sessionId" in fields and "type" in fields and ("parentUuid" in fields or "leafUuid" in fields):
                 return True
             if {"type", "summary", "leafUuid"} <= fields.keys():
                 return True
-        return False
+            if is_named and "type" in fields and _any(fields["type"]) in _RECORDS:
+                return True
+        # A first line longer than the head: a picture in the first prompt, or a request.
+        return is_named and len(lines) == 1 and head.startswith((b'{"type":"', b'{"parentUuid":'))
 
     def read(self, item: Item) -> Iterator[Part]:
-        reader = _Reader(item.member or item.path)
+        where = place(item.member or item.path)
+        titles: dict[str, str] = {}
+        if item.member is None and where.session is not None:
+            titles = self._folders.setdefault(where.folder, Summaries(where.folder)).titles()
+        reader = _Reader(where, titles, agent_facts(item) if where.agent is not None else {}, item.member is None)
         with item.open() as file:
             for line in read_lines(file):
                 if line.data is None:
@@ -124,16 +154,14 @@ class ClaudeCode:
 class _Reader:
     """One file on its way. Memory grows with the links that are no messages, not with the bytes."""
 
-    def __init__(self, path: str) -> None:
-        name = os.path.basename(path).removesuffix(".jsonl")
-        self._agent = name.removeprefix("agent-") if name.startswith("agent-") else None
-        self._session = uuid_or_none(name)
-        self._owner: str | None = None
-        if self._agent is not None:
-            folder = os.path.dirname(path)
-            while folder and self._owner is None and os.path.basename(folder) != "projects":
-                self._owner = uuid_or_none(os.path.basename(folder))
-                folder = os.path.dirname(folder) if folder != os.path.dirname(folder) else ""
+    def __init__(self, where: Place, titles: dict[str, str], facts: dict[str, str], has_folder: bool) -> None:
+        self._agent, self._session, self._owner = where.agent, where.session, where.owner
+        self._folder = where.folder if has_folder else None
+        self._facts_of_agent = facts
+        self._titles = Titles(titles)
+        self._seams: dict[str, str] = {}
+        """For the last message that a compaction preserved: the summary that stands before it."""
+        self._models: dict[str, str] = {}
         self._links: dict[str, _Link] = {}
         self._group: dict[str, str] = {}
         """For each line of an answer with calls, and each result: the message id of the answer."""
@@ -145,7 +173,6 @@ class _Reader:
         self._roots: dict[str, str] = {}
         """For each line of an inline subagent: the uuid of its first line."""
         self._about: dict[str, About] = {}
-        self._titles: dict[str, tuple[int, str]] = {}
 
     def line(self, number: int, data: bytes) -> Iterator[Part]:
         text = data[:-1].rstrip(b"\r")
@@ -167,12 +194,19 @@ class _Reader:
             yield Skip(number, "no conversation is named, neither by the line nor by the file")
             return
         yield from self._facts(conversation, line)
+        self._titles.offer(conversation, 0, line.custom_title)
+        self._titles.offer(conversation, 1, line.ai_title)
+        if line.uuid is not None:
+            self._titles.meet(conversation, line.uuid)
+        elif line.type == "summary" and line.summary is not None:
+            self._titles.summary(line.leaf_uuid or "", line.summary)
         yield self._entry(conversation, line, number, data, text)
 
     def end(self) -> Iterator[Part]:
-        """Titles, once all of them were seen: one that a person gave, or the program, or a summary."""
-        for conversation, (_, title) in self._titles.items():
-            yield About(conversation=conversation, title=title)
+        """Titles and models, once all of them were seen."""
+        for conversation in self._about:
+            title = self._titles.of(conversation, self._session)
+            yield About(conversation=conversation, title=title, model=self._models.get(conversation))
 
     def _conversation(self, line: _Line) -> str | None:
         if self._agent is not None:
@@ -186,26 +220,18 @@ class _Reader:
         return session
 
     def _facts(self, conversation: str, line: _Line) -> Iterator[About]:
-        rank, title = next(
-            (
-                (rank, title)
-                for rank, title in enumerate((line.custom_title, line.ai_title, line.summary))
-                if title and title.strip()
-            ),
-            (3, None),
-        )
-        if title is not None and rank <= self._titles.get(conversation, (3, ""))[0]:
-            self._titles[conversation] = rank, title
         owner, _, agent = conversation.partition("/")
         about = About(
             conversation=conversation,
             cwd=line.cwd,
             branch=line.git_branch or None,
             version=line.version,
-            agent=agent or None,
+            agent=(self._facts_of_agent.get("agentType") or agent) if agent else None,
             owner=owner if agent else None,
         )
         before = self._about.get(conversation)
+        if before is None:
+            self._titles.offer(conversation, 1, self._facts_of_agent.get("description"))
         if before is None or (line.cwd is not None and about != before):
             self._about[conversation] = about
             yield about
@@ -231,6 +257,15 @@ class _Reader:
         usage = self._usage(said)
         if usage is not None:
             extra["counted"] = usage
+        if said.model is not None and said.model != SYNTHETIC:
+            self._models[conversation] = said.model
+        if self._facts_of_agent and (call := self._facts_of_agent.pop("toolUseId", None)):
+            extra["called_by"] = call
+        is_typed = said.role == "user" and not line.is_meta and not line.is_compact_summary
+        if is_typed and not self._titles.has_title(conversation):
+            content = said.content
+            words = content if isinstance(content, str) else "\n".join(b.text for b in content or () if b.text)
+            self._titles.prompt(conversation, words)
         self._join(id, said)
         return Entry(
             conversation=conversation,
@@ -242,6 +277,7 @@ class _Reader:
             derived=link.derived,
             created_at=created_at,
             note=note,
+            attachments=results(self._folder, raw) if self._folder is not None and b"tool-results" in raw else (),
         )
 
     def _message_of(self, line: _Line) -> _Message | None:
@@ -262,6 +298,8 @@ class _Reader:
             derived = None
             if line.logical_parent_uuid is not None:
                 derived = self._after(line.logical_parent_uuid).parent
+            if line.compact_metadata is not None:
+                self._seams.update(_seams(line.compact_metadata))
             return _Link(None, derived), None
         if line.parent_uuid == line.uuid:
             return _Link(None), "it names itself as its parent"
@@ -269,6 +307,7 @@ class _Reader:
 
     def _after(self, uuid: str) -> _Link:
         """The message that stands for a link of the chain: itself, the one before it, or the end of its answer."""
+        uuid = self._seams.get(uuid, uuid)
         found = self._links.get(uuid)
         if found is None:
             found = _Link(uuid_or_none(uuid))
@@ -304,6 +343,18 @@ class _Reader:
         return {"input": added.get("input_tokens", 0), "output": added.get("output_tokens", 0)}
 
 
+def _seams(about: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The last message that a compaction preserved, and the one that it comes after now."""
+    for name in ("preservedSegment", "preservedMessages"):
+        kept = about.get(name)
+        if isinstance(kept, dict):
+            listed = kept.get("uuids")
+            tail = listed[-1] if isinstance(listed, list) and listed else kept.get("tailUuid")
+            anchor = kept.get("anchorUuid")
+            if isinstance(tail, str) and isinstance(anchor, str) and tail != anchor:
+                yield tail, anchor
+
+
 def _lenient(text: bytes) -> _Line:
     """A line in which a field has another type than usual: that field is left out."""
     fields = _fields(text)
@@ -316,6 +367,7 @@ def _lenient(text: bytes) -> _Line:
             kept[name] = raw
             continue
         value = _any(raw)
-        if isinstance(value, bool if name.startswith("is_") else str):
+        usual = bool if name.startswith("is_") else dict if name == "compact_metadata" else str
+        if isinstance(value, usual):
             kept[name] = value
     return _Line(**kept)
