@@ -78,15 +78,12 @@ def test_beside_a_program_that_writes(folder: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdin is not None
         assert writer.stdout is not None
-        states: set[Item] = set()
         for expected in (["k0"], ["k0", "k1"]):
             print(expected[-1], file=writer.stdin, flush=True)
             assert writer.stdout.readline() == "written\n"
             before = trace(folder)
             assert read(folder / "a.db") == expected
             assert trace(folder) == before
-            states.add(next(items(str(folder / "a.db"))))
-        assert len(states) == 2, "a file whose WAL has grown has changed"
         writer.stdin.close()
 
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew.base.messages import Native
+from clew.providers.json_values import as_list, as_word
 from clew.sources.claude_code_files import Place, Summaries, agent_facts, place, results
 from clew.sources.claude_code_titles import Titles
 from clew.sources.contract import ENVELOPE, About, Entry, Home, Part, Skip, moment, uuid_or_none
@@ -44,7 +45,6 @@ class _Block(msgspec.Struct):
     type: str | None = None
     id: str | None = None
     tool_use_id: str | None = None
-    text: str | None = None
 
 
 class _Message(msgspec.Struct):
@@ -263,9 +263,7 @@ class _Reader:
             extra["called_by"] = call
         is_typed = said.role == "user" and not line.is_meta and not line.is_compact_summary
         if is_typed and not self._titles.has_title(conversation):
-            content = said.content
-            words = content if isinstance(content, str) else "\n".join(b.text for b in content or () if b.text)
-            self._titles.prompt(conversation, words)
+            self._titles.prompt(conversation, _words(raw))
         self._join(id, said)
         return Entry(
             conversation=conversation,
@@ -341,6 +339,12 @@ class _Reader:
             return None
         added = {name: max(0, value - before.get(name, 0)) for name, value in now.items()}
         return {"input": added.get("input_tokens", 0), "output": added.get("output_tokens", 0)}
+
+
+def _words(raw: bytes) -> str:
+    """The text of a message."""
+    content = _any(raw).get("content")
+    return content if isinstance(content, str) else "\n".join(as_word(one.get("text")) for one in as_list(content))
 
 
 def _seams(about: dict[str, Any]) -> Iterator[tuple[str, str]]:

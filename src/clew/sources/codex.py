@@ -101,6 +101,7 @@ class _Reader:
         self._derived: str | None = None
         self._note: str | None = None
         self._ordinal = -1
+        self._previous = b""
         self._scope = ""
         """The turn, or the thread, by which ids are made in files without numbers."""
         self._counts: dict[str, int] = {}
@@ -166,7 +167,8 @@ class _Reader:
         if self._thread is None:
             yield Skip(number, "no thread is named, neither by the line nor by the file")
             return
-        is_repeated = line.ordinal is not None and line.ordinal <= self._ordinal
+        is_repeated = line.ordinal <= self._ordinal if line.ordinal is not None else data == self._previous
+        self._previous = data
         if line.ordinal is not None:
             self._ordinal = max(self._ordinal, line.ordinal)
         if self._end is not None and self._ordinal >= self._end:

@@ -105,7 +105,9 @@ class _Reader:
             yield entry
         placed = dict(self._repeated(found, sides, name))
         for hash, message in found.items():
-            if hash in placed:
+            if hash in placed:  # kept as a record: the message is that of an older response
+                record = msgspec.json.encode({"table": "messages", "row": message.row, "parts": self._parts(hash)})
+                yield Entry(conversation=name, raw=record, key=hash)
                 continue
             above = message.row.get("parent_hash")
             parent = placed.get(above) if isinstance(above, str) else None
@@ -178,8 +180,11 @@ class _Reader:
             tip = rows[0]["parent_hash"]
         yield from reversed(way)
 
+    def _parts(self, hash: str) -> list[dict[str, Any]]:
+        return [dict(part) for part in look_up(self._connection, "parts", "message_hash", hash, order="position")]
+
     def _entry(self, name: str, scope: str, hash: str, message: _Message, parent: str | None) -> Entry:
-        parts = [dict(part) for part in look_up(self._connection, "parts", "message_hash", hash, order="position")]
+        parts = self._parts(hash)
         data: dict[str, Any] = {"table": "messages", "row": message.row, "parts": parts}
         for part in parts:
             about = _object(part.get("payload"))
@@ -245,8 +250,7 @@ class _Reader:
         """Messages of the newer tables that are sides of older responses: as long as role and words agree."""
         above: str | None = None
         for side, (hash, message) in zip(sides, found.items(), strict=False):
-            parts = [dict(part) for part in look_up(self._connection, "parts", "message_hash", hash, order="position")]
-            data = {"row": message.row, "parts": parts}
+            data = {"row": message.row, "parts": self._parts(hash)}
             alike = view.role(data) == view.role(side.data) and _words(data) == _words(side.data)
             if message.row.get("parent_hash") != above or not alike:
                 return

@@ -24,6 +24,8 @@ class Sample(NamedTuple):
     """Files that a function writes."""
     beside: Mapping[str, bytes] = {}
     """Files that are read with the others and are no histories themselves."""
+    restamps: bool = False
+    """True if a copy has other times, so that the times depend on which file is read first."""
 
     def __repr__(self) -> str:
         return self.name
@@ -59,7 +61,7 @@ def from_sql(name: str, path: Path) -> None:
 SAMPLES = [
     Sample("claude-code", "claude-code", claude_code.FILES, beside=claude_code.BESIDE),
     Sample("codex", "codex", stored("codex", "rollout-*.jsonl"), beside=stored("codex", "session_index.jsonl")),
-    Sample("codex-old", "codex", old_codex.FILES),
+    Sample("codex-old", "codex", old_codex.FILES, restamps=True),
     Sample("llm", "llm", {}, {"logs.db": partial(from_sql, "llm/logs.sql")}),
     Sample("chatgpt", "chatgpt", exports.CHATGPT),
     Sample("claude-ai", "claude-ai", exports.CLAUDE),
