@@ -177,7 +177,8 @@ class _Reader:
         if (is_item or (line.type == "compacted" and payload)) and not is_repeated:
             yield from self._message(line, payload, body, text, data)
             return
-        self._event(line, payload)
+        if not is_repeated:
+            self._event(line, payload)
         part = f"{self._file.part} " if self._file is not None and self._file.part != self._thread else ""
         key = f"{part}{number if line.ordinal is None else line.ordinal}"
         yield from self._hold(Entry(conversation=self._thread, raw=data, key=key, created_at=moment(line.timestamp)))
