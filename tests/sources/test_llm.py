@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import clew
-from clew.sources.contract import Entry
+from clew.sources.contract import About, Entry
 from clew.sources.items import Item
 from clew.sources.llm import Llm
 from tests.sources.made import about, messages, view
@@ -23,7 +23,7 @@ def database(tmp_path: Path) -> Path:
 def read(path: Path) -> dict[str, list[Entry]]:
     """The messages of each conversation, by its title."""
     parts = list(Llm().read(Item(str(path), 0, 0)))
-    named = {part.conversation: part.title for part in parts if not isinstance(part, Entry) and part.title}
+    named = {part.conversation: part.title for part in parts if isinstance(part, About) and part.title}
     found: dict[str, list[Entry]] = {}
     for part in parts:
         if isinstance(part, Entry) and part.id is not None:
