@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import clew
 from clew.sources.chatgpt import ChatGPT
 from clew.sources.claude_ai import ROOT, ClaudeAI
 from clew.sources.contract import Entry, Part, Source, unframe
+from clew.sources.items import Item
 from clew.sources.json_array import elements
-from tests.sources.made import about, an_id, messages, path, read, skips
+from tests.sources.made import about, an_id, messages, path, read, skips, view
 
 OPENAI, CLAUDE = ChatGPT(), ClaudeAI()
 
@@ -131,6 +135,116 @@ def test_claude_with_parents_is_a_tree() -> None:
     found = messages(parts)
     assert [found[an_id(n)].parent for n in (1, 2, 3)] == [None, an_id(1), an_id(1)]
     assert about(parts, "head") == [an_id(2)]
+
+
+PICTURE = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-AbCdEf123", "width": 1}
+SOUND = {
+    "content_type": "real_time_user_audio_video_asset_pointer",
+    "audio_asset_pointer": {"content_type": "audio_asset_pointer", "asset_pointer": "sediment://file_00aa11bb22"},
+}
+HEARD = {"content_type": "audio_transcription", "text": "What do you hear?", "direction": "in"}
+
+
+def with_files() -> dict[str, Any]:
+    content = {"content_type": "multimodal_text", "parts": [PICTURE, SOUND, HEARD]}
+    attached = [
+        {"id": "file-AbCdEf123", "name": "cat.png", "mime_type": "image/png"},
+        {"id": "file-Notes999", "name": "notes.pdf", "mime_type": "application/pdf"},
+    ]
+    return chatgpt(node("m", None, "user", content=content, metadata={"attachments": attached}), current_node="m")
+
+
+@pytest.mark.parametrize("form", ["zip", "folder"])
+def test_the_files_of_an_export(tmp_path: Path, form: str) -> None:
+    """Pictures, recordings and documents are attachments of the messages that name them, as far as they are there."""
+    files = {
+        "conversations-000.json": json.dumps([with_files()]).encode(),
+        "file-AbCdEf123-cat.png": b"a picture",
+        "c1/audio/file_00aa11bb22.wav": b"a sound",
+    }
+    for name, data in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    item = Item(str(tmp_path / "conversations-000.json"), 0, 0)
+    if form == "zip":
+        with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+        item = Item(str(tmp_path / "export.zip"), 0, 0, "conversations-000.json")
+    (entry,) = messages(OPENAI.read(item)).values()
+    found = {}
+    for one in entry.attachments:
+        with one.open() as file:
+            found[one.reference] = (one.name, one.mime_type, file.read())
+    assert found == {
+        "file-service://file-AbCdEf123": ("cat.png", "image/png", b"a picture"),
+        "sediment://file_00aa11bb22": (None, None, b"a sound"),
+    }
+    said = view(entry)
+    assert said.text == "What do you hear?"
+    assert [block.url for block in said.blocks if isinstance(block, clew.Media)] == list(found)
+
+
+def test_hidden_messages_are_no_prompts() -> None:
+    """Custom instructions in the user's name are the system's, and the title is the first thing that was typed."""
+    profile = {"content_type": "user_editable_context", "user_profile": "I like tea", "user_instructions": "Be brief"}
+    talk = chatgpt(
+        node("h", None, "user", content=profile, weight=0.0),
+        node("u", "h", "user", "Why is the\nsky blue?"),
+        title=None,
+    )
+    parts = read(OPENAI, json.dumps([talk]).encode())
+    hidden, typed = (view(entry) for entry in messages(parts).values())
+    assert (hidden.role, hidden.text, typed.role) == ("system", "I like tea\n\nBe brief", "user")
+    assert about(parts, "title") == ["Why is the sky blue?"]
+
+
+def test_a_tree_without_parents_or_without_children() -> None:
+    """Either is enough to know what follows what."""
+    for missing in ("parent", "children"):
+        nodes = [node("a", None, "user", "1"), node("b", "a", "assistant", "2"), node("c", "b", "user", "3")]
+        nodes[0]["children"], nodes[1]["children"] = ["b"], ["c"]
+        for one in nodes:
+            del one[missing]
+        found = {entry.key: entry for entry in messages(read(OPENAI, json.dumps([chatgpt(*nodes)]).encode())).values()}
+        assert [found[key].parent for key in "abc"] == [None, found["a"].id, found["b"].id]
+
+
+def test_a_single_conversation_without_an_array() -> None:
+    """The form that other exporters write: one object."""
+    assert len(messages(read(OPENAI, json.dumps(TREE, indent=1).encode()))) == 4
+    assert len(messages(read(CLAUDE, b" " + json.dumps(TALK).encode()))) == 2
+
+
+def test_a_project_of_claude() -> None:
+    """Instructions and documents of a project can be found; it has its own name."""
+    project = {
+        "uuid": an_id(600), "name": "Garden", "description": "", "prompt_template": "Speak of plants.",
+        "created_at": "2026-01-01T00:00:00Z", "docs": [{"uuid": an_id(601), "filename": "a.md", "content": "Roses"}],
+    }  # fmt: skip
+    data = json.dumps([project]).encode()
+    assert CLAUDE.recognise("projects.json", data)
+    parts = read(CLAUDE, data)
+    (entry,) = messages(parts).values()
+    assert (view(entry).role, view(entry).text) == ("system", "Speak of plants.\na.md\n\nRoses")
+    assert about(parts, "title") == ["Garden"]
+
+
+def test_a_voice_note_and_a_conversation_without_a_name() -> None:
+    """What was said aloud is text, and the title is the first prompt."""
+    note = {"type": "voice_note", "title": "Note", "text": "Water them"}
+    parts = read(CLAUDE, json.dumps([claude(say(1, "human", "", content=[note]), name="")]).encode())
+    (entry,) = messages(parts).values()
+    assert view(entry).text == "Note\n\nWater them"
+    assert about(parts, "title") == ["Note Water them"]
+
+
+def test_parents_that_come_after_their_children() -> None:
+    """Each message of Claude.ai is given after the one it follows, whatever their order."""
+    talk = claude(
+        say(2, "assistant", "A", parent_message_uuid=an_id(1)), say(1, "human", "One", parent_message_uuid=ROOT)
+    )
+    assert list(messages(read(CLAUDE, json.dumps([talk]).encode()))) == [an_id(1), an_id(2)]
 
 
 def test_elements_of_an_array() -> None:

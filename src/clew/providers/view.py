@@ -42,6 +42,7 @@ def view(message: Native) -> Message:
 
     If the JSON names no model or no token counts, ``model`` and ``usage`` of the free data are used; ``usage`` has the
     field names of `Usage`. ``counted`` wins over both: it is the part of an answer's tokens that this message counts.
+    ``failed`` makes its tool results errors, where only a record beside the message says so.
     """
     data = parse(message.raw)
     extra = message.extra or {}
@@ -49,6 +50,8 @@ def view(message: Native) -> Message:
     blocks = tuple(_unknown_blocks(data) if module is None else module.blocks(data))
     if ATTACHED in extra:
         blocks = tuple(_with_attachments(blocks, extra[ATTACHED]))
+    if extra.get("failed") is True:
+        blocks = tuple(_failed(block) for block in blocks)
     model = as_text(data.get("model")) or as_text(extra.get("model"))
     usage = _usage_in_extra(extra.get("counted")) or usage_of(data) or _usage_in_extra(extra.get("usage"))
     if module is not None and hasattr(module, "role"):
@@ -85,6 +88,10 @@ def _stored_media(found: Json, media: Media | None) -> Media:
 
 
 _MODALITIES: dict[str, Modality] = {"image": "image", "audio": "audio", "video": "video"}
+
+
+def _failed(block: Block) -> Block:
+    return msgspec.structs.replace(block, is_error=True) if isinstance(block, ToolResult) else block
 
 
 def parse(raw: bytes) -> Json:

@@ -2,19 +2,26 @@
 
 A conversation is a tree: ``mapping`` has each node with its parent, and ``current_node`` is where it ended. All of the
 tree is kept. Nodes without a message are passed over; hidden ones (system texts, weight 0) are messages like others.
+Pictures, recordings and documents are looked for in the archive, or beside the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from clew.base.messages import Native
-from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, frame, moment
+from clew.base.messages import Native, texts
+from clew.providers.histories import chatgpt as view
+from clew.providers.json_values import as_dict, as_list, as_text
+from clew.sources.contract import About, Attachment, Entry, Home, Part, Skip, derived_id, frame, moment
+from clew.sources.export_files import ExportFiles, file_id
 from clew.sources.items import Item
 from clew.sources.json_array import read_elements
+from clew.sources.titles import from_prompt
+from clew.sources.trees import parents_first
 
 NAME = "chatgpt"
 
@@ -36,13 +43,14 @@ class ChatGPT:
         return None
 
     def recognise(self, path: str, head: bytes) -> bool:
-        return head.lstrip()[:1] == b"[" and b'"mapping"' in head and b'"current_node"' in head
+        is_tree = b'"mapping"' in head and (b'"current_node"' in head or b'"content_type"' in head)
+        return head.lstrip()[:1] in (b"[", b"{") and is_tree
 
     def read(self, item: Item) -> Iterator[Part]:
-        return read_elements(item, _conversation)
+        return read_elements(item, partial(_conversation, ExportFiles(item)))
 
 
-def _conversation(number: int, raw: bytes) -> Iterator[Part]:
+def _conversation(files: ExportFiles, number: int, raw: bytes) -> Iterator[Part]:
     fields = _fields(raw)
     facts = {name: _any(fields[name]) for name in _FACTS if name in fields}
     name = facts.get("conversation_id") or facts.get("id")
@@ -55,28 +63,33 @@ def _conversation(number: int, raw: bytes) -> Iterator[Part]:
     nodes = _fields(fields["mapping"])
     parents: dict[str, str | None] = {}
     bodies: dict[str, bytes] = {}
+    above_of: dict[str, str] = {}
+    """The parents of nodes that name none, by the children that others name."""
     for key, node in nodes.items():
         one = _fields(node)
         above = _any(one["parent"]) if "parent" in one else None
         parents[key] = above if isinstance(above, str) else None
+        below = _any(one["children"]) if "children" in one else None
+        above_of.update((name, key) for name in below or () if isinstance(name, str) and name != key)
         body = bytes(one.get("message", b"null"))
         if body != b"null":
             bodies[key] = body
+    for key, above in parents.items():
+        parents[key] = above_of.get(key) if above is None else above
     ids = {key: derived_id(NAME, name, key) for key in bodies}
     current = facts.get("current_node")
+    order = [key for key in parents_first(parents) if key in bodies]
     yield About(
         conversation=name,
-        title=_text(facts.get("title")),
+        title=_text(facts.get("title")) or _first_prompt(_object(bodies[key]) for key in order),
         model=_text(facts.get("default_model_slug")),
         head=ids.get(_above(current, parents, bodies) or "") if isinstance(current, str) else None,
     )
     started = moment(facts.get("create_time"))
-    for key in _parents_first(parents):
-        if key not in bodies:
-            continue
+    for key in order:
         above = _above(parents[key], parents, bodies)
-        message = _any(bodies[key])
-        started = (moment(message.get("create_time")) if isinstance(message, dict) else None) or started
+        said = _object(bodies[key])
+        started = moment(said.get("create_time")) or started
         yield Entry(
             conversation=name,
             raw=bodies[key],
@@ -86,6 +99,7 @@ def _conversation(number: int, raw: bytes) -> Iterator[Part]:
             parent=None if above is None else ids[above],
             created_at=started,
             note="its parent is missing" if parents[key] not in (None, *parents) else None,
+            attachments=tuple(_attachments(files, said)),
         )
     yield Entry(conversation=name, raw=frame(raw, bodies), key="frame")
 
@@ -104,17 +118,34 @@ def _above(key: str | None, parents: dict[str, str | None], bodies: dict[str, by
     return key
 
 
-def _parents_first(parents: dict[str, str | None]) -> Iterator[str]:
-    """Each node after its parent; a cycle is cut where it is first met."""
-    placed: set[str] = set()
-    for key in parents:
-        way: list[str] = []
-        at: str | None = key
-        while at is not None and at in parents and at not in placed:
-            placed.add(at)
-            way.append(at)
-            at = parents[at]
-        yield from reversed(way)
+def _first_prompt(messages: Iterable[dict[str, Any]]) -> str | None:
+    """The beginning of the first thing that the user said."""
+    for message in messages:
+        if view.role(message) == "user":
+            title = from_prompt("\n".join(texts(view.blocks(message))))
+            if title is not None:
+                return title
+    return None
+
+
+def _attachments(files: ExportFiles, message: dict[str, Any]) -> Iterator[Attachment]:
+    """The files of a message: those that its content points at, and those that were attached."""
+    about = {str(one.get("id")): one for one in as_list(as_dict(message.get("metadata")).get("attachments"))}
+    for block in view.media(message):
+        id = file_id(block.url or "")
+        one = about.pop(id or "", {})
+        found = files.attachment(block.url or "", as_text(one.get("name")), as_text(one.get("mime_type")))
+        if found is not None:
+            yield found
+    for id, one in about.items():
+        found = files.attachment(id, as_text(one.get("name")), as_text(one.get("mime_type")))
+        if found is not None:
+            yield found
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    found = _any(body)
+    return found if isinstance(found, dict) else {}
 
 
 def _text(value: Any) -> str | None:

@@ -1,6 +1,7 @@
 """Claude.ai: the export a user can ask for, ``conversations.json``, often in a zip archive.
 
-A message names its parent in newer exports. Where none does, the messages are one path in their order.
+A message names its parent in newer exports. Where none does, the messages are one path in their order. A project, of
+``projects.json``, is a conversation of one message: its instructions and its documents.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from typing import Any
 
 import msgspec
 
-from clew.base.messages import Native
+from clew.base.messages import Native, texts
+from clew.providers.histories import claude_ai as view
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, frame, moment, uuid_or_none
 from clew.sources.items import Item
 from clew.sources.json_array import read_elements
+from clew.sources.titles import from_prompt
+from clew.sources.trees import parents_first
 
 NAME = "claude-ai"
 ROOT = "00000000-0000-4000-8000-000000000000"
@@ -39,7 +43,8 @@ class ClaudeAI:
         return None
 
     def recognise(self, path: str, head: bytes) -> bool:
-        return head.lstrip()[:1] == b"[" and b'"chat_messages"' in head and b'"uuid"' in head
+        is_talk, is_project = b'"chat_messages"' in head, b'"prompt_template"' in head
+        return head.lstrip()[:1] in (b"[", b"{") and b'"uuid"' in head and (is_talk or is_project)
 
     def read(self, item: Item) -> Iterator[Part]:
         return read_elements(item, _conversation)
@@ -49,10 +54,16 @@ def _conversation(number: int, raw: bytes) -> Iterator[Part]:
     fields = _fields(raw)
     facts = {key: _any(fields[key]) for key in _FACTS if key in fields}
     name = uuid_or_none(facts.get("uuid"))
+    if name is not None and "prompt_template" in fields:
+        yield About(conversation=name, title=_text(facts.get("name")))
+        created = moment(facts.get("created_at"))
+        yield Entry(conversation=name, raw=raw, key=name, id=name, message=Native(NAME, raw), created_at=created)
+        return
     if name is None or "chat_messages" not in fields:
         yield Skip(number, "the entry is not a conversation: it has no uuid or no messages")
         return
     messages: dict[str, bytes] = {}
+    prompt: str | None = None
     parents: dict[str, str | None] = {}
     times: dict[str, datetime | None] = {}
     before: str | None = None
@@ -65,19 +76,21 @@ def _conversation(number: int, raw: bytes) -> Iterator[Part]:
         messages[key] = bytes(part)
         parents[key] = (None if above == ROOT else above) if isinstance(above, str) else before
         times[key] = moment(about.get("created_at"))
+        if prompt is None and about.get("sender") == "human":
+            prompt = from_prompt("\n".join(texts(view.blocks(about))))
         before = key
     ids = {key: uuid_or_none(key) or derived_id(NAME, name, key) for key in messages}
     leaf = facts.get("current_leaf_message_uuid")
     yield About(
         conversation=name,
-        title=facts["name"] if isinstance(facts.get("name"), str) and facts["name"].strip() else None,
-        model=facts["model"] if isinstance(facts.get("model"), str) else None,
+        title=_text(facts.get("name")) or prompt,
+        model=_text(facts.get("model")),
         head=ids.get(leaf) if isinstance(leaf, str) else None,
     )
     last = moment(facts.get("created_at"))
-    for key, body in messages.items():
+    for key in parents_first(parents):
         last = times[key] or last
-        above = parents[key]
+        above, body = parents[key], messages[key]
         yield Entry(
             conversation=name,
             raw=body,
@@ -92,3 +105,7 @@ def _conversation(number: int, raw: bytes) -> Iterator[Part]:
 
 
 _FACTS = ("uuid", "name", "model", "created_at", "updated_at", "current_leaf_message_uuid")
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None

@@ -8,6 +8,9 @@ One answer may be several lines with the same message id, each with one block. C
 of such lines, with each result hanging on its own call, and the conversation continues from the result that came last.
 In the order of the file they are one straight path: each line of an answer, and each of its results, follows the one
 before it.
+
+A compaction begins a new root. Messages that it preserves are not written again: the next line hangs on the last of
+them, and is joined to the summary here.
 """
 
 from __future__ import annotations
@@ -21,13 +24,24 @@ import msgspec
 
 from clew.base.messages import Message, Native
 from clew.errors import Invalid
+from clew.providers.json_values import as_list, as_word
 from clew.providers.view import parse, usage_of
+from clew.sources.claude_code_files import Place, Summaries, agent_facts, place, results
+from clew.sources.claude_code_titles import Titles
 from clew.sources.contract import ENVELOPE, About, Entry, Home, Part, Skip, moment, uuid_or_none
 from clew.sources.items import Item
 from clew.sources.lines import LONGEST, read_lines
 
 NAME = "claude-code"
+SYNTHETIC = "<synthetic>"
+"""The model of an answer that the program wrote itself."""
 _MESSAGES = ("user", "assistant")
+_RECORDS = frozenset({
+    "summary", "system", "attachment", "progress", "file-history-snapshot", "file-history-delta", "queue-operation",
+    "custom-title", "ai-title", "agent-name", "agent-setting", "mode", "permission-mode", "pr-link", "last-prompt",
+    "bridge-session", "api-request", "api-request-shape", "api-request-blob", "atis-latch", "tools-used", "cost-state",
+})  # fmt: skip
+"""Types of lines by which a log is recognised if its name is that of a session."""
 
 
 class _Block(msgspec.Struct):
@@ -63,6 +77,7 @@ class _Line(msgspec.Struct, rename="camel"):
     leaf_uuid: str | None = None
     custom_title: str | None = None
     ai_title: str | None = None
+    compact_metadata: dict[str, Any] | None = None
     message: msgspec.Raw = msgspec.Raw()
 
 
@@ -88,6 +103,9 @@ class ClaudeCode:
     title = "Claude Code"
     deletes_after = 30
 
+    def __init__(self) -> None:
+        self._folders: dict[str, Summaries] = {}
+
     def discover(self, home: Home) -> Iterator[str]:
         root = home.env.get("CLAUDE_CONFIG_DIR") or os.path.join(home.path, ".claude")
         yield os.path.join(root, "projects")
@@ -95,6 +113,9 @@ class ClaudeCode:
             desktop = os.path.join(home.path, "Library", "Application Support", "Claude")
         elif home.system == "win32":
             desktop = os.path.join(home.env.get("APPDATA") or os.path.join(home.path, "AppData", "Roaming"), "Claude")
+            local = home.env.get("LOCALAPPDATA") or os.path.join(home.path, "AppData", "Local")
+            store = os.path.join(local, "Packages", "*Claude_*", "LocalCache", "Roaming", "Claude")
+            yield os.path.join(store, "local-agent-mode-sessions")
         else:
             desktop = os.path.join(home.env.get("XDG_CONFIG_HOME") or os.path.join(home.path, ".config"), "Claude")
         yield os.path.join(desktop, "local-agent-mode-sessions")
@@ -103,19 +124,29 @@ class ClaudeCode:
         return None if "/" in conversation else f"claude --resume {conversation}"
 
     def recognise(self, path: str, head: bytes) -> bool:
-        for line in head.split(b"\n")[:20]:
+        where = place(path)
+        is_named = where.session is not None or where.agent is not None
+        lines = head.split(b"\n")
+        for line in lines[:20]:
             try:
                 fields = _fields(line)
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, RecursionError):
                 continue
             if "sessionId" in fields and "type" in fields and ("parentUuid" in fields or "leafUuid" in fields):
                 return True
             if {"type", "summary", "leafUuid"} <= fields.keys():
                 return True
-        return False
+            if is_named and "type" in fields and _any(fields["type"]) in _RECORDS:
+                return True
+        # A first line longer than the head: a picture in the first prompt, or a request.
+        return is_named and len(lines) == 1 and head.startswith((b'{"type":"', b'{"parentUuid":'))
 
     def read(self, item: Item) -> Iterator[Part]:
-        reader = _Reader(item.member or item.path)
+        where = place(item.member or item.path)
+        titles: dict[str, str] = {}
+        if item.member is None and where.session is not None:
+            titles = self._folders.setdefault(where.folder, Summaries(where.folder)).titles()
+        reader = _Reader(where, titles, agent_facts(item) if where.agent is not None else {}, item.member is None)
         with item.open() as file:
             for number, data, size in read_lines(file):
                 if data is None:
@@ -133,16 +164,14 @@ class ClaudeCode:
 class _Reader:
     """One file on its way. Memory grows with the links that are no messages, not with the bytes."""
 
-    def __init__(self, path: str) -> None:
-        name = os.path.basename(path).removesuffix(".jsonl")
-        self._agent = name.removeprefix("agent-") if name.startswith("agent-") else None
-        self._session = uuid_or_none(name)
-        self._owner: str | None = None
-        if self._agent is not None:
-            folder = os.path.dirname(path)
-            while folder and self._owner is None and os.path.basename(folder) != "projects":
-                self._owner = uuid_or_none(os.path.basename(folder))
-                folder = os.path.dirname(folder) if folder != os.path.dirname(folder) else ""
+    def __init__(self, where: Place, titles: dict[str, str], facts: dict[str, str], has_folder: bool) -> None:
+        self._agent, self._session, self._owner = where.agent, where.session, where.owner
+        self._folder = where.folder if has_folder else None
+        self._facts_of_agent = facts
+        self._titles = Titles(titles)
+        self._seams: dict[str, str] = {}
+        """For the last message that a compaction preserved: the summary that stands before it."""
+        self._models: dict[str, str] = {}
         self._links: dict[str, _Link] = {}
         self._group: dict[str, str] = {}
         """For each line of an answer with calls, and each result: the message id of the answer."""
@@ -155,7 +184,6 @@ class _Reader:
         """For each line of an inline subagent: the uuid of its first line."""
         self.told: list[About] = []
         self._about: dict[str, tuple[str | None, ...]] = {}
-        self._titles: dict[str, tuple[int, str]] = {}
 
     def line(self, number: int, data: bytes) -> Entry | Skip | None:
         """What a line is; facts about its conversation that are new are in `told`. None for an empty line."""
@@ -177,12 +205,20 @@ class _Reader:
         if conversation is None:
             return Skip(number, "no conversation is named, neither by the line nor by the file")
         self._facts(conversation, line)
+        if line.custom_title is not None or line.ai_title is not None:
+            self._titles.offer(conversation, 0, line.custom_title)
+            self._titles.offer(conversation, 1, line.ai_title)
+        if line.uuid is not None:
+            self._titles.meet(conversation, line.uuid)
+        elif line.type == "summary" and line.summary is not None:
+            self._titles.summary(line.leaf_uuid or "", line.summary)
         return self._entry(conversation, line, number, data, shape)
 
     def end(self) -> Iterator[Part]:
-        """Titles, once all of them were seen: one that a person gave, or the program, or a summary."""
-        for conversation, (_, title) in self._titles.items():
-            yield About(conversation=conversation, title=title)
+        """Titles and models, once all of them were seen."""
+        for conversation in self._about:
+            title = self._titles.of(conversation, self._session)
+            yield About(conversation=conversation, title=title, model=self._models.get(conversation))
 
     def _conversation(self, line: _Line) -> str | None:
         if self._agent is not None:
@@ -196,14 +232,11 @@ class _Reader:
         return session
 
     def _facts(self, conversation: str, line: _Line) -> None:
-        for rank, title in enumerate((line.custom_title, line.ai_title, line.summary)):
-            if title and not title.isspace():
-                if rank <= self._titles.get(conversation, (3, ""))[0]:
-                    self._titles[conversation] = rank, title
-                break
         facts = line.cwd, line.git_branch, line.version
         before = self._about.get(conversation)
-        if before is not None and (line.cwd is None or facts == before):
+        if before is None:
+            self._titles.offer(conversation, 1, self._facts_of_agent.get("description"))
+        elif line.cwd is None or facts == before:
             return
         self._about[conversation] = facts
         owner, _, agent = conversation.partition("/")
@@ -213,7 +246,7 @@ class _Reader:
                 cwd=line.cwd,
                 branch=line.git_branch or None,
                 version=line.version,
-                agent=agent or None,
+                agent=(self._facts_of_agent.get("agentType") or agent) if agent else None,
                 owner=owner if agent else None,
             )
         )
@@ -240,6 +273,13 @@ class _Reader:
         usage = self._usage(said)
         if usage is not None:
             extra["counted"] = usage
+        if said.model is not None and said.model != SYNTHETIC:
+            self._models[conversation] = said.model
+        if self._facts_of_agent and (call := self._facts_of_agent.pop("toolUseId", None)):
+            extra["called_by"] = call
+        is_typed = said.role == "user" and not line.is_meta and not line.is_compact_summary
+        if is_typed and not self._titles.has_title(conversation):
+            self._titles.prompt(conversation, _words(raw))
         self._join(id, said)
         return Entry(
             conversation=conversation,
@@ -252,6 +292,7 @@ class _Reader:
             created_at=created_at,
             note=note,
             seen=None if usage is not None else _role_and_usage(said),
+            attachments=results(self._folder, raw) if self._folder is not None and b"tool-results" in raw else (),
         )
 
     def _message_of(self, line: _Line) -> _Message | None:
@@ -273,6 +314,8 @@ class _Reader:
             derived = None
             if line.logical_parent_uuid is not None:
                 derived = self._after(line.logical_parent_uuid).parent
+            if line.compact_metadata is not None:
+                self._seams.update(_seams(line.compact_metadata))
             return _Link(None, derived), None
         if line.parent_uuid == line.uuid:
             return _Link(None), "it names itself as its parent"
@@ -280,6 +323,7 @@ class _Reader:
 
     def _after(self, uuid: str) -> _Link:
         """The message that stands for a link of the chain: itself, the one before it, or the end of its answer."""
+        uuid = self._seams.get(uuid, uuid)
         found = self._links.get(uuid)
         if found is None:
             found = _Link(uuid_or_none(uuid))
@@ -336,6 +380,24 @@ def _role_and_usage(said: _Message) -> Message | None:
 _USER, _ASSISTANT, _TOOL = Message("user"), Message("assistant"), Message("tool")
 
 
+def _words(raw: bytes) -> str:
+    """The text of a message."""
+    content = _any(raw).get("content")
+    return content if isinstance(content, str) else "\n".join(as_word(one.get("text")) for one in as_list(content))
+
+
+def _seams(about: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The last message that a compaction preserved, and the one that it comes after now."""
+    for name in ("preservedSegment", "preservedMessages"):
+        kept = about.get(name)
+        if isinstance(kept, dict):
+            listed = kept.get("uuids")
+            tail = listed[-1] if isinstance(listed, list) and listed else kept.get("tailUuid")
+            anchor = kept.get("anchorUuid")
+            if isinstance(tail, str) and isinstance(anchor, str) and tail != anchor:
+                yield tail, anchor
+
+
 def _lenient(text: bytes) -> _Line:
     """A line in which a field has another type than usual: that field is left out."""
     fields = _fields(text)
@@ -348,6 +410,7 @@ def _lenient(text: bytes) -> _Line:
             kept[name] = raw
             continue
         value = _any(raw)
-        if isinstance(value, bool if name.startswith("is_") else str):
+        usual = bool if name.startswith("is_") else dict if name == "compact_metadata" else str
+        if isinstance(value, usual):
             kept[name] = value
     return _Line(**kept)

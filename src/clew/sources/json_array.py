@@ -14,6 +14,7 @@ from clew.sources.items import Item
 LARGEST = 256 * 1024 * 1024
 """Bytes of one element at most that a source reads."""
 _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_OBJECT = re.compile(rb"\s*\{")
 
 
 def elements(data: bytes | mmap) -> Iterator[tuple[int, int]]:
@@ -37,9 +38,14 @@ def elements(data: bytes | mmap) -> Iterator[tuple[int, int]]:
 
 
 def read_elements(item: Item, read: Callable[[int, bytes], Iterator[Part]]) -> Iterator[Part]:
-    """What `read` makes of each element of a file, by its number and bytes; one that cannot be read is skipped."""
+    """What `read` makes of each element of a file, by its number and bytes; one that cannot be read is skipped.
+
+    A file that is one object, and no array, is its only element.
+    """
     data = item.data()
-    for number, (start, end) in enumerate(elements(data), 1):
+    first = _OBJECT.match(data)
+    found = [(first.end() - 1, len(data))] if first is not None else elements(data)
+    for number, (start, end) in enumerate(found, 1):
         if end - start > LARGEST:
             yield Skip(number, f"the conversation has {end - start:,} bytes, more than {LARGEST:,}")
             continue

@@ -15,7 +15,7 @@ from clew.sources.contract import Home, Source
 from clew.sources.items import Item, items
 
 GROUP = "clew.sources"
-_OWN = ("claude_code:ClaudeCode", "chatgpt:ChatGPT", "claude_ai:ClaudeAI")
+_OWN = ("claude_code:ClaudeCode", "codex:Codex", "llm:Llm", "chatgpt:ChatGPT", "claude_ai:ClaudeAI")
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""
 

@@ -9,8 +9,19 @@ from clew.providers.json_values import Json, as_dict, as_list, as_text, as_word
 
 
 def role(data: Json) -> str:
-    """The role of the author."""
-    return as_word(as_dict(data.get("author")).get("role"))
+    """The role of the author. A hidden message in the user's name, such as custom instructions, is the program's."""
+    author = as_word(as_dict(data.get("author")).get("role"))
+    hidden = (
+        as_dict(data.get("metadata")).get("is_visually_hidden_from_conversation") is True or data.get("weight") == 0
+    )
+    return "system" if author == "user" and hidden else author
+
+
+def media(data: Json) -> Iterator[Media]:
+    """The pictures and recordings of a message, whoever sent it."""
+    for block in _content(as_dict(data.get("content"))):
+        if isinstance(block, Media):
+            yield block
 
 
 def blocks(data: Json) -> Iterator[Block]:
@@ -45,13 +56,21 @@ def _content(content: Json) -> Iterator[Block]:
                 yield _part(part)
     elif (text := as_text(content.get("text"))) is not None:
         yield Text(text=text)
+    elif words := [text for name in _TEXTS if (text := as_text(content.get(name)))]:
+        yield Text(text="\n\n".join(words))
     elif content:
         yield Opaque(kind=kind or "content", data=content)
+
+
+_TEXTS = ("user_profile", "user_instructions", "result", "summary", "content")
+"""Fields with the words of content that has neither parts nor text: custom instructions, pages that were read."""
 
 
 def _part(part: Json) -> Block:
     """Text of a transcript, a picture, a recording; the file itself is elsewhere in the export."""
     kind = as_word(part.get("content_type"))
+    if isinstance(sound := part.get("audio_asset_pointer"), dict):
+        return _part({**sound, "content_type": "audio_asset_pointer"})
     if (text := as_text(part.get("text"))) is not None:
         return Text(text=text)
     if (pointer := as_text(part.get("asset_pointer"))) is not None:

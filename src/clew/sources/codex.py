@@ -1,0 +1,363 @@
+"""OpenAI Codex: ``~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<thread>[_<part>].jsonl[.zst]``.
+
+A file has two logs in one: what was sent and received (``response_item``: the messages), and what was shown
+(``event_msg``: kept in the log; exit codes and token counts are taken from it). A compaction is a message too: a root
+that stands for the messages before it.
+
+Newer files number their lines and copy nothing: a fork, or a thread after a rewind, begins where another file ends, and
+names that file. Its messages are given here as inherited, under the ids they have there. Older forks begin with a copy
+of what they continue; there, a message's id is derived from its turn, which the copy keeps.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from clew.base.messages import Native
+from clew.errors import ClewError
+from clew.providers.histories.codex import prompt, role
+from clew.sources.codex_home import ZST, CodexHome, Rollout, open_rollout, rollout
+from clew.sources.contract import ENVELOPE, About, Entry, Home, Part, Skip, derived_id, moment, uuid_or_none
+from clew.sources.items import Item
+from clew.sources.lines import LONGEST, read_lines
+from clew.sources.titles import from_prompt
+
+NAME = "codex"
+_HELD = 200
+"""Records that wait at most for the token count of an answer."""
+_NO_ENVELOPE = ("message", "reasoning", "function_call", "function_call_output", "local_shell_call")
+"""Items that the first versions wrote without an envelope."""
+
+
+class _Line(msgspec.Struct):
+    timestamp: str | None = None
+    ordinal: int | None = None
+    type: str | None = None
+    payload: msgspec.Raw = msgspec.Raw()
+
+
+_line = msgspec.json.Decoder(_Line).decode
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_any = msgspec.json.Decoder().decode
+
+
+class Codex:
+    """See `clew.sources.contract.Source`."""
+
+    name = NAME
+    title = "Codex"
+    deletes_after = None
+
+    def __init__(self) -> None:
+        self._homes: dict[str, CodexHome] = {}
+
+    def discover(self, home: Home) -> Iterator[str]:
+        root = home.env.get("CODEX_HOME") or os.path.join(home.path, ".codex")
+        yield os.path.join(root, "sessions")
+        yield os.path.join(root, "archived_sessions")
+
+    def resume(self, conversation: str) -> str | None:
+        return f"codex resume {conversation}"
+
+    def recognise(self, path: str, head: bytes) -> bool:
+        if head.startswith(ZST):
+            return rollout(path) is not None
+        first = head.partition(b"\n")[0]
+        try:
+            fields = _fields(first)
+        except (msgspec.MsgspecError, RecursionError):
+            return b'"type":"session_meta"' in first and rollout(path) is not None
+        if "payload" in fields:
+            return _any(fields.get("type", b"null")) in ("session_meta", "response_item") and "timestamp" in fields
+        return {"id", "timestamp"} <= fields.keys() and ("instructions" in fields or rollout(path) is not None)
+
+    def read(self, item: Item) -> Iterator[Part]:
+        if item.member is not None:
+            return _Reader(rollout(item.member), None).read(item)
+        folder = CodexHome.folder(item.path)
+        home = self._homes.setdefault(folder, CodexHome(folder))
+        return _Reader(rollout(item.path), home).read(item)
+
+
+class _Reader:
+    """One file on its way. `end` is the number at which it stops, for a file that continues another."""
+
+    def __init__(
+        self, file: Rollout | None, home: CodexHome | None, end: int | None = None, above: frozenset[str] = frozenset()
+    ) -> None:
+        self._file = file
+        self._home = home
+        self._end = end
+        self._above = above
+        """Files that continue this one; none may be continued by it."""
+        self._thread = None if file is None else file.thread
+        self._last: str | None = None
+        """The message that the next one follows."""
+        self._derived: str | None = None
+        self._note: str | None = None
+        self._ordinal = -1
+        self._previous = b""
+        self._scope = ""
+        """The turn, or the thread, by which ids are made in files without numbers."""
+        self._counts: dict[str, int] = {}
+        self._model: str | None = None
+        self._prompts: list[str | None] = []
+        """For each prompt: the message it follows, to go back to."""
+        self._failed: dict[str, bool] = {}
+        """For each call that has ended: whether it failed."""
+        self._held: list[Entry] = []
+        self._total: object = None
+        self._has_records = False
+        self._title: str | None = None
+
+    def read(self, item: Item) -> Iterator[Part]:
+        """What is in the file."""
+        with open_rollout(item) as file:
+            for line in read_lines(file):
+                if line.data is None:
+                    yield Skip(line.number, f"the line has {line.size:,} bytes, more than {LONGEST:,}")
+                    continue
+                try:
+                    parts = list(self._parts(line.number, line.data))
+                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                    parts = [Skip(line.number, f"not JSON: {type(error).__name__}")]
+                if self._end is not None and self._ordinal >= self._end:
+                    break
+                yield from parts
+        yield from self._release()
+        yield from self._closing()
+
+    def leaf(self, item: Item) -> str | None:
+        """The message where the file ends."""
+        for _ in self.read(item):
+            pass
+        return self._last
+
+    def _closing(self) -> Iterator[About]:
+        """Title and head, once all of the file was seen. An older file of a thread is not where it continues."""
+        if self._thread is None or self._end is not None:
+            return
+        head = self._last
+        newest = None if self._home is None else self._home.newest(self._thread)
+        if newest is not None and self._file is not None and newest.part != self._file.part:
+            try:
+                head = _Reader(newest, self._home, None, self._above | {newest.part}).leaf(Item(newest.path, 0, 0))
+            except ClewError:
+                head = None
+        given = None if self._home is None else self._home.name(self._thread)
+        yield About(conversation=self._thread, title=given or from_prompt(self._title), head=head, model=self._model)
+
+    def _parts(self, number: int, data: bytes) -> Iterator[Part]:
+        text = data[:-1].rstrip(b"\r")
+        if not text.strip():
+            return
+        line = _read(text)
+        body = bytes(line.payload)
+        if not body and (line.type in _NO_ENVELOPE or line.type is None):
+            body = text
+        payload = _any(body) if body else None
+        payload = payload if isinstance(payload, dict) else {}
+        if line.type == "session_meta" or (self._thread is None and line.type is None):
+            yield from self._meta(payload)
+        if self._thread is None:
+            yield Skip(number, "no thread is named, neither by the line nor by the file")
+            return
+        is_repeated = line.ordinal <= self._ordinal if line.ordinal is not None else data == self._previous
+        self._previous = data
+        if line.ordinal is not None:
+            self._ordinal = max(self._ordinal, line.ordinal)
+        if self._end is not None and self._ordinal >= self._end:
+            return
+        is_item = line.type in ("response_item", *_NO_ENVELOPE) and isinstance(payload.get("type"), str)
+        if (is_item or (line.type == "compacted" and payload)) and not is_repeated:
+            yield from self._message(line, payload, body, text, data)
+            return
+        if not is_repeated:
+            self._event(line, payload)
+        part = f"{self._file.part} " if self._file is not None and self._file.part != self._thread else ""
+        key = f"{part}{number if line.ordinal is None else line.ordinal}"
+        yield from self._hold(Entry(conversation=self._thread, raw=data, key=key, created_at=moment(line.timestamp)))
+
+    # -- what a file says about itself
+
+    def _meta(self, payload: dict[str, Any]) -> Iterator[Part]:
+        named = uuid_or_none(payload.get("id")) or uuid_or_none(payload.get("session_id"))
+        is_first = self._scope == ""
+        self._scope = named or self._scope
+        if self._thread is None:
+            self._thread = named
+        if self._thread is None or not is_first:
+            return
+        git = payload.get("git")
+        owner = _owner(payload)
+        yield About(
+            conversation=self._thread,
+            cwd=_text(payload.get("cwd")),
+            branch=_text(git.get("branch")) if isinstance(git, dict) else None,
+            version=_text(payload.get("cli_version")),
+            owner=owner,
+            agent=None if owner is None else _agent(payload),
+        )
+        base = payload.get("history_base")
+        if isinstance(base, dict):
+            yield from self._inherited(base)
+
+    def _inherited(self, base: dict[str, Any]) -> Iterator[Part]:
+        """The messages that the file continues, from the file that has them."""
+        assert self._thread is not None
+        name, end = base.get("thread_id"), base.get("end_ordinal_exclusive")
+        found = self._home.part(name) if self._home is not None and isinstance(name, str) else None
+        if found is None or found.part in self._above or type(end) is not int:
+            self._note = f"it continues {name}, which is missing"
+            return
+        mine = self._file.part if self._file is not None else ""
+        before = _Reader(found, self._home, end, self._above | {mine, found.part})
+        try:
+            for part in before.read(Item(found.path, 0, 0)):
+                if isinstance(part, Entry) and part.id is not None:
+                    self._last = part.id
+                    yield msgspec.structs.replace(part, conversation=self._thread, inherited=True)
+        except ClewError as error:
+            self._note = f"it continues {name}: {error.message}"
+
+    # -- messages
+
+    def _message(self, line: _Line, payload: dict[str, Any], body: bytes, text: bytes, data: bytes) -> Iterator[Entry]:
+        assert self._thread is not None
+        at = text.find(body)
+        extra: dict[str, Any] = {ENVELOPE: [text[:at].decode(), data[at + len(body) :].decode()]}
+        who = role(payload)
+        if who == "assistant" and self._model is not None:
+            extra["model"] = self._model
+        if self._failed.pop(str(payload.get("call_id")), False) and who == "tool":
+            extra["failed"] = True
+        id = derived_id(NAME, *self._name(line, body))
+        if line.type == "compacted":
+            self._last, self._derived = None, self._last
+            self._prompts.clear()
+        if who == "user" and line.type != "compacted":
+            self._prompts.append(self._last)
+            self._title = self._title or prompt(payload)
+        if who in ("user", "system"):
+            yield from self._release()
+        entry = Entry(
+            conversation=self._thread,
+            raw=data,
+            key=id,
+            id=id,
+            message=Native(NAME, body, extra=extra),
+            parent=self._last,
+            derived=self._derived,
+            created_at=moment(line.timestamp),
+            note=self._note,
+        )
+        self._last, self._derived, self._note = id, None, None
+        yield from self._hold(entry)
+
+    def _name(self, line: _Line, body: bytes) -> tuple[str, str]:
+        """What the id of a message is derived from."""
+        assert self._thread is not None
+        if line.ordinal is not None:
+            return self._thread if self._file is None else self._file.part, str(line.ordinal)
+        scope = self._scope or self._thread
+        count = self._counts[scope] = self._counts.get(scope, -1) + 1
+        return scope, f"{count} {sha256(body).hexdigest()[:16]}"
+
+    # -- events
+
+    def _event(self, line: _Line, payload: dict[str, Any]) -> None:
+        kind = payload.get("type")
+        turn = payload.get("turn_id")
+        if isinstance(turn, str) and (line.type == "turn_context" or kind in ("task_started", "turn_started")):
+            self._scope = turn
+        if line.type == "turn_context":
+            self._model = _text(payload.get("model")) or self._model
+        elif line.type == "token_usage_record":
+            self._has_records = True
+            self._count(payload.get("usage"))
+        elif kind == "token_count" and not self._has_records:
+            info = payload.get("info")
+            if isinstance(info, dict) and info.get("total_token_usage") != self._total:
+                self._total = info.get("total_token_usage")
+                self._count(info.get("last_token_usage"))
+        elif kind == "exec_command_end":
+            self._ended(payload.get("call_id"), payload.get("exit_code"))
+        elif kind == "item_completed" and isinstance(item := payload.get("item"), dict):
+            if item.get("type") == "CommandExecution":
+                self._ended(item.get("id"), item.get("exit_code"))
+        elif kind == "thread_rolled_back":
+            turns = payload.get("num_turns")
+            for _ in range(min(turns, len(self._prompts)) if type(turns) is int else 0):
+                self._last = self._prompts.pop()
+
+    def _ended(self, call: object, code: object) -> None:
+        if isinstance(call, str) and type(code) is int:
+            self._failed[call] = code != 0
+
+    def _count(self, used: object) -> None:
+        """Notes the tokens of an answer with its last item."""
+        if not isinstance(used, dict):
+            return
+        names = {
+            "input": "input_tokens", "output": "output_tokens", "cached": "cached_input_tokens",
+            "reasoning": "reasoning_output_tokens",
+        }  # fmt: skip
+        usage = {name: used[key] for name, key in names.items() if type(used.get(key)) is int}
+        for at in range(len(self._held) - 1, -1, -1):
+            entry = self._held[at]
+            if isinstance(said := entry.message, Native) and said.extra is not None and "model" in said.extra:
+                if "usage" not in said.extra:
+                    said = msgspec.structs.replace(said, extra={**said.extra, "usage": usage})
+                    self._held[at] = msgspec.structs.replace(entry, message=said)
+                return
+
+    def _hold(self, entry: Entry) -> Iterator[Entry]:
+        """Keeps an answer back until its tokens are known, with everything after it."""
+        is_answer = isinstance(entry.message, Native) and "model" in (entry.message.extra or {})
+        if not is_answer and not self._held:
+            yield entry
+            return
+        self._held.append(entry)
+        if len(self._held) >= _HELD or self._is_counted():
+            yield from self._release()
+
+    def _is_counted(self) -> bool:
+        return any(isinstance(one.message, Native) and "usage" in (one.message.extra or {}) for one in self._held)
+
+    def _release(self) -> Iterator[Entry]:
+        held, self._held = self._held, []
+        yield from held
+
+
+def _read(text: bytes) -> _Line:
+    try:
+        return _line(text)
+    except msgspec.ValidationError:  # a field is of another type: it is left out
+        fields = _fields(text)
+        line = _Line(payload=fields.get("payload", msgspec.Raw()))
+        line.timestamp, line.type = (_text(_any(fields.get(name, b"null"))) for name in ("timestamp", "type"))
+        return line
+
+
+def _owner(payload: dict[str, Any]) -> str | None:
+    """The thread that started a subagent."""
+    found = uuid_or_none(payload.get("parent_thread_id"))
+    source = payload.get("source")
+    if found is None and isinstance(source, dict) and isinstance(inner := source.get("subagent"), dict):
+        spawn = inner.get("thread_spawn")
+        found = uuid_or_none(spawn.get("parent_thread_id")) if isinstance(spawn, dict) else None
+    return found
+
+
+def _agent(payload: dict[str, Any]) -> str:
+    names = (payload.get("agent_nickname"), payload.get("agent_role"), payload.get("agent_path"))
+    return next((name for name in names if isinstance(name, str) and name), "agent")
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

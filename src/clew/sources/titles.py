@@ -1,0 +1,14 @@
+"""A title for a conversation that its program gave none: the beginning of the first prompt."""
+
+from __future__ import annotations
+
+LONGEST = 80
+"""Characters of a title made from a prompt."""
+
+
+def from_prompt(text: str | None) -> str | None:
+    """The first words of a prompt, on one line and without control characters; None if there are none."""
+    if text is None:
+        return None
+    words = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 8 * LONGEST]).split())
+    return (words if len(words) <= LONGEST else f"{words[: LONGEST - 1].rstrip()}…") or None
