@@ -14,7 +14,12 @@ from clew.sources.contract import Source
 from clew.sources.items import Item, items
 
 GROUP = "clew.sources"
-_OWN = ("claude_code:ClaudeCode", "chatgpt:ChatGPT", "claude_ai:ClaudeAI")
+_OWN = (
+    "claude_code:ClaudeCode",
+    "chatgpt:ChatGPT",
+    "claude_ai:ClaudeAI",
+    "copilot_cli:CopilotCLI",
+)
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""
 

@@ -1,0 +1,43 @@
+"""Small histories of every application, as files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.sources.samples import copilot_cli
+
+
+class Sample(NamedTuple):
+    """The files of one history."""
+
+    name: str
+    source: str
+    files: Mapping[str, bytes]
+    databases: Mapping[str, Callable[[Path], None]] = {}
+    """Files that a function writes."""
+    beside: Mapping[str, bytes] = {}
+    """Files that are read with the others and are no histories themselves."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def histories(self) -> list[str]:
+        """The names of the files with conversations."""
+        return [*self.files, *self.databases]
+
+    def write(self, folder: Path) -> None:
+        """Writes all files below a folder."""
+        for name, data in {**self.files, **self.beside}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        for name, make in self.databases.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            make(folder / name)
+
+
+APPS = [
+    Sample("copilot-cli", "copilot-cli", copilot_cli.FILES),
+]
