@@ -88,7 +88,7 @@ PROVIDERS: dict[str, Provider] = {
 }  # fmt: skip
 
 
-HISTORIES = ("chatgpt", "claude-ai", "copilot-cli")
+HISTORIES = ("chatgpt", "claude-ai", "copilot-cli", "vscode")
 """Formats that clew only reads, from the histories of other programs; each has a module in ``histories``."""
 
 

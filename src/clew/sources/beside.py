@@ -13,7 +13,7 @@ LARGEST = 1 << 20
 
 
 def read_beside(item: Item, name: str) -> bytes:
-    """The bytes of a file, by its path relative to the folder of `item`, in the same archive; empty if there is none."""
+    """The bytes of a file, by its path relative to the folder of `item`; empty if there is none."""
     if item.member is None:
         other = Item(os.path.normpath(os.path.join(os.path.dirname(item.path), name)), 0, 0)
     else:

@@ -14,6 +14,7 @@ from clew.providers.view import parse
 from clew.sources.contract import ENVELOPE, Skip
 from clew.sources.items import Item
 from clew.sources.lines import LONGEST, read_lines
+from clew.sources.values import object_or_empty
 
 
 class JsonLine(NamedTuple):
@@ -48,8 +49,4 @@ def json_lines(item: Item) -> Iterator[JsonLine | Skip]:
 
 def head_lines(head: bytes) -> Iterator[Json]:
     """The JSON objects among the first lines of a file, to recognise it by."""
-    for line in head.split(b"\n")[:20]:
-        try:
-            yield parse(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Invalid):
-            continue
+    return (line for text in head.split(b"\n")[:20] if (line := object_or_empty(text)))

@@ -19,6 +19,7 @@ _OWN = (
     "chatgpt:ChatGPT",
     "claude_ai:ClaudeAI",
     "copilot_cli:CopilotCLI",
+    "vscode:VSCode",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""

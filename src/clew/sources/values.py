@@ -9,14 +9,23 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from clew.base.messages import Message, Native
+from clew.errors import Invalid
 from clew.providers.json_values import Json
-from clew.providers.view import view
+from clew.providers.view import parse, view
 from clew.sources.contract import moment
 
 fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The fields of an object, each with its own bytes."""
 elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 """The elements of an array, each with its own bytes."""
+
+
+def object_or_empty(raw: bytes | str) -> Json:
+    """A JSON object; an empty one if it is something else."""
+    try:
+        return parse(raw.encode() if isinstance(raw, str) else raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, Invalid):
+        return {}
 
 
 def title_of(value: object) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.sources.samples import copilot_cli
+from tests.sources.samples import copilot_cli, vscode
 
 
 class Sample(NamedTuple):
@@ -40,4 +40,6 @@ class Sample(NamedTuple):
 
 APPS = [
     Sample("copilot-cli", "copilot-cli", copilot_cli.FILES),
+    Sample("vscode-document", "vscode", {vscode.DOCUMENT: vscode.document()}, beside=vscode.WORKSPACE),
+    Sample("vscode-log", "vscode", {vscode.LOG: vscode.log()}, beside=vscode.WORKSPACE),
 ]
