@@ -65,7 +65,7 @@ def items(path: str) -> Iterator[Item]:
     with _open_regular(path) as file:
         status = os.fstat(file.fileno())
         if not zipfile.is_zipfile(file):
-            yield Item(path, status.st_size, status.st_mtime_ns)
+            yield Item(path, *_with_wal(path, status))
             return
         try:
             with zipfile.ZipFile(file) as archive:
@@ -74,6 +74,15 @@ def items(path: str) -> Iterator[Item]:
             raise Invalid(f"{path} is a damaged archive ({type(error).__name__})") from None
     for info in members:
         yield Item(path, info.file_size, status.st_mtime_ns, info.filename)
+
+
+def _with_wal(path: str, status: os.stat_result) -> tuple[int, int]:
+    """Size and time of a file; of a database, with those of its WAL: new rows may be in that alone."""
+    try:
+        wal = os.stat(f"{path}-wal")
+    except OSError:
+        return status.st_size, status.st_mtime_ns
+    return status.st_size + wal.st_size, max(status.st_mtime_ns, wal.st_mtime_ns)
 
 
 def _open_regular(path: str) -> IO[bytes]:

@@ -1,0 +1,220 @@
+"""Databases of other programs, read without leaving a trace at the source.
+
+SQLite itself writes when it reads: a database in WAL mode gets a ``-shm`` file, and one that was not closed is rolled
+back. Four cases keep the source as it is:
+
+* a rollback database without a journal is opened with ``mode=ro``;
+* a WAL database whose ``-wal`` is missing or empty is one file: ``immutable=1``, and the file is checked at the end;
+* a WAL database with ``-wal`` and ``-shm`` is opened with ``mode=ro`` and ``readonly_shm=1``, beside its writer;
+* everything else is read from a private copy: a journal to roll back, a ``-wal`` without ``-shm``, an archive member.
+
+Queries are short, so that a program that writes meanwhile does not wait: `scan` reads page by page.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from clew.errors import Invalid, Unavailable
+from clew.sources.items import Item
+
+MAGIC = b"SQLite format 3\0"
+"""The first bytes of every database."""
+PAGE = 200
+"""Rows of one query of `scan`."""
+LONGEST_VALUE = 256 * 1024 * 1024
+"""Bytes of one value at most."""
+_WAIT = 5.0
+"""Seconds to wait for a program that is writing."""
+_SPARE = 256 * 1024 * 1024
+"""Bytes of the disk that a private copy leaves free."""
+_ATTEMPTS = 3
+_BLOB = "$base64"
+
+Row = Mapping[str, Any]
+
+
+@contextmanager
+def open_database(item: Item) -> Iterator[sqlite3.Connection]:
+    """A connection that can only read, with the rows as `sqlite3.Row`.
+
+    Errors of SQLite inside become Invalid or Unavailable. Unavailable also if the file changed in a way that makes the
+    rows doubtful: import it again.
+    """
+    try:
+        with _source(item) as uri, closing(_connect(uri)) as connection:
+            yield connection
+    except sqlite3.OperationalError as error:
+        raise Unavailable(
+            f"{item.name} cannot be read now ({error})", hint="Close the program and try again."
+        ) from None
+    except sqlite3.Error as error:
+        raise Invalid(f"{item.name} is not a sound database ({error})") from None
+
+
+def tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+    """The real tables and their columns; views and virtual tables are left out, as they can run code or never end."""
+    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
+    names = [name for name, sql in rows if not str(sql).upper().startswith("CREATE VIRTUAL")]
+    return {name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quoted(name)})")) for name in names}
+
+
+def scan(connection: sqlite3.Connection, table: str, columns: str = "*") -> Iterator[sqlite3.Row]:
+    """The rows of a table in the order of their rowids. No query is open between two pages."""
+    after: int | None = None
+    while True:
+        where = "" if after is None else "WHERE rowid > ?"
+        rows = connection.execute(
+            f"SELECT {columns}, rowid AS clew_rowid FROM {quoted(table)} {where} ORDER BY rowid LIMIT {PAGE}",
+            () if after is None else (after,),
+        ).fetchall()
+        yield from rows
+        if len(rows) < PAGE:
+            return
+        after = rows[-1]["clew_rowid"]
+
+
+def look_up(
+    connection: sqlite3.Connection, table: str, key: str, value: object, *, order: str = "rowid"
+) -> list[sqlite3.Row]:
+    """The rows of a table that have a value in a column."""
+    query = f"SELECT * FROM {quoted(table)} WHERE {quoted(key)} = ? ORDER BY {order}"
+    return connection.execute(query, (value,)).fetchall()
+
+
+def quoted(name: str) -> str:
+    """A name for use in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def row_record(table: str, row: sqlite3.Row | Row) -> bytes:
+    """A row as a record: a JSON object with its table and its values. `record_row` reads it back."""
+    values = {name: _writable(row[name]) for name in row.keys() if name != "clew_rowid"}  # noqa: SIM118 (a sqlite3.Row)
+    return msgspec.json.encode({"table": table, "row": values})
+
+
+def record_row(record: bytes) -> tuple[str, dict[str, Any]]:
+    """The table and the values of a row that `row_record` wrote."""
+    data = msgspec.json.decode(record)
+    return data["table"], {name: _readable(value) for name, value in data["row"].items()}
+
+
+def _writable(value: object) -> object:
+    return {_BLOB: base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
+def _readable(value: object) -> object:
+    return base64.b64decode(value[_BLOB]) if isinstance(value, dict) else value
+
+
+# -- opening
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False)
+    try:
+        connection.row_factory = sqlite3.Row
+        connection.text_factory = _decode
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        for pragma in (
+            "query_only = 1",
+            "trusted_schema = 0",
+            "cell_size_check = 1",
+            "mmap_size = 0",
+            "cache_size = -8192",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _decode(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+@contextmanager
+def _source(item: Item) -> Iterator[str]:
+    """The URI of a database that can be read without a trace."""
+    if item.member is not None:
+        with tempfile.TemporaryDirectory(prefix="clew-") as folder, item.open() as file:
+            copy = os.path.join(folder, "copy.db")
+            with open(copy, "wb") as target:
+                shutil.copyfileobj(file, target, 1 << 20)
+            yield _uri(copy, "mode=rwc")
+        return
+    path = os.path.realpath(item.path)
+    with item.open() as file:
+        head = file.read(100)
+    if not head.startswith(MAGIC):
+        raise Invalid(f"{item.name} is not a database")
+    is_wal = head[18:20] == b"\x02\x02"
+    wal, journal = _size(f"{path}-wal"), _size(f"{path}-journal")
+    if is_wal and wal == 0:
+        before = _state(path)
+        yield _uri(path, "mode=ro&immutable=1")
+        if _state(path) != before:
+            raise Unavailable(f"{item.name} was written while it was read", hint="Import it again.")
+    elif is_wal and os.path.exists(f"{path}-shm"):
+        yield _uri(path, "mode=ro&readonly_shm=1")
+    elif not is_wal and journal == 0:
+        yield _uri(path, "mode=ro")
+    else:
+        with tempfile.TemporaryDirectory(prefix="clew-") as folder:
+            copy = os.path.join(folder, "copy.db")
+            _copy(path, copy)
+            yield _uri(copy, "mode=rw")
+
+
+def _copy(path: str, copy: str) -> None:
+    """Copies a database with its journals. Unavailable if it does not stand still, or the disk is too small."""
+    needed = sum(_size(f"{path}{ending}") for ending in ("", "-wal", "-journal"))
+    if shutil.disk_usage(os.path.dirname(copy)).free < needed + _SPARE:
+        raise Unavailable(
+            f"{path} must be copied, and {needed:,} bytes do not fit", hint="Set TMPDIR to a larger disk."
+        )
+    for _ in range(_ATTEMPTS):
+        before = _state(path)
+        for ending in ("", "-wal", "-journal"):
+            with suppress(FileNotFoundError):
+                os.remove(f"{copy}{ending}")
+            with suppress(FileNotFoundError):
+                shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+        if _state(path) == before:
+            return
+    raise Unavailable(f"{path} is being written", hint="Close the program and try again.")
+
+
+def _uri(path: str, options: str) -> str:
+    return f"file:{quote(path)}?{options}"
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _state(path: str) -> list[tuple[int, int]]:
+    found = []
+    for ending in ("", "-wal", "-journal"):
+        try:
+            status = os.stat(f"{path}{ending}")
+            found.append((status.st_size, status.st_mtime_ns if not ending or status.st_size else 0))
+        except OSError:
+            found.append((0, 0))
+    return found
