@@ -21,6 +21,7 @@ _OWN = (
     "copilot_cli:CopilotCLI",
     "vscode:VSCode",
     "gemini_cli:GeminiCLI",
+    "opencode:OpenCode",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""
