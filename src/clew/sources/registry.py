@@ -22,6 +22,7 @@ _OWN = (
     "vscode:VSCode",
     "gemini_cli:GeminiCLI",
     "opencode:OpenCode",
+    "pi:Pi",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""
