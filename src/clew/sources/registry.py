@@ -15,6 +15,7 @@ from clew.sources.items import Item, items
 
 GROUP = "clew.sources"
 _OWN = (
+    "qwen_code:QwenCode",  # before Claude Code, whose lines have the same names and other messages
     "claude_code:ClaudeCode",
     "chatgpt:ChatGPT",
     "claude_ai:ClaudeAI",
