@@ -24,6 +24,7 @@ _OWN = (
     "gemini_cli:GeminiCLI",
     "opencode:OpenCode",
     "pi:Pi",
+    "goose:Goose",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""
