@@ -88,7 +88,7 @@ PROVIDERS: dict[str, Provider] = {
 }  # fmt: skip
 
 
-HISTORIES = ("chatgpt", "claude-ai", "copilot-cli", "vscode", "gemini-cli", "opencode", "pi", "goose")
+HISTORIES = ("chatgpt", "claude-ai", "copilot-cli", "vscode", "gemini-cli", "opencode", "pi", "goose", "cline")
 """Formats that clew only reads, from the histories of other programs; each has a module in ``histories``."""
 
 

@@ -25,6 +25,7 @@ _OWN = (
     "opencode:OpenCode",
     "pi:Pi",
     "goose:Goose",
+    "cline:Cline",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""
