@@ -88,7 +88,18 @@ PROVIDERS: dict[str, Provider] = {
 }  # fmt: skip
 
 
-HISTORIES = ("chatgpt", "claude-ai", "copilot-cli", "vscode", "gemini-cli", "opencode", "pi", "goose", "cline")
+HISTORIES = (
+    "chatgpt",
+    "claude-ai",
+    "copilot-cli",
+    "vscode",
+    "gemini-cli",
+    "opencode",
+    "pi",
+    "goose",
+    "cline",
+    "continue-dev",
+)
 """Formats that clew only reads, from the histories of other programs; each has a module in ``histories``."""
 
 

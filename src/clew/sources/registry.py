@@ -26,6 +26,7 @@ _OWN = (
     "pi:Pi",
     "goose:Goose",
     "cline:Cline",
+    "continue_dev:Continue",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""
