@@ -27,6 +27,7 @@ _OWN = (
     "goose:Goose",
     "cline:Cline",
     "continue_dev:Continue",
+    "aider:Aider",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""
