@@ -86,7 +86,7 @@ class _Reader:
         name, folder = os.path.basename(path), os.path.basename(os.path.dirname(path))
         self._session = name.removesuffix(".jsonl").removesuffix(".json")
         self._owner = None if name.startswith("session-") or folder == "chats" else folder
-        self._began = False
+        self._header: Json | None = None
         self._copies = False
         """True from a repeated header to the next message: what is set there is a copy."""
         self._path: list[_Step] = []
@@ -109,7 +109,7 @@ class _Reader:
             if isinstance(changes.get("messages"), list) and not self._copies:
                 yield from self._replace(line, as_list(changes["messages"]))
                 return
-        elif fields.get("type") in _MESSAGES and isinstance(fields.get("id"), str):
+        elif as_text(fields.get("type")) in _MESSAGES and isinstance(fields.get("id"), str):
             self._copies = False
             yield from self._message(line)
             return
@@ -164,10 +164,10 @@ class _Reader:
 
     def header(self, fields: Json) -> Iterator[Part]:
         """The first line, or a copy of it that a resume has written."""
-        if self._began:
-            self._copies = True
+        if self._header is not None:
+            self._copies = fields != self._header
         else:
-            self._began = True
+            self._header = fields
             self._session = as_text(fields.get("sessionId")) or self._session
             agent = None if self._owner is None else self._session
             yield About(conversation=self.conversation, owner=self._owner, agent=agent)
@@ -192,13 +192,14 @@ class _Reader:
     def _update(self, line: JsonLine, id: str) -> Iterator[Part]:
         """The calls that have ended since the message was written before."""
         calls = as_list(line.fields.get("toolCalls"))
-        new = [call for call in calls if call.get("status") in _ENDED and call.get("id") not in self._calls]
-        if not new or len(calls) != len(line.fields["toolCalls"]) or any(not as_text(call.get("id")) for call in new):
+        raws = element_bytes(field_bytes(line.data, "toolCalls"))
+        new = [
+            (raw, call) for raw, call in zip(raws, calls, strict=False) if _ended({"toolCalls": [call]}) - self._calls
+        ]
+        if not new or len(raws) != len(calls):
             yield self._kept(line)
             return
-        raws = element_bytes(field_bytes(line.data, "toolCalls"))
-        bodies = [raw for raw, call in zip(raws, calls, strict=True) if any(call is one for one in new)]
-        for piece, call in zip(pieces(NAME, line.data, bodies), new, strict=True):
+        for piece, (_, call) in zip(pieces(NAME, line.data, [raw for raw, _ in new]), new, strict=True):
             self._calls.add(call["id"])
             yield self.entry(piece.raw, piece.message, {**call, "id": id}, f"{id} {call['id']}")
 
@@ -229,8 +230,9 @@ class _Reader:
             yield self.entry(piece.raw, piece.message, message, message["id"])
 
     def _rewind(self, id: object) -> None:
-        """Drops a message and all after it; an id that is not there drops all, as in the program itself."""
-        self._path = self._path[: next((at for at, step in enumerate(self._path) if step.id == id), 0)]
+        """Drops a message and all after it; an id that never was there drops all, as in the program itself."""
+        unknown = len(self._path) if isinstance(id, str) and id in self._nodes else 0
+        self._path = self._path[: next((at for at, step in enumerate(self._path) if step.id == id), unknown)]
 
     def _above(self) -> str | None:
         """The node that the next message follows."""
@@ -270,5 +272,5 @@ def _ended(fields: Json) -> set[str]:
     return {
         id
         for call in as_list(fields.get("toolCalls"))
-        if call.get("status") in _ENDED and (id := as_text(call.get("id")))
+        if as_text(call.get("status")) in _ENDED and (id := as_text(call.get("id")))
     }

@@ -85,7 +85,7 @@ def _read_database(item: Item) -> Iterator[Part]:
             return
         for session in scan(connection, "session"):
             row = row_fields(session)
-            rows = look_up(connection, "message", "session_id", row["id"], order="time_created, id")
+            rows = look_up(connection, "message", "session_id", session["id"], order="time_created, id")
             stored = (
                 _stored(
                     row_bytes(message, "data"),

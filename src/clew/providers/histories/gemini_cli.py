@@ -64,6 +64,7 @@ def _call(call: Json) -> Iterator[Block]:
 
 def results(data: Json) -> set[str]:
     """The ids of the calls whose results are all that a message has; empty if it has anything else."""
-    parts = as_list(data.get("content"))
-    found = {as_word(as_dict(part.get("functionResponse")).get("id")) for part in parts}
-    return set() if "" in found or len(parts) != len(data.get("content") or ()) else found
+    content = data.get("content")
+    parts = content if isinstance(content, list) else []
+    found = {as_word(as_dict(as_dict(part).get("functionResponse")).get("id")) for part in parts}
+    return set() if "" in found else found
