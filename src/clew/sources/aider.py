@@ -26,6 +26,8 @@ _STARTED = "# aider chat started at "
 _PROMPT, _OUTPUT, _END = "#### ", "> ", "  "
 _TOKENS = re.compile(r"> Tokens: ([\d.]+[kM]?) sent,.*?([\d.]+[kM]?) received")
 _MODEL = re.compile(r"> (?:Main model|Model): (\S+)")
+_COMMIT = re.compile(r"> Commit [0-9a-f]{7,} ")
+"""The one line after an answer whose text may have line breaks."""
 _VERSION = re.compile(r"> Aider v(\S+)")
 _THOUGHT = re.compile(r"<(thinking-content-\w+)>(.*?)</\1>", re.DOTALL)
 
@@ -112,7 +114,7 @@ class _Run:
             return "user"
         if text.startswith(_STARTED) and not self._count:
             return ""
-        if text.startswith(_OUTPUT) and (self._kind != "assistant" or text.endswith(_END)):
+        if text.startswith(_OUTPUT) and (self._kind != "assistant" or text.endswith(_END) or _COMMIT.match(text)):
             self._open = not text.endswith(_END)
             return ""
         if self._open:
