@@ -85,5 +85,5 @@ def _wrap(store: clew.Store) -> None:
     from clew.upkeep import rekey
 
     rekey.begin(store._engine, "rotate", os.urandom(32))
-    rekey.go_on(store._engine)
+    rekey.run(store._engine)
     rekey.finish(store._engine)

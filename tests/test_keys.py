@@ -160,7 +160,7 @@ def test_a_raw_key_may_end_as_a_line_does(file: Path) -> None:
 def test_anything_else_in_a_key_file_is_refused(file: Path, content: bytes) -> None:
     """It is Invalid, says what a key file holds, and shows nothing of what is there."""
     file.write_bytes(content)
-    with pytest.raises(clew.Invalid, match=r"does not hold a key\. A key is written as 64 hex digits") as caught:
+    with pytest.raises(clew.Invalid, match=r"does not contain a key\. A key is written as 64 hex digits") as caught:
         keys.from_file(file)
     assert len(content) < 8 or content.decode("latin-1").strip() not in told(caught.value)
     assert file.read_bytes() == content
@@ -221,7 +221,7 @@ def test_a_missing_key_file_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", ["", "a\0b", b"bytes", None, 7])
 def test_a_key_file_is_named_by_a_path(bad: object) -> None:
     """Anything else is Invalid."""
-    with pytest.raises(clew.Invalid, match="named by a path"):
+    with pytest.raises(clew.Invalid, match="given as a path"):
         keys.from_file(bad, create=True)  # type: ignore[arg-type]
 
 
@@ -262,7 +262,7 @@ def test_a_file_that_is_no_key_is_never_overwritten(file: Path) -> None:
 
 def test_a_key_file_needs_its_folder(tmp_path: Path) -> None:
     """A folder that is not there is not made."""
-    with pytest.raises(clew.Invalid, match="there is no folder"):
+    with pytest.raises(clew.Invalid, match="does not exist"):
         keys.from_file(tmp_path / "none" / "k", create=True)
     assert list(tmp_path.iterdir()) == []
 
@@ -323,7 +323,7 @@ def test_a_missing_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_malformed_variable_is_not_shown(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is Invalid, and neither the error nor what it came from has the value."""
     monkeypatch.setenv("CLEW_KEY", value)
-    with pytest.raises(clew.Invalid, match="the environment variable CLEW_KEY does not hold a key") as caught:
+    with pytest.raises(clew.Invalid, match="the environment variable CLEW_KEY does not contain a key") as caught:
         keys.from_env()
     assert not value or value not in told(caught.value)
     assert ascii(value)[1:-1] not in told(caught.value) or not value
@@ -437,7 +437,7 @@ def test_a_keyring_that_refuses_a_key_does_not_show_it(ring: Ring, monkeypatch: 
 def test_a_key_that_is_not_given_back_is_not_used(ring: Ring, kind: type[keyrings.FileKeyring]) -> None:
     """A key that the keyring has lost, or that another program has replaced, would seal a store for ever."""
     ring(kind)
-    with pytest.raises(clew.Unavailable, match="does not give back the key"):
+    with pytest.raises(clew.Unavailable, match="did not store the key"):
         keys.from_keyring("chats", create=True)
 
 
@@ -468,7 +468,7 @@ def test_a_chain_does_not_go_on_to_one_in_the_clear(ring: Ring, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("named", "why"),
     [
-        ("keyring.backends.null.Keyring", "the null keyring keeps nothing"),
+        ("keyring.backends.null.Keyring", "the null keyring stores nothing"),
         ("keyring.backends.fail.Keyring", "there is no keyring on this system"),
         ("no.such.Keyring", r"cannot be used now \(ModuleNotFoundError\)"),
     ],
@@ -611,7 +611,7 @@ def test_no_bytes_are_a_surprise(bad: bytes) -> None:
 
 def test_parameters_are_bytes() -> None:
     """Text is a mistake of the caller, not damage."""
-    with pytest.raises(clew.Invalid, match="parameters are bytes, not str"):
+    with pytest.raises(clew.Invalid, match="parameters must be bytes, not str"):
         keys.from_passphrase("x").key(stored().decode())  # type: ignore[arg-type]
 
 

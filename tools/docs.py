@@ -138,7 +138,21 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "Object storage for large attachments: `clew.open(…, blobs=…)`.",
         ["base/buckets:Bucket", "engine/blob_objects:Cleared"],
     ),
-    ("Audit", "Reached as `store.audit`.", ["engine/audit:Audit", "engine/audit:Deed"]),
+    ("Audit", "Reached as `store.audit`.", ["engine/audit:Audit", "engine/audit:AuditEvent"]),
+    (
+        "clew.exports",
+        "Conversations as files.",
+        [
+            "exports/to_files:write",
+            "exports/to_files:Exported",
+            "exports/to_jsonl:jsonl",
+            "exports/from_jsonl:restore",
+            "exports/from_jsonl:Restored",
+            "exports/to_markdown:markdown",
+            "exports/to_html:html",
+            "exports/to_native:native",
+        ],
+    ),
     (
         "clew.redaction",
         "What must not be stored. Rules are given to `clew.open`, and work on everything that comes in.",

@@ -46,6 +46,7 @@ RANKS: list[dict[str, str]] = [
     },
     {
         "": "the public names, `import clew`",
+        "exports": "conversations as files: JSONL, Markdown, HTML, their own form",
         "aio": "async classes",
         "testing": "contracts as tests",
     },
@@ -56,7 +57,7 @@ RANKS: list[dict[str, str]] = [
 RANK = {room: rank for rank, rooms in enumerate(RANKS, 1) for room in rooms}
 
 LIMITS = {
-    "entries in src/clew": 23,
+    "entries in src/clew": 24,
     "loose modules": 4,
     "ranks": 12,
     "rings": 0,

@@ -4,9 +4,9 @@
 >>> from_recovery(recovery(key)) == key
 True
 
-A key comes from a file, an environment variable, the keyring of the system, or a passphrase. Each of them answers with
-the key or raises: none makes a new key unless `create=True` asks for one, and none makes one where there is one. No
-error shows a key, a passphrase, or what was found in the place of one.
+A key comes from a file, an environment variable, the system keyring, or a passphrase. Each function returns the key or
+raises. None creates a key without `create=True`, and none replaces an existing key. No error message contains a key, a
+passphrase, or the value that was found instead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIZE = 32
 ID_SIZE = 8
 """Bytes in a key's id."""
 PATIENCE = 60.0
-"""Seconds that making a key in the keyring waits for another process: someone may be typing a password there."""
+"""Seconds to wait for another process that creates a key in the keyring: a user may be typing a password."""
 
 _FORMS = "A key is written as 64 hex digits or in base64; `openssl rand -base64 32` makes one."
 _LONGEST = 65
@@ -41,25 +41,25 @@ _LONGEST = 65
 _ELSEWHERE = "Unlock or install a keyring, or keep the key in a file: clew.keys.from_file."
 _REFUSED = {
     "keyring.backends.fail.Keyring": "there is no keyring on this system",
-    "keyring.backends.null.Keyring": "the keyring is switched off: the null keyring keeps nothing",
+    "keyring.backends.null.Keyring": "the keyring is disabled: the null keyring stores nothing",
     "PlaintextKeyring": "the keyring is a file that is not encrypted",
 }
-"""Keyrings that keep no secret, by the name of their class, and why."""
+"""Keyrings that do not protect a secret, by class name, and why."""
 
 
 def generate() -> bytes:
-    """A new key, from the random source of the system."""
+    """A new key from the system's random source."""
     return os.urandom(SIZE)
 
 
 def check(key: object) -> bytes:
     """`key` itself. Invalid if it is not 32 bytes."""
     if not isinstance(key, bytes):
-        hint = "A passphrase goes through clew.keys.from_passphrase." if isinstance(key, str) else ""
-        raise Invalid(f"a key is {SIZE} bytes, not {type(key).__name__}", hint=hint)
+        hint = "Pass a passphrase through clew.keys.from_passphrase." if isinstance(key, str) else ""
+        raise Invalid(f"a key must be {SIZE} bytes, not {type(key).__name__}", hint=hint)
     if len(key) != SIZE:
-        hint = "clew.keys.generate makes a key; a passphrase goes through clew.keys.from_passphrase."
-        raise Invalid(f"a key has {SIZE} bytes, this one has {len(key)}", hint=hint)
+        hint = "Make a key with clew.keys.generate; pass a passphrase through clew.keys.from_passphrase."
+        raise Invalid(f"a key must have {SIZE} bytes, this one has {len(key)}", hint=hint)
     return key
 
 
@@ -67,15 +67,15 @@ def check(key: object) -> bytes:
 
 
 def from_file(path: str | os.PathLike[str], *, create: bool = False) -> bytes:
-    """The key in a file: 32 bytes, or 64 hex digits or base64 that stand for them; one newline may follow.
+    """The key in a file: 32 bytes, or their 64 hex digits or base64; one newline may follow.
 
-    It is a regular file that belongs to the user and that only the user may read or write. NotFound; Invalid, with a
-    hint, if it is anything else. `create=True` makes it if it is not there, durably; a file that is there stays as it
-    is, and of several processes that make it at once all get the same key.
+    It must be a regular file that belongs to the user, and that only the user may read or write; otherwise Invalid,
+    with a hint. NotFound if it does not exist; with `create=True` it is created, durably. An existing file is not
+    changed. If several processes create it at once, all get the same key.
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str) or not name or "\0" in name:
-        raise Invalid("a key file is named by a path")
+        raise Invalid("a key file must be given as a path")
     if create:
         make_private(name, generate().hex().encode() + b"\n")
     try:
@@ -86,12 +86,12 @@ def from_file(path: str | os.PathLike[str], *, create: bool = False) -> bytes:
     line = data if len(data) == SIZE else data.removesuffix(b"\n")
     key = line if len(line) == SIZE else _decode(line)
     if key is None:
-        raise Invalid(f"{name} does not hold a key", hint=_FORMS)
+        raise Invalid(f"{name} does not contain a key", hint=_FORMS)
     return key
 
 
 def _decode(text: str | bytes) -> bytes | None:
-    """The key that hex digits or base64 stand for; None if it is neither."""
+    """Decodes a key from hex digits or base64; None if it is neither."""
     try:
         key = unhexlify(text) if len(text) == 2 * SIZE else a2b_base64(text, strict_mode=True)
     except ValueError:
@@ -104,15 +104,15 @@ def _decode(text: str | bytes) -> bytes | None:
 
 def from_env(name: str = "CLEW_KEY") -> bytes:
     """The key in an environment variable, as 64 hex digits or in base64. NotFound; Invalid if it is neither."""
-    # A key given by mistake in place of a name must not be shown as one.
+    # A key passed by mistake instead of a name must not appear in an error.
     if not isinstance(name, str) or not name or not name.isprintable() or "=" in name or _decode(name):
-        raise Invalid("that is not the name of an environment variable", hint="Give the name: CLEW_KEY.")
+        raise Invalid("this is not the name of an environment variable", hint="Pass a name such as CLEW_KEY.")
     value = os.environ.get(name)
     if value is None:
         raise NotFound("environment variable", name, hint=_FORMS)
     key = _decode(value.removesuffix("\n"))
     if key is None:
-        raise Invalid(f"the environment variable {name} does not hold a key", hint=_FORMS)
+        raise Invalid(f"the environment variable {name} does not contain a key", hint=_FORMS)
     return key
 
 
@@ -120,14 +120,14 @@ def from_env(name: str = "CLEW_KEY") -> bytes:
 
 
 def from_keyring(name: str, *, service: str = "clew", create: bool = False) -> bytes:
-    """The key of that name in the keyring of the system. NotFound if it has none; Unavailable if it cannot be asked.
+    """The key with this name in the system keyring. NotFound; Unavailable if the keyring cannot be used.
 
-    `create=True` makes one if there is none, once, even when several processes of a user ask at the same time. A
-    keyring that keeps nothing, or in the clear, is Unavailable.
+    `create=True` creates a missing key, only once even if several processes of a user ask at the same time. A keyring
+    that stores nothing, or stores clear text, is Unavailable.
     """
     for word in (name, service):
         if not isinstance(word, str) or not word or not word.isprintable():
-            raise Invalid("a key in the keyring is named by a name and a service: printable text, not empty")
+            raise Invalid("the name and the service of a keyring entry must be printable text, not empty")
     backend = _backend()
     key = _entry(backend, service, name)
     if key is None and create:
@@ -139,7 +139,7 @@ def from_keyring(name: str, *, service: str = "clew", create: bool = False) -> b
 
 
 def _backend() -> KeyringBackend:
-    """The keyring in use. Of a chain the first that keeps secrets: the chain might go on to one that does not."""
+    """The keyring in use. Of a chain, the first one that protects secrets: the chain itself might use another."""
     try:
         with loading:
             import keyring
@@ -177,7 +177,7 @@ def _entry(backend: KeyringBackend, service: str, name: str) -> bytes | None:
         return None
     key = _decode(value)
     if key is None:
-        hint = "Another program may use that name: choose another, or put the right key there."
+        hint = "Another program may use this name. Use another name, or store the right key there."
         raise Invalid(f"the keyring entry {name!r} of {service!r} is not a key", hint=hint)
     return key
 
@@ -195,12 +195,12 @@ def _create_entry(backend: KeyringBackend, service: str, name: str) -> bytes:
         if failed is not None:
             raise _unusable(failed)
         if _entry(backend, service, name) != key:
-            raise Unavailable("the keyring does not give back the key it was given", hint=_ELSEWHERE)
+            raise Unavailable("the keyring did not store the key", hint=_ELSEWHERE)
         return key
 
 
 def _set(backend: KeyringBackend, service: str, name: str, value: str) -> type[Exception] | None:
-    """Puts a value into the keyring. The kind of what went wrong, and no more: the error itself may show the value."""
+    """Stores a value in the keyring. Returns only the type of an error: the error itself may contain the value."""
     try:
         backend.set_password(service, name, value)
     except Exception as error:  # noqa: BLE001 - a keyring may raise anything
@@ -222,7 +222,7 @@ _LONGEST_PARAMETERS = 512
 class _Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of a key derivation. The bounds apply when reading, because a header may come from anyone.
 
-    Below them a passphrase would be cheap to guess; above them opening a store would take all memory, or minutes.
+    Below them a passphrase would be cheap to guess; above them opening a store could take minutes, or all memory.
     """
 
     v: Literal[1]
@@ -243,34 +243,34 @@ def _parse(parameters: bytes) -> _Parameters | None:
 
 
 def check_parameters(parameters: bytes) -> bool:
-    """True if these say, within bounds, how a key is derived from a passphrase."""
+    """True if these are valid parameters of a key derivation, within bounds."""
     return _parse(parameters) is not None
 
 
 class Passphrase:
-    """Words from which a store's key is derived, slowly, with Argon2id. Its repr shows nothing."""
+    """A passphrase. Argon2id derives the store's key from it, slowly on purpose. Its repr shows nothing."""
 
     __slots__ = ("_words",)
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
-            raise Invalid(f"a passphrase is text, not {type(text).__name__}")
+            raise Invalid(f"a passphrase must be text, not {type(text).__name__}")
         if not text:
             raise Invalid("a passphrase cannot be empty")
-        if any("\ud800" <= letter <= "\udfff" for letter in text):  # encoding would fail with the words in its error
+        if any("\ud800" <= letter <= "\udfff" for letter in text):  # the error of encoding would contain it
             raise Invalid("the passphrase is not valid Unicode")
         self._words = unicodedata.normalize("NFC", text).encode()
 
     def new(self) -> tuple[bytes, bytes]:
-        """Parameters with a fresh salt, to be kept beside what is sealed, and the key that they give."""
+        """Parameters with a new salt, to be stored with the sealed data, and the derived key."""
         # Argon2id's second recommended setting (RFC 9106): a fifth of a second, once per opening.
         fresh = _Parameters(v=1, kdf="argon2id", t=3, m=64 << 10, p=4, salt=os.urandom(16))
         return msgspec.json.encode(fresh), self._derive(fresh)
 
     def key(self, parameters: bytes) -> bytes:
-        """The key that these parameters give. Corrupted if they are not what `new` makes, or out of bounds."""
+        """The key derived with these parameters. Corrupted if they are malformed or out of bounds."""
         if not isinstance(parameters, bytes):
-            raise Invalid(f"parameters are bytes, not {type(parameters).__name__}")
+            raise Invalid(f"parameters must be bytes, not {type(parameters).__name__}")
         stored = _parse(parameters)
         if stored is None:
             raise Corrupted("the header of the passphrase", "its parameters are malformed or out of bounds")
@@ -298,7 +298,7 @@ class Passphrase:
 def from_passphrase(text: str) -> Passphrase:
     """A passphrase to open a store with. Invalid if it is empty, or not valid Unicode.
 
-    The same words are the same passphrase however their accents were typed (NFC).
+    The text is normalized (NFC), so that it does not matter how accents were typed.
     """
     return Passphrase(text)
 
@@ -307,39 +307,39 @@ Key = bytes | Passphrase
 """The types of key that open a store."""
 
 
-# -- which key it is
+# -- key ids
 
 
 def key_id(key: bytes) -> bytes:
-    """Eight bytes that say which key it is, and nothing about it."""
+    """Eight bytes that identify a key without revealing it."""
     return blake2b(key=check(key), digest_size=ID_SIZE, person=b"clew key id").digest()
 
 
 def key_id_text(id: bytes) -> str:
-    """A key's id as people see it: 16 hex digits."""
+    """A key's id as text: 16 hex digits."""
     if not isinstance(id, bytes) or len(id) != ID_SIZE:
-        raise Invalid(f"a key's id is {ID_SIZE} bytes")
+        raise Invalid(f"a key id must be {ID_SIZE} bytes")
     return id.hex()
 
 
-# -- on paper
+# -- recovery keys, printed on paper
 
 
 _LETTERS = 55
 _CHECK_BITS = 19
 _CHECK = 524269
-"""Letters of a recovery key are the digits, in base 32, of a multiple of this prime.
+"""The letters of a recovery key are the base-32 digits of a multiple of this prime.
 
-No power of 32 below 32**55 leaves 0 or the same rest as another, so a wrong letter, or two that changed places, never
-give a multiple again; of other mistakes one in half a million does.
+The powers of 32 below 32**55 have different remainders, none of them 0. So one wrong letter, or two swapped letters,
+never give a multiple; of other errors one in half a million does.
 """
 _PRINTED = dict.fromkeys(map(ord, "-‐‑‒–—"), " ")
-"""Hyphens, and what word processors make of them."""
+"""Hyphens, and the dashes that word processors replace them with."""
 _VALUES = {letter: value for value, letter in enumerate(ALPHABET)} | {"i": 1, "l": 1, "o": 0}
 
 
 def recovery(key: bytes) -> str:
-    """The key to be printed and put away: 11 groups of 5 letters and digits, with a checksum. It is the key itself."""
+    """The key as text to print: 11 groups of 5 letters and digits, with a checksum. It is the key itself."""
     number = int.from_bytes(check(key), "big") << _CHECK_BITS
     number += -number % _CHECK
     letters = "".join(ALPHABET[number >> 5 * place & 31] for place in reversed(range(_LETTERS))).upper()
@@ -349,13 +349,15 @@ def recovery(key: bytes) -> str:
 def from_recovery(text: str) -> bytes:
     """The key that `recovery` wrote; case, spaces and hyphens do not matter, and i, l, o are read as 1, 1, 0.
 
-    Invalid if any letter is wrong, or any two have changed places.
+    Invalid if a letter is wrong, or two are swapped.
     """
     if not isinstance(text, str):
-        raise Invalid(f"a recovery key is text, not {type(text).__name__}")
+        raise Invalid(f"a recovery key must be text, not {type(text).__name__}")
     letters = "".join(text.lower().translate(_PRINTED).split())
     if len(letters) != _LETTERS:
-        raise Invalid(f"a recovery key has {_LETTERS} letters, this one has {len(letters)}", hint="Look at it again.")
+        raise Invalid(
+            f"a recovery key has {_LETTERS} letters, this one has {len(letters)}", hint="Check for missing groups."
+        )
     number = 0
     for at, letter in enumerate(letters):
         if letter not in _VALUES:

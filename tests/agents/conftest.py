@@ -1,4 +1,4 @@
-"""What the tests of agent sessions share."""
+"""Fixtures for agent sessions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lines(path: Path) -> list[Any]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Where a mirror may be made."""
+    """A folder for a mirror."""
     return tmp_path / "projects"
 
 

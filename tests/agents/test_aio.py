@@ -41,7 +41,7 @@ def test_both_faces_have_the_same_names(sync, awaited):
 
 
 async def test_a_run_of_an_agent(tmp_path):
-    """Create, talk, resume, fork, transcript, memory, mirror, import: as in the sync face, awaited."""
+    """Create, append, resume, fork, transcript, memory, mirror and import work as in the sync API."""
     name = "00000000-0000-0000-0000-000000000005"
     async with clew.aio.agents.open(tmp_path / "s.db", mirror=tmp_path / "m") as sessions:
         talk = await sessions.create(cwd="/src", model="m")

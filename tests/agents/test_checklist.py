@@ -1,4 +1,4 @@
-"""What an agent runtime relies on, each in one test."""
+"""The requirements of an agent runtime, each in one test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_session_crud(sessions):
 
 
 def test_continue_mode(sessions):
-    """The last active session of exactly that directory goes on: activity counts, not creation."""
+    """Continues the last active session of exactly that directory: activity counts, not creation."""
     first, second = sessions.create(cwd="/src/app"), sessions.create(cwd="/src/app")
     sessions.create(cwd="/src/other").append_and_save(clew.user("elsewhere"))
     sessions.create(cwd="/src/app", agent_name="helper", parent=second).append_and_save(clew.user("a subagent's"))
@@ -101,7 +101,7 @@ def test_fork(sessions):
 
 
 def test_jsonl_format(mirrored):
-    """One compact object per line, only ever added to; a torn line is mended, and the lines before it stay."""
+    """One compact object per line, append-only; a truncated line is completed, and earlier lines stay."""
     session = mirrored.create(cwd="/src")
     session.append_and_save(sdk("user", "a\u2028b\x85c\nd", U1))
     file = place(mirrored, session) / "messages.jsonl"
@@ -141,7 +141,7 @@ def test_concurrent_safety(mirrored):
 
 
 def test_transcript_storage(mirrored):
-    """Every event is kept as it came, whatever its type, beside the messages; hooks find them in a file."""
+    """Events of every type are stored unchanged, apart from the messages; hooks find them in a file."""
     session = mirrored.create(cwd="/src")
     given = [
         {"type": "system", "subtype": "init", "uuid": U1, "tools": []},

@@ -1,4 +1,4 @@
-"""What is deleted leaves its mirrors too, whoever deletes it and however; else the receipt says where it is left."""
+"""Deleted data is also deleted from mirrors, or the receipt says where it remains."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_it_goes_from_the_mirror(path: Path, root: Path, way: str, key: bytes | 
 
 
 def test_the_program_clears_it(path: Path, root: Path) -> None:
-    """`clew purge` says that every trace is cleared, and it is: in a mirror that it was never told of."""
+    """`clew purge` clears every trace, also in a mirror that was not passed to it."""
     with agents.open(path, mirror=root) as talks:
         session = talks.create(cwd="/src")
         session.append_and_save(clew.user(WORD))
@@ -120,7 +120,7 @@ def test_a_mirror_that_cannot_be_reached_is_named(path: Path, root: Path, tmp_pa
 
 
 def test_opening_the_mirror_removes_what_is_left(path: Path, root: Path, tmp_path: Path) -> None:
-    """What was deleted while the folder was away goes when the mirror is opened, before anything is written there."""
+    """Data deleted while the folder was unavailable is removed when the mirror is opened, before any write."""
     with agents.open(path, mirror=root) as talks:
         session = talks.create(cwd="/src")
         session.append_and_save(clew.user(WORD))
@@ -151,7 +151,7 @@ def test_a_cleanup_does_not_need_the_mirror(path: Path, root: Path, tmp_path: Pa
 
 
 def test_a_mirror_that_is_gone_can_be_forgotten(path: Path, root: Path, tmp_path: Path) -> None:
-    """A folder that was deleted is named by every receipt until the store is told so."""
+    """Every receipt names a deleted folder until the store forgets it."""
     with agents.open(path, mirror=root) as talks:
         talks.create().append_and_save(clew.user(WORD))
         talks.create().append_and_save(clew.user(WORD))
@@ -197,7 +197,7 @@ def test_notes_of_a_mirror_that_is_away_are_bounded(
 def test_ids_merged_while_a_mirror_is_cleared_are_not_dropped(
     path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that has cleared a folder takes back only what was noted before it looked there."""
+    """A process that has cleared a folder removes only the notes that it had read before."""
     monkeypatch.setattr(clew.engine.mirrors, "MOST", 1)
     with agents.open(path, mirror=root) as talks, clew.open(path) as store:
         known = Parts.of(store).purger.mirrors
@@ -213,7 +213,7 @@ def test_ids_merged_while_a_mirror_is_cleared_are_not_dropped(
 
 
 def test_the_program_forgets_a_mirror(path: Path, root: Path, tmp_path: Path) -> None:
-    """`clew purge --forget-mirror` ends what is pending for a folder that is gone; another folder is an error."""
+    """`clew purge --forget-mirror` drops the pending removal for a missing folder; another folder is an error."""
     with agents.open(path, mirror=root) as talks:
         session = talks.create(cwd="/src")
         session.append_and_save(clew.user(WORD))
@@ -236,7 +236,7 @@ def test_the_program_forgets_a_mirror(path: Path, root: Path, tmp_path: Path) ->
 
 
 def test_a_purge_that_is_killed_leaves_its_note(path: Path, root: Path) -> None:
-    """The rows are gone, the files are not yet: whoever purges or opens the mirror next removes them."""
+    """If the rows are deleted but the files are not, the next purge or open of the mirror removes them."""
     with agents.open(path, mirror=root) as talks:
         session = talks.create(cwd="/src")
         session.append_and_save(clew.user(WORD))
@@ -284,7 +284,7 @@ def test_workspaces_have_their_own_mirrors(path: Path, root: Path, tmp_path: Pat
 
 
 def test_bytes_of_a_damaged_message_go_from_the_mirror(path: Path, root: Path) -> None:
-    """What a purge of the quarantine destroys is destroyed in the mirror, which still had it whole."""
+    """A purge of the quarantine also deletes the intact copy in the mirror."""
     with agents.open(path, mirror=root) as talks:
         session = talks.create(cwd="/src")
         session.append_and_save(clew.user(WORD))
@@ -363,7 +363,7 @@ def test_a_store_that_was_moved_or_restored_keeps_its_mirror(path: Path, root: P
 
 @pytest.mark.parametrize("long", [False, True])
 def test_a_title_made_of_deleted_words_goes_with_them(store: Store, long: bool) -> None:
-    """Of the session, of its forks, and of one that was rewound; a title that somebody chose stays."""
+    """Titles of the session, its forks and rewound ones are removed; a title that a user chose stays."""
     from clew.engine.titles import title_of
 
     question = clew.user(f"Why does {WORD} fail?" + " And this?" * 20 * long)

@@ -97,7 +97,7 @@ def test_a_mirror_comes_back_whole(full, root, tmp_path):
 
 
 def test_importing_into_the_store_it_came_from(full, root):
-    """Nothing is new, and nothing is doubled."""
+    """A second import adds nothing."""
     before = told(full)
     done = import_tree(full, root)
     assert sum(one.messages + one.events for one in done.sessions) == 0
@@ -106,7 +106,7 @@ def test_importing_into_the_store_it_came_from(full, root):
 
 
 def test_what_has_grown_is_added(full, root, tmp_path):
-    """A second import brings what was said since the first."""
+    """A second import adds the new messages."""
     with agents.open(tmp_path / "other.db") as other:
         import_tree(other, root)
         session = full.load_latest("/src")
@@ -201,7 +201,7 @@ def test_metadata_that_cannot_be_read(sessions, tree):
 
 
 def test_a_session_without_messages(sessions, tree):
-    """Metadata alone is a session that has said nothing."""
+    """A folder with only metadata is a session without messages."""
     at = write(tree, A, b"", cwd="/src")
     (at / "messages.jsonl").unlink()
     assert import_tree(sessions, tree).skipped == ()
@@ -209,7 +209,7 @@ def test_a_session_without_messages(sessions, tree):
 
 
 def test_names_that_are_no_ids(sessions, tree):
-    """A folder whose name is no id is skipped, whatever its metadata says; an id that lies is not believed."""
+    """A folder whose name is not an id is skipped; a different id in its metadata is ignored."""
     write(tree, "not-an-id", row("x"))
     write(tree, A, row("y"), project_hash="../../up")
     (tree / "sessions" / A / "metadata.json").write_text(json.dumps({"id": B, "project_hash": "../../up", "cwd": 5}))
@@ -234,7 +234,7 @@ def test_ids_that_are_taken(sessions, tree):
 
 
 def test_forks_in_a_circle(sessions, tree):
-    """Parents that are each other's, or nobody's, do no harm."""
+    """Cyclic and missing parents do no harm."""
     write(tree, A, row("a"), parent_id=B)
     write(tree, B, row("b"), parent_id=A)
     write(tree, C, row("c"), parent_id=C, agent_name="lost")
@@ -244,7 +244,7 @@ def test_forks_in_a_circle(sessions, tree):
 
 
 def test_a_session_that_cannot_be_imported_leaves_nothing(sessions, tree):
-    """One in the trash is not written over; the others are imported."""
+    """A session in the trash is not changed; the others are imported."""
     sessions.create(id=A).conversation.trash()
     write(tree, A, row("x"))
     write(tree, B, row("y"))
@@ -255,7 +255,7 @@ def test_a_session_that_cannot_be_imported_leaves_nothing(sessions, tree):
 
 
 def test_links_and_pipes_are_not_followed(sessions, tree, tmp_path):
-    """A link to a secret, a pipe that never ends, a folder in the place of a file: named, and passed over."""
+    """Links, pipes and folders in place of files are reported and skipped."""
     secret = tmp_path / "secret"
     secret.write_bytes(row("secret"))
     at = write(tree, A, b"")
@@ -271,7 +271,7 @@ def test_links_and_pipes_are_not_followed(sessions, tree, tmp_path):
 
 
 def test_an_import_keeps_times(sessions, tree):
-    """A session was last active when its files say so, not when it was imported; what goes on is active now."""
+    """The last activity of an imported session comes from its files; continuing it is activity now."""
     at = write(
         tree, A, row("one"), cwd="/src", created_at="2024-01-02T03:04:05Z", updated_at="2024-02-03T04:05:06.789Z"
     )
@@ -304,7 +304,7 @@ def test_a_memory_can_be_read_after_it_was_imported(sessions, tmp_path):
 
 
 def test_a_memory_is_not_written_over(full, root, tmp_path):
-    """If the store has a different memory already, its own stays, and that is said."""
+    """If the store has a different memory, it stays, and the report says so."""
     with agents.open(tmp_path / "other.db") as other:
         other.memory("/src").write("mine")
         done = import_tree(other, root)

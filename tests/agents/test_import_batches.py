@@ -134,7 +134,7 @@ def test_writers_do_not_wait_for_a_dry_run(
 
 
 def test_batches_add_up(path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What several batches bring, or skip, is counted together; a second import finds all of it."""
+    """Counts of several batches are added up; a second import finds all of it."""
     monkeypatch.setattr("clew.agents.importer.BATCH", 20_000)
     (tree / "sessions" / A / "messages.jsonl").write_bytes(b"no json\n" + spoken(100))
     with agents.open(path) as sessions:

@@ -1,4 +1,4 @@
-"""What a project remembers, whatever becomes of its sessions."""
+"""The memory of a project, independent of its sessions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_nothing_that_clears_up_touches_it(tmp_path, root):
 
 
 def test_a_file_that_someone_has_edited_is_not_lost(mirrored, root):
-    """The store's text takes its place; the edited one lies beside it, however often."""
+    """The store's text replaces an edited file, which is moved aside every time."""
     memory = mirrored.memory("/src")
     memory.write("one")
     file = root / memory.project / "memory" / "summary.md"
@@ -77,7 +77,7 @@ def test_a_file_that_someone_has_edited_is_not_lost(mirrored, root):
 
 
 def test_a_sealed_store_does_not_tell_which_projects_it_has(tmp_path):
-    """Neither the text nor the project can be seen in the files, nor guessed by hashing directories."""
+    """The files reveal neither the text nor the project, not even by hashing directories."""
     key = clew.keys.generate()
     with agents.open(tmp_path / "s.db", key=key) as sessions:
         sessions.memory("/src/orchard").write("zephyr words")

@@ -1,4 +1,4 @@
-"""The mirror: what the store has, as files, whatever happens to them."""
+"""The mirror has the store's content as files, whatever happens to them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_it_follows_whatever_is_done(mirrored, root):
 
 
 def test_files_are_their_owners_alone(mirrored, root):
-    """Folders and files, whatever the umask."""
+    """Folders and files are private under any umask."""
     before = os.umask(0)
     try:
         session = mirrored.create(cwd="/src")
@@ -130,7 +130,7 @@ SPOILT: dict[str, Any] = {
 @pytest.mark.parametrize("how", SPOILT)
 @pytest.mark.parametrize("name", ["messages.jsonl", "transcript.jsonl", "metadata.json"])
 def test_a_file_that_was_spoilt_is_mended(mirrored, root, name, how):
-    """The next thing that is said makes it right again: nothing is glued to a torn line, and nothing is missing."""
+    """The next message repairs the file: nothing is appended to a truncated line, and nothing is missing."""
     session = mirrored.create()
     for number in range(3):
         session.append_and_save(clew.user(f"{number}"))
@@ -146,7 +146,7 @@ def test_a_file_that_was_spoilt_is_mended(mirrored, root, name, how):
 
 
 def test_it_is_rebuilt_from_the_store(mirrored, root):
-    """Whatever was done to the files; what is not the mirror's is left alone, what the store has no more goes."""
+    """A rebuild restores all files, removes those of deleted sessions, and leaves other files alone."""
     kept, gone = mirrored.create(cwd="/a"), mirrored.create(cwd="/b")
     for session in (kept, gone):
         session.append_and_save(clew.user("one"))
@@ -261,7 +261,7 @@ def test_whose_folder_it_is(path, root, tmp_path):
 
 
 def test_a_sealed_store_is_not_mirrored_unasked(tmp_path):
-    """Clear text of a sealed store is written only where that was said; also if it is sealed while it is open."""
+    """Clear text of a sealed store needs permission, also if the store is sealed while open."""
     with clew.open(tmp_path / "s.db", key=clew.keys.generate()) as store:
         with pytest.raises(clew.Invalid, match="clear text"):
             agents.SessionStore(store, mirror=tmp_path / "m")
@@ -281,7 +281,7 @@ def test_a_sealed_store_is_not_mirrored_unasked(tmp_path):
 
 
 def test_a_mirror_that_cannot_be_written_fails_no_append(mirrored, root, monkeypatch):
-    """What was stored is stored: the error is kept, told by a flush, and what was missed is made up for."""
+    """A failed mirror write is no error of the call: `error` and `flush` report it, and later writes catch up."""
     session = mirrored.create()
     mirror = mirrored.mirror
     real = os.open
@@ -320,7 +320,7 @@ def test_a_mirror_that_someone_keeps_is_waited_for(path, root):
 
 
 def test_links_are_not_followed(mirrored, root, tmp_path):
-    """A link that someone puts in the place of a file does not lead the mirror elsewhere."""
+    """A link in place of a file does not redirect the mirror."""
     session = mirrored.create()
     victim = tmp_path / "victim"
     victim.write_text("mine")
@@ -345,7 +345,7 @@ def test_a_name_of_a_project_cannot_lead_elsewhere(mirrored, root):
 
 
 def test_a_message_too_long_for_a_line_is_told(mirrored, monkeypatch):
-    """One that came in by another way leaves a line that says so; the store has it, and the rest is there."""
+    """A message that cannot be written as a line is replaced by a note; the rest is complete."""
     session = mirrored.create()
     session.conversation.append(clew.user("x" * json_lines.LINE_LIMIT))
     session.append_and_save(clew.user("two"))
@@ -431,7 +431,7 @@ def crash(path: Path, root: Path, rounds: int, seed: int) -> None:
 
 
 def test_a_writer_that_is_killed(path, root):
-    """What was acknowledged is there, and the files are mended by whoever writes next."""
+    """Acknowledged messages are stored, and the next writer repairs the files."""
     crash(path, root, rounds=6, seed=1)
 
 
@@ -505,7 +505,7 @@ def test_lines_are_synced_before_they_are_counted(path, root, tmp_path):
 
 
 def test_two_processes_keep_one_mirror(path, root):
-    """What one has stored and not written, another writes."""
+    """One process writes what another has stored but not mirrored."""
     with clew.open(path) as store, agents.open(path, mirror=root) as sessions:
         session = sessions.create()
         store.sessions.get(session.id).append(clew.user("by the other, which has no mirror"))

@@ -1,4 +1,4 @@
-"""`persist=False`: nothing is written, by whatever means, and all else is the same."""
+"""`persist=False`: nothing is written in any way, and everything else is the same."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ WRITING = (
 
 
 def traced(tmp_path: Path, persist: str) -> tuple[list[str], str]:
-    """The system calls of a life that may write to a disk, from its beginning; and what it said."""
+    """The system calls of a process that may write to a disk, and its output."""
     strace, log = need_strace(), tmp_path / "trace"
     work = tmp_path / "work"
     work.mkdir()
@@ -99,7 +99,7 @@ def test_not_one_call_writes(tmp_path):
 
 
 def test_a_run_that_is_not_to_be_kept(mirrored, root, tmp_path):
-    """What it goes on with is read; nothing it says reaches the store, the mirror or the folder."""
+    """The source session is read; nothing reaches the store, the mirror or the folder."""
     kept = mirrored.create(cwd="/src", model="m")
     one = kept.append_and_save(clew.user("one"))
     media = kept.conversation.attach(b"picture", mime_type="image/png")

@@ -64,7 +64,7 @@ def test_eight_processes_for_long(path, root):
 
 
 def test_waiting_for_the_store_ends_in_an_error(path):
-    """A lock that is not given up in time is told; nothing is dropped in silence, and the same call succeeds later."""
+    """A lock timeout raises an error; nothing is dropped silently, and the same call succeeds later."""
     with agents.open(path, timeout=0.1) as sessions, clew.open(path) as other:
         session = sessions.create()
         with other.transaction():

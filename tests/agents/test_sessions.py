@@ -57,7 +57,7 @@ def test_projects_that_look_alike_are_not_the_same():
 
 
 def test_a_save_is_one(sessions, sound):
-    """What was added and what was set is stored together, or not at all; a save without anything does nothing."""
+    """`save` stores messages and settings together or not at all; an empty save does nothing."""
     session = sessions.create()
     session.add(clew.user("one"))
     id = session.add(clew.assistant("two"))
@@ -82,7 +82,7 @@ def test_a_save_is_one(sessions, sound):
 
 
 def test_a_save_at_an_earlier_message_is_safe_to_repeat(sessions):
-    """Whoever did not hear that it was stored does it again: the session does not go back once more."""
+    """Repeating a save whose response was lost does not rewind the session again."""
     session = sessions.create()
     first, _ = (session.append_and_save(clew.user(text)) for text in ("one", "two"))
     names = [str(uuid.uuid4()) for _ in range(2)]
@@ -97,7 +97,7 @@ def test_a_save_at_an_earlier_message_is_safe_to_repeat(sessions):
 
 
 def test_a_message_that_is_not_there_is_called_as_it_was(sessions):
-    """The error names what was asked for, whatever it is stored under."""
+    """The error has the caller's id, not the stored one."""
     session = sessions.create()
     session.append_and_save(clew.user("one"))
     for call in (sessions.load_messages_up_to, sessions.resume):
@@ -126,7 +126,7 @@ def test_an_append_that_fails_is_forgotten(sessions):
 
 
 def test_two_who_hold_the_same_session(sessions):
-    """What the other has said in between is there afterwards."""
+    """Messages of the other writer in between are there afterwards."""
     mine = sessions.create()
     mine.append_and_save(clew.user("one"))
     assert len(mine.messages) == 1
@@ -173,7 +173,7 @@ def test_what_is_no_message(sessions, bad):
 
 
 def test_a_message_longer_than_a_line(sessions):
-    """It is refused with the two numbers, whatever its form; so is an event."""
+    """A message or event that is too long is refused, with both sizes in the error."""
     session = sessions.create()
     long = "x" * LINE_LIMIT
     for message in (clew.user(long), {"role": "user", "content": long}):
@@ -185,7 +185,7 @@ def test_a_message_longer_than_a_line(sessions):
 
 
 def test_list_leaves_out_what_is_damaged(sessions, path):
-    """The newest first; a session whose row is damaged is left out, and told."""
+    """Newest first; a session with a damaged row is omitted and reported."""
     made = [sessions.create(cwd="/a" if number % 2 else "/b") for number in range(6)]
     made[0].append_and_save(clew.user("newest"))
     order = [made[number].id for number in (0, 5, 4, 3, 2, 1)]
@@ -234,7 +234,7 @@ def test_closing(path, root):
 
 
 def test_a_store_that_was_lent_stays_open(store):
-    """Sessions over a store that someone else has opened do not close it."""
+    """Sessions over an open store do not close it."""
     with agents.SessionStore(store) as sessions:
         session = sessions.create()
     assert store.sessions.get(session.id).id == session.id

@@ -54,7 +54,7 @@ def test_other_entries_of_the_log_are_passed_over(sessions):
 
 
 def test_events_are_no_messages(sessions):
-    """They never become part of the talk, and are not found by searching it."""
+    """Events are not part of the conversation, and search does not find them."""
     session = sessions.create()
     session.append_event({"type": "user", "message": {"role": "user", "content": "harbour"}})
     assert session.messages == []
@@ -77,7 +77,7 @@ class Struct(msgspec.Struct, tag="progress"):
 
 
 def test_data_classes_are_kept_with_their_names(sessions):
-    """What an SDK hands over as objects says of each what it was."""
+    """Data classes of an SDK are stored with the name of their class as type."""
     session = sessions.create()
     session.append_event(AssistantMessage([TextBlock("hi")], "m"))
     session.append_event(Struct(3))
@@ -129,7 +129,7 @@ def test_replaying_with_subagents(tmp_path):
 
 
 def test_a_repr_shows_no_content(sessions):
-    """What ends up in logs does not tell what was said."""
+    """The repr has no content."""
     session = sessions.create()
     event = session.append_event({"type": "x", "text": "harbour"})
     session.append_and_save(clew.user("harbour"))
@@ -138,7 +138,7 @@ def test_a_repr_shows_no_content(sessions):
 
 
 def test_a_size_that_is_refused_is_over_the_limit_that_is_named(sessions, monkeypatch):
-    """Of a message and of an event: the error names the limit that was gone over."""
+    """For a message and an event, the error names the limit."""
     import re
 
     from clew.agents import jsonl

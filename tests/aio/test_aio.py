@@ -62,7 +62,7 @@ def test_the_async_face_is_current():
 
 
 async def test_a_conversation(tmp_path):
-    """Create, talk, fork, rewind, find, list: as in the sync face, awaited."""
+    """Create, append, fork, rewind, find and list work as in the sync API."""
     async with clew.aio.open(tmp_path / "s.db") as opened:
         talk = await opened.sessions.create(title="Build", cwd="/src")
         first = await talk.append(clew.user("Why?"))
@@ -169,7 +169,7 @@ async def test_one_bad_append_leaves_its_neighbours_alone(tmp_path):
 
 
 async def test_nobody_is_told_that_an_append_is_stored_that_was_never_made(tmp_path, monkeypatch):
-    """After a commit that failed, the next transaction cannot even begin: those who were to share it are told."""
+    """After a failed commit, calls that were to share the next transaction get an error if it cannot begin."""
 
     def fails(self):
         raise sqlite3.OperationalError("disk I/O error")
@@ -181,7 +181,7 @@ async def test_nobody_is_told_that_an_append_is_stored_that_was_never_made(tmp_p
         assert isinstance(backend, SQLiteBackend)
         backend._writer.suspect = True
         with monkeypatch.context() as patched:
-            patched.setattr(Writer, "_renew", fails)
+            patched.setattr(Writer, "_reconnect", fails)
             with pytest.raises(clew.Unavailable):
                 await talk.append(clew.user("second"))
         await talk.append(clew.user("third"))
@@ -189,7 +189,7 @@ async def test_nobody_is_told_that_an_append_is_stored_that_was_never_made(tmp_p
 
 
 async def test_a_session_shows_no_message_that_was_not_stored(tmp_path, monkeypatch):
-    """After a commit that failed it still names the last one that was, and the talk goes on from there."""
+    """After a failed commit, the object has the last stored head, and the conversation continues from there."""
 
     def fails(self, tx):
         self.undo(tx)
@@ -257,7 +257,7 @@ async def test_a_transaction_inside_another_is_undone_alone(tmp_path):
 
 
 async def test_a_transaction_that_outlives_the_one_around_it_keeps_nothing(tmp_path):
-    """A task goes on in a transaction inside another that has ended: all of it is undone, it is told, others go on."""
+    """A task that outlives its outer transaction gets an error, its work is rolled back, and others continue."""
     async with clew.aio.open(tmp_path / "s.db", timeout=5) as opened:
         talk = await opened.sessions.create()
         inside, left = anyio.Event(), anyio.Event()
@@ -332,7 +332,7 @@ async def test_a_cancelled_transaction_lets_go(tmp_path):
 
 @pytest.mark.parametrize("path", ["file", ":memory:"])
 def test_a_transaction_that_asyncio_itself_cancels_lets_go(tmp_path: Path, path: str) -> None:
-    """`task.cancel` gets through every shield: at whatever moment, nothing is half done, and nobody is kept waiting."""
+    """`task.cancel` interrupts every shield: at any time, nothing is partly stored and no task waits for ever."""
 
     async def talk() -> None:
         async with clew.aio.open(path if path == ":memory:" else tmp_path / "s.db", timeout=5) as store:
@@ -425,7 +425,7 @@ async def test_the_loop_is_not_stalled(tmp_path):
 
 
 async def test_quarantine(tmp_path):
-    """Damaged messages are taken out, listed and purged, awaited; whoever listens is told."""
+    """Damaged messages are quarantined, listed and purged through the async API, and callbacks are called."""
     path, heard = tmp_path / "s.db", list[Any]()
     async with clew.aio.open(path) as opened:
         node = await (await opened.sessions.create()).append(clew.user("a"))
@@ -444,7 +444,7 @@ async def test_quarantine(tmp_path):
 
 
 def test_trio_as_a_guest_of_asyncio(tmp_path: Path) -> None:
-    """Where trio runs on asyncio's loop, a task of trio's waits as trio's do."""
+    """If trio runs as a guest of asyncio, a trio task waits with trio."""
 
     async def talk() -> list[str]:
         async with clew.aio.open(tmp_path / "s.db") as store:

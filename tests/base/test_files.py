@@ -97,7 +97,7 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
 def test_a_system_without_users_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody can say whose a file is, it is not read."""
     monkeypatch.delattr(os, "geteuid")
-    with pytest.raises(clew.Unavailable, match="does not say whose a file is"):
+    with pytest.raises(clew.Unavailable, match="does not support file owners"):
         files.read_private(str(tmp_path / "k"), 1)
 
 

@@ -50,7 +50,7 @@ REJECTED = {
         "https://\ud800.com", "https://a.b/\ud800", "https://[v1.x]/", "https://a.b[::1]", "https://a,b",
         "https://" + "a." * 150, "https://a.b:８０", "https://a\u2100b.com", "https://.",
     ],
-    "names a user": [
+    "contains a user name": [
         "https://user@a.b", "https://user:secret@a.b", "https://@a.b", "https://:@a.b", "https://:secret@a.b",
         "http://user:secret@a.b", "ftp://user@a.b",
     ],
@@ -70,7 +70,7 @@ REJECTED = {
 
 @pytest.mark.parametrize("url", ACCEPTED)
 def test_good_addresses_are_accepted(url: str) -> None:
-    """What is a good address comes back as it is."""
+    """A valid address is returned unchanged."""
     assert validate_base_url(url) == url
 
 
@@ -110,7 +110,7 @@ def test_what_is_not_text_is_rejected(value: object) -> None:
 
 
 def test_allow_insecure_relaxes_http_alone() -> None:
-    """With it http is accepted; every other rule stands."""
+    """`allow_insecure` accepts http; every other rule applies."""
     assert validate_base_url("http://127.0.0.1:8080", allow_insecure=True)
     assert validate_base_url("HTTP://localhost", True)
     for why, urls in REJECTED.items():
@@ -131,7 +131,7 @@ def test_the_length_is_counted_in_bytes() -> None:
 
 
 def test_only_the_host_is_told() -> None:
-    """What may be logged of an address is its host."""
+    """Only the host of an address may be logged."""
     assert host_of("https://Proxy.corp.internal:8443/secret?key=1") == "proxy.corp.internal"
     assert host_of("") == ""
 

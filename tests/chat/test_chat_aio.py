@@ -88,7 +88,7 @@ def test_it_is_a_client() -> None:
 
 
 def test_both_faces_have_the_same_names() -> None:
-    """What one client can do, so can the other, with the same arguments."""
+    """Both clients have the same methods with the same arguments."""
 
     def names(kind: type) -> dict[str, list[str]]:
         return {
@@ -177,10 +177,10 @@ def test_a_cancelled_tool_leaves_no_call_open(provider: str, server: ProviderSer
 
 
 def test_a_tool_that_is_cancelled_by_its_own_doing(provider: str, server: ProviderServer) -> None:
-    """The turn goes on: the model hears that the tool was interrupted."""
+    """The turn continues: the model is told that the tool was interrupted."""
 
     async def gone() -> str:
-        """Waits for a task that someone else has cancelled."""
+        """Waits for a task that was cancelled elsewhere."""
         task = asyncio.ensure_future(asyncio.sleep(60))
         task.cancel()
         await task
@@ -197,7 +197,7 @@ def test_a_tool_that_is_cancelled_by_its_own_doing(provider: str, server: Provid
 
 
 def test_broken_streams_and_errors(provider: str, server: ProviderServer) -> None:
-    """As in the sync client: typed errors, what arrived stays, and what did not was never said."""
+    """As in the sync client: errors are typed, what arrived stays, and nothing else is added."""
 
     async def main() -> None:
         async with connected(server, provider) as client:

@@ -1,4 +1,4 @@
-"""Connecting: what is checked before anything is made, and what is told about it."""
+"""Connecting: checks before anything is created, and their errors."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_settings_of_the_local_program(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize("connect", FACES)
 @pytest.mark.parametrize("value", ["true", "yes", 1, "false", None, [True]])
 def test_allow_insecure_cannot_come_from_a_file(connect: Any, value: object) -> None:
-    """Whatever a file, a variable or a form can hold is refused: it has to be written in code."""
+    """`allow_insecure` accepts no value from a file, a variable or a form: it must be set in code."""
     with pytest.raises(Invalid, match="allow_insecure"):
         connect("claude", "m", token="t", base_url="http://127.0.0.1:1", allow_insecure=value)
 
@@ -116,7 +116,7 @@ def test_no_setting_is_called_allow_insecure() -> None:
 
 @pytest.mark.parametrize("connect", FACES)
 def test_only_provider_and_host_are_logged(connect: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """One line at INFO, with neither path nor query nor token."""
+    """One line at INFO, without path, query and API key."""
     caplog.set_level(logging.INFO)
     connect("openai-compatible", "m", token=TOKEN, base_url="https://Proxy.corp.internal:8443/team-7/v1?key=1")
     (record,) = [record for record in caplog.records if record.name == "clew.chat"]
@@ -174,7 +174,7 @@ def test_a_compatible_server_may_need_no_token(connect: Connect, server: Provide
 
 
 def test_an_address_that_only_the_sdk_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads the address otherwise is not asked to send anything there."""
+    """An address that only the SDK refuses is InvalidBaseURL without the address; other errors are not hidden."""
     with pytest.raises(chat.InvalidBaseURL, match="the SDK") as caught:
         chat.connect("claude", "m", token="t", base_url="https://🙂.de")
     assert "🙂" not in str(caught.value)
@@ -189,7 +189,7 @@ def test_an_address_that_only_the_sdk_refuses(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("provider", PERSISTENT)
 def test_https(provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over TLS nothing needs allowing; a certificate that nobody vouches for is refused."""
+    """TLS needs no permission; an untrusted certificate is refused."""
     certificate, key = self_signed(tmp_path)
     with ProviderServer(certificate=certificate, key=key) as server:
         given = {"token": TOKEN, "base_url": server.base_url(provider), "max_retries": 0}

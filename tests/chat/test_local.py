@@ -1,4 +1,4 @@
-"""The `claude` program as a provider: a real subprocess, here a program that stands in for it."""
+"""The `claude` program as a provider: a real subprocess, here a replacement program."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_it_gives_values(program: Path) -> None:
 
 @pytest.mark.parametrize("said", ["fail", "garbage", "refuse"])
 def test_it_fails(said: str, program: Path) -> None:
-    """A program that fails is a typed error, and nothing was said."""
+    """A failed program raises a typed error, and the history does not change."""
     client = local(program)
     with pytest.raises(chat.ProviderError, match="the program failed"):
         client.chat(said)

@@ -44,7 +44,7 @@ def test_it_calls_tools() -> None:
 
 
 def test_it_gives_values() -> None:
-    """Asked for JSON, it takes what it was told for the answer."""
+    """If JSON is requested, the input is the answer."""
     assert offline().ask('{"a": 1}', dict[str, int]) == {"a": 1}
 
 

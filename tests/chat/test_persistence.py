@@ -1,4 +1,4 @@
-"""Saving and restoring: the conversation goes on where it was, with the same provider, in another client."""
+"""Saving and restoring: the conversation continues with the same provider in another client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def said(server: ProviderServer) -> str:
 
 
 def save_restore(provider: str, server: ProviderServer, connect: Connect) -> None:
-    """Saves, makes a new client, restores, goes on; the second client sends what the first one would have."""
+    """A restored client sends the same requests as the original one."""
     first = connect(provider, system=SYSTEM, tools=[lookup])
     server.say("One moment.", thinking="A word.", calls=[ToolUse("lookup", {"word": "clew"})])
     server.say("It is a ball of thread.")
@@ -101,7 +101,7 @@ def test_gemini_has_the_system_prompt_in_config_and_history(server: ProviderServ
 def test_a_snapshot_without_a_system_prompt_clears_the_clients(
     provider: str, server: ProviderServer, connect: Connect
 ) -> None:
-    """What the client was told before the restore is not told to the model afterwards."""
+    """Messages added before the restore are not sent afterwards."""
     snapshot = connect(provider).save()
     client = connect(provider, system="Be rude.")
     client.restore(snapshot)
@@ -266,7 +266,7 @@ def test_anthropic_and_claude_are_one_provider(
 
 
 def test_tools_of_an_earlier_snapshot_are_gone(connect: Connect) -> None:
-    """After a second restore the model is told of the tools of that snapshot, and of those that can run."""
+    """After a second restore, the model gets the tools of that snapshot and those that can run."""
     client = connect("claude", tools=[lookup])
     for name in ("first", "second"):
         client.restore(new_snapshot(provider="claude", tools=[ToolSnapshot(name)]))
@@ -274,7 +274,7 @@ def test_tools_of_an_earlier_snapshot_are_gone(connect: Connect) -> None:
 
 
 def test_restore_replaces_the_history(provider: str, server: ProviderServer, connect: Connect) -> None:
-    """What was said before the restore is gone from the conversation."""
+    """Messages from before the restore are not part of the conversation."""
     other = connect(provider)
     other.chat("From the snapshot")
     client = connect(provider)
@@ -288,7 +288,7 @@ def test_restore_replaces_the_history(provider: str, server: ProviderServer, con
 
 
 def test_the_model_stays_the_clients(connect: Connect, server: ProviderServer) -> None:
-    """The model of a snapshot is for reference: the client goes on with its own."""
+    """The model of a snapshot is informative: the client keeps its own."""
     snapshot = connect("claude").save()
     assert snapshot.model == "a-model"
     client = connect("claude")
@@ -342,7 +342,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("provider", WHOLE)
 def test_answers_are_kept_byte_for_byte(provider: str, connect: Connect, server: ProviderServer) -> None:
-    """What a provider answered is in the history as the bytes it came in, and goes back to it with every field."""
+    """The history has the bytes of a provider's answer, which is sent back with every field."""
     body, answer, kept = WHOLE[provider]
     client = connect(provider)
     server.send(body % answer)
@@ -483,7 +483,7 @@ def test_multi_provider_save_restore(tmp_path, server: ProviderServer, connect: 
 
 
 def test_a_long_conversation_is_saved_without_being_copied(connect: Connect) -> None:
-    """A snapshot shares the client's messages until someone asks for them."""
+    """A snapshot shares the client's messages until they are read."""
     client = chat.connect("offline")
     assert isinstance(client, chat.Client)
     for number in range(50):

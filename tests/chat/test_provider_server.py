@@ -111,7 +111,7 @@ def test_what_the_real_one_refuses_is_refused(provider: str, body: Any, server: 
     ],
 )
 def test_what_is_right_is_answered(provider: str, body: Any, server: ProviderServer) -> None:
-    """A well-formed request gets an answer, and is kept to be looked at."""
+    """A valid request gets an answer and is recorded."""
     server.say("Yes.")
     status, told = ask(server, provider, body)
     assert status == 200
@@ -120,7 +120,7 @@ def test_what_is_right_is_answered(provider: str, body: Any, server: ProviderSer
 
 
 def test_it_needs_nothing_but_the_standard_library() -> None:
-    """Neither an SDK nor pytest is imported."""
+    """The module imports no SDK and no pytest."""
     code = (
         "import sys; import clew.testing.providers; "
         "print({'pytest', 'httpx2', 'anthropic', 'openai', 'google.genai', 'cryptography'} & set(sys.modules))"

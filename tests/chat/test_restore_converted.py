@@ -21,7 +21,7 @@ def lookup(word: str) -> str:
 @pytest.mark.parametrize("source", PERSISTENT)
 @pytest.mark.parametrize("target", [*PERSISTENT, "offline"])
 def test_every_pair(source: str, target: str, server: ProviderServer, connect: Connect) -> None:
-    """A conversation with tools and thinking goes on with any other provider, which refuses nothing of it."""
+    """A conversation with tools and thinking continues with any other provider, which accepts all of it."""
     first = connect(source, system="Answer in verse.", tools=[lookup])
     server.say("One moment.", thinking="A word.", calls=[ToolUse("lookup", {"word": "clew"}, "call-1")])
     server.say("A ball of thread.")

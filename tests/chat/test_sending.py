@@ -1,4 +1,4 @@
-"""Where requests go, what is logged of them, and what is told of their failures."""
+"""Where requests go, what is logged about them, and how their failures are reported."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_failure_without_an_explanation(body: bytes, server: ProviderServer) -
     ],
 )
 def test_a_failure_in_a_stream_is_explained(ask: Ask, provider: str, event: Json, server: ProviderServer) -> None:
-    """What a provider says of a failure after its answer began is shown, cleaned in the same way."""
+    """A provider's explanation of a failure after the answer began is shown, cleaned in the same way."""
     name = f"event: {event['type']}\n" if "type" in event else ""
     server.send(f"{name}data: {json.dumps(event)}\n\n".encode(), "text/event-stream")
     with pytest.raises(ProviderError) as caught:

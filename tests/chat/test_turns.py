@@ -1,4 +1,4 @@
-"""A turn: from a question to its answer, whatever happens on the way."""
+"""A turn, from a question to its answer, with every kind of failure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_is_added_goes_with_the_next_question(provider: str, server: Provid
 
 
 def test_a_message_in_the_providers_words(server: ProviderServer, connect: Connect) -> None:
-    """What a provider's own JSON can say can be said; that of another provider cannot."""
+    """A message in the provider's own JSON can be sent; one of another provider cannot."""
     from clew import native
 
     client = connect("claude")
@@ -102,7 +102,7 @@ def test_tools_are_run_until_there_is_an_answer(provider: str, server: ProviderS
 
 
 def test_errors_of_tools_are_told_to_the_model(provider: str, server: ProviderServer, connect: Connect) -> None:
-    """A tool that raises, one that is not there, arguments that do not fit: the model hears of it and goes on."""
+    """The model gets an error for a tool that raises, an unknown tool, and invalid arguments, and continues."""
     client = connect(provider, tools=[add, explode])
     server.say(
         calls=[ToolUse("explode", id="1"), ToolUse("nothing", id="2"), ToolUse("add", {"a": "one"}, id="3")]
@@ -116,7 +116,7 @@ def test_errors_of_tools_are_told_to_the_model(provider: str, server: ProviderSe
 
 
 def test_odd_results_of_tools(provider: str, server: ProviderServer, connect: Connect) -> None:
-    """A file's name that is no Unicode, an error that cannot be shown: the model hears what can be said of them."""
+    """The model gets a readable result for a file name that is not Unicode and an error without a text."""
 
     class Mute(Exception):
         def __str__(self) -> str:
@@ -155,7 +155,7 @@ def test_arguments_that_are_not_json(server: ProviderServer, connect: Connect) -
 
 
 def test_tools_of_one_answer_run_at_the_same_time(provider: str, server: ProviderServer, connect: Connect) -> None:
-    """Neither of two tools that wait for each other could end alone; their results are in the order of the calls."""
+    """Tools run concurrently: two that wait for each other finish; results are in the order of the calls."""
     both = threading.Barrier(2, timeout=10)
 
     def meet(name: str) -> str:
@@ -216,7 +216,7 @@ def test_streaming(provider: str, server: ProviderServer, connect: Connect) -> N
 
 
 def test_streamed_and_whole_are_the_same_conversation(provider: str, server: ProviderServer, connect: Connect) -> None:
-    """What is kept of a streamed answer says what a whole one would have said, signatures included."""
+    """A streamed answer is stored like a whole one, including signatures."""
     kept = []
     for streamed in (False, True):
         client = connect(provider, tools=[add])
@@ -278,7 +278,7 @@ BROKEN = [{"cut": 4}, {"ends": 4}]
 def test_what_arrived_of_a_broken_answer_stays(
     provider: str, how: dict[str, int], server: ProviderServer, connect: Connect
 ) -> None:
-    """The words that came before the connection was cut are in the conversation, which goes on from there."""
+    """Text that arrived before the connection was cut is in the conversation, which continues from there."""
     client = connect(provider)
     server.say("One two three four five six.", **how)  # type: ignore[arg-type]
     heard: list[str] = []
@@ -324,7 +324,7 @@ def test_no_error_quotes_the_conversation(provider: str, server: ProviderServer,
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b'{"nothing": 1}', b'{"content": ', b"\xff"])
 def test_a_body_that_is_no_answer(provider: str, body: bytes, server: ProviderServer, connect: Connect) -> None:
-    """Whatever answers at an address, the error is typed and the conversation as it was."""
+    """Any server at the address leads to a typed error and an unchanged conversation."""
     client = connect(provider)
     server.send(body)
     with pytest.raises(chat.ProviderError):
@@ -372,7 +372,7 @@ def test_events_that_make_no_sense(provider: str, server: ProviderServer, connec
 
 
 def test_an_error_in_the_middle_of_a_stream(server: ProviderServer, connect: Connect) -> None:
-    """A provider that gives up while answering is an error, and what it said before stays."""
+    """A failure during the answer is an error; the text before it stays."""
     streams = {
         "claude": 'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":'
         '{"type":"text","text":"Half"}}\n\nevent: error\ndata: {"type":"error","error":{"type":"overloaded"}}\n\n',
@@ -392,7 +392,7 @@ def test_an_error_in_the_middle_of_a_stream(server: ProviderServer, connect: Con
 
 
 def test_stopping_early_keeps_what_arrived(provider: str, server: ProviderServer, connect: Connect) -> None:
-    """Whoever closes the stream keeps the words so far, and the client is free again."""
+    """Closing the stream keeps the text so far and unlocks the client."""
     client = connect(provider)
     server.say("One two three four five six.")
     stream = client.stream("Count")
@@ -432,7 +432,7 @@ def test_stopping_at_a_tool_call_leaves_no_call_open(provider: str, server: Prov
 def test_an_interrupted_tool_leaves_no_call_open(
     provider: str, count: int, server: ProviderServer, connect: Connect
 ) -> None:
-    """Ctrl-C while tools run: those that had ended keep their results, the others are said to be interrupted."""
+    """Ctrl-C during tools: finished ones keep their results, the others get an interrupted result."""
     done = threading.Event()
 
     def work(number: int) -> str:
@@ -455,7 +455,7 @@ def test_an_interrupted_tool_leaves_no_call_open(
 
 
 def test_one_call_at_a_time(connect: Connect, server: ProviderServer) -> None:
-    """While an answer goes on, everything that would change the conversation is a Conflict, also from a tool."""
+    """During an answer, every change of the conversation raises Conflict, also from a tool."""
     client = connect("claude")
 
     def reenter() -> str:
@@ -579,7 +579,7 @@ def test_an_empty_answer_leaves_nothing(server: ProviderServer, connect: Connect
 
 
 def test_a_pause_is_continued(server: ProviderServer, connect: Connect) -> None:
-    """A provider that pauses a long turn is asked to go on, with what it said so far."""
+    """If a provider pauses a long turn, the request is repeated with the answer so far."""
     client = connect("claude")
     server.say("Searching.", stop="pause_turn")
     server.say("Found.")
@@ -629,7 +629,7 @@ def test_options_are_fields_of_the_request(server: ProviderServer, connect: Conn
 
 
 def test_the_sdk_retries(provider: str, server: ProviderServer, connect: Connect) -> None:
-    """A request that met a limit is made again by the SDK, as often as it is told to."""
+    """The SDK repeats a request that met a rate limit, as often as configured."""
     client = connect(provider, max_retries=1)
     server.fail(429, retry_after=0.01)
     assert client.chat("Hello") == "You said: Hello"

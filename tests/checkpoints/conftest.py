@@ -48,7 +48,7 @@ def say(session: Session) -> Callable[..., str]:
 
 @pytest.fixture
 def lent() -> Iterator[tuple[Path, Checkpoints, str]]:
-    """A folder of nobody's, and checkpoints of it in memory; tests use it without the rights of root."""
+    """A folder and its checkpoints in memory; tests use it without root's permissions."""
     with tempfile.TemporaryDirectory(dir="/tmp") as made, clew.open(":memory:") as store:
         work = Path(made) / "work"
         work.mkdir()

@@ -55,7 +55,7 @@ class Look(NamedTuple):
         return self.walk and path not in self.seen and bool((self.closed | self.ignored) & {path, *folders(path)})
 
     def at(self, path: str) -> State | None:
-        """What was at a path; None if that was not looked at, or could not be."""
+        """The state of a path; None if it was not or could not be examined."""
         if path in self.seen:
             return self.seen[path]
         if any(self.seen.get(folder, FOLDER)[0] != "dir" for folder in folders(path)):
@@ -64,7 +64,7 @@ class Look(NamedTuple):
 
 
 def walked(copy: Copy, known: Picture) -> Look:
-    """A walk through the tree: what the one before saw, it sees whatever the rules say."""
+    """A walk through the tree: sees what the previous walk saw, whatever the rules are now."""
     seen, closed, ignored, out = Picture(), set[str](), set[str](), set[str]()
     for path, state in sorted(copy.paths.items()):
         folder = path.rpartition("/")[0]
@@ -136,7 +136,7 @@ class Went(NamedTuple):
     after: Picture
 
     def changed(self) -> Picture:
-        """What it has changed, as that was before."""
+        """The paths that it has changed, with their earlier states."""
         every = {*self.before, *self.after}
         return {one: self.before.get(one, GONE) for one in every if self.before.get(one) != self.after.get(one)}
 

@@ -79,7 +79,7 @@ class World:
             return Copy(self.work)
 
     def walk(self) -> Look:
-        """What a walk through the tree sees now."""
+        """The result of a walk through the tree now."""
         return walked(self.copy(), self.known or {})
 
     def walks(self) -> None:
@@ -90,7 +90,7 @@ class World:
     # -- what an agent does
 
     def capture(self) -> None:
-        """One message: a capture by name or of the tree, and changes."""
+        """A message: a capture by name or of the tree, then changes."""
         message, how = self.session.append(clew.user("go")).id, self.chance.choice(self.kind)
         names = [name for name in self.chance.sample(NAMES, 3) if self.can_be_named(self.work / name)]
         self.log.append(f"{how} {message[-4:]} {names if how == 'names' else ''}")
@@ -293,7 +293,7 @@ def histories(seeds: Iterable[int], seconds: float) -> int:
 
 
 def test_any_history() -> None:
-    """Whatever is captured, changed, hidden, rewound and undone: nothing is lost, refused or stuck."""
+    """Any order of captures, changes, hiding, rewinds and undos: nothing is lost, refused or stuck."""
     assert histories(range(300), 4) > 8
 
 

@@ -79,7 +79,7 @@ def test_only_no_such_file_means_missing(checkpoints, work, say):
 
 
 def test_what_may_not_be_read_is_an_error():
-    """Permission denied is told, for a file and for a folder above it; a rewind must never delete such a file."""
+    """Permission denied is an error, for a file and for a parent folder; a rewind must never delete such a file."""
     with tempfile.TemporaryDirectory(dir="/tmp") as made:
         work = Path(made) / "work"
         (work / "closed").mkdir(parents=True)
@@ -130,7 +130,7 @@ def test_nothing_outside_the_root_is_taken(checkpoints, work, say, tmp_path):
 
 
 def test_a_link_inside_is_kept_with_what_it_leads_to(checkpoints, work, say):
-    """Writing to a link changes its target: both come back, the link as a link."""
+    """Writing to a link changes its target: a rewind restores both, the link as a link."""
     (work / "real").mkdir()
     (work / "real" / "file").write_text("one")
     (work / "link").symlink_to("real/file")
@@ -148,7 +148,7 @@ def test_a_link_inside_is_kept_with_what_it_leads_to(checkpoints, work, say):
 
 
 def test_a_file_beyond_the_limit_is_skipped_by_name(session, work, say):
-    """Its content is not kept, and that is said. A rewind that would need it is refused; forced, it does the rest."""
+    """A skipped file is reported. A rewind that needs its content is refused; with `force` it restores the rest."""
     checkpoints = Checkpoints(session, work, max_file=10)
     (work / "large").write_text("x" * 11)
     (work / "small").write_text("x" * 10)
@@ -169,7 +169,7 @@ def test_a_file_beyond_the_limit_is_skipped_by_name(session, work, say):
 
 
 def test_a_pipe_is_skipped_and_not_waited_for(checkpoints, work, say):
-    """What is neither file nor link has no content to keep."""
+    """A path that is neither a file nor a link is skipped."""
     os.mkfifo(work / "pipe")
     assert "neither" in checkpoints.capture(say(), ["pipe"]).skipped["pipe"]
 
@@ -199,7 +199,7 @@ def test_contents_are_kept_once_and_compressed(store, session, work, say, path):
 
 
 def test_checkpoints_go_with_their_session(store, session, work, say, sound):
-    """Deleting a session deletes its checkpoints and their contents, and nothing is left behind."""
+    """Deleting a session deletes its checkpoints and their contents completely."""
     (work / "a.txt").write_text("one")
     checkpoints = Checkpoints(session, work)
     checkpoints.capture(say(), ["a.txt"])
@@ -253,7 +253,7 @@ def test_two_roots_do_not_mix(session, work, say):
 
 
 def test_the_store_itself_is_left_out(session, store, say, tmp_path, work):
-    """A store that lies below the root is never captured, by name or with the tree."""
+    """A store below the root is never captured, by name or with the tree."""
     checkpoints = Checkpoints(session, tmp_path)
     message = say()
     with pytest.raises(Invalid, match="the store itself"):
@@ -288,7 +288,7 @@ def test_many_threads_capture_at_once(store, session, work, say):
 
 
 def test_names_that_are_not_utf8(checkpoints, work, say):
-    """Any name that the file system has comes back, and any target of a link."""
+    """Any file name and any link target is restored."""
     name = os.fsdecode(b"caf\xe9.txt")
     (work / name).write_text("one")
     (work / "link").symlink_to(os.fsdecode(b"nowhere-\xff"))
@@ -318,7 +318,7 @@ def test_a_content_is_what_its_hash_says():
 
 
 def test_bad_arguments_are_told(session, work, checkpoints, say):
-    """A root that is not there, a path for a list, an id that is none, a mode that is none."""
+    """A missing root, a string for a list, an invalid id and an invalid mode are refused."""
     with pytest.raises(Invalid):
         Checkpoints(session, work / "none")
     with pytest.raises(Invalid):

@@ -1,4 +1,4 @@
-"""Nothing outside the root is written or read, whatever is done to the folders meanwhile."""
+"""Nothing outside the root is read or written, even if folders change meanwhile."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def race(session: clew.Session, work: Path, outside: Path, rounds: int) -> tuple
         for number in range(rounds):
             path = ("a/file", "a/b/file", "a/new", "a/b/new")[number % 4]
             try:
-                seen = root.look(path)
+                seen = root.observe(path)
                 assert seen.data != b"outside"
                 state = seen.state if seen.state.kind == "file" else clew.checkpoints.FileState("file", 0o644)
                 root.put(path, state, b"inside", ".clew-" + "0" * 24 + ".part", seen.stamp)
@@ -141,16 +141,16 @@ def test_a_link_in_the_way_of_a_restored_path(checkpoints, work, say, tmp_path):
 
 
 def test_a_manifest_that_leads_out_is_refused(store, checkpoints, work, say, tmp_path):
-    """Whoever could write a manifest could name any path: what leads out of the root is never written."""
+    """A forged manifest may contain any path; nothing outside the root is written."""
     (work / "a").write_text("original")
     message = say()
     checkpoints.capture(message, ["a"])
-    shelf = checkpoints._shelf
-    kept = shelf.read(lambda tx: shelf.get(tx, message))
+    repo = checkpoints._repo
+    kept = repo.read(lambda tx: repo.get(tx, message))
     for path in ("../escaped", "x/../../escaped", "/tmp/../escaped", "a/./b", ""):
         entry = msgspec.structs.replace(kept.manifest.files[0], path=path)
         manifest = msgspec.structs.replace(kept.manifest, files=(entry,))
-        kept = kept._replace(row=store._engine.write(lambda tx: shelf._put(tx, "checkpoint", "", manifest, kept.row)))
+        kept = kept._replace(row=store._engine.write(lambda tx: repo._put(tx, "checkpoint", "", manifest, kept.row)))
         with pytest.raises(clew.Corrupted):
             checkpoints.rewind(message)
     assert not (tmp_path / "escaped").exists()

@@ -10,7 +10,7 @@ from clew.errors import Invalid
 
 
 def test_a_block_is_guarded(checkpoints, work, say):
-    """What a block changes can be taken back; also if it fails."""
+    """The changes of a block can be undone, also if it fails."""
     (work / "a").write_text("original")
     message = say()
     with pytest.raises(ValueError, match="halfway"), checkpoints.guard(message, ["a"]):

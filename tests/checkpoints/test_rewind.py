@@ -133,7 +133,7 @@ def test_the_state_at_a_message_comes_from_all_checkpoints_after_it(checkpoints,
 
 
 def test_a_message_without_changes_has_the_state_of_the_next(checkpoints, work, say):
-    """Nothing was captured for a message: the first checkpoint after it tells how files were then."""
+    """For a message without a checkpoint, the next checkpoint has the state of its files."""
     (work / "a").write_text("original")
     quiet, busy = say(), say()
     checkpoints.capture(busy, ["a"])
@@ -180,7 +180,7 @@ def test_what_is_as_it_was_is_not_listed(checkpoints, work, say):
 
 @pytest.mark.parametrize("how", ["missing", "damaged"])
 def test_a_missing_content_stops_everything(checkpoints, work, say, store, session, how):
-    """Every content is read before anything is changed: with one of them gone or damaged no file is touched."""
+    """Every content is read before any change: if one is missing or damaged, no file is touched."""
     for name in ("a", "b"):
         (work / name).write_text(f"{name} original")
     message = say()
@@ -206,7 +206,7 @@ def test_a_missing_content_stops_everything(checkpoints, work, say, store, sessi
 
 
 def test_files_that_someone_else_changed_need_force(checkpoints, work, say):
-    """What was changed after the agent had settled is someone else's: reported, kept, and overwritten only by force."""
+    """A change after `settle` is someone else's: it is reported, kept, and overwritten only with `force`."""
     for name in ("agent", "mine"):
         (work / name).write_text("original\n")
     message = say()
@@ -239,7 +239,7 @@ def test_a_change_between_two_messages_is_someone_elses(checkpoints, work, say):
 
 
 def test_a_folder_in_the_way_is_never_emptied(checkpoints, work, say):
-    """Where a file was there is a folder now, with something that no checkpoint knows: refused, even by force."""
+    """A folder with unknown content in place of a file is refused, even with `force`."""
     (work / "a").write_text("original")
     (work / "b").write_text("original")
     message = say()
@@ -324,7 +324,7 @@ def test_the_files_alone_leave_the_conversation(checkpoints, work, say, session)
 
 @pytest.mark.parametrize("mode", ["files", "both"])
 def test_a_rewind_asked_for_twice_is_undone_once(checkpoints, work, say, mode):
-    """The second finds everything as it was then, and does not stand between `undo` and the first."""
+    """A repeated rewind changes nothing, and `undo` still undoes the first."""
     message = say("change it")
     with checkpoints.guard(message, ["a.txt"]):
         (work / "a.txt").write_text("changed")
@@ -543,7 +543,7 @@ def test_folders_that_are_closed_are_opened_for_a_moment(lent, tree):
 
 @pytest.mark.parametrize("then", ["finish", "undo"])
 def test_an_opened_folder_is_closed_whatever_happens(lent, monkeypatch, then):
-    """Cut short while a folder was open: whoever finishes the rewind or takes it back closes the folder."""
+    """If a rewind is interrupted while a folder is opened, finishing or undoing it closes the folder."""
     work, checkpoints, message = lent
     (work / "shut").mkdir()
     (work / "shut" / "a").write_text("one")
@@ -648,7 +648,7 @@ def test_a_rewind_that_can_never_be_finished(checkpoints, work, say, monkeypatch
 
 
 def test_a_root_that_was_removed_or_exchanged(checkpoints, work, say, tmp_path):
-    """Told, and nothing is done behind a link; once the folder is there again, everything comes back."""
+    """A rewind refuses to follow a link; once the folder is restored, everything is."""
     (work / "deep").mkdir()
     (work / "deep" / "a").write_text("one")
     message = say()

@@ -1,4 +1,4 @@
-"""A captured tree brings back what shell commands have done, and is looked at again without being read again."""
+"""A captured tree can undo shell commands, and unchanged files are not read again."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.reliability.tools import need
 
 def index_of(checkpoints: Checkpoints) -> TreeIndex:
     """The index that is stored."""
-    seat = checkpoints._shelf.read(checkpoints._shelf.worktree)
+    seat = checkpoints._repo.read(checkpoints._repo.worktree)
     assert seat is not None
-    return checkpoints._shelf.index(seat)
+    return checkpoints._repo.index(seat)
 
 
 COMMANDS = {
@@ -47,7 +47,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_a_shell_command_did_is_undone(command, checkpoints, work, say):
-    """Whatever a command did to files, links, folders and modes, a rewind takes it back, and an undo does it again."""
+    """A rewind undoes all changes to files, links, folders and modes, and an undo restores them."""
     furnish(work)
     before = picture(work)
     message = say()
@@ -67,7 +67,7 @@ def test_what_a_shell_command_did_is_undone(command, checkpoints, work, say):
 
 
 def test_each_message_has_its_own_state(checkpoints, work, say):
-    """After several commands any of the messages can be gone back to, in any order."""
+    """After several commands, a rewind to any of the messages works, in any order."""
     pictures, messages = [], []
     furnish(work)
     for number in range(4):
@@ -98,7 +98,7 @@ def test_commands_and_edits_of_one_message(checkpoints, work, say):
 
 
 def test_an_undo_leaves_what_came_after_the_rewind(checkpoints, work, say):
-    """What was done since a rewind, in a tree that is watched, is not part of it: an undo does not touch it."""
+    """An undo does not touch changes made after the rewind in a captured tree."""
     (work / "a").write_text("original")
     (work / "b").write_text("original")
     message = say()
@@ -149,7 +149,7 @@ def test_any_history_can_be_gone_back_through(session, work, say):
 
 
 def test_ignored_files_are_left_alone(checkpoints, work, say):
-    """What .gitignore leaves out is neither kept nor brought back nor deleted; what is not left out is."""
+    """Ignored files are neither captured nor restored nor deleted; all others are."""
     (work / "src").mkdir()
     (work / ".gitignore").write_text("*.log\nbuild/\n")
     (work / "src" / ".gitignore").write_text("*\n!keep\n!.gitignore\n!*.log\n")
@@ -163,7 +163,7 @@ def test_ignored_files_are_left_alone(checkpoints, work, say):
 
 
 def test_what_is_known_stays_known_when_rules_change(checkpoints, work, say):
-    """A file that was kept is brought back though .gitignore leaves it out now, as git goes on tracking such a file."""
+    """A captured file is restored even if it is ignored now, as git keeps tracking such a file."""
     (work / "build").mkdir()
     (work / "build" / "a").write_text("original")
     message = say()
@@ -177,7 +177,7 @@ def test_what_is_known_stays_known_when_rules_change(checkpoints, work, say):
 
 
 def test_rules_that_are_taken_away(checkpoints, work, say):
-    """What was left out is kept from when the rules let it in."""
+    """An ignored file is captured as soon as the rules include it."""
     sh(work, "echo '*.log' > .gitignore; echo one > a.log")
     first = say()
     checkpoints.capture_tree(first)
@@ -322,7 +322,7 @@ def test_a_file_written_within_the_same_tick_is_read_again(checkpoints, work, sa
 
 
 def test_a_file_that_has_not_changed_is_not_read_again(session, work, say, monkeypatch):
-    """Once its stamp can be trusted, a file is told by that alone; an index that says the same is not stored again."""
+    """A file with a trusted stamp is not read again; an equal index is not stored again."""
     monkeypatch.setattr(tree_scan, "RACY", -60_000_000_000)
     (work / "a").write_text("one")
     (work / "b").write_text("one")
@@ -330,17 +330,17 @@ def test_a_file_that_has_not_changed_is_not_read_again(session, work, say, monke
     message = say()
     checkpoints.capture_tree(message)
     looked: list[str] = []
-    real = checkpoints._root.look_in
+    real = checkpoints._root.observe_in
 
     def look(fd, name, path):
         looked.append(path)
         return real(fd, name, path)
 
-    monkeypatch.setattr(checkpoints._root, "look_in", look)
-    before = checkpoints._shelf.read(checkpoints._shelf.worktree)
+    monkeypatch.setattr(checkpoints._root, "observe_in", look)
+    before = checkpoints._repo.read(checkpoints._repo.worktree)
     checkpoints.capture_tree(message)
     assert looked == []
-    assert checkpoints._shelf.read(checkpoints._shelf.worktree) == before
+    assert checkpoints._repo.read(checkpoints._repo.worktree) == before
     (work / "b").write_text("two")
     checkpoints.capture_tree(message)
     assert looked == ["b"]
@@ -388,7 +388,7 @@ def test_a_tree_that_is_too_large_is_told(checkpoints, work, say, monkeypatch):
 
 
 def test_changes_after_all_was_done_are_someone_elses(checkpoints, work, say):
-    """What changes in a captured tree after it was settled needs force; what a command did does not."""
+    """A change after `settle` in a captured tree needs `force`; a change of the command does not."""
     for name in ("agent", "mine"):
         (work / name).write_text("original")
     message = say()
@@ -405,7 +405,7 @@ def test_changes_after_all_was_done_are_someone_elses(checkpoints, work, say):
 
 
 def test_several_processes_capture_one_tree(store, session, work, path):
-    """Hooks that run at the same time: each capture ends well, and the state before all of them comes back."""
+    """Concurrent hooks: each capture succeeds, and the state before all of them can be restored."""
     furnish(work)
     before = picture(work)
     message = session.append(clew.user("go")).id
@@ -425,7 +425,7 @@ def test_several_processes_capture_one_tree(store, session, work, path):
 
 
 def test_an_index_survives_its_form(work):
-    """An index comes back from its bytes as it was; other bytes are damage."""
+    """An index is equal after encoding and decoding; other bytes are Corrupted."""
     index = TreeIndex(1, ((1, 2),), {})
     assert unpack(pack(index)) == index
     for bad in (b"", b"\x02", b"\x01\xff", b"\x01\x93\x01\x90\x91"):
@@ -437,14 +437,14 @@ def test_an_index_survives_its_form(work):
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_five_hundred_changed_files_of_twenty_thousand(store, session, work, say):
-    """A real work tree of 20,000 files: 500 changed ones come back exact by hash and mode."""
+    """In a work tree of 20,000 files, 500 changed ones are restored exactly, by hash and mode."""
     _large(work, 20_000)
     subprocess.run([need("git"), "init", "-q"], cwd=work, check=True)
     _changed_and_back(session, work, say, 500)
 
 
 def test_fifty_changed_files_of_a_thousand(session, work, say):
-    """A work tree of 1,000 files: 50 changed, removed and new ones come back exact by hash and mode."""
+    """In a work tree of 1,000 files, 50 changed, removed and new ones are restored exactly, by hash and mode."""
     _large(work, 1_000)
     _changed_and_back(session, work, say, 50)
 

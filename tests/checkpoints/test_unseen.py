@@ -22,7 +22,7 @@ from tests.checkpoints.test_rewind import sh
 
 
 def both(checkpoints: Checkpoints, message: str, *, force: bool = False) -> clew.checkpoints.Rewound:
-    """Rewinds after a dry run, and sees that it did what that said."""
+    """Rewinds after a dry run, and checks that it did the same."""
     told = checkpoints.rewind(message, dry_run=True, force=force)
     done = checkpoints.rewind(message, force=force)
     assert msgspec.structs.replace(told, dry_run=False) == msgspec.structs.replace(done, undo=None)
@@ -108,7 +108,7 @@ def test_what_changed_behind_a_closed_folder_is_not_guessed(lent):
         checkpoints.capture_tree(message)
         (work / "private" / "mine").write_text("mine")
         (work / "private").chmod(0)
-        second = checkpoints._shelf.session.append(clew.user("go")).id
+        second = checkpoints._repo.session.append(clew.user("go")).id
         with checkpoints.guard(second):
             (work / "private").chmod(0o755)
         done = both(checkpoints, second)
@@ -128,7 +128,7 @@ def own(work: Path) -> None:
 
 
 def test_what_was_unseen_goes_back_to_where_it_was_first_seen(checkpoints, work, say):
-    """A file that was left out, seen later and then removed comes back as it was seen; it is never removed."""
+    """A file that was ignored, captured later and then removed is restored; a rewind never removes it."""
     sh(work, "printf '.env\\nlog\\n' > .gitignore; echo secret > .env")
     first, second = say(), say()
     with checkpoints.guard(first):
@@ -189,7 +189,7 @@ def test_a_folder_that_was_removed_and_brought_back(checkpoints, work, say):
 
 
 def test_folders_that_come_and_go_are_no_conflict(checkpoints, work, say):
-    """What an agent did to folders above the files that it named is its own doing."""
+    """Changes of an agent to parent folders of its files are its own."""
     messages = [say() for _ in range(4)]
     with checkpoints.guard(messages[0], ["a/b"]):
         sh(work, "mkdir a; echo 0 > a/b")
@@ -242,7 +242,7 @@ def test_a_folder_that_is_not_empty_is_told_before(checkpoints, work, say):
 
 @pytest.mark.parametrize("name", [".git/config", "sub/.git/hooks/x", ".GIT/x", ".clew/x", "link"])
 def test_what_belongs_to_git_is_not_captured(checkpoints, work, say, name):
-    """Nothing inside `.git` or `.clew` is kept, whatever leads there: a rewind could not touch it."""
+    """Nothing inside `.git` or `.clew` is captured, also through links: a rewind could not restore it."""
     (work / ".git").mkdir()
     (work / ".git" / "config").write_text("x")
     (work / "link").symlink_to(".git/config")
@@ -299,7 +299,7 @@ def test_a_rewind_that_fails_leaves_everything_as_it_was(checkpoints, work, say,
 
 
 def test_undo_goes_further_back(checkpoints, work, say):
-    """Each undo takes back one more rewind, `steps` several at once; to do one again, it is rewound again."""
+    """Each undo undoes one more rewind, `steps` several at once; to redo one, rewind again."""
     texts, messages = ["zero"], []
     (work / "a").write_text("zero")
     for text in ("one", "two", "three"):
@@ -330,7 +330,7 @@ def test_undo_goes_further_back(checkpoints, work, say):
 
 
 def test_undo_of_several_steps_leaves_what_came_between(checkpoints, work, say):
-    """What someone did between two rewinds is not theirs: it needs force, at once as well as one by one."""
+    """A change between two rewinds is not theirs: undoing needs `force`, at once or one by one."""
     (work / "a").write_text("one")
     (work / "b").write_text("one")
     message = say()
@@ -385,8 +385,8 @@ def test_an_old_index_is_read_safely(checkpoints, work, say, monkeypatch):
     monkeypatch.setattr(tree, "TreeIndex", lambda version=1, *rest: TreeIndex(1, *rest))
     checkpoints.capture_tree(message)
     monkeypatch.undo()
-    seat = checkpoints._shelf.read(checkpoints._shelf.worktree)
-    assert unpack(pack(checkpoints._shelf.index(seat))).version == 1
+    seat = checkpoints._repo.read(checkpoints._repo.worktree)
+    assert unpack(pack(checkpoints._repo.index(seat))).version == 1
     (work / "private").mkdir()
     (work / "private" / "old").write_text("old")
     done = both(checkpoints, message)
@@ -415,7 +415,7 @@ def test_what_comes_into_a_folder_that_is_left_out_later_stays_out(checkpoints, 
 def test_what_was_made_in_a_folder_closed_since_is_no_conflict(lent):
     """A path came into a folder, or with it, before the folder was closed: nobody else is said to have made it."""
     work, checkpoints, first = lent
-    session = checkpoints._shelf.session
+    session = checkpoints._repo.session
     with as_nobody():
         (work / "d").mkdir()
         (work / "d" / "a").write_text("a")
@@ -436,7 +436,7 @@ def test_a_closed_folder_that_is_new_is_no_conflict(lent):
         (work / "d").mkdir()
         with checkpoints.guard(first):
             (work / "d").rmdir()
-        with checkpoints.guard(checkpoints._shelf.session.append(clew.user("go")).id):
+        with checkpoints.guard(checkpoints._repo.session.append(clew.user("go")).id):
             (work / "d").mkdir()
             (work / "d").chmod(0)
         done = both(checkpoints, first)
@@ -478,7 +478,7 @@ def test_a_file_found_in_the_place_of_a_folder_is_someone_elses(checkpoints, wor
 
 
 def test_an_undo_of_two_takes_back_what_came_into_a_closed_folder(lent):
-    """One rewind opened a folder, the next put a file into it: undoing both removes the file."""
+    """One rewind opened a folder, the next created a file in it: undoing both removes the file."""
     work, checkpoints, message = lent
     with as_nobody():
         (work / "d").mkdir()
@@ -497,7 +497,7 @@ def test_an_undo_of_two_takes_back_what_came_into_a_closed_folder(lent):
 def test_what_was_hidden_and_removed_is_not_known_to_have_been_missing(lent, closed):
     """A folder was hidden at the checkpoint, then removed, then made again: it stays, and is named."""
     work, checkpoints, first = lent
-    session = checkpoints._shelf.session
+    session = checkpoints._repo.session
     with as_nobody():
         (work / "d").mkdir()
         (work / "d").chmod(0) if closed else (work / ".gitignore").write_text("d\n")
@@ -523,7 +523,7 @@ def test_what_was_hidden_in_a_folder_that_was_removed_is_not_known_to_have_been_
         with checkpoints.guard(first):
             (work / "d" / "e").chmod(0o755)
             sh(work, "rm -r d")
-        with checkpoints.guard(checkpoints._shelf.session.append(clew.user("go")).id, ["d/e/new"]):
+        with checkpoints.guard(checkpoints._repo.session.append(clew.user("go")).id, ["d/e/new"]):
             (work / "d" / "e").mkdir(parents=True)
             (work / "d" / "e" / "new").write_text("new")
         done = both(checkpoints, first)
@@ -555,7 +555,7 @@ def test_what_was_made_in_a_folder_after_it_came_into_sight_stays(lent, closed):
         with checkpoints.guard(first):
             (work / "d").chmod(0o755)
             (work / ".gitignore").unlink(missing_ok=True)
-        second = checkpoints._shelf.session.append(clew.user("go")).id
+        second = checkpoints._repo.session.append(clew.user("go")).id
         with checkpoints.guard(second, ["d/new"]):
             (work / "d" / "new").write_text("new")
         done = both(checkpoints, first)
@@ -583,7 +583,7 @@ def test_what_a_rewind_has_put_out_of_sight_stays(lent):
     the folder, does not remove it.
     """
     work, checkpoints, first = lent
-    second = checkpoints._shelf.session.append(clew.user("go")).id
+    second = checkpoints._repo.session.append(clew.user("go")).id
     with as_nobody():
         (work / "d" / "e").mkdir(parents=True)
         (work / "d" / "e" / "b").write_text("b")

@@ -227,5 +227,5 @@ def test_a_wrong_address_is_named_before_a_missing_api_key(clew_cli, monkeypatch
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     done = clew_cli("chat", "-m", "claude/m", "Hello", env={"CLEW_BASE_URL": "https://user@api.anthropic.test"})
     assert done.code != 0
-    assert "names a user" in done.err
+    assert "contains a user name" in done.err
     assert "ANTHROPIC_API_KEY" not in done.err

@@ -94,10 +94,10 @@ def test_what_a_list_passes_over_is_told(clew_cli, tmp_path):
     for at in (str(folder), f"file://{folder}"):
         told = clew_cli("snapshot", "ls", "--at", at, env={"CLEW_KEY": KEY})
         assert (told.code, told.out) == (0, "")
-        assert f"snapshot {snapshot.id} is passed over" in told.err
+        assert f"snapshot {snapshot.id} is skipped" in told.err
         assert "it is not encrypted, and the store has a key" in told.err
         assert "notes" not in told.err
-        assert "passed over" not in clew_cli("snapshot", "ls", "--at", at).err
+        assert "skipped" not in clew_cli("snapshot", "ls", "--at", at).err
 
 
 def test_a_bucket(clew_cli, tmp_path):

@@ -156,7 +156,7 @@ def test_nobody_believes_what_an_interrupted_leader_undid(tmp_path: Path, monkey
         jobs = [Job(lambda tx: "stored", lambda tx: None) for _ in range(3)]
         with monkeypatch.context() as patched:
             patched.setattr(Writer, "commit", fails)
-            patched.setattr(Writer, "_look_again", interrupted)
+            patched.setattr(Writer, "_settle_job", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 backend._committer.run(jobs)
         for job in jobs:
@@ -200,7 +200,7 @@ def test_an_interrupted_leader_tells_nobody_that_another_message_is_theirs(tmp_p
 
 def test_a_lead_that_nobody_hands_on_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that was interrupted with the lead, and does other things since, keeps nobody waiting for ever."""
-    monkeypatch.setattr(group_commit, "PATROL", 0.05)
+    monkeypatch.setattr(group_commit, "LEADER_CHECK", 0.05)
     committer = Committer(_finish)
 
     def interrupted() -> None:

@@ -170,7 +170,7 @@ def test_a_leader_interrupted_at_once_leaves_nobody_without_an_answer() -> None:
 
 def test_a_caller_interrupted_in_the_queue_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three callers share a commit, each woken by the one before it; wherever the second is interrupted, all return."""
-    monkeypatch.setattr(group_commit, "PATROL", 60)
+    monkeypatch.setattr(group_commit, "LEADER_CHECK", 60)
     struck = 0
     for nth in range(1, 100):
         interrupt = Interrupt(nth)
@@ -183,7 +183,7 @@ def test_a_caller_interrupted_in_the_queue_keeps_nobody_waiting(monkeypatch: pyt
 
 def test_a_caller_interrupted_while_it_waits_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of three that share a commit is interrupted by a signal while the commit is on its way."""
-    monkeypatch.setattr(group_commit, "PATROL", 60)
+    monkeypatch.setattr(group_commit, "LEADER_CHECK", 60)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -198,7 +198,7 @@ def test_a_caller_interrupted_while_it_waits_keeps_nobody_waiting(monkeypatch: p
 
 def test_a_caller_in_a_signal_handler_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of three that share a commit is to wake the third, and is in a handler that waits for all threads."""
-    monkeypatch.setattr(group_commit, "PATROL", 0.1)
+    monkeypatch.setattr(group_commit, "LEADER_CHECK", 0.1)
     joined = []
 
     def ending(*_: object) -> None:

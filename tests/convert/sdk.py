@@ -1,4 +1,4 @@
-"""What each provider's SDK says of a message: its own types, taken strictly."""
+"""Checks messages strictly against the types of each provider's SDK."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_there_and_back(source: str, between: str) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_the_same_provider_is_byte_for_byte(provider: str) -> None:
-    """Nothing is touched if the provider is the same, and there is nothing to report."""
+    """A conversion to the same provider changes and reports nothing."""
     raw = vectors.raw(provider)
     found = convert_messages(raw, source=provider, to=provider, system="Be kind.")
     assert (list(found.messages), found.system, bool(found.report)) == (raw, "Be kind.", False)
@@ -89,7 +89,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("source", "to"), PAIRS)
 def test_words_pictures_and_documents_arrive(source: str, to: str) -> None:
-    """Whatever the other provider has a place for is there."""
+    """Everything that the other provider can express arrives."""
     found = convert_messages(vectors.raw(source), source=source, to=to)
     sent = carried(found.messages).replace("\\\\", "").replace('\\"', '"')
     assert [words for words in WORDS[source] if words not in sent] == []
@@ -97,7 +97,7 @@ def test_words_pictures_and_documents_arrive(source: str, to: str) -> None:
 
 @pytest.mark.parametrize(("source", "to"), PAIRS)
 def test_every_call_is_answered_right_after_it(source: str, to: str) -> None:
-    """What came of the calls of a turn follows it, each once, under ids that the target accepts."""
+    """The results of a turn's calls follow it, each once, with ids that the target accepts."""
     found = convert_messages(vectors.raw(source), source=source, to=to)
     assert_answered(to, found.messages)
 
@@ -144,7 +144,7 @@ def calls_and_results(provider: str, message: dict[str, Any]) -> tuple[list[str]
 
 @pytest.mark.parametrize(("source", "to"), [pair for pair in PAIRS if pair[1] in ("anthropic", "gemini")])
 def test_turns_alternate(source: str, to: str) -> None:
-    """Where the target wants the user and the assistant in turn, the user first, they are."""
+    """If the target requires alternating turns that start with the user, they are."""
     found = convert_messages(vectors.raw(source), source=source, to=to)
     roles = [json.loads(message)["role"] for message in found.messages]
     assert roles[0] == "user"
@@ -177,7 +177,7 @@ def test_gemini_demands_signatures_and_gets_placeholders() -> None:
 
 
 def test_the_report_tells_each_loss_and_its_place() -> None:
-    """All of what is not as it was, and nothing of what was said."""
+    """The report lists every change and no content."""
     found = convert_messages(vectors.raw("anthropic"), source="anthropic", to="openai")
     assert [str(loss) for loss in found.report.losses] == [
         "message 1, block 0: signature dropped",

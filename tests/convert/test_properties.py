@@ -1,4 +1,4 @@
-"""Whatever is said, and however oddly: nothing but typed errors, nothing lost in silence, every call answered."""
+"""Any message, however odd: only typed errors, no silent loss, a result for every call."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_any_mixture(messages: list[Any], to: str) -> None:
     TARGETS,
 )
 def test_odd_json(messages: list[dict[str, Any]], source: str, to: str) -> None:
-    """Whatever JSON a provider's message is, it is converted, or refused as Invalid; and what comes out is stored."""
+    """Any JSON of a provider's message is converted or refused as Invalid, and the result can be stored."""
     raw = [json.dumps(message).encode() for message in messages]
     try:
         found = convert_messages(raw, source=source, to=to)
@@ -139,7 +139,7 @@ ABOUT = {
 
 
 def marked(value: Any, mark: Iterator[int], skip: set[str]) -> Any:
-    """The same with a field that nobody knows in every object, which has a value found nowhere else."""
+    """The data with an unknown field in every object, each with a unique value."""
     if isinstance(value, dict):
         inside = {name: inner if name in skip else marked(inner, mark, skip) for name, inner in value.items()}
         return {**inside, f"field{next(mark)}": f"MARK{next(mark)}"}
@@ -169,7 +169,7 @@ STRUCTURE = {
 @pytest.mark.parametrize("source", PROVIDERS)
 @pytest.mark.parametrize("to", PROVIDERS)
 def test_what_is_missing_is_reported(source: str, to: str) -> None:
-    """A message of which anything did not arrive has an entry in the report, whatever field it was in."""
+    """If any field of a message did not arrive, the report has an entry for it."""
     if source == to:
         return
     mark = count()
@@ -193,7 +193,7 @@ NESTED = {"server tool", "unknown block", "citations", "cache mark", "field", "f
 @SLOW
 @given(st.data())
 def test_a_field_that_is_added_is_reported(data: st.DataObject) -> None:
-    """A field of a name and kind that nobody foresaw, anywhere in a message, is in the report if it did not arrive."""
+    """An unknown field of any name and kind is in the report if it did not arrive."""
     source = data.draw(TARGETS)
     to = data.draw(st.sampled_from([name for name in PROVIDERS if name != source]))
     message = json.loads(json.dumps(data.draw(st.sampled_from(vectors.CONVERSATIONS[source]))))

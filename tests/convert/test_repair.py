@@ -1,4 +1,4 @@
-"""What a provider would refuse is repaired, whoever's messages they are."""
+"""Messages that a provider would refuse are repaired, whichever provider they come from."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_call_without_a_result_gets_one_that_says_so(to: str) -> None:
 
 @pytest.mark.parametrize("to", PROVIDERS)
 def test_a_result_without_a_call_becomes_text(to: str) -> None:
-    """One that answers nothing, one that comes before its call, and a second answer to the same call."""
+    """Results without a call, before their call, or for a call that has one."""
     talk = [
         clew.user("go"), clew.tool("early", call_id="a"), clew.assistant(call("a")), clew.tool("one", call_id="a"),
         clew.tool("two", call_id="a"), clew.tool("stray", call_id="z"),
@@ -59,7 +59,7 @@ def test_a_result_without_a_call_becomes_text(to: str) -> None:
     ],
 )
 def test_a_result_without_a_call_that_shows_what_the_target_cannot(source: Any, words: str, what: Any) -> None:
-    """One in the target's own tongue is converted like any other: what cannot be shown is left out, and told."""
+    """A result in the target's own format is converted like any other; omitted content is reported."""
     shown = [{"type": "image", "source": source}]
     stray = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "z", "content": shown}]}
     own = clew.Native("anthropic", json.dumps(stray).encode())
@@ -72,7 +72,7 @@ def test_a_result_without_a_call_that_shows_what_the_target_cannot(source: Any, 
 
 @pytest.mark.parametrize("to", PROVIDERS)
 def test_a_late_result_is_moved_to_its_call(to: str) -> None:
-    """What was said between a call and its result follows them; the report says what moved."""
+    """Messages between a call and its result are moved after them, and the report says so."""
     talk = [clew.assistant("hm", call("a")), clew.user("wait"), clew.tool("done", call_id="a")]
     found = convert_messages([clew.user("go"), *talk], to=to)
     assert_answered(to, found.messages)
@@ -138,7 +138,7 @@ def test_repair_keeps_what_is_sound(to: str) -> None:
 
 
 def test_a_result_that_is_missing_joins_the_others() -> None:
-    """Anthropic wants all results of a turn in one message: that message is written anew, with the one that lacked."""
+    """Anthropic requires all results of a turn in one message, so that message is rewritten with the missing one."""
     use = {"type": "tool_use", "name": "f", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "a", "content": "1"}
     thought = {"type": "thinking", "thinking": "hm", "signature": "SIG"}
@@ -220,7 +220,7 @@ def test_what_cannot_be_asked_is_invalid(wrong: dict[str, Any], said: str) -> No
 
 @pytest.mark.parametrize("messages", [b"[]", "text", None, [1], [b"[]"], [b"{"], [b"\xff"], [clew.user("\0")]])
 def test_what_is_not_a_list_of_messages_is_invalid(messages: Any) -> None:
-    """Whatever could not be stored cannot be converted."""
+    """Messages that cannot be stored cannot be converted."""
     with pytest.raises(clew.Invalid):
         convert_messages(messages, source="openai", to="gemini")
 
@@ -241,7 +241,7 @@ def test_arguments_that_are_too_deep_are_text() -> None:
 
 
 def test_results_of_one_turn_stand_in_one_message() -> None:
-    """Also if one of them is in a message of the provider's own, and that message has to be written anew."""
+    """This also holds for a message in the provider's own format, which is rewritten then."""
     use = {"type": "tool_use", "name": "f", "input": {}}
     talk = [
         {"role": "user", "content": "go"},
@@ -277,7 +277,7 @@ def test_a_function_may_be_answered_by_its_name() -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_sound_conversations_are_repaired_to_themselves(provider: str) -> None:
-    """Whatever a provider's documents show needs no repair: not a byte changes but for a call that was left open."""
+    """Documented examples of a provider need no repair: no byte changes, except for a call without a result."""
     raw = vectors.raw(provider)
     found = repair_messages(raw, provider=provider)
     assert list(found.messages[: len(raw)]) == raw

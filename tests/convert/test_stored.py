@@ -68,7 +68,7 @@ def test_a_snapshot_without_messages() -> None:
 
 
 def test_a_snapshot_in_neutral_form() -> None:
-    """What the store took of a session without a provider can be given to any."""
+    """A session in neutral form can be converted for any provider."""
     with clew.open(":memory:") as store:
         session = store.sessions.create()
         session.append([clew.user("Hello"), clew.assistant("Hello to you")])
@@ -79,7 +79,7 @@ def test_a_snapshot_in_neutral_form() -> None:
 
 @pytest.mark.parametrize("messages", [b"{}", b"[1]", b"[", b'"x"', b"[{}, null]"])
 def test_a_snapshot_of_something_else_is_invalid(messages: bytes) -> None:
-    """What is not a list of messages cannot be converted."""
+    """Anything but a list of messages is refused."""
     with pytest.raises(clew.Invalid):
         convert(new_snapshot(provider="claude", messages=messages), "openai")
 
@@ -138,7 +138,7 @@ def test_a_session_that_was_cut_off_is_repaired_beside_itself(store: clew.Store)
 
 
 def test_attachments_of_a_session_go_with_it(store: clew.Store) -> None:
-    """What is stored beside the messages is put into them."""
+    """Attachments in the store are put into the messages."""
     session = store.sessions.create()
     session.append(clew.user("Look", session.attach(b"PNG", mime_type="image/png", modality="image")))
     made, report = convert_session(store, session, to="gemini")

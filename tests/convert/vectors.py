@@ -225,5 +225,5 @@ CONVERSATIONS = {"anthropic": ANTHROPIC, "openai": OPENAI, "openai-responses": R
 
 
 def raw(provider: str) -> list[bytes]:
-    """The messages of a provider as bytes, spaced as nobody would write them again."""
+    """The messages of a provider as bytes with unusual whitespace."""
     return [json.dumps(message, indent=1).encode() for message in CONVERSATIONS[provider]]

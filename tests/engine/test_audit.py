@@ -12,7 +12,7 @@ import pytest
 import clew
 import clew.aio
 from clew import retention
-from clew.engine.audit import AUDIT, Deed
+from clew.engine.audit import AUDIT, AuditEvent
 from clew.engine.log import Log
 from clew.retention import Policy
 from clew.store.session import delete_session
@@ -184,7 +184,7 @@ def test_it_is_read_by_time_and_kind(path: Path) -> None:
         assert found(kind="export", since=T0 + DAY) == [2]
         assert found(kind="none") == []
         (first, *_) = store.audit.read()
-        assert first == Deed(T0, "export", "s1", "bob", "asked", 3, first.id)
+        assert first == AuditEvent(T0, "export", "s1", "bob", "asked", 3, first.id)
         lines = [json.loads(line) for line in store.audit.jsonl(kind="login")]
         assert [(line["kind"], line["at"], line["actor"]) for line in lines] == [
             ("login", "2026-01-02T00:00:00Z", "bob")

@@ -265,7 +265,7 @@ def test_whatever_is_done(path: Path, seed: int) -> None:
                     case 1 if said:
                         session.compact([clew.user(f"so far {step}")])
                     case 2:
-                        given += [node.id for node in state_of(watch).trail.look()]
+                        given += [node.id for node in state_of(watch).trail.poll()]
                     case _:
                         session.append([clew.user(f"{step}") for _ in range(dice.randrange(1, 4))])
             given += [node.id for node in watch]
@@ -282,17 +282,17 @@ def test_undo_gives_nothing_again(path: Path) -> None:
         with session.watch(after=None, timeout=20) as watch:
             assert [next(watch).text, next(watch).text] == ["a", "b"]
             session.rewind(first.id)
-            assert state_of(watch).trail.look() == []
+            assert state_of(watch).trail.poll() == []
             session.append(clew.user("other"))
             assert next(watch).text == "other"
             place = store.nodes.path(second.id)[-1]
             engine, refs = session._engine, session._refs
 
             def back(tx: Tx) -> None:
-                tip = refs.tip(tx, session._row)
-                refs.move(tx, session._row.ref, tip, place._row[0], place._row[2])
+                state = refs.head_state(tx, session._row)
+                refs.move(tx, session._row.ref, state, place._row[0], place._row[2])
 
             engine.write(back)
-            assert state_of(watch).trail.look() == []
+            assert state_of(watch).trail.poll() == []
             session.append(clew.user("c"))
             assert next(watch).text == "c"

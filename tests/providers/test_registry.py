@@ -113,7 +113,7 @@ def test_every_folder_has_its_modules() -> None:
 
 
 def test_names_are_unique() -> None:
-    """No two rows share a name or a short name of a model."""
+    """No two rows share a name or an alias of a model."""
     short = [name for row in PROVIDERS.values() for name in row.short_names]
     assert len(set(registry.names())) == len(registry.names())
     assert len(set(short)) == len(short)
@@ -122,7 +122,7 @@ def test_names_are_unique() -> None:
 
 
 def test_no_other_module_names_a_provider() -> None:
-    """Neither by importing a module of its folder nor by its name, but for those listed with their reason."""
+    """No module imports a provider's folder or uses its name, except those listed with their reason."""
     folders = {f"clew.providers.{row.folder}" for row in PROVIDERS.values()} | {"clew.providers.offline"}
     naming, importing = set(), set()
     for path in SOURCE.rglob("*.py"):

@@ -130,7 +130,7 @@ ANY = st.recursive(
     )
 )
 def test_odd_messages_have_a_view(data: dict[str, Any]) -> None:
-    """Whatever a provider's JSON object says, it has a neutral view, or is refused as Invalid."""
+    """Any JSON object of a provider has a neutral view, or is refused as Invalid."""
     for provider in ("anthropic", "openai", "gemini", "someone"):
         try:
             encode(clew.native(provider, json.dumps(data)))
@@ -224,7 +224,7 @@ def test_documents_of_anthropic() -> None:
 
 
 def test_gemini_in_snake_case() -> None:
-    """What Google's SDK writes is seen as what its service writes: other names, another alphabet of base64."""
+    """JSON of Google's SDK has the same view as that of its service: other names, another base64 alphabet."""
     parts: list[dict[str, Any]] = [
         {"function_call": {"name": "f", "args": {}}},
         {"inline_data": {"mime_type": "image/png", "data": "-_8"}},

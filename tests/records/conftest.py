@@ -17,7 +17,7 @@ KEY = bytes(range(32))
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """A clock that moves by a millisecond with every call, and else when it is told to."""
+    """A clock that advances a millisecond per call, and otherwise when set."""
     return FakeClock(1_761_048_000_000_000, tick=1000)
 
 

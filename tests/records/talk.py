@@ -31,12 +31,12 @@ def given(conversation_id: str | None = None, *frames: dict[str, Any], **more: A
 
 
 def summary(synopsis: str = "Identified lint failure") -> dict[str, Any]:
-    """What a conversation is about."""
+    """The summary of a conversation."""
     return {"synopsis": synopsis, "lastUpdatedAt": AT, "keywords": ["lint"]}
 
 
 def snapshot(conversation_id: str, *frames: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What is pending of a conversation."""
+    """The pending part of a conversation."""
     return {
         "conversationId": conversation_id, "sessionId": "session-1", "lastInteractionAt": AT, "updatedAt": AT,
         "pendingMessages": list(frames), **more,
@@ -57,6 +57,6 @@ def made(
 
 
 def texts(record: ConversationRecord | None) -> list[str]:
-    """What was said."""
+    """The texts of the messages."""
     assert record is not None
     return [message.content for message in record.messages]

@@ -33,7 +33,7 @@ def in_files(path: Path, what: str) -> list[str]:
 
 
 def test_ac_001_a_conversation_that_ends_is_stored(service: RecordService, path: Path) -> None:
-    """Committed, it is encrypted, stored within 150 ms, and first in the list; its snapshot is gone."""
+    """A committed record is encrypted, stored within 150 ms, and listed first; its snapshot is deleted."""
     made(service, "older")
     service.commit_snapshot(snapshot("talk", frame(1, content=CANARY), frame(2, "assistant")))
     began = time.monotonic()
@@ -48,7 +48,7 @@ def test_ac_001_a_conversation_that_ends_is_stored(service: RecordService, path:
 
 
 def test_ac_002_a_snapshot_is_restored_after_a_crash(path: Path) -> None:
-    """A second process that has the key finds the snapshot, and what was said, within two seconds."""
+    """A second process with the key reads the snapshot and the messages within two seconds."""
     with clew.open(path, key=KEY) as store:
         service = RecordService(store)
         service.initialize()
@@ -83,7 +83,7 @@ def test_ac_003_what_is_older_than_the_window_goes_at_activation(path: Path, clo
 
 
 def test_ac_004_a_purge_for_privacy_leaves_nothing(path: Path, clock: FakeClock) -> None:
-    """Words, attachments and snapshot are gone from every file, in a plain store too, and the reason is told."""
+    """Text, attachments and snapshot are removed from every file, also of a plain store; an event has the reason."""
     with clew.open(path, clock=clock) as store:
         service = RecordService(store)
         heard: list[events.RecordEvent] = []
@@ -114,7 +114,7 @@ def damage(path: Path) -> None:
 
 
 def test_ac_005_a_damaged_record_is_purged_if_the_service_is_strict(sealed: Store, path: Path) -> None:
-    """Reading it is an error that is told, its bytes are purged for that reason, and the others stay."""
+    """Reading a damaged record raises an error, emits an event and purges the record; the others stay."""
     service = RecordService(sealed, strict=True)
     heard: list[events.RecordEvent] = []
     service.events.subscribe(heard.append, events.ConversationDeleted, events.CorruptionDetected)
@@ -138,7 +138,7 @@ def test_ac_005_a_damaged_record_is_purged_if_the_service_is_strict(sealed: Stor
 def test_ac_005_by_default_the_bytes_are_kept(
     service: RecordService, heard: list[events.RecordEvent], path: Path
 ) -> None:
-    """Without the strict setting a damaged record is read without the damage: it is told, and nothing is destroyed."""
+    """Without `strict`, a damaged record is read without the damaged part; an event reports it, nothing is purged."""
     made(service, "talk")
     damage(path)
     heard.clear()
@@ -224,7 +224,7 @@ def test_edge_a_key_is_exchanged_while_the_service_goes_on(sealed: Store, path: 
 
 
 def test_sweeps_do_not_touch_what_is_active(sealed: Store, clock: FakeClock) -> None:
-    """One record that expires takes no other with it, whatever is open, held or in use."""
+    """Purging one expired record affects no other, open, held or in use."""
     with RecordService(sealed, policy=Policy(7)) as service:
         for talk in ("expired", "held", "active", "open"):
             made(service, talk)
@@ -264,7 +264,7 @@ def test_counts_are_accurate_and_nothing_is_left(
 
 
 def test_c15_no_name_of_a_record_shows(service: RecordService, path: Path) -> None:
-    """The ids that an application has made up, and whatever it calls people and files, are sealed with the rest."""
+    """Ids, names of people and names of files that an application chooses are sealed like the rest."""
     privacy = {"containsSecrets": True, "redactionRulesApplied": [CANARY]}
     people = [{"id": CANARY, "role": "user", "displayName": CANARY}]
     made(service, CANARY, frame(frameId=CANARY, privacy=privacy), title=CANARY, participants=people)
@@ -291,7 +291,7 @@ def test_c19_a_purge_takes_at_most_half_a_second(service: RecordService) -> None
 
 
 def test_c30_one_write_in_twenty_takes_at_most_150_ms(service: RecordService, heard: list[events.RecordEvent]) -> None:
-    """The 95th percentile of a hundred commits is far below the limit, and no warning was told."""
+    """The 95th percentile of a hundred commits is far below the limit, and no event reports slow writes."""
     made(service, "talk")
     took = []
     for n in range(2, 102):
@@ -326,7 +326,7 @@ def test_c32_there_is_never_anything_to_compact(service: RecordService, sealed: 
 
 
 def test_c33_the_store_is_the_index(path: Path, clock: FakeClock) -> None:
-    """A list reads no messages and is fast among many; nothing is cached, so what another purges is gone here."""
+    """A list reads no messages and is fast among many; it is not cached, so another's purge shows at once."""
     with clew.open(path, key=KEY, clock=clock) as one, clew.open(path, key=KEY, clock=clock) as other:
         with RecordService(one) as here, RecordService(other) as there:
             with one.transaction():
@@ -381,7 +381,7 @@ def test_c34_summaries_come_after_the_record_is_stored(sealed: Store) -> None:
 
 
 def test_c34_a_summary_that_comes_too_late_is_dropped(sealed: Store) -> None:
-    """If someone has written a summary meanwhile, or the record is gone, or nothing is said, nothing happens."""
+    """No summary is stored if another writer stored one, the record was deleted, or the function returns None."""
     go_on = threading.Event()
 
     def summarise(record: ConversationRecord) -> ConversationSummary | None:
@@ -410,7 +410,7 @@ def test_c34_a_summary_that_comes_too_late_is_dropped(sealed: Store) -> None:
 
 
 def test_c23_nothing_that_is_said_reaches_a_log(service: RecordService, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither a failing call nor a failing subscriber writes down what a conversation is about."""
+    """Failing calls and failing subscribers log no content."""
 
     def subscriber(event: object) -> None:
         raise ValueError(CANARY)

@@ -103,7 +103,7 @@ async def test_many_tasks_update_one_record(path: Path) -> None:
 
 
 async def test_a_write_that_waits_for_space(tmp_path: Path) -> None:
-    """What waits can be awaited, given up on, and is there once there is space."""
+    """A pending write can be awaited or cancelled, and is stored once there is space."""
     with disk.mounted(tmp_path / "disk", "8m") as small:
         async with clew.aio.open(small.folder / "s.db") as store:
             async with RecordService(store, retry_every=0.05) as service:

@@ -1,4 +1,4 @@
-"""Whatever a caller passes in, the outcome is a result or one of clew's own errors, and no record is worse for it."""
+"""Any argument leads to a result or an error of clew, and damages no record."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def store_calls(store: Store) -> Iterator[tuple[str, Call]]:
 
 
 def survived(calls: Iterator[tuple[str, Call]]) -> list[str]:
-    """What raised something that is none of clew's."""
+    """The calls that raised an error that is not clew's."""
     raw: list[str] = []
     for name, call in calls:
         for junk in JUNK:

@@ -1,4 +1,4 @@
-"""C37: several services on one store, and nobody's messages are lost."""
+"""C37: several services on one store lose no messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_two_services_lose_no_message(path: Path, count: int) -> None:
 
 
 def test_threads_share_a_service(path: Path) -> None:
-    """Eight threads update one record and create their own; a field is set by whoever saw the newest version."""
+    """Eight threads update one record and create others; a field is set only with the newest version."""
     with clew.open(path) as store, RecordService(store) as service:
         made(service, "talk", frame(1, content="first"))
         conflicts = []
@@ -90,7 +90,7 @@ def test_threads_share_a_service(path: Path) -> None:
 
 
 def test_one_create_wins(path: Path) -> None:
-    """Of many that create the same record one succeeds, and the others are told."""
+    """Of many that create the same record, one succeeds and the others get Conflict."""
     with clew.open(path) as store, RecordService(store) as service:
         outcomes: list[str] = []
 

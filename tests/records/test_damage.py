@@ -1,4 +1,4 @@
-"""A damaged message is told, and keeps nobody from the rest of its record; errors name what the caller knows."""
+"""A damaged message is reported, and the rest of its record can be read; errors use the caller's ids."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_record_is_read_without_its_damaged_message(path: Path, clock: FakeClo
 
 
 def test_errors_name_the_callers_id(service: RecordService, sealed: Store, path: Path) -> None:
-    """Whoever calls a conversation talk-1 is told of talk-1, and not of the hash that its session has."""
+    """Errors about the conversation talk-1 name talk-1, not the hash that is its session's key."""
     for call in (
         lambda: service.update("talk-1", {"title": "x"}),
         lambda: service.commit_conversation("talk-1"),

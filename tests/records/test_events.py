@@ -1,4 +1,4 @@
-"""Events: typed, told after the fact, and harmless to each other."""
+"""Events are typed, emitted after the fact, and independent of each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.records.talk import frame, made, snapshot, summary
 
 
 def test_c5_what_is_stored_and_deleted_is_told(service: RecordService, heard: list[events.RecordEvent]) -> None:
-    """Each write of a record is told with its summary, each deletion with its reason, and a snapshot is neither."""
+    """A write emits an event with the summary, a deletion one with its reason, and a snapshot none."""
     made(service, "talk")
     service.update("talk", {"title": "T", "summary": summary()})
     service.commit_snapshot(snapshot("talk", frame(2)))
@@ -28,7 +28,7 @@ def test_c5_what_is_stored_and_deleted_is_told(service: RecordService, heard: li
 
 
 def test_what_is_told_is_stored_already(service: RecordService) -> None:
-    """A subscriber that reads the record finds it as it was told."""
+    """A subscriber that reads the record gets the state of the event."""
     seen: list[str] = []
 
     def look(event: events.ConversationStored) -> None:
@@ -56,7 +56,7 @@ def test_c5_a_subscriber_that_fails_hurts_nobody(service: RecordService) -> None
 
 
 def test_a_subscriber_can_end_it() -> None:
-    """What was subscribed can be taken back, twice, and by itself while it is told."""
+    """A subscription can be ended, twice, and by the subscriber during an event."""
     bus, heard = Events(), list[events.RecordEvent]()
     stop = bus.subscribe(heard.append)
     once = bus.subscribe(lambda event: once())

@@ -31,7 +31,7 @@ def small(tmp_path: Path) -> Iterator[disk.Disk]:
 
 
 def until_full(service: RecordService, talk: str) -> tuple[list[str], Pending[ConversationRecord]]:
-    """Adds messages until there is no space: what was said and accepted, and the first that waits."""
+    """Adds messages until there is no space: the accepted ones, and the first that waits."""
     accepted: list[str] = []
     for n in range(2, 2000):
         content = f"{n} " + "x" * 20_000
@@ -257,7 +257,7 @@ def test_what_waits_for_a_record_that_stays_is_kept(small: disk.Disk) -> None:
 
 
 def test_what_waits_for_space_is_activity(small: disk.Disk) -> None:
-    """A record that would expire does not while something said in it waits: the sweep that makes space spares it."""
+    """A sweep does not purge a record with a waiting write, although it has expired."""
     clock = FakeClock(1_761_048_000_000_000, tick=1000)
     with clew.open(small.folder / "s.db", clock=clock) as store:
         service = RecordService(store, retry_every=60)
@@ -278,7 +278,7 @@ def test_what_waits_for_space_is_activity(small: disk.Disk) -> None:
 
 
 def test_a_subscriber_may_write_when_what_waited_is_stored(small: disk.Disk) -> None:
-    """It is told in the middle of the queue: what it writes waits behind the rest, and what it deletes is gone."""
+    """A subscriber called for a waiting write may write, which waits behind the others, and delete."""
     with clew.open(small.folder / "s.db") as store:
         service = RecordService(store, retry_every=60)
         service.initialize()
@@ -310,7 +310,7 @@ def test_a_subscriber_may_write_when_what_waited_is_stored(small: disk.Disk) -> 
 
 
 def test_a_write_that_fails_for_another_reason_is_told_so(small: disk.Disk) -> None:
-    """What waited and cannot be stored when there is space raises what the call would have raised."""
+    """A waiting write that cannot be stored once there is space raises the error of the call."""
     with clew.open(small.folder / "s.db") as store:
         service = RecordService(store, retry_every=60)
         service.initialize()
@@ -358,7 +358,7 @@ print("ok")
 
 
 def test_a_file_that_may_not_grow(path: Path) -> None:
-    """Where files may not grow a write waits, as on a full disk, until they may; all that was accepted is there."""
+    """With a limit on file sizes, a write waits as on a full disk; all accepted writes are stored."""
     root = Path(__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": f"{root}:{root / 'src'}"}
     done = subprocess.run(

@@ -25,7 +25,7 @@ def damage(path: Path, statement: str) -> None:
 
 
 def test_c23_other_free_data_does_not_make_a_record_exportable(service: RecordService, sealed: Store) -> None:
-    """Whoever replaces a session's free data leaves in it what makes it this record, and keeps it in the store."""
+    """Replacing a session's free data keeps the record's entry."""
     made(service, "talk")
     session = sealed.sessions.latest()
     for extra in ({"mine": 1}, None, {"clew.record": {"exportable": True}}):
@@ -59,7 +59,7 @@ def test_free_data_called_record_is_not_ours(service: RecordService, sealed: Sto
 
 @pytest.mark.parametrize("note", [{"redactionRulesApplied": 5}, {"piiTokens": ["plain"]}, "x", {"containsSecrets": 1}])
 def test_an_annotation_that_is_none_is_passed_over(service: RecordService, sealed: Store, note: object) -> None:
-    """What does not look like the store's own note says nothing, and the record is one that its schema allows."""
+    """A note that the store did not write is ignored, and the record stays valid."""
     session = sealed.sessions.create()
     session.append(clew.user("x", extra={"clew.redaction": note}))
     record = service.get(session.id)
@@ -84,7 +84,7 @@ def test_ac_005_what_a_newer_clew_has_written_is_not_purged(sealed: Store) -> No
 
 
 def test_one_damaged_record_hides_no_other(path: Path, clock: FakeClock) -> None:
-    """It is left out of lists and of what can be recovered, and told; the others are there."""
+    """A damaged record is omitted from lists and from recoverable ones, and reported; the others are listed."""
     with clew.open(path, key=KEY, clock=clock) as store, RecordService(store) as service:
         for talk in ("one", "damaged", "other"):
             service.commit_snapshot(snapshot(talk, frame(1)))
@@ -100,7 +100,7 @@ def test_one_damaged_record_hides_no_other(path: Path, clock: FakeClock) -> None
 
 
 def test_a_record_that_is_purged_as_it_is_stored_is_told(service: RecordService, sealed: Store) -> None:
-    """Whoever is told that a record is stored may purge it at once; the caller learns that it is gone."""
+    """A subscriber may purge a record as soon as it is stored; the caller gets NotFound."""
 
     def purge(event: events.ConversationStored) -> None:
         sealed.sessions.purge(sealed.sessions.latest().id)
@@ -111,7 +111,7 @@ def test_a_record_that_is_purged_as_it_is_stored_is_told(service: RecordService,
 
 
 def test_ac_005_what_cannot_be_purged_is_told_all_the_same(path: Path, clock: FakeClock) -> None:
-    """Where a purge has no place a damaged record stays, and the event says so; else it goes, row damaged or not."""
+    """If a purge is not possible, a damaged record stays and the event says so; otherwise it is purged."""
     with clew.open(path, key=KEY, clock=clock) as store, RecordService(store, strict=True) as service:
         made(service, "talk")
         heard: list[events.CorruptionDetected] = []

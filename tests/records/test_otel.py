@@ -24,7 +24,7 @@ CANARY = "canary-9b1d44"
 
 
 class Telemetry:
-    """What was emitted."""
+    """The emitted spans and metrics."""
 
     def __init__(self, service: RecordService) -> None:
         self.spans = InMemorySpanExporter()

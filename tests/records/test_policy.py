@@ -1,4 +1,4 @@
-"""What the service shares with the store below it: sweeps that ask, the audit, and redaction."""
+"""Sweeps, audit and redaction, which the service shares with the store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_new_store_gets_thirty_days_for_records(path: Path, clock: FakeClock) 
 
 
 def test_a_service_sweeps_records_alone(path: Path, clock: FakeClock) -> None:
-    """Chats that no service has written to stay, whatever they are due by; the store's own sweep takes them."""
+    """Sessions that no service has written to stay, even if expired; the store's own sweep purges them."""
     with clew.open(path, clock=clock) as store:
         chats = [store.sessions.create(title="chat") for _ in range(3)]
         chats[0].trash()
@@ -58,7 +58,7 @@ def test_a_service_sweeps_records_alone(path: Path, clock: FakeClock) -> None:
 
 
 def test_a_service_obeys_the_stored_policy(path: Path, clock: FakeClock) -> None:
-    """What someone else has stored holds for a service that was given none, also while it runs."""
+    """A service without a policy uses the stored one, also if it changes later."""
     with clew.open(path, clock=clock) as store, clew.open(path, clock=clock) as other:
         retention.set_policy(store, Policy(180))
         with RecordService(store) as service:
@@ -216,7 +216,7 @@ def test_a_session_with_days_of_its_own_is_a_record_like_others(sealed: Store, c
 
 
 def test_a_sweeper_sweeps_for_the_service(path: Path, clock: FakeClock) -> None:
-    """What goes by the sweeper is told as what goes by a call is; a doubt goes to whoever asked for it."""
+    """Purges of the sweeper emit the same events as those of a call; a refused sweep goes to `on_error`."""
     told: list[Exception] = []
     again = threading.Event()
     with clew.open(path, clock=clock) as store, RecordService(store) as service:
@@ -308,7 +308,7 @@ def test_no_way_into_a_record_goes_around_redaction(path: Path) -> None:
     ids=["dates", "digests", "numbers", "words", "addresses"],
 )
 def test_no_rule_breaks_what_a_record_consists_of(path: Path, pattern: str) -> None:
-    """Its names, times, digests and numbers stay, whatever rules find in texts; so a strict service purges nothing."""
+    """Names, times, digests and numbers of a record are not redacted, so a strict service purges nothing."""
     rules = redaction.Rules([redaction.Rule("mine", pattern)])
     talk, when = "ada@example.com", 1_761_048_000_000
     with clew.open(path, redact=rules) as store, RecordService(store, strict=True) as service:
@@ -353,7 +353,7 @@ def test_what_only_looks_like_a_record_is_redacted(path: Path) -> None:
 
 
 def test_redaction_knows_every_name_of_a_record() -> None:
-    """What the service keeps in free data has no key that redaction would take for someone else's."""
+    """No key in the service's free data matches a redaction rule."""
     import msgspec
 
     from clew.records.frames import StoredFrame

@@ -69,7 +69,7 @@ def test_one_that_was_never_initialized_can_be_disposed_of(sealed: Store) -> Non
 
 
 def test_dispose_waits_for_calls_that_are_going_on(sealed: Store) -> None:
-    """A call that has begun is finished before `dispose` returns."""
+    """`dispose` waits for running calls."""
     service = RecordService(sealed)
     service.initialize()
     inside = threading.Event()
@@ -91,7 +91,7 @@ def test_dispose_waits_for_calls_that_are_going_on(sealed: Store) -> None:
 
 
 def test_what_fails_in_the_background_is_told_by_name(sealed: Store) -> None:
-    """An error of the application's own may repeat what was said, so the message has its name, and it is at hand."""
+    """An application's error may contain content, so the message has only its class; the error is its cause."""
 
     def summarise(record: clew.records.ConversationRecord) -> None:
         raise RuntimeError(record.messages[0].content)
@@ -138,7 +138,7 @@ def test_dispose_does_not_wait_for_ever(sealed: Store) -> None:
 
 
 def test_a_record_is_created_and_read(service: RecordService) -> None:
-    """What was given is what comes back, and what was not is there as well."""
+    """A record has the given values, and defaults for the others."""
     record = made(service, "talk", frame(1), frame(2, "assistant", "Lint."), summary=summary())
     assert service.get("talk") == record
     assert texts(record) == ["Why is the build failing?", "Lint."]
@@ -187,7 +187,7 @@ def test_any_id_will_do(service: RecordService, sealed: Store, id: str) -> None:
 
 @pytest.mark.parametrize("id", ["", "x" * 513, "\ud800", 5])
 def test_what_is_no_id(service: RecordService, id: str) -> None:
-    """Nothing, too much, half a character and a number are Invalid."""
+    """An empty id, a long one, half a character and a number are Invalid."""
     with pytest.raises(Invalid):
         service.get(id)
     with pytest.raises(Invalid):
@@ -226,7 +226,7 @@ def test_an_update_changes_what_it_says_and_nothing_else(service: RecordService)
 
 
 def test_a_title_alone_is_no_interaction(service: RecordService) -> None:
-    """A record is as old as what was last said in it."""
+    """The last interaction of a record is its last message."""
     before = made(service, "talk")
     after = stored(service.update("talk", {"title": "other"}))
     assert after.last_interaction_at == before.last_interaction_at
@@ -247,7 +247,7 @@ def test_a_message_is_stored_once(service: RecordService) -> None:
 
 
 def test_a_message_on_a_branch_is_not_taken_for_stored(service: RecordService, sealed: Store) -> None:
-    """What the conversation has left behind is not among its messages, so adding it again is a Conflict."""
+    """Adding a message again that the conversation has rewound raises Conflict."""
     second = frame(2)
     made(service, "talk", frame(1), second)
     (session,) = sealed.sessions.list().items
@@ -257,14 +257,14 @@ def test_a_message_on_a_branch_is_not_taken_for_stored(service: RecordService, s
 
 
 def test_sequences_stay_in_order(service: RecordService) -> None:
-    """Numbers are kept with their gaps; where two writers chose the same, the later one's goes on from there."""
+    """Sequence numbers keep their gaps; if two writers chose the same, the later message gets the next one."""
     made(service, "talk", frame(10), frame(20, "assistant"))
     record = stored(service.update("talk", {"appendMessages": [frame(20), frame(25)]}))
     assert [one.sequence for one in record.messages] == [10, 20, 21, 25]
 
 
 def test_what_cannot_be_stored_is_refused_before_anything_is(service: RecordService) -> None:
-    """Text that would not come back as it is, is Invalid, and the record is as before."""
+    """Text that cannot be read back unchanged is Invalid, and the record does not change."""
     before = made(service, "talk")
     for content in ("\ud800", "a\0b"):
         with pytest.raises(Invalid):
@@ -278,7 +278,7 @@ def test_what_cannot_be_stored_is_refused_before_anything_is(service: RecordServ
 
 
 def test_a_field_that_someone_else_has_set_is_a_conflict(service: RecordService) -> None:
-    """With an expected version, messages are always added, and a field is set only if nobody else has since."""
+    """With an expected version, messages are always added, and a field is set only if no other writer set it since."""
     before = made(service, "talk")
     seen = before.storage.blob_version
     service.update("talk", {"title": "theirs"}, expected_version=seen)
@@ -304,7 +304,7 @@ def test_a_field_that_someone_else_has_set_is_a_conflict(service: RecordService)
 
 
 def test_lists_are_last_interaction_first(service: RecordService) -> None:
-    """What was last talked in comes first, page by page, with the number of all; a title is no interaction."""
+    """Records are listed by last interaction, in pages with a total; a new title does not count."""
     for n in range(7):
         made(service, f"talk-{n}")
     service.update("talk-2", {"appendMessages": [frame(2)]})
@@ -323,7 +323,7 @@ def test_lists_are_last_interaction_first(service: RecordService) -> None:
 
 
 def test_a_cursor_survives_changes(service: RecordService) -> None:
-    """Records that are deleted, added or talked in between two pages are neither shown twice nor make others vanish."""
+    """Deletions, additions and messages between two pages neither repeat nor hide other records."""
     for n in range(6):
         made(service, f"talk-{n}")
     page = service.list(limit=2)
@@ -414,7 +414,7 @@ def test_a_window_is_from_7_to_180_days(sealed: Store) -> None:
 
 
 def test_a_record_may_have_a_moment_of_its_own(service: RecordService) -> None:
-    """`retentionExpiresAt` makes it custom, custom again changes nothing, and the workspace's default can come back."""
+    """`retentionExpiresAt` sets a custom retention; setting it again changes nothing; the default can be restored."""
     made(service, "talk")
     until = "2026-01-01T00:00:00.000Z"
     record = stored(service.update("talk", {"retention": {"retentionExpiresAt": until}}))
@@ -448,7 +448,7 @@ def test_what_is_held_stays(service: RecordService, heard: list[events.RecordEve
 
 
 def test_everything_includes_the_trash(service: RecordService, sealed: Store) -> None:
-    """What was put in the trash by other means is purged with the rest, and can be deleted by name."""
+    """Trashed records are purged with the rest, and can be deleted by id."""
     for talk in ("one", "two", "three"):
         made(service, talk)
     for session in sealed.sessions.list().items[:2]:
@@ -501,11 +501,11 @@ def noted_size(store: Store, key: str) -> tuple[int, int]:
     found = repository.find(ids.parse(key))
     assert found is not None
     nodes = store.sessions.get(key).path()
-    return found.kept.size, sum(len(node._row[BODY]) for node in nodes)
+    return found.fields.size, sum(len(node._row[BODY]) for node in nodes)
 
 
 def test_the_noted_size_is_what_is_stored(sealed: Store) -> None:
-    """After every write the noted size is the bytes that are stored, whoever wrote or rewound before it."""
+    """After every write the stored size is correct, also after other writers and rewinds."""
     name = "01890000-0000-7000-8000-000000000001"
     with RecordService(sealed, max_payload=20_000) as service:
         made(service, name, frame(content="x" * 3000))
@@ -580,7 +580,7 @@ def test_everything_said_of_a_record_counts(sealed: Store, field: str) -> None:
 
 
 def test_a_record_over_the_limit_can_be_kept_and_ended(sealed: Store) -> None:
-    """One that has grown by other means can be held, renamed and committed: what adds nothing is not refused."""
+    """A record that grew too large otherwise can be held, renamed and committed, if that adds nothing."""
     session = sealed.sessions.create(title="Much was said")
     session.append(clew.user("x" * 20_000))
     with RecordService(sealed, max_payload=10_000) as service:
@@ -600,7 +600,7 @@ def test_ten_megabytes_by_default(sealed: Store) -> None:
 
 
 def test_attachments_are_stored_in_pieces(service: RecordService, sealed: Store) -> None:
-    """A file of any size is streamed in and out, shown by messages, checked, and gone with the record."""
+    """A file of any size is streamed, referenced by messages, checked, and deleted with the record."""
     made(service, "talk")
     content = bytes(range(256)) * 50_000  # more than ten megabytes
     kept = service.attach("talk", io.BytesIO(content), type="document")
@@ -644,7 +644,7 @@ def test_attachments_are_stored_in_pieces(service: RecordService, sealed: Store)
 def test_c23_a_record_leaves_only_if_it_may(
     service: RecordService, sealed: Store, heard: list[events.RecordEvent]
 ) -> None:
-    """Export is refused until someone allows it, leaves the record as JSON, and is told; the guard is the store's."""
+    """Export is refused until it is allowed, returns JSON, and emits an event; the store enforces the same."""
     from clew.store import export_guard
 
     made(service, "talk")
@@ -691,7 +691,7 @@ def records_json(record: clew.records.ConversationRecord) -> bytes:
 
 
 def test_any_session_is_a_record(service: RecordService, sealed: Store) -> None:
-    """A session that was never told of records is one: its messages are frames, but for those of systems and tools."""
+    """Any session is a record: its messages are frames, except those of systems and tools."""
     session = sealed.sessions.create(title="Build")
     session.append([
         clew.system("Be brief."), clew.user("Why?"), clew.assistant(clew.ToolCall(id="1", name="lint")),
@@ -710,7 +710,7 @@ def test_any_session_is_a_record(service: RecordService, sealed: Store) -> None:
 
 
 def test_what_the_store_took_out_is_said(service: RecordService, sealed: Store) -> None:
-    """What a redacting store notes on a message stands in its frame, beside what the application has noted."""
+    """A frame has the store's redactions in addition to those of the application."""
     note = {"containsSecrets": True, "redactionRulesApplied": ["aws-key"], "piiTokens": ["aws-key:" + "0" * 32]}
     session = sealed.sessions.create()
     session.append(clew.user("My key is ***", extra={"clew.redaction": note}))
@@ -722,7 +722,7 @@ def test_what_the_store_took_out_is_said(service: RecordService, sealed: Store) 
 
 
 def test_free_data_of_others_stays(service: RecordService, sealed: Store) -> None:
-    """A record shares its session's free data with whoever else keeps something there."""
+    """A record shares the free data of its session with other programs."""
     session = sealed.sessions.create(extra={"mine": 1}, labels=["red"], cwd="/src")
     service.update(session.id, {"title": "T"})
     session.refresh()
@@ -774,7 +774,7 @@ def test_workspaces_do_not_see_each_other(path) -> None:
      {"policy": Policy(181)}, {"policy": Policy(None)}, {"summarise": 5}, {"clock": 5}, {"timer": 5}],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_invalid(sealed: Store, settings: Any) -> None:
-    """They are told when the service is made, not by what goes wrong later."""
+    """Invalid settings are refused when the service is created."""
     with pytest.raises(Invalid):
         RecordService(sealed, **settings)
     with pytest.raises(Invalid, match="Store"):
@@ -782,7 +782,7 @@ def test_settings_that_make_no_sense_are_invalid(sealed: Store, settings: Any) -
 
 
 def test_calls_that_make_no_sense_are_invalid(service: RecordService, sealed: Store) -> None:
-    """Nothing is changed by them, and no record is called damaged for them."""
+    """Invalid arguments change nothing, and no record is reported as damaged."""
     made(service, "talk")
     size = sealed._engine.read(lambda tx: tx.maintenance.sizes())["blobs"]
     wrong: list[Callable[[], object]] = [
@@ -806,7 +806,7 @@ def test_calls_that_make_no_sense_are_invalid(service: RecordService, sealed: St
 
 
 def test_a_write_that_was_not_kept_is_not_settled(service: RecordService, sealed: Store) -> None:
-    """If the work itself was broken off, there is nothing to find, and the caller is told that it failed."""
+    """If the write itself failed, nothing is stored, and the caller gets the error."""
 
     def work(tx: object) -> StoredRecord:
         sealed._engine.backend._writer.suspect = True  # type: ignore[attr-defined]
@@ -839,7 +839,7 @@ def a_commit_that_fails(*, kept: bool) -> Iterator[None]:
 
 
 def test_a_write_whose_commit_fails_is_settled(service: RecordService) -> None:
-    """If the outcome of a commit is unknown, a look at the store tells: what was kept is not an error."""
+    """If the result of a commit is unknown, the service checks the store; a stored write is not an error."""
     with a_commit_that_fails(kept=True):
         record = made(service, "talk")
     assert service.get("talk") == record
@@ -869,7 +869,7 @@ def test_a_snapshot_whose_commit_fails_late_is_settled(service: RecordService) -
 
 
 def test_a_message_that_was_compacted_is_not_added_again(service: RecordService, sealed: Store) -> None:
-    """A call that is repeated, because its answer was lost, does not fail if somebody has compacted meanwhile."""
+    """Repeating a call whose response was lost succeeds even after another writer's compaction."""
     said = [frame(1), frame(2, "assistant")]
     made(service, "talk", *said)
     session = sealed.sessions.list().items[0]

@@ -89,7 +89,7 @@ def test_what_leaves_comes_back() -> None:
 
 
 def test_what_is_optional_is_left_out() -> None:
-    """No field is null: what a consumer may not find is not there."""
+    """No field is null: absent values are omitted."""
     with clew.open(":memory:") as store, RecordService(store) as service:
         written = json.loads(to_json(made(service)))
     assert set(written) == {
@@ -128,7 +128,7 @@ GOOD: dict[str, Any] = {
 
 @pytest.mark.parametrize("shape", GOOD)
 def test_every_shape_has_its_guard(shape: str) -> None:
-    """What is right passes; what lacks a field, has one too many, or is nothing of the kind is Invalid."""
+    """Valid values pass; missing and unknown fields and other types are Invalid."""
     guard, good = getattr(records, f"validate_{shape}"), GOOD[shape]
     assert guard(guard(good)) == guard(json.dumps(good))
     wrong: tuple[object, ...] = (None, 5, "x", b"\xff", [], {**good, "unknown": 1})
@@ -189,7 +189,7 @@ def test_what_is_wrong_is_told(shape: str, wrong: dict[str, Any]) -> None:
 
 
 def test_times_are_brought_into_one_form() -> None:
-    """Any ISO 8601 time with its zone becomes UTC with milliseconds; a time that is none is Invalid when it is made."""
+    """Any ISO 8601 time with a zone becomes UTC with milliseconds; other values are Invalid at once."""
     assert records.validate_frame(frame(createdAt="2025-10-21T14:00:00+02:00")).created_at == AT
     assert records.validate_frame(frame(createdAt="2025-10-21T12:00:00.123456Z")).created_at.endswith("00.123Z")
     assert records.validate_summary(summary() | {"lastUpdatedAt": "2025-10-21T12:00:00+00:00"}).last_updated_at == AT
@@ -201,7 +201,7 @@ def test_times_are_brought_into_one_form() -> None:
 
 
 def test_both_ways_of_giving_are_the_same() -> None:
-    """A shape made in Python is checked as JSON is, lists may stand for tuples, and what is wrong in it is found."""
+    """Values built in Python are checked like JSON, and lists are accepted for tuples."""
     with clew.open(":memory:") as store, RecordService(store) as service:
         message = records.validate_frame(frame())
         made = records.ConversationRecordInput(

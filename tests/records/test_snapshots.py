@@ -21,7 +21,7 @@ from tests.records.talk import frame, given, made, snapshot, stored, summary, te
 
 
 def pending(service: RecordService, talk: str = "talk") -> list[str]:
-    """What a conversation has pending."""
+    """The pending part of a conversation."""
     found = service.get_snapshot(talk)
     assert found is not None
     return [one.content for one in found.pending_messages]
@@ -55,7 +55,7 @@ def test_a_later_snapshot_replaces_an_earlier_one(service: RecordService) -> Non
 
 
 def test_a_commit_ends_it(service: RecordService) -> None:
-    """Afterwards there is no snapshot; what it said holds, unless the commit says something newer."""
+    """A commit removes the snapshot; its summary and metrics apply, unless the commit has newer ones."""
     made(service, "talk")
     said = {"summary": summary("pending"), "metrics": {"durationMs": 5, "averageLatencyMs": 6}}
     service.commit_snapshot(snapshot("talk", frame(2, "assistant"), **said))
@@ -71,7 +71,7 @@ def test_a_commit_ends_it(service: RecordService) -> None:
 
 
 def test_a_conversation_may_begin_with_a_snapshot(service: RecordService) -> None:
-    """What was never created can be recovered, and creating it later makes the record of it, once."""
+    """A conversation that was never created can be recovered; creating it later makes its record, once."""
     first = frame(1, content="one")
     service.commit_snapshot(snapshot("talk", first))
     assert texts(service.get("talk")) == ["one"]
@@ -129,7 +129,7 @@ def test_a_snapshot_goes_with_its_record(service: RecordService, sealed: Store) 
 
 
 def test_a_rewound_conversation_has_all_it_has_left_pending(service: RecordService, sealed: Store) -> None:
-    """If the committed part was left behind, nothing of what is there was committed."""
+    """If the committed messages were rewound, all present messages are pending."""
     made(service, "talk", frame(1, content="one"), frame(2, content="two"))
     service.commit_snapshot(snapshot("talk", frame(3, content="three")))
     (session,) = sealed.sessions.list().items
@@ -164,7 +164,7 @@ def damage(path: Path, column: str = "data") -> None:
 def test_c38_a_damaged_snapshot_is_made_anew(
     service: RecordService, sealed: Store, heard: list[events.RecordEvent], path: Path, column: str
 ) -> None:
-    """It is noticed, read once more, told, and recreated; everything said is there, and all of it pending."""
+    """A damaged snapshot is read again, reported and replaced; all messages are there and pending."""
     made(service, "talk", frame(1, content="one"))
     service.commit_snapshot(snapshot("talk", frame(2, content="two")))
     heard.clear()
@@ -183,7 +183,7 @@ def test_c38_a_damaged_snapshot_is_made_anew(
 def test_c38_reading_it_once_more_may_be_enough(
     service: RecordService, heard: list[events.RecordEvent], monkeypatch
 ) -> None:
-    """What reads well the second time is not made anew."""
+    """A snapshot whose second read succeeds is not replaced."""
     made(service, "talk", frame(1, content="one"))
     service.commit_snapshot(snapshot("talk", frame(2, content="two")))
     heard.clear()
@@ -214,20 +214,20 @@ def test_c38_a_damaged_snapshot_is_replaced_by_the_next(service: RecordService, 
 
 
 def test_a_snapshot_that_someone_else_has_put_right_stays(service: RecordService) -> None:
-    """Making it anew changes nothing if it is sound by then, or gone."""
+    """Replacing changes nothing if the snapshot is sound or deleted by then."""
     made(service, "talk", frame(1, content="one"))
     key = service._records.key("talk")
-    service._records.mark_anew(key)
+    service._records.replace_mark(key)
     assert service.get_snapshot("talk") is None
     service.commit_snapshot(snapshot("talk", frame(2, content="two")))
-    service._records.mark_anew(key)
+    service._records.replace_mark(key)
     assert pending(service) == ["two"]
     with pytest.raises(NotFound):
-        service._records.mark_anew(service._records.key("other"))
+        service._records.replace_mark(service._records.key("other"))
 
 
 def test_a_snapshot_that_does_not_decode_is_damage(service: RecordService, sealed: Store) -> None:
-    """One that opens and says nothing that is known is made anew as well."""
+    """A snapshot that decrypts but does not decode is replaced as well."""
     service.commit_snapshot(snapshot("talk", frame(content="one")))
     engine, refs = sealed._engine, sealed._refs
 
@@ -262,7 +262,7 @@ for n in range(2, 1000):
 
 
 def test_c39_a_crash_and_what_comes_after(path: Path) -> None:
-    """Killed while it talks, a program finds its conversation again, with all it was told is stored, and commits it."""
+    """A killed program finds its conversation with all acknowledged messages again, and commits it."""
     root = Path(__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": f"{root}:{root / 'src'}"}
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True, env=env)

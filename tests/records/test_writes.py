@@ -1,4 +1,4 @@
-"""How the service writes: the breaker, the watch on latency, and what runs in the background."""
+"""Writes of the service: circuit breaker, latency and background jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.records.talk import frame, given, made, stored
 
 
 class Seconds:
-    """A clock of seconds that moves when it is told to."""
+    """A clock in seconds that a test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -120,7 +120,7 @@ def test_c36_a_service_stops_writing_to_a_broken_disk(sealed: Store, monkeypatch
 
 
 def test_c30_slow_writes_are_noticed_once() -> None:
-    """When one write in twenty is too slow it is said, once, and again only after it was better."""
+    """If more than one write in twenty is slow, an event says so once, and again only after an improvement."""
     latency = Latency(150)
     assert [latency.note(200) for _ in range(19)] == [None] * 19
     assert latency.note(200) == (200, 20)
@@ -131,13 +131,13 @@ def test_c30_slow_writes_are_noticed_once() -> None:
 
 
 def test_c30_few_writes_are_too_few_to_tell() -> None:
-    """One slow write among twenty is not one in twenty too many."""
+    """One slow write among twenty is not reported."""
     latency = Latency(150)
     assert all(latency.note(took) is None for took in [1] * 19 + [1000])
 
 
 def test_c30_a_service_tells_of_slow_writes(sealed: Store) -> None:
-    """What takes longer than it should, by the service's clock, is told as an event."""
+    """A write that is slow by the service's clock emits an event."""
     clock, heard = Seconds(), list[events.RecordEvent]()
 
     def timer() -> float:
@@ -196,7 +196,7 @@ def test_jobs_run_in_order_and_are_finished() -> None:
 
 
 def test_jobs_that_take_too_long_are_counted() -> None:
-    """Stopping does not wait for ever: it says how many jobs were not done, and those that wait are not begun."""
+    """Stopping does not wait for ever: it returns the number of unfinished jobs, and starts no waiting ones."""
     go_on, begun = threading.Event(), list[int]()
     background = Background(lambda: True, 60)
 
@@ -244,7 +244,7 @@ def test_ticks_until_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_whoever_asks_for_ticks_during_one_gets_another() -> None:
-    """A write that begins to wait while the last one that waited is stored is tried again by itself, too."""
+    """A write that starts to wait while the last waiting one is stored is retried, too."""
     again = threading.Event()
     ticks: list[int] = []
 
@@ -263,7 +263,7 @@ def test_whoever_asks_for_ticks_during_one_gets_another() -> None:
 
 
 def test_a_tick_that_fails_is_not_the_last() -> None:
-    """What is wrong once may not be so again; whoever stops it finds the error."""
+    """After an error the next tick may succeed; `stop` reports the error."""
     again = threading.Event()
     outcomes = iter([ZeroDivisionError, None])
 
@@ -281,7 +281,7 @@ def test_a_tick_that_fails_is_not_the_last() -> None:
 
 
 def test_c28_dispose_does_not_wait_for_another_program(sealed: Store, path: Path) -> None:
-    """A store that someone else keeps busy holds a write up for a minute, and the end of a service for its grace."""
+    """On a busy store, a write waits up to a minute, and `dispose` for its grace period."""
     service = RecordService(sealed, retry_every=60)
     service.initialize()
     made(service, "talk")

@@ -345,8 +345,8 @@ def test_letters_of_several_bytes() -> None:
         (Rule("a", "x", replacement="axa"), "replacement 'axa'"),
         (Rule("a", "x\ud800"), "lone surrogate"),
         (Rule("a", "x", replacement="\ud800"), "lone surrogate"),
-        (Rule("a", 5), "are text"),  # type: ignore[arg-type]
-        (Rule("a", "x", replacement=None), "are text"),  # type: ignore[arg-type]
+        (Rule("a", 5), "must be str"),  # type: ignore[arg-type]
+        (Rule("a", "x", replacement=None), "must be str"),  # type: ignore[arg-type]
         (Rule("a", "x", hints="x"), "hints"),  # type: ignore[arg-type]
         (Rule("a", "x", hints=("\ud800",)), "lone surrogate"),
         (Rule("a", "x", hints=("x" * 101,)), "hints"),
@@ -367,9 +367,9 @@ def test_a_rule_that_cannot_be_used_is_named(rule: Rule, why: str) -> None:
     [
         ([Rule("A b", "x")], "not a valid id"),
         ([Rule("", "x")], "not a valid id"),
-        ([Rule("a", "x"), Rule("a", "y")], "two redaction rules a"),
-        (["github-token", "github-token"], "two redaction rules github-token"),
-        (["none"], "no built-in redaction rule 'none'"),
+        ([Rule("a", "x"), Rule("a", "y")], "two redaction rules have the id a"),
+        (["github-token", "github-token"], "two redaction rules have the id github-token"),
+        (["none"], "unknown built-in redaction rule 'none'"),
         ([5], "not int"),
         ("email", "a list of"),
         (5, "a list of"),

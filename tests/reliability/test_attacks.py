@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.backends.sqlite.writer import LOOKED
+from clew.backends.sqlite.writer import RECHECK
 from clew.store.session import delete_session
 
 
@@ -160,7 +160,7 @@ def test_nothing_is_acknowledged_in_a_file_that_is_not_in_its_place(tmp_path, ho
         path.unlink()
         if how == "replaced":
             path.write_bytes(away.read_bytes())
-        time.sleep(2 * LOOKED)
+        time.sleep(2 * RECHECK)
         for _ in range(2):
             with pytest.raises(clew.Unavailable, match="moved, deleted or replaced"):
                 session.append(clew.user("lost"))

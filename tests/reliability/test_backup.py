@@ -66,7 +66,7 @@ def test_a_backup_overwrites_nothing(full: Store, tmp_path: Path, taken: str) ->
     """A name that is taken is refused, and so is one beside a log that would be taken for the copy's own."""
     (tmp_path / taken).write_bytes(b"precious")
     before = names(tmp_path)
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="already exists"):
         full.backup(tmp_path / "copy.db")
     assert names(tmp_path) == before
     assert (tmp_path / taken).read_bytes() == b"precious"

@@ -140,7 +140,7 @@ def test_a_rollback_that_has_grown_since_shows(path: Path, tmp_path: Path, key: 
         for _ in range(3):
             appended(store)
             renamed(store)
-        assert any("has grown since" in one for one in rollbacks(store, head))
+        assert any("written to since" in one for one in rollbacks(store, head))
 
 
 def test_a_head_has_no_content(path: Path) -> None:

@@ -355,7 +355,7 @@ def test_a_key_change_needs_its_mark(life: list[Moment], now: Moment) -> None:
     """Secrets and epoch row of a key change, put back without the mark of it: the store is not opened."""
     for name in ("sealing again", "unsealing"):
         put_back(now.file, now, moment(life, name), ("header secrets", "epoch"))
-        with pytest.raises(Corrupted, match="does not fit to its state"):
+        with pytest.raises(Corrupted, match="does not match its state"):
             clew.open(now.file, key=now.key)
 
 
@@ -380,7 +380,7 @@ def test_a_hold_of_before_the_seal_is_listed(path: Path) -> None:
         refs = {row.key: row for row in store._engine.read(lambda tx: tx.refs_after(-1, 9))}
         names = {session.id: refs[clew.base.ids.parse(session.id)] for session in (held, other)}
         engine = store._engine
-        listed = engine.read(lambda tx: {id: holds.listed(engine, tx, row) for id, row in names.items()})
+        listed = engine.read(lambda tx: {id: holds.is_listed(engine, tx, row) for id, row in names.items()})
         assert listed == {held.id: True, other.id: False}
 
 

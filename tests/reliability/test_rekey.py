@@ -295,7 +295,7 @@ def test_a_row_that_is_put_back_behind_the_walk(path: Path, table: str) -> None:
 
         ((old, mac),) = keys(f"SELECT wrapped_key, mac FROM {table} LIMIT 1")
         rekey.begin(store._engine, "rotate", NEW)
-        rekey.go_on(store._engine)
+        rekey.run(store._engine)
         keys(f"UPDATE {table} SET wrapped_key = ?, mac = ?", old, mac)
         with pytest.raises(Corrupted):
             store.rotate(NEW)

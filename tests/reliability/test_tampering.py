@@ -103,7 +103,7 @@ def test_a_sound_store_has_no_damage(original: Path) -> None:
 
 
 def test_others_stay_readable_beside_a_damaged_message(copy: Path, where: Places) -> None:
-    """One damaged body is one finding; every session that does not show it reads as before."""
+    """One damaged body is one finding; every session that does not use it reads as before."""
     with sample.opened(copy) as store:
         before = sample.readings(store)
     with spoil(copy) as conn:
@@ -175,7 +175,7 @@ def test_a_ref_put_back(copy: Path) -> None:
         conn.execute(f"REPLACE INTO refs VALUES ({', '.join('?' * len(old))})", old)
     found = [one for one in damage(copy) if one.what == "run"]
     assert [one.position for one in found] == [depth]
-    assert "put back" in found[0].why
+    assert "earlier state" in found[0].why
 
 
 @pytest.mark.parametrize("keep", [0.05, 0.3, 0.6, 0.9, 0.99])

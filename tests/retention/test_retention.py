@@ -360,7 +360,7 @@ def test_traces_count_as_activity(store: Store, clock: FakeClock) -> None:
     clock.advance(20 * DAY)
     plan = retention.preview(store, Policy())
     assert [(due.session, due.last_activity) for due in plan.going] == [(owner.id, T0 + 25 * DAY)]
-    with pytest.raises(clew.Invalid, match="owns it"):
+    with pytest.raises(clew.Invalid, match="of its owner"):
         trace.retain(days=7)
     alone = store.sessions.create(agent="alone")
     alone.retain(days=7)

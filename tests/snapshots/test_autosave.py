@@ -1,4 +1,4 @@
-"""Saving as one goes: after each answer, at the end, and whatever becomes of the program."""
+"""Autosave: after each answer, at the end, and when the program fails."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Talks(Protocol):
 
 
 class Client:
-    """A client that gives back what it is told; without an id of its own it makes a new one at each save."""
+    """A client that echoes its input; without an id, it creates one at each save."""
 
     def __init__(self, id: str | None = None) -> None:
         self.id = id
@@ -104,7 +104,7 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 def saved(store: SnapshotStore) -> list[int]:
-    """How many messages each snapshot has."""
+    """The number of messages of each snapshot."""
     return [one.message_count for one in store.list()]
 
 
@@ -116,7 +116,7 @@ def offline() -> chat.Client:
 
 
 def test_each_answer_is_saved(client: Client, store: FileStore) -> None:
-    """One conversation is one snapshot, also of a client that makes a new id at each save."""
+    """A conversation has one snapshot, even if its client creates a new id at each save."""
     talk = autosave(client, store)
     assert saved(store) == []
     for turn in range(1, 4):
@@ -156,7 +156,7 @@ def test_a_block_without_answers_saves_nothing(client: Client, store: FileStore)
 
 
 def test_a_stream_is_saved_at_its_end(client: Client, store: FileStore) -> None:
-    """Also if nobody hears it out: what arrived is saved."""
+    """A stream that is not read to its end is saved as far as it arrived."""
     talk = autosave(client, store)
     assert "".join(talk.stream("hello")) == "hello"
     assert saved(store) == [2]
@@ -175,7 +175,7 @@ def test_what_was_said_before_an_error_is_saved(client: Client, store: FileStore
 
 
 def test_a_save_that_fails(client: Client) -> None:
-    """It is told, the answer stays in the conversation, and the next save has both."""
+    """The error is raised, the answer stays in the conversation, and the next save has both."""
 
     class Full(FileStore):
         full = True
@@ -253,7 +253,7 @@ async def test_an_async_client(store: FileStore, id: str | None) -> None:
 
 @pytest.mark.anyio
 async def test_an_async_stream_that_nobody_hears_out(store: FileStore) -> None:
-    """What arrived is saved."""
+    """The partial answer is saved."""
     pieces = autosave(AsyncClient(), store).stream("hello")
     assert await anext(pieces) == "h"
     await pieces.aclose()  # type: ignore[attr-defined]
@@ -273,7 +273,7 @@ async def test_an_async_store(store: FileStore) -> None:
     await threads.delete(one.id)
     assert await threads.list() == []
     assert repr(threads) == "<async <FileStore /talks>>"
-    with pytest.raises(Invalid, match="awaited"):
+    with pytest.raises(Invalid, match="async"):
         autosave(Client(), threads).chat("hello")
 
 
@@ -303,7 +303,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 def test_a_stream_is_saved_before_its_reply_is_seen(store: FileStore) -> None:
-    """Who has the whole answer in hand finds it in the store, also if the program ends there."""
+    """A caller that has the whole answer finds it in the store, even if the program ends there."""
     talk = autosave(offline(), store)
     for event in talk.stream("hello"):
         assert saved(store) == ([2] if isinstance(event, chat.Reply) else [])
@@ -378,6 +378,6 @@ def test_a_killed_program(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_program_that_ends(tmp_path: Path) -> None:
-    """What was not saved yet is saved when the program ends, also without a block."""
+    """Unsaved answers are saved when the program ends, also without a block."""
     assert output(python(PROGRAM, "files", tmp_path, "100", "7")).split()[-1] == "6"
     assert saved(FileStore(tmp_path)) == [14]

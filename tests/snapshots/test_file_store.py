@@ -93,7 +93,7 @@ def test_an_original_may_begin_with_a_brace(tmp_path: Path) -> None:
 
 
 def test_the_original_can_read_what_is_compatible(tmp_path: Path) -> None:
-    """What is written in its form is what it expects: the document alone; encrypted, nonce and ciphertext."""
+    """With `compatible`, files have the original format: only the document, or nonce and ciphertext."""
     snapshot = sample(messages=pictures(PICTURE))
     FileStore(tmp_path, compatible=True).save(snapshot)
     plain = (tmp_path / f"{snapshot.id}.json").read_bytes()
@@ -188,7 +188,7 @@ def test_cut_short(tmp_path: Path, key: bytes | None) -> None:
 
 
 def test_a_plain_file_in_a_store_with_a_key(tmp_path: Path) -> None:
-    """What anyone could have written is not taken for what the owner of the key wrote."""
+    """A store with a key refuses plain files, which anyone could have written."""
     snapshot = sample()
     FileStore(tmp_path).save(snapshot)
     with pytest.raises(Corrupted, match="not encrypted"):
@@ -213,7 +213,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_file(tmp_path: Path) -> None:
-    """A folder or a pipe with the name of a snapshot is passed over, and not waited for."""
+    """A folder or a pipe with the name of a snapshot is skipped without waiting."""
     (tmp_path / f"{ID}.json").mkdir()
     pipe = tmp_path / f"{ID[:-1]}3.json"
     os.mkfifo(pipe)
@@ -226,7 +226,7 @@ def test_what_is_not_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", [None, KEY])
 def test_a_file_of_any_size(tmp_path: Path, key: bytes | None) -> None:
-    """One that is no snapshot, and larger than the memory, is passed over, and refused when it is asked for."""
+    """A huge file that is not a snapshot is skipped in lists, and refused by `load`."""
     store, snapshot = FileStore(tmp_path, key), sample()
     store.save(snapshot)
     with open(tmp_path / f"{ID}.json", "wb") as file:
@@ -272,7 +272,7 @@ def test_newer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_list_passes_over_what_is_foreign(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Other names are told at DEBUG, damaged files at WARNING; none of them is in the way."""
+    """Other names are logged at DEBUG, damaged files at WARNING; neither prevents a list."""
     logger = logging.getLogger("tests.snapshots")
     store, snapshot = FileStore(tmp_path, logger=logger), sample(messages=pictures(PICTURE))
     store.save(snapshot)
@@ -286,12 +286,12 @@ def test_a_list_passes_over_what_is_foreign(tmp_path: Path, caplog: pytest.LogCa
     assert len(told) == 7
     assert ("DEBUG", "'notes.txt' is not a snapshot") in told
     assert {text for level, text in told if level == "WARNING"} == {
-        f"snapshot {ID} is passed over: snapshot {ID} is damaged: this is not a snapshot: it has no version"
+        f"snapshot {ID} is skipped: snapshot {ID} is damaged: this is not a snapshot: it has no version"
     }
 
 
 def test_one_random_file_hides_no_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Bytes that no key opens are logged and passed over, also beside snapshots that are all damaged."""
+    """A file that no key opens is logged and skipped, even if all other snapshots are damaged."""
     logger = logging.getLogger("tests.snapshots")
     store, snapshot = FileStore(tmp_path, KEY, logger), sample()
     store.save(snapshot)
@@ -324,7 +324,7 @@ def test_nothing_that_opens_and_no_sign_of_the_key_is_an_error(tmp_path: Path) -
 
 
 def test_a_damaged_beginning_is_damage_and_not_a_wrong_key(tmp_path: Path) -> None:
-    """A flipped bit before the head, in the name of the key too, is told as damage: the rest opens with the key."""
+    """A flipped bit before the head, even in the key's id, is reported as damage: the rest opens with the key."""
     store, snapshot = FileStore(tmp_path, KEY), sample()
     store.save(snapshot)
     path = tmp_path / f"{snapshot.id}.json"
@@ -371,7 +371,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", [None, KEY])
 def test_media_have_files_of_their_own(tmp_path: Path, key: bytes | None) -> None:
-    """A large picture is stored once, whoever shows it, and goes with the last snapshot that does."""
+    """A large image is stored once for all snapshots, and deleted with the last one that uses it."""
     store = FileStore(tmp_path, key)
     one, other = sample(messages=pictures(PICTURE, "x", PICTURE)), sample(messages=pictures(PICTURE, PICTURE[16:]))
     store.save(one)
@@ -406,7 +406,7 @@ def test_names_of_sealed_media_say_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", [None, KEY])
 def test_damaged_and_missing_media(tmp_path: Path, key: bytes | None) -> None:
-    """A snapshot whose picture is gone or was changed does not load; the others do."""
+    """A snapshot with a missing or changed image does not load; the others do."""
     store, bad, good = FileStore(tmp_path, key), sample(messages=pictures(PICTURE)), sample()
     store.save(bad)
     store.save(good)
@@ -423,7 +423,7 @@ def test_damaged_and_missing_media(tmp_path: Path, key: bytes | None) -> None:
 
 
 def test_media_stay_while_a_snapshot_cannot_be_read(tmp_path: Path) -> None:
-    """Nothing is collected that a damaged snapshot might show."""
+    """No media are removed while a damaged snapshot may use them."""
     store, one, other = FileStore(tmp_path), sample(messages=pictures(PICTURE)), sample()
     store.save(one)
     store.save(other)
@@ -438,7 +438,7 @@ def test_media_stay_while_a_snapshot_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_the_stores(tmp_path: Path) -> None:
-    """Collecting media removes media, and what a crash left of them; nothing else that lies there."""
+    """Removing media deletes unused media and their temporary files, and no other files."""
     store, snapshot = FileStore(tmp_path), sample(messages=pictures(PICTURE))
     store.save(snapshot)
     media = tmp_path / "media"
@@ -465,7 +465,7 @@ def test_media_are_not_elsewhere(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_is_saved_while_it_is_loaded(tmp_path: Path) -> None:
-    """Its picture is gone by the time it is asked for: then it is loaded as it is now."""
+    """If its image was removed meanwhile by another save, the present version is loaded."""
     old, store = sample(messages=pictures(PICTURE)), FileStore(tmp_path)
     new = old.replace(messages=b"[]")
 

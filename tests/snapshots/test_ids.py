@@ -33,7 +33,7 @@ class Watched:
     ],
 )
 def test_ids(id: str) -> None:
-    """Any UUID in canonical form is one, of whatever version."""
+    """UUIDs of every version in canonical form are accepted."""
     assert validate_snapshot_id(id) == id
 
 
@@ -64,7 +64,7 @@ def test_the_error_shows_little() -> None:
 
 @pytest.mark.parametrize("id", NO_IDS)
 def test_nothing_is_touched(id: str) -> None:
-    """The id is looked at before any call to the file system."""
+    """The id is validated before any call to the file system."""
     store, smuggled = FileStore("/conversations", fs=Watched()), sample()
     object.__setattr__(smuggled, "id", id)
     for call in (lambda: store.load(id), lambda: store.delete(id), lambda: store.save(smuggled)):
@@ -106,6 +106,6 @@ def fuzzed(count: int, seed: int) -> None:
 
 
 def test_fuzz() -> None:
-    """Whatever is given, it is an id in canonical form or InvalidSnapshotID; nothing else is ever raised."""
+    """Every value is accepted as a canonical id or raises InvalidSnapshotID, and no other error."""
     fuzzed(100_000, seed=34)
     assert all(validate_snapshot_id(str(uuid.uuid4())) for _ in range(1_000))

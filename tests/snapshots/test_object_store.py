@@ -79,7 +79,7 @@ def test_the_second_to_save_is_told(bucket: Bucket) -> None:
 
 @pytest.mark.parametrize("key", [None, KEY])
 def test_an_answer_that_was_lost(bucket: Bucket, key: bytes | None) -> None:
-    """Whoever saves again after an error has no conflict with himself; with anybody else he has."""
+    """Saving again after an error does not conflict with the own upload, but with any other."""
     mine, theirs, snapshot = on(bucket, key), on(bucket, key), sample()
     mine.save(snapshot)
     bucket.lose = 2
@@ -119,7 +119,7 @@ def test_a_list_reads_the_beginning(bucket: Bucket) -> None:
 
 
 def test_a_list_passes_over_what_is_foreign(bucket: Bucket, caplog: pytest.LogCaptureFixture) -> None:
-    """Other names, empty objects and damaged ones are told and passed over; with another key nothing looks empty."""
+    """Other names, empty and damaged objects are logged and skipped; with a wrong key the list is not empty."""
     logger = logging.getLogger("tests.snapshots")
     store, snapshot = on(bucket, KEY, logger=logger), sample()
     store.save(snapshot)
@@ -158,7 +158,7 @@ def test_a_file_with_media_is_not_whole_without_them(bucket: Bucket, tmp_path: P
     ("status", "words"), [(403, "denied access"), (401, "denied access"), (500, "cannot be reached")]
 )
 def test_refusals(bucket: Bucket, status: int, words: str) -> None:
-    """What the bucket refuses is Unavailable, and says what to do; never that there is nothing."""
+    """Errors of the bucket are Unavailable with a hint, never an empty result."""
     store, snapshot = on(bucket), sample()
     store.save(snapshot)
     bucket.refuse = status
@@ -212,7 +212,7 @@ def test_other_clouds() -> None:
 
 
 def test_the_repr_has_no_secret(bucket: Bucket) -> None:
-    """Neither credentials nor the key are shown."""
+    """Credentials and the key are not shown."""
     assert repr(on(bucket, KEY)) == "<ObjectStore s3://bucket/team/talks>"
     with pytest.raises(NotFound):
         on(bucket).load(new_snapshot(provider="x").id)

@@ -1,4 +1,4 @@
-"""What the description of snapshots asks for, scenario by scenario, each under its own name."""
+"""The scenarios of the snapshot specification, each under its own name."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def fs() -> MemoryFiles:
 
 
 def test_snapshot_serialization() -> None:
-    """A snapshot goes through JSON and comes back the same; names are in snake case, what is empty is left out."""
+    """A snapshot is the same after JSON; names are in snake case, empty fields are omitted."""
     snapshot = sample()
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
     assert list(json.loads(new_snapshot(provider="claude", model="m", messages=MESSAGES).to_json())) == [
@@ -57,7 +57,7 @@ def test_snapshot_version() -> None:
 
 
 def test_file_store_save_load(fs: MemoryFiles) -> None:
-    """What is saved is loaded."""
+    """A saved snapshot can be loaded."""
     store, snapshot = FileStore("/conversations", fs=fs), sample()
     store.save(snapshot)
     assert store.load(snapshot.id) == snapshot
@@ -75,7 +75,7 @@ def test_file_store_list(fs: MemoryFiles) -> None:
 
 
 def test_file_store_delete(fs: MemoryFiles) -> None:
-    """What is deleted is not found; to delete it again is an error."""
+    """A deleted snapshot is not found; deleting it again is an error."""
     store, snapshot = FileStore("/conversations", fs=fs), sample()
     store.save(snapshot)
     store.delete(snapshot.id)
@@ -96,7 +96,7 @@ def test_file_store_overwrite(fs: MemoryFiles) -> None:
 
 
 def test_file_store_with_encryption(fs: MemoryFiles) -> None:
-    """What is saved with a key is loaded with it, cannot be read without, and never looks the same twice."""
+    """A snapshot saved with a key loads only with it, and its ciphertext differs each time."""
     store, snapshot = FileStore("/conversations", generate_key(), fs=fs), sample(system_prompt="a canary")
     store.save(snapshot)
     (first,) = fs.files.values()
@@ -125,7 +125,7 @@ def test_file_store_encryption_key_mismatch(fs: MemoryFiles, compatible: bool) -
 
 
 def test_file_store_directory_creation(tmp_path: Path) -> None:
-    """The directory is made by the first save, with those above it, for its owner alone whatever the umask."""
+    """The first save creates the directory and its parents, private to the owner under any umask."""
     folder = tmp_path / "a" / "b" / "conversations"
     store = FileStore(folder)
     assert store.list() == []
@@ -141,7 +141,7 @@ def test_file_store_directory_creation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
 def test_file_store_permissions(tmp_path: Path, umask: int) -> None:
-    """Files are for their owner alone, whatever the umask; also those of media."""
+    """Files, also those of media, are private to the owner under any umask."""
     store = FileStore(tmp_path)
     snapshot = sample(messages=json.dumps([{"data": "QUJD" * 50_000}]))
     before = os.umask(umask)

@@ -1,4 +1,4 @@
-"""Snapshots in a store: what they share, what stays when one goes, and what saving a long talk costs."""
+"""Snapshots in a store: shared messages, deletion, and the cost of saving a long conversation."""
 
 import threading
 import uuid
@@ -48,7 +48,7 @@ def test_saving_again_stores_what_is_new(store: clew.Store) -> None:
 
 
 def test_saving_looks_at_what_is_new_alone(store: clew.Store) -> None:
-    """The messages that are stored are not even looked at."""
+    """Messages that are stored already are not read again."""
 
     class Counting(Messages):
         looks = 0
@@ -66,7 +66,7 @@ def test_saving_looks_at_what_is_new_alone(store: clew.Store) -> None:
 
 
 def test_another_process_goes_on(tmp_path: Path) -> None:
-    """A store that was opened anew finds what the messages have in common with what is stored."""
+    """A reopened store finds the messages that are stored already."""
     id = str(uuid.uuid4())
     with clew.open(tmp_path / "s.db") as first:
         first.snapshots.save(taken(Messages(said(50)), id))
@@ -79,7 +79,7 @@ def test_another_process_goes_on(tmp_path: Path) -> None:
 
 
 def test_two_snapshots_of_a_client_share(store: clew.Store) -> None:
-    """Each has what was said when it was taken, and stays when the other goes."""
+    """Each snapshot has the messages of its time, and stays when the other is deleted."""
     messages = Messages(said(10))
     early = taken(messages)
     messages.extend(said(10, 10))
@@ -95,7 +95,7 @@ def test_two_snapshots_of_a_client_share(store: clew.Store) -> None:
 
 
 def test_a_copy_of_a_loaded_snapshot_shares(store: clew.Store) -> None:
-    """What was loaded and is saved under another id is not stored again, and not even read."""
+    """Saving a loaded snapshot under another id neither stores nor reads its messages again."""
     first = taken(Messages(said(10)))
     store.snapshots.save(first)
     copy = store.snapshots.load(first.id).replace(id=str(uuid.uuid4()))
@@ -147,7 +147,7 @@ def test_what_was_undone_is_stored_again(store: clew.Store) -> None:
 
 
 def test_a_session_becomes_a_snapshot(store: clew.Store) -> None:
-    """Nothing is copied; the session goes, and the snapshot stays; a new session goes on from it."""
+    """Nothing is copied; the snapshot outlives its session, and a new session continues from it."""
     session = store.sessions.create(title="Build", model="a-model")
     session.append([clew.native("claude", raw) for raw in said(6)])
     snapshot = store.snapshots.take(session, system_prompt="Be brief.")
@@ -212,7 +212,7 @@ def test_messages_that_a_snapshot_needs(store: clew.Store) -> None:
 
 
 def test_a_purge_leaves_what_a_snapshot_keeps(store: clew.Store) -> None:
-    """A snapshot stands alone: the receipt of a purged session names it, and a hold on the session does not hold it."""
+    """A snapshot is independent: the receipt of its purged session lists it, and a hold does not cover it."""
     session = store.sessions.create()
     session.append([clew.native("claude", raw) for raw in said(3)])
     snapshot = store.snapshots.take(session)
@@ -295,7 +295,7 @@ def test_workspaces_are_apart(tmp_path: Path) -> None:
 
 
 def test_messages_are_read_late(tmp_path: Path) -> None:
-    """A loaded snapshot reads its messages when they are asked for; if they are gone by then, it says so."""
+    """A loaded snapshot reads its messages on first access, and raises NotFound if they were deleted."""
     with clew.open(tmp_path / "s.db") as store:
         snapshot = taken(Messages(said(3)))
         store.snapshots.save(snapshot)
@@ -320,7 +320,7 @@ def test_many_are_listed(store: clew.Store) -> None:
 
 
 def test_two_clients_under_one_id(store: clew.Store) -> None:
-    """Who saves last is what is there, whole; and nothing of the others is left behind."""
+    """The last save wins completely, and leaves nothing of the others."""
     id = str(uuid.uuid4())
 
     def talk(number: int) -> None:
@@ -340,7 +340,7 @@ def test_two_clients_under_one_id(store: clew.Store) -> None:
 
 
 def test_others_who_are_always_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who saves while others do so all the time is not turned away: in the end they wait."""
+    """A save succeeds even if others save all the time: its last try makes them wait."""
     with clew.open(tmp_path / "s.db") as store, clew.open(tmp_path / "s.db") as others:
         mine, plan, tried = taken(Messages(said(2))), store.snapshots._plan, list[bool]()
 
@@ -382,7 +382,7 @@ def test_sealed_snapshots_show_nothing(tmp_path: Path) -> None:
 
 
 def test_a_commit_in_doubt(store: clew.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When nobody knows whether a save was kept, looking tells: if it was, it is not made again."""
+    """If the result of a commit is unknown, the save checks the store and does not repeat a stored one."""
     messages, id = Messages(said(3)), str(uuid.uuid4())
     write, doubts = store._engine.write, []
 

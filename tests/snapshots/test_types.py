@@ -77,13 +77,13 @@ def test_an_older_version() -> None:
     ],
 )  # fmt: skip
 def test_no_snapshots(bad: bytes) -> None:
-    """What is not a snapshot is Invalid, whatever is wrong with it."""
+    """Anything but a snapshot's document is Invalid."""
     with pytest.raises(Invalid):
         Snapshot.from_json(bad)
 
 
 def test_nulls_of_the_original() -> None:
-    """Empty things may be written as null, and unknown fields are passed over."""
+    """Empty fields may be null, and unknown fields are ignored."""
     snapshot = Snapshot.from_json(document(tools=None, metadata=None, messages=None, later={"a": 1}))
     assert (snapshot.tools, snapshot.metadata, snapshot.messages) == ((), {}, b"null")
     assert (snapshot.message_count, list(snapshot.parts)) == (0, [])
@@ -99,7 +99,7 @@ def test_nulls_of_the_original() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_written(changes: dict[str, Any]) -> None:
-    """What would not come back the same is refused before anything is written."""
+    """A value that would not be read back unchanged is refused before anything is written."""
     with pytest.raises(Invalid):
         sample(**changes).to_json()
 
@@ -119,7 +119,7 @@ def test_what_a_snapshot_is_not_made_of(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("wrong", [None, 5, "{}", {}, b"{}"])
 def test_what_is_no_snapshot(wrong: Any, tmp_path: Path) -> None:
-    """Whatever takes a snapshot says so, and changes nothing."""
+    """Every method that takes a snapshot refuses other values, and changes nothing."""
     client = offline()
     with clew.open(tmp_path / "a.db") as store:
         takes: list[Callable[[Any], object]] = [
@@ -213,7 +213,7 @@ def test_frames(array: bytes) -> None:
 
 
 def test_a_uniform_frame_is_short() -> None:
-    """What is between many elements is told once if it is always the same."""
+    """Equal separators between elements are stored once."""
     array = json.dumps([1] * 1_000, indent=2).encode()
     told = frame(array, elements(array))
     assert told is not None and len(told) == 3
@@ -221,7 +221,7 @@ def test_a_uniform_frame_is_short() -> None:
 
 
 def test_tokens() -> None:
-    """About four letters to a token; a medium counts as one thing, whatever its size."""
+    """About four characters per token; a medium has a fixed number, whatever its size."""
     assert count_tokens(b"") == 0
     assert count_tokens(b"x" * 400) == 100
     small, large = (count_tokens(b'["%s"]' % (b"QUJD" * size)) for size in (10_000, 100_000))
@@ -232,7 +232,7 @@ def test_tokens() -> None:
 
 
 def test_media_are_cut_out_and_put_back() -> None:
-    """Only what comes back the same is cut out; the rest is left where it is."""
+    """Only media that decode and encode to the same text are removed; the rest stays."""
     good, bad = b"QUJD" * (LARGE // 4), b"QUJD" * (LARGE // 4) + b"QUJ="[:3]
     messages = b'{"a":"%s","b":"data:image/png;base64,%s","c":"%s","d":"%s"}' % (good, good, bad, good[4:])
     cut = cut_media(messages, lambda content: str(len(content)))

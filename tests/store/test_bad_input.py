@@ -105,7 +105,7 @@ BAD: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_messages(store: Store, sound: Callable[[Store], None], name: str) -> None:
-    """A message that could not come back as it is is Invalid, alone and among good ones, wherever it is stored."""
+    """A message that cannot be read back unchanged is Invalid, alone and among valid ones, in every method."""
     session = store.sessions.create()
     session.append(clew.user("before"))
     bad = BAD[name]
@@ -337,7 +337,7 @@ def fuzz(path: Path, count: int) -> tuple[int, int]:
 
 
 def test_fuzzed_messages(path: Path) -> None:
-    """Of 1,000 odd inputs each is stored and comes back, or is an error of clew's; the store stays sound."""
+    """Each of 1,000 odd inputs is stored and read back, or raises an error of clew; the store stays sound."""
     stored, refused = fuzz(path, 1100)
     assert stored + refused >= 1000
     assert min(stored, refused) > 100
@@ -353,7 +353,7 @@ def test_many_fuzzed_messages(path: Path) -> None:
 
 
 def print_of(folder: Path) -> dict[str, str]:
-    """What is in every file of a folder, by name; -shm is not data, and an empty -wal is none."""
+    """The content of every file of a folder, by name; ignores -shm and an empty -wal."""
     files = [file for file in folder.iterdir() if file.is_file() and not file.name.endswith("-shm")]
     return {
         file.name: sha256(file.read_bytes()).hexdigest()
@@ -378,7 +378,7 @@ def test_not_a_database(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_database_of_another_program(tmp_path: Path) -> None:
-    """A database that is not clew's is refused unchanged, also if it is empty but marked as someone's."""
+    """A database of another program is refused unchanged, even if it is empty but has an application id."""
     for name, script in (
         ("table.db", "CREATE TABLE t (a)"),
         ("marked.db", "PRAGMA application_id = 77"),
@@ -512,7 +512,7 @@ class TestReadOnly:
             assert len(store.sessions.latest().path()) == 1
 
     def test_a_folder_that_cannot_be_written(self, made: Path, tmp_path: Path) -> None:
-        """In a folder of someone else's, the error says that it is a matter of permissions, and nothing is changed."""
+        """Without permission for the folder, the error mentions permissions, and nothing is changed."""
         os.chmod(made, 0o444)
         before = print_of(tmp_path)
         said = as_another(self.WRITE.format(path=str(made)), tmp_path).splitlines()
@@ -525,7 +525,7 @@ class TestReadOnly:
         assert said[-1] in ("ReadOnly True", "Unavailable True")
 
     def test_no_place_for_a_new_store(self, tmp_path: Path) -> None:
-        """Where no file can be made, none is, and the error says so."""
+        """If no file can be created, none is, and the error says so."""
         said = as_another(self.WRITE.format(path=str(tmp_path / "new.db")), tmp_path).splitlines()
         assert said[-1] in ("ReadOnly True", "Unavailable True")
         assert print_of(tmp_path) == {}
@@ -554,7 +554,7 @@ def test_after_close(store: Store) -> None:
 
 
 def test_a_store_is_not_closed_from_inside_its_transaction(store: Store) -> None:
-    """Closing in the middle of one's own transaction is refused, and the transaction goes on."""
+    """Closing the store inside an open transaction is refused, and the transaction continues."""
     session = store.sessions.create()
     with store.transaction():
         session.append(clew.user("x"))

@@ -19,7 +19,7 @@ def said(count: int) -> list[clew.Message]:
 
 
 def test_odd_content_comes_back(store: Store) -> None:
-    """Special characters, no blocks at all, and many blocks in order come back as they were."""
+    """Special characters, messages without blocks, and many blocks in order are read back unchanged."""
     messages = [
         clew.user("'; DROP TABLE nodes; -- \u2028\u0085 \"\\ \t\r\n 🧵"),
         clew.user(),
@@ -64,7 +64,7 @@ def test_messages_of_one_moment_keep_their_order(path: Path) -> None:
 
 
 def test_a_time_can_be_given(store: Store) -> None:
-    """A message may say when it was said, to the microsecond, also before 1970."""
+    """A message may have its own time, to the microsecond, also before 1970."""
     for moment in (
         datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=UTC),
         datetime(1913, 1, 1, tzinfo=UTC),
@@ -135,7 +135,7 @@ def test_what_a_compaction_stands_for_outlives_it(store: Store, sound: Callable[
 
 
 def test_a_held_place_is_not_given_again(store: Store, sound: Callable[[Store], None]) -> None:
-    """After the end of a chain was deleted, what is saved there has another place, and old nodes stay gone."""
+    """Nodes saved after the end of a chain was deleted get a new position; deleted nodes stay deleted."""
     a, b = store.nodes.save(said(2))
     store.nodes.delete(b.id)
     (c,) = store.nodes.save(clew.user("c"), parent=a.id)
@@ -183,7 +183,7 @@ def test_an_iterator_may_be_left(store: Store) -> None:
 
 
 def test_nodes_compare_by_id(store: Store) -> None:
-    """A node read twice is the same node; it does not show what was said."""
+    """Two reads of a node are equal; its repr has no content."""
     (node,) = store.nodes.save(clew.user("secret"))
     again = store.nodes.get(node.id)[0]
     assert (node, hash(node)) == (again, hash(again))

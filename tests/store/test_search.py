@@ -1,4 +1,4 @@
-"""Search finds what was said, whatever is typed, and keeps up with what is stored and deleted."""
+"""Search finds messages for any query, and follows what is stored and deleted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shown(hit):
 
 
 def test_finds_words_in_any_order(store):
-    """All words must be there, in whatever order; capitals and accents do not matter."""
+    """All words must match, in any order; case and accents do not matter."""
     session = store.sessions.create(title="Build")
     session.append([clew.user("The lint step fails in the café"), clew.user("the step")])
     assert snippets(store, "STEP Lint") == ["The lint step fails in the café"]
@@ -114,7 +114,7 @@ def test_filters(tmp_path: Path):
 
 
 def test_session_filter_follows_the_path(store):
-    """A session finds its own words and those its compaction left behind, not what a rewind left or a fork said."""
+    """A session filter covers its messages and those it compacted, not those of a rewind or a fork."""
     session = store.sessions.create()
     first = session.append(clew.user("word start"))
     session.append(clew.user("word left"))
@@ -128,7 +128,7 @@ def test_session_filter_follows_the_path(store):
 
 
 def test_finds_tool_calls_results_and_native_messages(store):
-    """What a tool was called with, what it answered, and a provider's own JSON are searched too."""
+    """Arguments and results of tools, and a provider's own JSON, are searched too."""
     session = store.sessions.create()
     session.append(
         [
@@ -165,7 +165,7 @@ def test_substrings_for_languages_without_spaces(store):
      "'; DROP TABLE x", "\0", "\ud800", "%", "_", "\\", "{", "+", "a" * 5000, "🧵", "text : x", '"a" "b', "e\u0301"],
 )  # fmt: skip
 def test_odd_input_is_never_an_error(store, query, mode):
-    """Whatever a person types is looked for, or finds nothing."""
+    """Every query finds matches or nothing."""
     store.sessions.create().append(clew.user("plain words"))
     assert isinstance(store.search(query, mode=mode), list)
 
@@ -173,7 +173,7 @@ def test_odd_input_is_never_an_error(store, query, mode):
 @settings(max_examples=300, deadline=None)
 @given(query=st.text(max_size=40), mode=st.sampled_from(["words", "substring"]))
 def test_any_text_is_a_query(query, mode):
-    """No text at all is a syntax error."""
+    """No query is a syntax error."""
     with clew.open(":memory:") as store:
         store.sessions.create().append(clew.user("plain words"))
         assert isinstance(store.search(query, mode=mode), list)
@@ -181,7 +181,7 @@ def test_any_text_is_a_query(query, mode):
 
 @pytest.mark.parametrize("bad", [{"limit": 0}, {"mode": "fuzzy"}, {"role": "boss"}, {"since": datetime(2026, 1, 1)}])
 def test_bad_filters_are_invalid(store, bad):
-    """A filter that makes no sense is said to be so."""
+    """An invalid filter is refused."""
     with pytest.raises(clew.Invalid):
         store.search("x", **bad)
 
@@ -216,7 +216,7 @@ def test_positions_are_not_mixed_up_after_deleting(store):
 
 
 def test_the_index_can_be_deleted_or_broken(tmp_path: Path):
-    """The index is disposable: missing, torn or foreign to this store, it is made anew."""
+    """The index is disposable: if it is missing, damaged or of another store, it is rebuilt."""
     path = tmp_path / "s.db"
     with clew.open(path) as store:
         store.sessions.create().append(clew.user("word"))
@@ -269,7 +269,7 @@ def test_an_index_that_another_process_empties_is_filled_again(store, monkeypatc
 
 
 def test_an_index_that_finds_no_space_to_be_merged_in_is_as_good(store, monkeypatch):
-    """What was indexed is found, also if the disk has no space left to make one piece of it."""
+    """Indexed messages are found even if the disk is full before the index is complete."""
     merge = FtsIndex.merge
     full = []
 
@@ -286,7 +286,7 @@ def test_an_index_that_finds_no_space_to_be_merged_in_is_as_good(store, monkeypa
 
 
 def test_a_search_that_failed_is_made_again(tmp_path: Path):
-    """Damage to the store is told as such; once it is mended, the same store is searched as before."""
+    """Damage to the store is reported as such; after its repair, search works as before."""
     path = tmp_path / "s.db"
     with clew.open(path) as store, sqlite3.connect(path) as raw:
         store.sessions.create().append([clew.user("word a"), clew.user("word b")])
@@ -338,7 +338,7 @@ def test_a_restored_backup_is_indexed_anew(tmp_path: Path):
 
 
 def test_a_disk_that_fills_up_does_not_end_searching(store):
-    """What finds no room in the file is read into memory; a purge still clears the file of what it holds."""
+    """If the index file cannot grow, search uses memory; a purge still clears the file."""
     session = store.sessions.create()
     session.append(clew.user("zanzibar first"))
     assert len(store.search("zanzibar")) == 1
@@ -439,7 +439,7 @@ def test_the_append_path_writes_no_index(tmp_path: Path):
 
 
 def test_relative_age_of_hits(store):
-    """A hit's message knows when it was said."""
+    """The message of a hit has its time."""
     session = store.sessions.create()
     yesterday = datetime.now(UTC) - timedelta(days=1)
     session.append(clew.user("old word"), created_at=yesterday)

@@ -152,7 +152,7 @@ def test_forks_of_forks_stay_apart(store: Store) -> None:
 
 
 def test_a_fork_at_a_compacted_message_is_before_the_summary(store: Store) -> None:
-    """A session can be forked at a message that a compaction left behind."""
+    """A session can be forked at a message that a compaction replaced."""
     session = store.sessions.create()
     old = session.append(said(3))
     session.compact(clew.system("summary"))
@@ -196,7 +196,7 @@ def test_concurrent_changes_are_never_lost(path: Path) -> None:
 
 
 def test_times_are_utc_to_the_microsecond(path: Path) -> None:
-    """Times come back exactly, with their zone; a time given in another zone is the same moment."""
+    """Times are read back exactly, with their zone; a time in another zone is the same time."""
     with clew.open(path, clock=FakeClock(1_700_000_000_123_457)) as store:
         session = store.sessions.create()
         assert session.created_at == datetime(2023, 11, 14, 22, 13, 20, 123457, tzinfo=UTC)
@@ -234,7 +234,7 @@ def test_a_cursor_of_another_store_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_session_shows_what_is_stored_after_an_undone_transaction(store: Store, change: str) -> None:
-    """Its head, version, title and trash are those of the store again, whatever the transaction did to them."""
+    """After a rollback, head, version, title and trash state of the object are those of the store."""
     session = store.sessions.create(title="before")
     first = session.append([clew.user("one"), clew.user("two")])[0]
     shown = (session.head_id, session.version, session.title, session.labels, session.trashed_at, session.held)
@@ -247,7 +247,7 @@ def test_a_session_shows_what_is_stored_after_an_undone_transaction(store: Store
 
 
 def test_a_session_after_an_undone_part_of_a_transaction(store: Store) -> None:
-    """What an inner transaction did is gone from the object, what the outer one did stays while that one is open."""
+    """A rolled-back inner transaction is undone in the object; changes of the outer one stay while it is open."""
     session = store.sessions.create(title="before")
     with pytest.raises(KeyError), store.transaction():
         session.rename("outer")
@@ -275,7 +275,7 @@ def test_a_session_that_others_changed_before_an_undone_transaction(store: Store
 
 
 def test_a_session_made_in_an_undone_transaction_is_not_there(store: Store, sound: Callable[[Store], None]) -> None:
-    """What an undone transaction made cannot be used, also when its place has been given to another."""
+    """A session created in a rolled-back transaction cannot be used, even if its number was given to another."""
     with pytest.raises(RuntimeError), store.transaction():
         ghost = store.sessions.create(title="ghost")
         raise RuntimeError
@@ -320,7 +320,7 @@ def test_processes_share_a_session(path: Path, sound: Callable[[Store], None]) -
 
 
 def test_a_session_and_a_subagent_never_share_an_id(tmp_path):
-    """An id means one session, whatever its kind."""
+    """An id belongs to one session of any kind."""
     with clew.open(tmp_path / "s.db") as store:
         child = store.sessions.create(agent="helper")
         for make in (store.sessions.create, store.sessions.create().fork):
@@ -331,7 +331,7 @@ def test_a_session_and_a_subagent_never_share_an_id(tmp_path):
 
 @pytest.mark.parametrize("limit", [0, -1, "5", 2.5, None, 1 << 70])
 def test_a_limit_is_a_whole_number(tmp_path, limit):
-    """A limit that is none is Invalid, whichever list it limits."""
+    """An invalid limit is refused by every list."""
     with clew.open(tmp_path / "s.db") as store:
         for ask in (store.sessions.list, store.nodes.list, lambda limit: store.search("x", limit=limit)):
             with pytest.raises(clew.Invalid):
@@ -341,7 +341,7 @@ def test_a_limit_is_a_whole_number(tmp_path, limit):
 
 
 def test_a_session_deleted_while_it_is_read_is_not_damage(tmp_path):
-    """A reader whose session is deleted between two pages is told that it is gone."""
+    """Reading a session that is deleted between two pages raises NotFound."""
     with clew.open(tmp_path / "s.db") as store:
         session = store.sessions.create()
         session.append([clew.user(str(number)) for number in range(50)])
@@ -362,7 +362,7 @@ def test_options_of_open_are_checked(bad):
 
 
 def test_a_session_may_begin_at_any_stored_message(tmp_path):
-    """A message saved without a session can be talked on from; deleting that session leaves it where it was."""
+    """A session can continue from a message saved without a session; deleting the session keeps that message."""
     with clew.open(tmp_path / "s.db") as store, clew.open(tmp_path / "s.db", workspace="other") as other:
         root, reply = store.nodes.save([clew.user("root"), clew.assistant("reply")])
         session = store.sessions.create(title="on", at=reply.handle)
@@ -380,7 +380,7 @@ def test_a_session_may_begin_at_any_stored_message(tmp_path):
 
 @pytest.mark.parametrize("way", ["iter", "history", "log", "snapshot"])
 def test_what_is_deleted_before_it_is_read_is_no_damage(way: str) -> None:
-    """Nor is a part of it all there was: whoever reads in pieces is told that it is gone."""
+    """Reading a deleted session in pieces raises NotFound; a part is never returned as the whole."""
     with clew.open(":memory:") as store:
         session = store.sessions.create()
         session.append([clew.user("one"), clew.assistant("two")])

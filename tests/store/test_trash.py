@@ -42,7 +42,7 @@ def test_a_hold_is_seen_by_whoever_deletes(path: Path) -> None:
 
 
 def test_two_restore_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever comes second is told that it is no longer in the trash, also if it was there when they looked."""
+    """A second restore raises NotFound, even if the session was in the trash when it was found."""
     with clew.open(path) as here, clew.open(path) as there:
         session = here.sessions.create().trash()
         table = Parts.of(here).table
@@ -60,7 +60,7 @@ def test_two_restore_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_hold_reaches_through_compactions_of_compactions(store: Store, sound: Callable[[Store], None]) -> None:
-    """What a held session left behind two summaries ago cannot be deleted; nor what a branch of then stands on."""
+    """A hold also covers messages that two compactions replaced, and those of earlier branches."""
     session = store.sessions.create()
     first = session.append([clew.user("a"), clew.user("b")])
     session.rewind(first[0].id)
@@ -121,7 +121,7 @@ def test_what_is_held_does_not_expire(store: Store) -> None:
     ("column", "value"), [("hold", "0"), ("hold", "1"), ("trashed_at", "NULL"), ("trashed_at", "5")]
 )
 def test_a_changed_mark_is_noticed(path: Path, column: str, value: str) -> None:
-    """Whoever changes a hold or the time of trashing behind clew's back parts them from the session's data."""
+    """Changing a hold or the time of trashing in the database is detected: the session's data does not open."""
     with clew.open(path) as store:
         held, plain, gone = (store.sessions.create(title=title) for title in ("held", "plain", "gone"))
         held.hold("why")
@@ -147,7 +147,7 @@ def test_a_changed_mark_is_noticed(path: Path, column: str, value: str) -> None:
 
 
 def test_the_trash_does_not_hide_damage(path: Path) -> None:
-    """A session with a damaged branch is not put in the trash: the branch would be signed anew."""
+    """A session with a damaged branch is not trashed, because that would sign the branch again."""
     with clew.open(path) as store:
         session = store.sessions.create()
         nodes = session.append([clew.user("a"), clew.user("b")])
@@ -164,7 +164,7 @@ def test_the_trash_does_not_hide_damage(path: Path) -> None:
 
 
 def test_data_without_a_reason_is_read(tmp_path: Path, sound: Callable[[Store], None]) -> None:
-    """Sessions of a store that knew no holds are read, held, put in the trash and brought back."""
+    """Sessions of a store that knew no holds can be read, held, trashed and restored."""
     assert unpack(b'\x01{"title":"t"}') == SessionData("t")
     shutil.copy(FORMAT_1, tmp_path / "old.db")
     with clew.open(tmp_path / "old.db") as store:
@@ -183,7 +183,7 @@ def test_data_without_a_reason_is_read(tmp_path: Path, sound: Callable[[Store], 
 
 @pytest.mark.parametrize("reason", [5, b"why", "\ud800", ["why"]])
 def test_a_reason_is_text(store: Store, reason: object) -> None:
-    """A reason that is none is Invalid, and the session is not held."""
+    """An invalid reason is refused, and the session is not held."""
     session = store.sessions.create()
     with pytest.raises(clew.Invalid):
         session.hold(reason)  # type: ignore[arg-type]
@@ -191,7 +191,7 @@ def test_a_reason_is_text(store: Store, reason: object) -> None:
 
 
 def test_an_undone_transaction_leaves_nothing_in_the_trash(store: Store) -> None:
-    """What is put in the trash, brought back or held in a transaction that is undone was never there."""
+    """A rolled-back transaction leaves no trace of trashing, restoring or holding."""
     one, two = store.sessions.create(), store.sessions.create()
     two.append(clew.user("x"))
     with pytest.raises(ZeroDivisionError), store.transaction():

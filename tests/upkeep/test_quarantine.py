@@ -421,7 +421,7 @@ def test_a_message_comes_back_when_its_row_is_repaired(path: Path, reopen: Calla
         assert dump(path) == before
     sql(path, f"UPDATE nodes SET {AS_IT_WAS} WHERE id = ?", ids.parse(node.id))
     with reopen() as store:
-        assert [one.why for one in store.verify().damage] == ["the row of its message is not as it was then"]
+        assert [one.why for one in store.verify().damage] == ["the row of its message was changed since"]
         assert store.search("number007") == []
         assert store.quarantine.restore(store.nodes.get(node.id)[0].handle).text == f"{WORD} number007"
         assert [one.text for one in everything(store)] == nodes

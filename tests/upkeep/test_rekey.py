@@ -20,7 +20,7 @@ from clew import keys
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.engine.node import run_info
 from clew.engine.sealing.envelope import blob_owner, ref_owner, run_owner
-from clew.engine.sealing.header import made as made_key
+from clew.engine.sealing.header import new_store_key
 from clew.engine.sealing.sealed import SealedSeal
 from clew.errors import Conflict, Corrupted, Invalid, NotFound, Sealed, WrongKey
 from clew.store.store import Store
@@ -94,7 +94,7 @@ def test_everything_is_there_after_it(path: Path, kind: Kind) -> None:
     steps: list[tuple[int, int]] = []
     with opened(path, BEFORE[kind]) as store:
         rekey.begin(store._engine, kind, None if kind == "unseal" else K2)
-        rekey.go_on(store._engine, lambda done, total: steps.append((done, total)))
+        rekey.run(store._engine, lambda done, total: steps.append((done, total)))
         do(store, kind)
         assert sample.readings(store) == before
         assert store.verify().damage == []
@@ -175,7 +175,7 @@ def test_looking_up_survives(path: Path) -> None:
     with opened(path, None) as store:
         for number in range(3):
             store.sessions.create(title=str(number), cwd="/src")
-        look = store._engine.look("cwd", b"/src")
+        look = store._engine.lookup_hash("cwd", b"/src")
         cursor = store.sessions.list(limit=1).next_cursor
         for change in (
             partial(store.seal, K1),
@@ -184,7 +184,7 @@ def test_looking_up_survives(path: Path) -> None:
             store.unseal,
         ):
             change()
-            assert store._engine.look("cwd", b"/src") == look
+            assert store._engine.lookup_hash("cwd", b"/src") == look
             assert [one.title for one in store.sessions.list(cursor=cursor, cwd="/src").items] == ["1", "0"]
 
 
@@ -337,7 +337,7 @@ def test_status_tells_how_far_it_is(path: Path, monkeypatch: pytest.MonkeyPatch)
             sizes[name] for name in ("runs", "refs", "blobs")
         )
         steps: list[tuple[int, int]] = []
-        rekey.go_on(store._engine, lambda done, total: steps.append((done, total)))
+        rekey.run(store._engine, lambda done, total: steps.append((done, total)))
         assert steps[0][0] >= seen[-1].done, "it goes on where it was"
         assert steps[-1][0] == steps[-1][1] == seen[-1].total
 
@@ -409,8 +409,8 @@ def test_finishing_comes_last(path: Path) -> None:
         with pytest.raises(Conflict, match="not complete"):
             rekey.finish(store._engine)
         assert len(store.key_status().key_ids) == 2
-        rekey.go_on(store._engine)
-        rekey.go_on(store._engine)
+        rekey.run(store._engine)
+        rekey.run(store._engine)
         rekey.finish(store._engine)
         rekey.finish(store._engine)
         assert store.key_status().key_ids == (keys.key_id(K2).hex(),)
@@ -481,7 +481,7 @@ def test_a_data_key_put_back_keeps_the_old_key(path: Path, kind: Kind, table: st
     with opened(path, K1) as store, closing(sqlite3.connect(path)) as conn:
         before = conn.execute(f"SELECT wrapped_key, mac, rowid FROM {table}").fetchall()
         begin(store, kind)
-        rekey.go_on(store._engine)
+        rekey.run(store._engine)
         conn.executemany(f"UPDATE {table} SET wrapped_key = ?, mac = ? WHERE rowid = ?", before)
         conn.commit()
         with pytest.raises(Corrupted, match="not under the new store key"):
@@ -604,7 +604,7 @@ def test_one_who_has_it_open_goes_on(path: Path, kind: Kind) -> None:
                 assert store.sessions.get(mine.id).path()[-1].text == "last"
             if here._engine.write(lambda tx: rekey._step(here._engine, tx)) is None:
                 break
-        rekey.go_on(here._engine)
+        rekey.run(here._engine)
         yours.append(clew.user("after the walk"))
         assert here.verify().damage == []
         rekey.finish(here._engine)
@@ -985,7 +985,7 @@ def test_an_append_that_shares_the_first_step(path: Path, kind: Kind) -> None:
     with opened(path, BEFORE[kind]) as store:
         engine, session = store._engine, store.sessions.latest("/src")
         session.append(clew.user("before"))
-        new = None if kind == "unseal" else made_key(K2)
+        new = None if kind == "unseal" else new_store_key(K2)
         engine.key = K2 if kind == "seal" else engine.key
         with store.transaction():
             engine.write(lambda tx: rekey._begin(engine, tx, kind, AFTER[kind], new))

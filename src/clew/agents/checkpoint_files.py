@@ -115,12 +115,12 @@ def _read(here: str, name: str, root: str, contents: _Contents) -> CheckpointImp
     raw = mirror_files.read(path, MOST + 1)
     if raw is None or len(raw) > MOST:
         raise Invalid(f"its {MANIFEST} is missing or too long")
-    told = jsonl.decode(jsonl.compact(raw))
-    manifest = serial.manifest(told, root)
+    data = jsonl.decode(jsonl.compact(raw))
+    manifest = serial.manifest(data, root)
     if manifest.message != name:
         raise Invalid("its message does not match the name of its folder")
     written = datetime.fromtimestamp(os.lstat(path).st_mtime, UTC)
-    return CheckpointImport(metadata._moment(told.get("created_at")) or written, manifest, partial(contents.get, here))
+    return CheckpointImport(metadata._moment(data.get("created_at")) or written, manifest, partial(contents.get, here))
 
 
 def _content(here: str, state: FileState) -> bytes:

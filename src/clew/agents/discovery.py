@@ -62,7 +62,7 @@ class Finder:
     def __init__(self, skips: SkippedFiles) -> None:
         self._skips = skips
 
-    def look(self, root: str) -> tuple[list[SessionFolder], dict[str, str]]:
+    def find(self, root: str) -> tuple[list[SessionFolder], dict[str, str]]:
         """The sessions below a folder, parents before their forks, and the memories by project."""
         found: list[SessionFolder] = []
         memories: dict[str, str] = {}

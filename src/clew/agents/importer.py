@@ -73,7 +73,7 @@ def import_tree(store: SessionStore, root: str | os.PathLike[str], *, dry_run: b
     there is nothing to import.
     """
     work = _Import(store)
-    found, memories = Finder(work.skipped).look(os.path.abspath(os.fspath(root)))
+    found, memories = Finder(work.skipped).find(os.path.abspath(os.fspath(root)))
     if not found and not memories and not work.skipped:
         hint = "Pass a folder that contains sessions/, or a session folder with messages.jsonl."
         raise NotFound("session in", os.fspath(root), hint=hint)
@@ -105,7 +105,7 @@ class _Import:
                 part = f"; {taking.added:,} of its messages were imported" if taking.committed else ""
                 self.skipped.add(one.place, None, error.message + part)
             if taking.committed:
-                self.store._wrote(one.id)
+                self.store._update_mirror(one.id)
         taken = [project for project, text in memories.items() if self._remember(project, text)]
         return ImportReport(tuple(done), tuple(taken), tuple(self.skipped))
 
@@ -162,13 +162,13 @@ class _Taking:
                 raise
             self.committed, self.skipped = True, len(self._work.skipped)
         assert session is not None
-        kept = checkpoint_files.take(
+        checkpoints = checkpoint_files.take(
             os.path.join(self._one.place, CHECKPOINTS),
             session,
             lambda path, why: self._work.skipped.add(path, None, why),
         )
-        self.committed = self.committed or kept > 0
-        return ImportedSession(self._one.id, self.added, self._events, self._old, kept)
+        self.committed = self.committed or checkpoints > 0
+        return ImportedSession(self._one.id, self.added, self._events, self._old, checkpoints)
 
     # -- reading
 
@@ -235,7 +235,7 @@ class _Taking:
         last = active if before is None else max(active, microseconds(before))
 
         def work(tx: Tx) -> RefRow:
-            now = refs.checked(refs.get(tx, row.kind, row.key))
+            now = refs.verify(refs.get(tx, row.kind, row.key))
             return refs.change(tx, now, refs.data(now), look=now.look, active_at=last)
 
         refs.write_one(work)
@@ -258,13 +258,13 @@ class _Taking:
         """Stores a message, under a new id if another message has its id. False if it was already stored."""
         if self._is_known(given):
             return False
-        serial.check_size(given.said)
+        serial.check_size(given.message)
         try:
-            made = session.append(given.said, id=given.id, created_at=given.created_at)
+            made = session.append(given.message, id=given.id, created_at=given.created_at)
         except Conflict:
-            digest = sha256(jsonl.encode(msgspec.to_builtins(given.said))).hexdigest()
+            digest = sha256(jsonl.encode(msgspec.to_builtins(given.message))).hexdigest()
             other = serial.derive_id(session.id, f"copy of {given.id} {digest}")
-            made = session.append(given.said, id=other, created_at=given.created_at)
+            made = session.append(given.message, id=other, created_at=given.created_at)
         new = made.id not in self._there
         self._there.add(made.id)
         return new
@@ -282,7 +282,7 @@ class _Taking:
 
 def _is_same(node: Node, given: IncomingMessage) -> bool:
     """True if `node`, which has the id of `given`, is the same message. Redaction may have changed it."""
-    return bool(node.redactions) or serial.alike(node.said, given.said)
+    return bool(node.redactions) or serial.alike(node.said, given.message)
 
 
 def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:

@@ -35,7 +35,7 @@ class Memory:
         self._engine = engine
         self._refs = refs
         self._wrote = wrote
-        self._key = engine.look("memory", project.encode())  # a keyed hash reveals nothing without the store's secrets
+        self._key = memory_key(engine, project)
         self._project = project
 
     @property
@@ -51,7 +51,7 @@ class Memory:
     def version(self) -> int:
         """Increases with every write; 0 before the first."""
         row = self._engine.read(self._row, single=True)
-        return 0 if row is None else self._refs.checked(row).version
+        return 0 if row is None else self._refs.verify(row).version
 
     def write(self, text: str, *, expect: int | None = None) -> int:
         """Replaces the text; durable when this returns. Returns the new version.
@@ -68,7 +68,7 @@ class Memory:
 
         def work(tx: Tx) -> RefRow:
             row = self._row(tx)
-            found = 0 if row is None else self._refs.checked(row).version
+            found = 0 if row is None else self._refs.verify(row).version
             if expect is not None and expect != found:
                 raise Conflict("the memory has changed since it was read", hint="Read it and write it again.")
             if row is None:
@@ -84,6 +84,11 @@ class Memory:
 
     def _data(self, row: RefRow) -> _Data:
         return unpack(self._refs.data(row))
+
+
+def memory_key(engine: Engine, project: str) -> bytes:
+    """The key of a project's memory: a keyed hash, which reveals nothing without the store's secrets."""
+    return engine.lookup_hash("memory", project.encode())
 
 
 def unpack(payload: bytes) -> _Data:

@@ -100,11 +100,11 @@ class Mirror:
         self._patience = patience
         self._behind: dict[tuple[Callable[[str], None], str], None] = {}
         self._guard = threading.Lock()
-        self._allowed()
+        self._check_allowed()
         self._make()
 
     def _make(self) -> None:
-        with self._writing(self.root):
+        with self._translate_errors(self.root):
             folder.make(self.root)
             self._claim()
 
@@ -147,15 +147,15 @@ class Mirror:
     def rebuild(self) -> MirrorReport:
         """Rewrites everything from the store, and removes the files of sessions that it no longer has."""
         with self._lock():
-            kept: set[str] = set()
+            written: set[str] = set()
             failures: list[tuple[str, str]] = []
             for session in self._sessions():
-                kept.add(session.id)
+                written.add(session.id)
                 try:
                     self._sync(session.id, rewrite=True)
                 except Corrupted as error:
                     failures.append((session.id, error.message))
-            gone = [session_id for session_id in mirrors.mirrored(self.root) if session_id not in kept]
+            gone = [session_id for session_id in mirrors.mirrored(self.root) if session_id not in written]
             for session_id in gone:
                 mirrors.remove(self.root, session_id)
             remembered = projects(Parts.of(self._store).engine, Parts.of(self._store).refs)
@@ -164,7 +164,7 @@ class Mirror:
         with self._guard:
             self._behind.clear()
         self.error = None
-        return MirrorReport(len(kept) - len(failures), len(remembered), len(gone), tuple(failures))
+        return MirrorReport(len(written) - len(failures), len(remembered), len(gone), tuple(failures))
 
     def size(self, session_ids: Iterable[str]) -> int:
         """Total size of these sessions' files; 0 if the folder cannot be reached."""
@@ -204,18 +204,18 @@ class Mirror:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        self._allowed()
-        with self._writing(self.root), files.lock(os.path.join(self.root, LOCK), self._patience):
+        self._check_allowed()
+        with self._translate_errors(self.root), files.lock(os.path.join(self.root, LOCK), self._patience):
             yield
 
     @contextmanager
-    def _writing(self, path: str) -> Iterator[None]:
+    def _translate_errors(self, path: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise files.unwritten(error, error.filename if isinstance(error.filename, str) else path) from error
 
-    def _allowed(self) -> None:
+    def _check_allowed(self) -> None:
         if Parts.of(self._store).engine.keyed and not self._clear:
             hint = "Use no mirror, or create it with clear=True and protect the folder in another way."
             raise Invalid("the store is sealed, but its mirror would be clear text", hint=hint)
@@ -262,7 +262,7 @@ class Mirror:
 
     def _messages(self, session: Session, tip: Node | None, cursor: _Cursor, place: str, rewrite: bool) -> None:
         path = os.path.join(place, MESSAGES)
-        missing = None if rewrite or folder.size(path) < cursor.messages else _missing(session, tip, cursor.head)
+        missing = None if rewrite or folder.size(path) < cursor.messages else _messages_after(session, tip, cursor.head)
         if missing is None:
             cursor.messages = folder.replace(path, _lines(_all(session, tip)))
         elif missing or folder.size(path) != cursor.messages or not os.path.lexists(path):
@@ -309,7 +309,7 @@ def forget_mirror(store: Store, root: str | os.PathLike[str]) -> bool:
     return bool(left)
 
 
-def _missing(session: Session, tip: Node | None, head: str | None) -> Iterable[Node] | None:
+def _messages_after(session: Session, tip: Node | None, head: str | None) -> Iterable[Node] | None:
     """The messages after `head`, the last one in the file; None if it is no longer among the session's messages."""
     if tip is None:
         return () if head is None else None
@@ -344,9 +344,9 @@ def _cursor(place: str) -> _Cursor:
 
 def _tell(place: str, about: SessionMetadata, cursor: _Cursor) -> None:
     path = os.path.join(place, METADATA)
-    told = msgspec.json.encode(_About(**msgspec.structs.asdict(about), mirror=cursor)) + b"\n"
-    if folder.read(path, len(told) + 1) != told:
-        folder.replace(path, [told])
+    encoded = msgspec.json.encode(_About(**msgspec.structs.asdict(about), mirror=cursor)) + b"\n"
+    if folder.read(path, len(encoded) + 1) != encoded:
+        folder.replace(path, [encoded])
 
 
 def _free(place: str) -> str:

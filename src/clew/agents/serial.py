@@ -30,7 +30,7 @@ _moment = msgspec.json.Decoder(datetime).decode
 class IncomingMessage(NamedTuple):
     """A message from outside, with its own id and time."""
 
-    said: AnyMessage
+    message: AnyMessage
     id: str | None = None
     created_at: datetime | None = None
 
@@ -71,29 +71,29 @@ def parse(line: bytes) -> IncomingMessage:
         return IncomingMessage(Native("openai" if _OPENAI & fields.keys() else "anthropic", line), id, created_at)
     inner = jsonl.fields(body)
     if isinstance(provider := known.get("provider"), str):
-        said: AnyMessage = Native(provider, body, _value(fields.get("label")), _value(fields.get("extra")))
+        message: AnyMessage = Native(provider, body, _value(fields.get("label")), _value(fields.get("extra")))
     elif "blocks" in inner:
         try:
-            said = _neutral(body)
+            message = _neutral(body)
         except msgspec.MsgspecError:
             raise Invalid("its message is not in clew's format") from None
     elif "role" in inner:
-        said = Native("anthropic", body, extra=_rest(fields))
+        message = Native("anthropic", body, extra=_rest(fields))
     else:
         raise Invalid("it is not a message: its message field has no role")
-    return IncomingMessage(said, id, created_at)
+    return IncomingMessage(message, id, created_at)
 
 
 def line(node: Node) -> bytes:
     """The mirror's line for a message, without its newline."""
-    said = node.said
-    native = isinstance(said, Native)
+    message = node.said
+    native = isinstance(message, Native)
     done = msgspec.json.encode(
         _Line(
             node.role, node.id, node.parent_id, stamp(node.created_at),
-            msgspec.Raw(jsonl.compact(said.raw) if isinstance(said, Native) else msgspec.json.encode(said)),
-            said.provider if isinstance(said, Native) else None,
-            said.label if native else None, said.extra if native else None,
+            msgspec.Raw(jsonl.compact(message.raw) if isinstance(message, Native) else msgspec.json.encode(message)),
+            message.provider if isinstance(message, Native) else None,
+            message.label if native else None, message.extra if native else None,
         )
     )  # fmt: skip
     if len(done) < jsonl.LINE_LIMIT:
@@ -106,9 +106,9 @@ _AROUND = 4096
 """Bytes of a line that are reserved for fields other than the message."""
 
 
-def check_size(said: AnyMessage) -> None:
+def check_size(message: AnyMessage) -> None:
     """Raises Invalid if the message is too long for a line."""
-    size = len(said.raw) if isinstance(said, Native) else len(jsonl.encode(msgspec.to_builtins(said)))
+    size = len(message.raw) if isinstance(message, Native) else len(jsonl.encode(msgspec.to_builtins(message)))
     if size > jsonl.LINE_LIMIT - _AROUND:
         raise too_long("message", size, jsonl.LINE_LIMIT - _AROUND)
 

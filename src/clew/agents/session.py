@@ -26,8 +26,8 @@ class SessionOwner(Protocol):
 
     def _transaction(self) -> AbstractContextManager[None]: ...
     def _parse_message(self, session_id: str, message: Any, id: str | None) -> IncomingMessage: ...
-    def _change(self, talk: Conversation, changes: dict[str, str | None]) -> None: ...
-    def _wrote(self, session_id: str) -> None: ...
+    def _change(self, conversation: Conversation, changes: dict[str, str | None]) -> None: ...
+    def _update_mirror(self, session_id: str) -> None: ...
 
 
 class Session:
@@ -40,7 +40,7 @@ class Session:
         self._unsaved: list[IncomingMessage] = []
         self._messages: list[Node] | None = None
         self._conversation = conversation
-        self._saw(metadata.of(conversation))
+        self._set_metadata(metadata.of(conversation))
 
     @property
     def id(self) -> str:
@@ -72,7 +72,7 @@ class Session:
     @property
     def transcript(self) -> Transcript:
         """The session's events."""
-        return Transcript(self._conversation, self._store._wrote)
+        return Transcript(self._conversation, self._store._update_mirror)
 
     def last(self, count: int) -> list[Node]:
         """The last messages, root first. As fast in a long session as in a short one."""
@@ -92,19 +92,21 @@ class Session:
         messages stay as a branch. Raises Invalid if a field other than cwd, model or exit_reason was set.
         """
         changes = self._changes()
-        talk = self._conversation
+        conversation = self._conversation
         alone = self._at is None and not changes and len(self._unsaved) < 2  # one append can share a commit with others
         with nullcontext() if alone else self._store._transaction():
             if self._at is not None and self._unsaved and not self._is_saved(self._unsaved[0]):
-                talk.rewind(to=self._at)
-            nodes = [talk.append(said, id=id, created_at=at) for said, id, at in self._unsaved]
+                conversation.rewind(to=self._at)
+            nodes = [conversation.append(message, id=id, created_at=at) for message, id, at in self._unsaved]
             if changes:
-                self._store._change(talk, changes)
+                self._store._change(conversation, changes)
         if nodes:
             self._at, self._unsaved = None, []
             self._follow(nodes)
-        self._saw(metadata.of(talk, nodes[-1].counters if nodes and nodes[-1].id == talk.head_id else None))
-        self._store._wrote(self.id)
+        self._set_metadata(
+            metadata.of(conversation, nodes[-1].counters if nodes and nodes[-1].id == conversation.head_id else None)
+        )
+        self._store._update_mirror(self.id)
         return nodes
 
     def append_and_save(self, message: AnyMessage | Mapping[str, Any] | bytes | str, *, id: str | None = None) -> Node:
@@ -123,7 +125,7 @@ class Session:
     def refresh(self) -> None:
         """Reads the session again. Unsaved messages stay. Raises NotFound if the session was deleted."""
         self._messages = None
-        self._saw(metadata.of(self._conversation.refresh()))
+        self._set_metadata(metadata.of(self._conversation.refresh()))
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
@@ -134,7 +136,7 @@ class Session:
             return self._conversation.path(until=given.id, last=1)[0].parent_id == self._at
         return False
 
-    def _saw(self, about: SessionMetadata) -> None:
+    def _set_metadata(self, about: SessionMetadata) -> None:
         self._metadata = about
         self._about = msgspec.structs.replace(about)
 

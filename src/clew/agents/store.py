@@ -100,10 +100,10 @@ class SessionStore:
         `agent_name` makes it a subagent's session, which `load_latest` never returns. With `parent`, it is deleted
         together with that session.
         """
-        owner = None if parent is None else self._talk(parent)
+        owner = None if parent is None else self._conversation(parent)
         extra = {HASH: project_hash(directory(cwd))}
         made = self._store.sessions.create(cwd=cwd, model=model, id=id, agent=agent_name, owner=owner, extra=extra)
-        self._wrote(made.id)
+        self._update_mirror(made.id)
         return Session(self, made)
 
     def start(
@@ -154,26 +154,26 @@ class SessionStore:
         With `at`, it shows the messages up to and including that one. The next message added moves the session back
         there; later messages stay as a branch. Raises NotFound if `at` is not one of its messages.
         """
-        talk = self._store.sessions.get(session_id)
+        conversation = self._store.sessions.get(session_id)
         if at is None:
-            return Session(self, talk)
-        node = self._until(talk, at, last=1)[0]
-        return Session(self, talk, None if node.id == talk.head_id else node.id)
+            return Session(self, conversation)
+        node = self._until(conversation, at, last=1)[0]
+        return Session(self, conversation, None if node.id == conversation.head_id else node.id)
 
     def fork(self, source: Session | str, new_id: str | None = None, at: str | None = None) -> Session:
         """Creates a session that shares another's messages, up to and including `at`. The two are independent after.
 
         Raises NotFound if there is no such session or message, and Conflict if the new id is in use.
         """
-        talk = self._talk(source)
+        conversation = self._conversation(source)
         if at is not None:
-            at = self._until(talk, at, last=1)[0].id
+            at = self._until(conversation, at, last=1)[0].id
         with self._store.transaction():
-            made = self._store.sessions.fork(talk, at=at, id=new_id)
-            kept = {name: value for name, value in made.extra.items() if name not in (EXIT, IMPORTED)}
-            if kept != made.extra:  # the exit reason and origin belong to the other session
-                made.update(extra=kept)
-        self._wrote(made.id)
+            made = self._store.sessions.fork(conversation, at=at, id=new_id)
+            extra = {name: value for name, value in made.extra.items() if name not in (EXIT, IMPORTED)}
+            if extra != made.extra:  # the exit reason and origin belong to the other session
+                made.update(extra=extra)
+        self._update_mirror(made.id)
         return Session(self, made)
 
     # -- all of them
@@ -188,9 +188,9 @@ class SessionStore:
     ) -> MetadataList:
         """Lists metadata of sessions, last active first. Skips damaged sessions and passes them to `on_damage`."""
         found: MetadataList = []
-        for talk in self._store.sessions.list(limit=200, cwd=cwd, subagents=subagents).all():
+        for conversation in self._store.sessions.list(limit=200, cwd=cwd, subagents=subagents).all():
             try:
-                found.append(metadata.of(talk))
+                found.append(metadata.of(conversation))
             except Corrupted as error:
                 if on_damage is not None:
                     on_damage(error)
@@ -204,13 +204,13 @@ class SessionStore:
         Messages that a fork shares stay with the fork. The receipt says how much was deleted and what remains. Raises
         NotFound, and Conflict if the session is held.
         """
-        talk = self._store.sessions.get(session_id)
+        conversation = self._store.sessions.get(session_id)
         parts = Parts.of(self._store)
-        gone = parts.engine.read(lambda tx: deletion.talks(tx, row_of(talk)))
-        receipt = delete_session(talk)
+        gone = parts.engine.read(lambda tx: deletion.session_ids(tx, row_of(conversation)))
+        receipt = delete_session(conversation)
         if parts.engine.backend.in_transaction():  # otherwise the files are already removed
             for one in gone:
-                self._wrote(one)
+                self._update_mirror(one)
         return receipt
 
     def cleanup(self, *, older_than: timedelta = timedelta(days=30), dry_run: bool = False) -> CleanupReport:
@@ -236,10 +236,10 @@ class SessionStore:
         An SDK's message is stored as its provider wrote it, under its own ``uuid``. With an id, the call is safe to
         repeat. Raises Invalid if the message is too long for a line, and NotFound.
         """
-        talk = self._talk(session_id)
-        said, name, at = self._parse_message(talk.id, message, id)
-        node = talk.append(said, id=name, created_at=at)
-        self._wrote(talk.id)
+        conversation = self._conversation(session_id)
+        parsed, name, at = self._parse_message(conversation.id, message, id)
+        node = conversation.append(parsed, id=name, created_at=at)
+        self._update_mirror(conversation.id)
         return node
 
     def append_event(self, session_id: Session | str, event: object) -> TranscriptEvent:
@@ -248,24 +248,24 @@ class SessionStore:
 
     def load_messages(self, session_id: Session | str, *, last: int | None = None) -> NodeList:
         """A session's messages, root first, or only the `last` ones."""
-        return self._talk(session_id).path(last=last)
+        return self._conversation(session_id).path(last=last)
 
     def load_messages_up_to(self, session_id: Session | str, message_id: str) -> NodeList:
         """A session's messages up to and including one of them. Raises NotFound if it is not among them."""
-        talk = self._talk(session_id)
-        return self._until(talk, message_id)
+        conversation = self._conversation(session_id)
+        return self._until(conversation, message_id)
 
     def transcript(self, session_id: Session | str) -> Transcript:
         """The events of a session. Raises NotFound."""
-        return Transcript(self._talk(session_id), self._wrote)
+        return Transcript(self._conversation(session_id), self._update_mirror)
 
     def transcript_path(self, session_id: Session | str) -> str | None:
         """The mirror's file with a session's events, up to date, for hooks. None without a mirror."""
         if self._mirror is None:
             return None
-        talk = self._talk(session_id)
-        self._mirror.sync(talk.id)
-        return self._mirror.transcript_path(metadata.of(talk))
+        conversation = self._conversation(session_id)
+        self._mirror.sync(conversation.id)
+        return self._mirror.transcript_path(metadata.of(conversation))
 
     def memory(self, cwd: str | os.PathLike[str] | None) -> Memory:
         """The memory of a project."""
@@ -307,7 +307,7 @@ class SessionStore:
 
     # -- inside
 
-    def _talk(self, session: Session | str) -> Conversation:
+    def _conversation(self, session: Session | str) -> Conversation:
         if isinstance(session, Session):
             return session.conversation
         return self._store.sessions.get(session)
@@ -322,33 +322,33 @@ class SessionStore:
 
     def _parse_message(self, session_id: str, message: Sayable, id: str | None) -> IncomingMessage:
         found = fresh(serial.parse_message(message), session_id, id)
-        serial.check_size(found.said)
+        serial.check_size(found.message)
         return found
 
-    def _until(self, talk: Conversation, name: str, last: int | None = None) -> NodeList:
+    def _until(self, conversation: Conversation, name: str, last: int | None = None) -> NodeList:
         """Messages up to and including one, given by id, handle or imported name. Raises NotFound."""
         if not isinstance(name, str) or ids.maybe(name) is not None or ids.span(name) is not None:
-            return talk.path(until=name, last=last)
+            return conversation.path(until=name, last=last)
         try:
-            return talk.path(until=serial.message_id(talk.id, name), last=last)
+            return conversation.path(until=serial.message_id(conversation.id, name), last=last)
         except NotFound:
-            raise NotFound("message", name, hint=f"It is not among the messages of session {talk.id}.") from None
+            raise NotFound("message", name, hint=f"It is not a message of session {conversation.id}.") from None
 
-    def _change(self, talk: Conversation, changes: dict[str, str | None]) -> None:
+    def _change(self, conversation: Conversation, changes: dict[str, str | None]) -> None:
         given: dict[str, Any] = {name: changes[name] or None for name in ("cwd", "model") if name in changes}
         if EXIT in changes:
-            given["extra"] = changed_extra(talk.refresh().extra, changes)
-        talk.update(**given)
+            given["extra"] = changed_extra(conversation.refresh().extra, changes)
+        conversation.update(**given)
 
     def _sizes(self, mirror: Mirror, sessions: Iterable[str]) -> dict[str, int]:
         """Bytes of sessions and their subagents in a mirror."""
         found, parts = {}, Parts.of(self._store)
         for session in sessions:
             row = parts.table.find_anywhere(session)
-            found[session] = mirror.size(parts.engine.read(partial(deletion.talks, ref=row)))
+            found[session] = mirror.size(parts.engine.read(partial(deletion.session_ids, ref=row)))
         return found
 
-    def _wrote(self, session_id: str) -> None:
+    def _update_mirror(self, session_id: str) -> None:
         if self._mirror is not None:
             self._mirror.soon(session_id)
 

@@ -1,10 +1,10 @@
-"""The async face of clew: the same names, awaited; on asyncio and on trio.
+"""The async API of clew: the same names, awaited, on asyncio and trio.
 
     async with await clew.aio.open("chats.db") as store: ...
     async with clew.aio.open("chats.db") as store: ...
 
-Appends of tasks that wait at the same time are committed together. A cancelled task never leaves half a transaction:
-what it was writing is either stored whole or not at all, and the same call with the same id settles which.
+Concurrent appends of several tasks share a commit. A cancelled task never leaves a partial transaction: its write is
+stored completely or not at all. To find out which, repeat the call with the same id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 try:
     from anyio import to_thread
-except ImportError as error:  # the core does without it
+except ImportError as error:  # the core does not need it
     raise ImportError("clew.aio needs anyio: pip install 'clew[aio]'") from error
 
 from clew.aio.dispatch import Threads
@@ -60,7 +60,7 @@ __all__ = [
 
 
 def open(path: str | os.PathLike[str], **options: Any) -> Opening:
-    """Opens a store: await it, or use it with ``async with``. Takes what `clew.open` takes."""
+    """Opens a store: await it, or use it with ``async with``. Takes the arguments of `clew.open`."""
     return Opening(path, options)
 
 

@@ -19,12 +19,12 @@ from clew.store.parts import Parts
 
 
 def open(path: str | os.PathLike[str], **options: Any) -> Opening:
-    """Opens a store for agents: await it, or use it with ``async with``. Takes what `clew.agents.open` takes."""
+    """Opens a store for agents: await it, or use it with ``async with``. Arguments as for `clew.agents.open`."""
     return Opening(path, options)
 
 
 async def over(opened: Store, *, mirror: Mirror | str | os.PathLike[str] | None = None) -> SessionStore:
-    """The sessions of a store that is open, for agents. Closing them leaves it open."""
+    """The sessions of an open store, for agents. Closing them does not close the store."""
     made = await opened._threads.run(lambda: agents.SessionStore(opened._sync, mirror=mirror))
     return SessionStore(opened._threads, made)
 

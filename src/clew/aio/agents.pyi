@@ -22,10 +22,10 @@ from clew.engine.receipts import Receipt
 from clew.errors import ClewError
 
 def open(path: str | os.PathLike[str], **options: Any) -> Opening:
-    """Opens a store for agents: await it, or use it with ``async with``. Takes what `clew.agents.open` takes."""
+    """Opens a store for agents: await it, or use it with ``async with``. Arguments as for `clew.agents.open`."""
 
 async def over(opened: Store, *, mirror: Mirror | str | os.PathLike[str] | None = None) -> SessionStore:
-    """The sessions of a store that is open, for agents. Closing them leaves it open."""
+    """The sessions of an open store, for agents. Closing them does not close the store."""
 
 async def import_tree(into: SessionStore, root: str | os.PathLike[str], *, dry_run: bool = False) -> ImportReport:
     """Imports every session below `root`: see `clew.agents.import_tree`."""

@@ -25,7 +25,7 @@ __all__ = ["Checkpoints", "Guard"]
 
 
 class _OneAtATime(WorkerThreads):
-    """Runs one call at a time: one object serves one thread."""
+    """Runs one call at a time, because the sync object is not thread-safe."""
 
     def __init__(self, threads: WorkerThreads) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class _OneAtATime(WorkerThreads):
 class Checkpoints(Proxy, of=sync.Checkpoints):
     """The checkpoints of a session's files below `root`: see `clew.checkpoints.Checkpoints`. Tasks may share it.
 
-    A call that was begun is finished, also if the task is cancelled meanwhile.
+    A call finishes even if its task is cancelled.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class Checkpoints(Proxy, of=sync.Checkpoints):
         patience: float = 60.0,
     ) -> None:
         if not isinstance(session, Session):
-            raise Invalid(f"these checkpoints belong to an async Session, not to {type(session).__name__}")
+            raise Invalid(f"session must be an async Session, not {type(session).__name__}")
         checkpoints = sync.Checkpoints(session._sync, root, enabled=enabled, max_file=max_file, patience=patience)
         super().__init__(_OneAtATime(session._threads), checkpoints)
 
     def guard(
         self, user_message: MessageRef | Callable[[], MessageRef], paths: Paths | Callable[..., Paths] | None = None
     ) -> Guard:
-        """`capture` before a block or an async function, and `settle` after it; without paths, the whole tree.
+        """Calls `capture` before a block or an async function and `settle` after it; without paths, for the whole tree.
 
         ``async with checkpoints.guard(message, ["a.py"]): …``, or as a decorator.
         """
@@ -68,7 +68,7 @@ class Checkpoints(Proxy, of=sync.Checkpoints):
 
 
 class Guard:
-    """What `guard` returns: an async context manager, and a decorator. If the capture fails, nothing runs."""
+    """The result of `guard`: an async context manager and a decorator. If the capture fails, nothing runs."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class Guard:
         await self._end(self._open.pop())
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-        """The function, guarded at every call."""
+        """Wraps an async function."""
         if not inspect.iscoroutinefunction(function):
-            raise Invalid("this guards async functions", hint="clew.checkpoints guards others.")
+            raise Invalid("guard wraps only async functions", hint="Use clew.checkpoints for sync functions.")
 
         @wraps(function)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> R:

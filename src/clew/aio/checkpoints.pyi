@@ -33,7 +33,7 @@ class Checkpoints(Proxy, of=sync.Checkpoints):
     def guard(
         self, user_message: MessageRef | Callable[[], MessageRef], paths: Paths | Callable[..., Paths] | None = None
     ) -> Guard:
-        """`capture` before a block or an async function, and `settle` after it; without paths, the whole tree."""
+        """Calls `capture` before a block or an async function and `settle` after it; without paths, for the whole tree."""
     @property
     def root(self) -> str:
         """The root folder, with links resolved."""
@@ -63,7 +63,7 @@ class Checkpoints(Proxy, of=sync.Checkpoints):
         """Finishes an interrupted rewind; returns None if there is none."""
 
 class Guard:
-    """What `guard` returns: an async context manager, and a decorator. If the capture fails, nothing runs."""
+    """The result of `guard`: an async context manager and a decorator. If the capture fails, nothing runs."""
     def __init__(
         self,
         checkpoints: Checkpoints,
@@ -73,4 +73,4 @@ class Guard:
     async def __aenter__(self) -> None: ...
     async def __aexit__(self, *_: object) -> None: ...
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-        """The function, guarded at every call."""
+        """Wraps an async function."""

@@ -19,7 +19,7 @@ from clew.errors import Closed, Unavailable
 T = TypeVar("T")
 
 AHEAD = 64
-"""Items that an async iterator fetches at a time."""
+"""The number of items that an async iterator fetches at a time."""
 
 
 class WorkerThreads:
@@ -72,13 +72,16 @@ class Threads(WorkerThreads):
         worker = scope.worker
         token = None
         try:
-            with anyio.CancelScope(shield=True):  # a lock that was waited for must not be left behind
+            with anyio.CancelScope(shield=True):  # do not leave a lock behind that was acquired after the cancellation
                 await worker.call(scope.enter)
             token = self._pinned.set(scope)
             try:
                 yield
             except BaseException as error:
-                with anyio.CancelScope(shield=True), suppress(Closed):  # with the one around it, its thread is gone
+                with (
+                    anyio.CancelScope(shield=True),
+                    suppress(Closed),
+                ):  # the outer transaction has ended, and its thread with it
                     await worker.call(partial(scope.leave, error))
                 raise
             scope.still()
@@ -87,7 +90,7 @@ class Threads(WorkerThreads):
         finally:
             if token is not None:
                 self._pinned.reset(token)
-            # A task that asyncio itself cancels does not wait for any of the calls above, whatever shields them.
+            # asyncio's own cancellation interrupts the calls above in spite of their shields.
             worker.post(scope.abandon)
             scope.over()
             if scope.outer is None:
@@ -95,10 +98,10 @@ class Threads(WorkerThreads):
                     await to_thread.run_sync(worker.stop)
 
     async def _transaction(self) -> _Scope | None:
-        """The transaction that the task is in. A task that outlives the one it was made in is in the one around that.
+        """The innermost open transaction of the task. A task may outlive the transaction that it was started in.
 
-        While another task is in a transaction inside of it, this waits: what is done meanwhile would be part of that
-        one, and undone with it.
+        Waits while another task has a nested transaction open: otherwise this call would become part of that one and
+        could be rolled back with it.
         """
         pinned = self._pinned.get()
         while pinned is not None:
@@ -112,20 +115,20 @@ class Threads(WorkerThreads):
         return pinned
 
     async def close(self) -> None:
-        """Finishes what is waiting, then closes the store."""
+        """Finishes waiting calls, then closes the store."""
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(self._committer.stop)
 
 
 class _Scope:
-    """A transaction, entered and left on the thread of its worker."""
+    """A transaction that begins and ends on the thread of its worker."""
 
     def __init__(self, transaction: AbstractContextManager[None], outer: _Scope | None) -> None:
         self._transaction = transaction
         self._open = False
         self.outer = outer
         self.inner: _Scope | None = None
-        """The one that is open inside of it."""
+        """The nested transaction, if one is open."""
         self.ended = anyio.Event()
         self.worker: Worker = Worker(each, "clew-transaction") if outer is None else outer.worker
         if outer is not None:
@@ -144,7 +147,7 @@ class _Scope:
         self._open = True
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Runs `function` for a task that is in it, and returns its result."""
+        """Runs `function` inside it, and returns its result."""
         return await self.worker.call(partial(self._run, function))  # type: ignore[no-any-return]
 
     def _run(self, function: Callable[[], T]) -> T:
@@ -153,15 +156,15 @@ class _Scope:
         return function()
 
     def still(self) -> None:
-        """Unavailable if the transaction around it has ended: that has undone it, and no part must be kept alone."""
+        """Unavailable if the outer transaction has ended, which rolled this one back: it must not be partly stored."""
         if self.outer is not None and not self.outer._open:
             hint = "Wait for the tasks inside a transaction before you leave it."
-            raise Unavailable("the transaction around this one has ended", hint=hint)
+            raise Unavailable("the outer transaction has ended", hint=hint)
 
     def leave(self, error: BaseException | None = None) -> None:
-        """Ends it: keeps what was done, or with an error, which is raised again where it came from, undoes it.
+        """Commits it, or with an error rolls it back and raises that error again.
 
-        What is still open inside of it is undone.
+        Rolls back nested transactions that are still open.
         """
         if not self._open:
             if error is None:
@@ -178,6 +181,6 @@ class _Scope:
                 raise
 
     def abandon(self) -> None:
-        """Undoes it if it has not ended."""
+        """Rolls it back if it has not ended."""
         if self._open:
             self.leave(Closed("the task was cancelled"))

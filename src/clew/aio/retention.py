@@ -1,4 +1,4 @@
-"""`clew.retention`, awaited, and a sweeper that is a task."""
+"""`clew.retention` for async programs, and a sweeper that runs as a task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def preview(
     open_sessions: Open = (),
     quiet: timedelta = QUIET,
 ) -> Plan:
-    """What a sweep would do now: what goes and why, what stays and by what. Nothing is changed, also in doubt."""
+    """A preview of a sweep: which sessions it would purge and why, and which it would keep and why. Changes nothing."""
     opened = [unwrap(one) for one in open_sessions]
     return await store._threads.run(sync.preview, store._sync, policy, now=now, open_sessions=opened, quiet=quiet)
 
@@ -39,18 +39,18 @@ async def sweep(
     quiet: timedelta = QUIET,
     force: bool = False,
 ) -> SweepReport:
-    """Purges what is due by the store's policy: see `clew.retention.sweep`."""
+    """Purges sessions that have expired under the store's policy: see `clew.retention.sweep`."""
     opened = [unwrap(one) for one in open_sessions]
     return await store._threads.run(sync.sweep, store._sync, now=now, open_sessions=opened, quiet=quiet, force=force)
 
 
 async def set_policy(store: Store, policy: Policy) -> None:
-    """Stores the policy that sweeps of its workspace obey, and notes the change in the audit."""
+    """Stores the policy for sweeps of its workspace, and records the change in the audit log."""
     await store._threads.run(sync.set_policy, store._sync, policy)
 
 
 async def get_policy(store: Store) -> Policy | None:
-    """The policy that the store keeps for its workspace, or else for the one without a name; None if for neither."""
+    """The stored policy of its workspace, or else of the default workspace; None if neither has one."""
     return await store._threads.run(sync.get_policy, store._sync)
 
 
@@ -60,9 +60,9 @@ async def _wait(event: anyio.Event, seconds: float) -> None:
 
 
 class Sweeper:
-    """`clew.retention.Sweeper` as a task: ``async with Sweeper(store): …``, or `run` in a group of yours.
+    """`clew.retention.Sweeper` as a task: ``async with Sweeper(store): …``, or `run` in your own task group.
 
-    What it is given is called on the event loop; the sweep itself, or the function in place of the store, on a thread.
+    Callbacks run on the event loop; the sweep itself, or the function passed instead of a store, runs on a thread.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Sweeper:
         self._tasks: TaskGroup | None = None
 
     async def run(self) -> None:
-        """Sweeps now, and again and again, until it is stopped or cancelled."""
+        """Sweeps now and then at intervals, until it is stopped or cancelled."""
         while not self._stopping:
             self._wake = anyio.Event()
             if not self._round.tell(await self._sweep()):
@@ -92,11 +92,11 @@ class Sweeper:
             await self._wait(self._wake, self._round.seconds)
 
     def sweep_now(self) -> None:
-        """Sweeps at once, not only when the time has come: after a change of the policy, say."""
+        """Sweeps at once, for example after a change of the policy."""
         self._rouse()
 
     def stop(self) -> None:
-        """Ends it, after the sweep that it is in. Idempotent."""
+        """Stops it after the current sweep. Idempotent."""
         self._stopping = True
         self._rouse()
 
@@ -109,7 +109,7 @@ class Sweeper:
             if isinstance(self._store, Store):
                 return await sweep(self._store, open_sessions=self._open())
             return await anyio.to_thread.run_sync(self._store)
-        except Exception as error:  # noqa: BLE001 - it is told, and the next sweep may do better
+        except Exception as error:  # noqa: BLE001 - reported, and the next sweep may succeed
             return error
 
     async def __aenter__(self) -> Self:

@@ -60,7 +60,7 @@ class Nodes(Proxy, of=nodes.Nodes, commits=("save", "save_dialog")):
 
 
 class Quarantine(Proxy, of=quarantine.Quarantine):
-    """Damaged messages that were taken out of the store."""
+    """Damaged messages that were moved out of the way."""
 
 
 class StoreBlobs(Proxy, of=attachments.StoreBlobs):
@@ -83,11 +83,11 @@ class Store(Proxy, of=store.Store):
     """A store."""
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
-        """Makes several steps of this task one transaction: all or none. Other writers wait: keep it short."""
+        """Runs several calls of this task in one transaction: all or none take effect. Other writers wait."""
         return self._threads.transaction()
 
     async def close(self) -> None:
-        """Finishes pending calls and closes the files. Idempotent; the store raises Closed afterwards."""
+        """Finishes pending calls and closes the files. Idempotent; later calls raise Closed."""
         await self._threads.close()
         await self._threads.run(self._sync.close)
 

@@ -9,12 +9,12 @@ from typing import IO, Any, Generic, Literal, Self, overload
 
 from clew.aio.proxy import Proxy
 from clew.aio.watch import Watch
-from clew.backends import Backup
+from clew.backends import Backup, BlobRow
 from clew.base import paging
 from clew.base.messages import AnyMessage, Media, Modality, Role
 from clew.base.paging import T
 from clew.engine import audit, blobs, log
-from clew.engine.audit import Deed
+from clew.engine.audit import AuditEvent
 from clew.engine.blob_objects import Cleared
 from clew.engine.blobs import Blob, Source
 from clew.engine.log import Entry
@@ -47,6 +47,8 @@ class Blobs(Proxy, of=blobs.Blobs):
         """The whole content. NotFound; Corrupted if the content was changed."""
     def open(self, digest: str) -> AsyncIterator[bytes]:
         """The content in pieces, without a transaction between them. NotFound at once; Corrupted at a damaged piece."""
+    def open_row(self, row: BlobRow, digest: str = "") -> AsyncIterator[bytes]:
+        """`open` for a blob whose row was read. Errors name `digest`."""
     async def stat(self, digest: str) -> Blob:
         """Address and size of a blob. NotFound."""
 
@@ -68,31 +70,31 @@ class Session(Proxy, of=session.Session):
         """Its id, a UUID."""
     @property
     def handle(self) -> Awaitable[str]:
-        """Its short name, for typing."""
+        """A short name that is easy to type."""
     @property
     def data(self) -> SessionData:
-        """Everything it carries. Corrupted if the bytes are not what was written."""
+        """All of its data."""
     @property
     def title(self) -> str | None:
         """Its title."""
     @property
     def cwd(self) -> str | None:
-        """The directory it belongs to."""
+        """Its working directory."""
     @property
     def model(self) -> str | None:
-        """The model it talks to."""
+        """The model it uses."""
     @property
     def labels(self) -> tuple[str, ...]:
         """Its labels, sorted."""
     @property
     def agent(self) -> str | None:
-        """The agent whose trace it is, if it is a subagent's."""
+        """The name of the subagent, if this is the trace of one."""
     @property
     def is_subagent(self) -> bool:
-        """True for the trace of a subagent: it is never continued by `latest`."""
+        """True for the trace of a subagent, which `latest` never returns."""
     @property
     def owner_id(self) -> Awaitable[str | None]:
-        """The id of the session that owns it, if it is a subagent's; None without an owner."""
+        """The id of the session that owns this trace of a subagent; None without an owner."""
     @property
     def forked_from(self) -> str | None:
         """The id of the session it was forked from."""
@@ -104,39 +106,39 @@ class Session(Proxy, of=session.Session):
         """Free data."""
     @property
     def head_id(self) -> str | None:
-        """The id of its last message; None while it has none. Corrupted if the row is not what was written."""
+        """The id of its last message; None while it has none."""
     @property
     def version(self) -> int:
-        """Grows with every change."""
+        """A number that grows with every change."""
     @property
     def created_at(self) -> datetime:
-        """When it was created. Corrupted if the row is not what was written."""
+        """When it was created."""
     @property
     def updated_at(self) -> datetime:
         """When its head last moved."""
     @property
     def held(self) -> bool:
-        """True if it cannot be deleted: see `hold`. Corrupted if the row is not what was written."""
+        """True if it cannot be deleted: see `hold`."""
     @property
     def hold_reason(self) -> str | None:
         """Why it is held."""
     @property
     def expires_at(self) -> datetime | None:
-        """When its own retention ends: see `retain`. None if it has none of its own. Corrupted as in `held`."""
+        """When its own retention ends: see `retain`. None if it has none."""
     @property
     def trashed_at(self) -> datetime | None:
-        """When it was put in the trash; None if it is not there. Corrupted if the row is not what was written."""
+        """When it was moved to the trash; None if it is not there."""
     @property
     def counters(self) -> Awaitable[Counters]:
-        """Messages, turns, tokens and cost, as its head has them now."""
+        """Messages, turns, tokens and cost up to its present last message."""
     @property
     def blobs(self) -> Blobs:
         """The attachments of its tree."""
     @property
     def log(self) -> Log:
-        """Entries beside its messages: a transcript, an audit."""
+        """Its log: entries apart from its messages, such as a transcript."""
     async def refresh(self) -> Self:
-        """Reads it again. NotFound if it is gone."""
+        """Reads it again. NotFound if it was deleted."""
     async def rename(self, title: str | None) -> Self:
         """Changes its title."""
     async def label(self, *add: str, remove: Sequence[str] = ...) -> Self:
@@ -150,17 +152,17 @@ class Session(Proxy, of=session.Session):
     async def attach(
         self, source: bytes | IO[bytes], *, mime_type: str, modality: Modality = "document", name: str | None = None
     ) -> Media:
-        """Stores a file as a blob of this session, and returns the block that shows it in a message."""
+        """Stores a file as a blob of this session. Returns the block to put into a message."""
     async def hold(self, reason: str | None = None) -> Self:
-        """Prevents every kind of deletion, and the trash, until `release`."""
+        """Prevents every kind of deletion, including the trash, until `release`."""
     async def release(self) -> Self:
         """Ends its hold."""
     async def retain(self, *, days: int | None = None, until: datetime | None = None) -> Self:
-        """Gives it a retention of its own: `days` after its last activity, or `until` a moment."""
+        """Sets its own retention: `days` after its last activity, or `until` a time. With neither, the store's policy applies again."""
     async def trash(self) -> Self:
-        """Puts it in the trash with its branches and subagents: not found, listed or searched until it is restored."""
+        """Moves it to the trash with its branches and subagents. It cannot be found, listed or searched until restored."""
     async def purge(self, *, reason: Reason = "user-requested", dry_run: bool = False) -> Receipt:
-        """Deletes it for good, in the trash or not, and clears every trace of it. See `Sessions.purge`."""
+        """Deletes it permanently, in the trash or not, and clears every trace of it. See `Sessions.purge`."""
     @overload
     async def append(
         self,
@@ -182,15 +184,15 @@ class Session(Proxy, of=session.Session):
         on_conflict: Literal["raise", "branch"] = "raise",
     ) -> list[Node]: ...
     async def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:
-        """Its messages, root first: all, the `last` ones, or those up to and with `until`. NotFound without it."""
+        """Its messages, root first: all, the `last` ones, or those up to and including `until`. NotFound."""
     def iter(self) -> AsyncIterator[Node]:
-        """Its messages, root first, a few at a time: the memory used does not grow with the session."""
+        """Its messages, root first, read in small batches: memory use does not grow with the session."""
     def history(self) -> AsyncIterator[Node]:
-        """Like `iter`, but begins with the messages that compactions replaced."""
+        """Like `iter`, but starts with the messages that compactions replaced."""
     def watch(self, *, after: str | None = ..., timeout: float | None = None) -> Watch:
-        """Its messages as they come, whoever appends them and on whatever machine: waits for each, and gives it once."""
+        """Waits for new messages, from any process or machine, and yields each once."""
     async def fork(self, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
-        """A new session that shares everything up to `at`, or up to the last message. Nothing is copied."""
+        """Creates a session that shares the messages up to `at`, by default the last one. Copies nothing."""
     async def rewind(self, to: str | None) -> Branch | None:
         """Moves the head back to a message, or with None before the first. Returns the messages after it as a branch."""
     async def branches(self) -> list[Branch]:
@@ -200,7 +202,7 @@ class Session(Proxy, of=session.Session):
     async def compact(
         self, messages: AnyMessage | Sequence[AnyMessage], *, expect_head: str | None = ...
     ) -> list[Node]:
-        """Continues from a summary: `messages` become a new root that replaces all messages before it."""
+        """Replaces all messages by a summary: `messages` become a new root, where `path` begins."""
 
 class Page(Proxy, Generic[T], of=paging.Page):
     """Some items of a list, as async objects. It iterates over its items; `all` continues with the pages after it."""
@@ -229,10 +231,10 @@ class Hit(Proxy, of=query.Hit):
     def score(self) -> float: ...
     @property
     def marks(self) -> Marks:
-        """Where in the snippet: from, up to and without."""
+        """The matches in the snippet, each as start and end."""
     @property
     def session(self) -> Awaitable[Session | None]:
-        """The session last active among those that contain it, asked now; None if it belongs to no session."""
+        """The most recently active session that contains it now; None if it belongs to no session."""
 
 class Sessions(Proxy, of=sessions.Sessions):
     """The sessions of a store."""
@@ -251,7 +253,7 @@ class Sessions(Proxy, of=sessions.Sessions):
         owner: Session | None = None,
         at: str | None = None,
     ) -> Session:
-        """A new session, empty, or with `at` going on from any stored message. Conflict if the id is taken. NotFound."""
+        """Creates a session: empty, or with `at` continuing from any stored message. Conflict if the id is taken. NotFound."""
     async def get(self, key: str) -> Session:
         """The session with this id or handle. NotFound, also if it is in the trash; Ambiguous."""
     async def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
@@ -268,21 +270,21 @@ class Sessions(Proxy, of=sessions.Sessions):
         subagents: bool = False,
         total: bool = False,
     ) -> Page[Session]:
-        """Sessions, last active first; filtered by exact directory, by label, by words in the title."""
+        """Sessions, last active first; filtered by exact directory, by label, by a part of the title."""
     async def fork(
         self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None
     ) -> Session:
-        """A new session at a message of the source's tree, or at its last one. Nothing is copied."""
+        """Creates a session at a message of the source's tree, by default its last one. Copies nothing."""
     async def hold(self, key: str, reason: str | None = None) -> Session:
-        """Prevents every kind of deletion of a session, and the trash, until `release`."""
+        """Prevents every kind of deletion of a session, including the trash, until `release`."""
     async def release(self, key: str) -> Session:
         """Ends a session's hold."""
     async def trash(self, key: str) -> Session:
-        """Puts a session in the trash, with all it owns; one that is there already stays there. Conflict if it is held."""
+        """Moves a session to the trash, with all it owns. Idempotent. Conflict if it is held."""
     async def trashed(self, *, limit: int = 50, cursor: str | None = None) -> Page[Session]:
-        """The sessions in the trash, last trashed first, without those that were trashed with their owner."""
+        """The sessions in the trash, last trashed first, except those trashed with their owner. They are read-only."""
     async def restore(self, key: str) -> Session:
-        """Brings a session back from the trash with all that went there with it, to its old place among the others."""
+        """Restores a session from the trash, with all that was trashed with it, to its old place in the list."""
     async def purge(
         self,
         keys: str | Iterable[str] | None = None,
@@ -293,7 +295,7 @@ class Sessions(Proxy, of=sessions.Sessions):
         reason: Reason = "user-requested",
         dry_run: bool = False,
     ) -> Receipt:
-        """Deletes sessions for good, in the trash or not, and clears every trace of them: rows, keys, index, files."""
+        """Deletes sessions permanently, in the trash or not, and clears every trace of them: rows, keys, index, files."""
     async def receipts(self) -> Receipts:
         """The receipts of all purges, oldest first."""
 
@@ -306,11 +308,11 @@ class Nodes(Proxy, of=nodes.Nodes):
     ) -> NodeList:
         """Stores messages in one transaction, each after the one before it, the first after `parent` or as a root."""
     async def save_dialog(self, dialog: Sequence[Node | AnyMessage | NewNode]) -> NodeList:
-        """Stores a dialog given from its root on: nodes that it begins with are verified, what follows is saved."""
+        """Stores a dialog, root first, in one transaction: verifies the nodes in it and saves the messages."""
     async def get(self, ids: str | Iterable[str]) -> NodeList:
         """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
     async def resolve(self, typed: str) -> str:
-        """The id that a handle, or the beginning of one, means. NotFound, Ambiguous."""
+        """The id of the node with this id or handle, or a prefix of one. NotFound, Ambiguous."""
     async def handles(self, nodes: Iterable[str]) -> list[str]:
         """The handles of nodes given by id."""
     async def list(
@@ -322,18 +324,18 @@ class Nodes(Proxy, of=nodes.Nodes):
         ascending: bool = False,
         trashed: bool = True,
     ) -> Page[Node]:
-        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`."""
+        """All nodes in the order they were stored, newest first. A page starts at `cursor`, then skips `offset` nodes."""
     async def path(self, id: str, *, last: int | None = None) -> NodeList:
-        """From the root down to a node; with `last`, the last ones, still in order. Never what follows it. NotFound."""
+        """The nodes from the root down to this one, in order; with `last`, only the last ones. NotFound."""
     async def children(self, id: str) -> NodeList:
-        """The messages that follow a node directly, in the order they were stored. NotFound."""
+        """The children of a node, in the order they were stored. NotFound."""
     async def subtree(self, id: str) -> NodeList:
-        """A node and everything below it, each after its parent. NotFound."""
+        """A node and all its descendants, each after its parent. NotFound."""
     async def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> Receipt:
-        """Deletes nodes, all or none; unknown ids are passed over. The receipt says how many went, and what is left."""
+        """Deletes nodes, all or none; ignores unknown ids. The receipt has the number deleted, and what is left."""
 
 class Quarantine(Proxy, of=quarantine.Quarantine):
-    """Damaged messages that were taken out of the store."""
+    """Damaged messages that were moved out of the way."""
 
     _sync: quarantine.Quarantine
     async def sweep(
@@ -356,11 +358,11 @@ class StoreBlobs(Proxy, of=attachments.StoreBlobs):
 
     _sync: attachments.StoreBlobs
     async def put(self, within: Session | Node | str, source: Source) -> Blob:
-        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content the tree has is not stored twice."""
+        """Stores bytes, a binary file, or an iterable of bytes. Content that the tree has is not stored twice."""
     async def get(self, within: Session | Node | str, digest: str) -> bytes:
         """The whole content. NotFound; Corrupted if it is not what was stored."""
     def open(self, within: Session | Node | str, digest: str) -> AsyncIterator[bytes]:
-        """The content in pieces; no transaction is held between them. NotFound at once; Corrupted where it is."""
+        """The content in chunks, without an open transaction in between. NotFound at once; Corrupted on reaching it."""
     async def stat(self, within: Session | Node | str, digest: str) -> Blob:
         """Address and size of a blob. NotFound."""
     async def sweep(self, *, older: timedelta | None = None, dry_run: bool = False) -> Cleared:
@@ -373,9 +375,9 @@ class StoreLog(Proxy, of=attachments.StoreLog):
     async def append(
         self, owner: Session | str, data: bytes | Sequence[bytes], *, id: str | Sequence[str] | None = None
     ) -> list[Entry]:
-        """Adds entries, all or none, durable when this returns. The same id and bytes again change nothing."""
+        """Adds entries, all or none, durable on return. Adding the same id and bytes again changes nothing."""
     def read(self, owner: Session | str, start: int = 0, stop: int | None = None) -> AsyncIterator[Entry]:
-        """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
+        """Entries from number `start` up to but not including `stop`, in order, without an open transaction between pages."""
     async def count(self, owner: Session | str) -> int:
         """How many entries there are."""
 
@@ -386,30 +388,30 @@ class Audit(Proxy, of=audit.Audit):
     async def record(
         self, kind: str, subject: str, actor: str | None = None, *, reason: str | None = None, amount: int = 1
     ) -> None:
-        """Notes a deed of your own, durable when this returns. Invalid if it does not look free of content."""
+        """Records an event of your own, durable when this returns. Invalid if an argument may be content."""
     def read(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
-    ) -> AsyncIterator[Deed]:
-        """What was done, oldest first: from `since` up to and without `until`, of one kind or of all."""
+    ) -> AsyncIterator[AuditEvent]:
+        """The events, oldest first: from `since`, before `until`, of one kind or of all."""
     def jsonl(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
     ) -> AsyncIterator[str]:
-        """What `read` gives, each as one line of JSON, to be kept elsewhere."""
+        """The events of `read`, each as one line of JSON, for storing elsewhere."""
 
 class Snapshots(Proxy, of=snapshots.Snapshots):
     """The snapshots of a store."""
 
     _sync: snapshots.Snapshots
     async def save(self, snapshot: Snapshot) -> None:
-        """Keeps a snapshot, in place of the one with the same id if there is one. Durable when it returns."""
+        """Saves a snapshot and replaces the one with the same id, if any. Durable on return."""
     async def load(self, id: str) -> Snapshot:
-        """The snapshot. Its messages are read when they are first asked for. NotFound; Corrupted."""
+        """The snapshot; its messages are read on first access. NotFound; Corrupted."""
     async def list(self) -> Summaries:
-        """All there are, newest first. Corrupted if one is not what was saved."""
+        """All snapshots, newest first. Corrupted if one is not what was saved."""
     async def delete(self, id: str) -> Receipt:
-        """Deletes a snapshot, and each message that nothing else needs. NotFound."""
+        """Deletes a snapshot and each message that nothing else needs. NotFound."""
     async def purge(self, id: str, *, reason: Reason = "user-requested") -> Receipt:
-        """Deletes a snapshot for good, and clears every trace of it: rows, keys, index, files. NotFound."""
+        """Deletes a snapshot permanently and clears every trace of it: rows, keys, index, files. NotFound."""
     async def take(
         self,
         session: Session | str,
@@ -419,46 +421,46 @@ class Snapshots(Proxy, of=snapshots.Snapshots):
         tools: Iterable[ToolSnapshot] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Snapshot:
-        """A snapshot of a session as it is now. Its provider is that of the session's messages."""
+        """Saves and returns a snapshot of the present session. Its provider is that of the session's messages."""
     async def resume(self, id: str, *, title: str | None = None) -> Session:
-        """A new session that continues from a snapshot, with its system prompt and tools. NotFound."""
+        """Creates a session that continues from a snapshot, with its system prompt and tools. NotFound."""
 
 class Store(Proxy, of=store.Store):
     """A store."""
 
     _sync: store.Store
     def transaction(self) -> AbstractAsyncContextManager[None]:
-        """Makes several steps of this task one transaction: all or none. Other writers wait: keep it short."""
+        """Runs several calls of this task in one transaction: all or none take effect. Other writers wait."""
     async def close(self) -> None:
-        """Finishes pending calls and closes the files. Idempotent; the store raises Closed afterwards."""
+        """Finishes pending calls and closes the files. Idempotent; later calls raise Closed."""
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
     @property
     def path(self) -> str:
-        """The file it is in, or the server and the schema, without a password."""
+        """Its file, or its server and schema without the password."""
     @property
     def sessions(self) -> Sessions:
         """Its conversations."""
     @property
     def nodes(self) -> Nodes:
-        """Its messages, as a tree."""
+        """Its messages as a tree, by id."""
     @property
     def blobs(self) -> StoreBlobs:
-        """Attachments, images, files: of any session."""
+        """The attachments of all sessions."""
     @property
     def log(self) -> StoreLog:
-        """Entries beside the messages: of any session."""
+        """The logs of all sessions."""
     @property
     def snapshots(self) -> Snapshots:
-        """Conversations with a provider, saved whole, to be restored elsewhere."""
+        """Saved conversations with a provider, which any client of that provider can restore."""
     @property
     def quarantine(self) -> Quarantine:
-        """What was taken out because it is damaged."""
+        """Damaged messages that were moved out of the way."""
     @property
     def audit(self) -> Audit:
-        """Who did what and when, without a word of what was said."""
+        """The audit log: who did what and when, without content."""
     async def search(
         self,
         query: str,
@@ -471,20 +473,20 @@ class Store(Proxy, of=store.Store):
         mode: Mode = "words",
         progress: _Progress | None = None,
     ) -> list[Hit]:
-        """Messages in which all the words are found, best first; whatever is typed, it is never a syntax error."""
+        """Messages that contain all the words, best match first. No query is a syntax error."""
     async def verify(self, *, since: str | None = None, progress: _Progress | None = None) -> Report:
-        """Reads everything and checks it: bodies, tree, refs, blobs, log, search index. Names what is damaged."""
+        """Reads and checks everything: bodies, tree, refs, blobs, log, search index. Reports what is damaged."""
     async def head(self) -> str:
-        """A short text that says how far the store has come, without content: keep it elsewhere, for `verify`."""
+        """A short text, without content, that identifies the present state. Keep it elsewhere, for `verify`."""
     async def backup(self, path: str | os.PathLike[str], *, progress: _Progress | None = None) -> Backup:
-        """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""
+        """Copies the present store into a new file without blocking writers. Conflict if the file exists."""
     async def seal(self, key: Key, *, progress: _Progress | None = None) -> Status:
-        """Gives a plain store a key: everything in it is encrypted, in place, while others who have the key go on."""
+        """Encrypts a plain store in place with this key. Others who have the key can use the store meanwhile."""
     async def unseal(self, *, progress: _Progress | None = None) -> Status:
-        """Makes a sealed store a plain one again. Cut short, it goes on where it was when it is asked again."""
+        """Decrypts a sealed store in place. If interrupted, call it again to continue."""
     async def rotate(self, key: Key, *, deep: bool = False, progress: _Progress | None = None) -> Status:
-        """Exchanges the store's key for another, while others go on; they keep the old one until they open it again."""
+        """Replaces the store's key. Others can use the store meanwhile, and keep the old key until they reopen it."""
     async def key_status(self) -> Status:
-        """How the store is kept, by which keys, how far an exchange has come, and whether traces are left."""
+        """Whether the store is sealed, its keys, the progress of a key change, and whether traces are left."""
     async def recovery_key(self) -> str:
-        """The store's key, also one from a passphrase, as letters to be printed: see `clew.keys.recovery`. Invalid."""
+        """The store's key, also one made from a passphrase, as text to print: see `clew.keys.recovery`. Invalid."""

@@ -21,11 +21,11 @@ from clew.backends import Call
 from clew.errors import Closed
 
 LARGEST = 256
-"""Calls in one transaction at most."""
+"""Maximum number of calls in one transaction."""
 
 
 class ThreadCall(Call):
-    """A call made by a task, and the way back to it."""
+    """A call of a task, and how to deliver its result."""
 
     __slots__ = ("_done", "dropped", "loop", "taken")
 
@@ -39,7 +39,7 @@ class ThreadCall(Call):
         self.dropped = False
 
     async def outcome(self) -> Any:
-        """Waits. A task that is cancelled before its call was taken up takes the call with it."""
+        """Waits for the result. If the task is cancelled before the call starts, the call is dropped."""
         try:
             await (self._done.wait() if isinstance(self._done, anyio.Event) else self._done)
         except BaseException:
@@ -50,7 +50,7 @@ class ThreadCall(Call):
         return self.result
 
     def wake(self) -> None:
-        """To be called on the task's event loop."""
+        """Delivers the result; runs on the task's event loop."""
         if isinstance(self._done, anyio.Event):
             self._done.set()
         elif not self._done.done():  # else the task was cancelled
@@ -58,19 +58,19 @@ class ThreadCall(Call):
 
 
 def _here() -> tuple[Any, Any]:
-    """The event loop of the task that asks, and what the task waits for. An event of anyio's takes longer."""
+    """The event loop of the current task, and an object to wait for. An anyio event would be slower."""
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # no loop of asyncio's
+    except RuntimeError:  # not an asyncio loop
         task = None
-    if task is None:  # trio's, which may be a guest of asyncio's
+    if task is None:  # trio, which may run as a guest of asyncio
         return current_token().native_token, anyio.Event()
     loop = asyncio.get_running_loop()
     return loop, loop.create_future()
 
 
 class Worker:
-    """A thread that runs calls in the order they came, as many at a time as are waiting."""
+    """A thread that runs calls in order, all waiting ones together."""
 
     def __init__(self, run: Callable[[Sequence[Call]], None], name: str) -> None:
         self._run = run
@@ -101,7 +101,7 @@ class Worker:
                 self._waiting.put(ThreadCall(function, awaited=False))
 
     def stop(self) -> None:
-        """Finishes what is waiting, then ends the thread. Blocks; idempotent."""
+        """Finishes waiting calls, then ends the thread. Blocks; idempotent."""
         with self._mutex:
             self._stopping = True
             self._waiting.put(None)
@@ -116,7 +116,7 @@ class Worker:
             if batch:
                 try:
                     self._run(batch)
-                except BaseException as error:  # noqa: BLE001 - the tasks must be told, or they wait for ever
+                except BaseException as error:  # noqa: BLE001 - the tasks must get it, or they wait for ever
                     for request in batch:
                         request.error = request.error or error
                 for request in batch:
@@ -126,7 +126,7 @@ class Worker:
                 _wake(batch)
 
     def _take(self) -> tuple[list[ThreadCall], bool]:
-        """Those that are waiting, once there is one; False with the last of them."""
+        """Waits for requests and returns them; the flag is False with the last ones."""
         batch: list[ThreadCall] = []
         request = self._waiting.get()
         while request is not None:
@@ -153,7 +153,7 @@ def post(loop: Any, function: Callable[[], object]) -> None:
 
 
 def _wake(batch: Iterable[ThreadCall]) -> None:
-    """Tells the tasks, with one message to each event loop."""
+    """Delivers results, with one callback for each event loop."""
     loops: dict[Any, list[ThreadCall]] = {}
     for request in batch:
         if request.loop is not None:

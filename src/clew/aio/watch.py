@@ -1,4 +1,4 @@
-"""`clew.engine.watch`, awaited. It holds no thread while it waits."""
+"""`clew.engine.watch` for async programs. It uses no thread while it waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clew.engine.node import Node
 
 
 class _Bell:
-    """An event of a task's, to be set by any thread."""
+    """An event of a task that any thread can set."""
 
     def __init__(self) -> None:
         self._loop = current_token().native_token
@@ -37,10 +37,10 @@ class _Bell:
 
 
 class Watch:
-    """The messages of a session as they come: an async iterator that waits for the next one. See `Session.watch`.
+    """An async iterator that waits for new messages of a session. See `Session.watch`.
 
-    It begins when it is entered with ``async with``, or else when the first message is asked for. A cancelled wait, or
-    an error, does not move it: the next call continues from there. One task uses it, but any task may close it.
+    Starts on ``async with``, or else with the first message. After a cancelled wait or an error, the next call
+    continues at the same place. Only one task may iterate, but any task may close it.
     """
 
     def __init__(self, threads: WorkerThreads, watch: sync.Watch) -> None:
@@ -74,7 +74,7 @@ class Watch:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Ends it, also while a task waits for its next message. Idempotent."""
+        """Ends it, even while a task waits for the next message. Idempotent."""
         self._sync.close()
         if self._bell is not None:
             self._bell.ring()

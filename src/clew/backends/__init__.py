@@ -1,7 +1,7 @@
-"""What a backend is: rows and bytes in transactions. It knows nothing of blocks, keys or policy.
+"""Databases that store rows in transactions; they know nothing about blocks, keys or policy.
 
-One backend serves many threads. A transaction (`Tx`) belongs to the thread that runs it and ends with the function it
-was given to. Every method raises the errors of `clew.errors`; no driver's error gets out.
+Several threads may use one backend. A transaction (`Tx`) belongs to the thread that runs it, and ends when the function
+that received it returns. Every method raises the errors of `clew.errors`, never those of a driver.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from clew.backends.rows import (
 )
 from clew.backends.tables import FORMAT, Table
 from clew.backends.tx import Tx
-from clew.backends.work import Call, EpochChanged, Job, running
+from clew.backends.work import Call, EpochChanged, Job, current_call
 
 __all__ = [
     "BODY",
@@ -94,5 +94,5 @@ __all__ = [
     "Tx",
     "Words",
     "creation_counter",
-    "running",
+    "current_call",
 ]

@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 Durability = Literal["full", "relaxed"]
 Progress = Callable[[int, int], object]
-"""Called with what is done and what there is to do."""
+"""Called with the amount done and the total."""
 Tail = tuple[str, str, bytes, int]
-"""Workspace, kind and key of a ref, and how many nodes."""
+"""Workspace, kind and key of a ref, and a number of nodes."""
 
 
 class BackendOptions(NamedTuple):
@@ -29,18 +29,18 @@ class BackendOptions(NamedTuple):
     timeout: float = 60.0
     create: bool = True
     network: bool = False
-    """For a file alone."""
+    """Used only for files."""
     pool_size: int = 8
-    """For a server alone."""
+    """Used only for servers."""
 
 
 class Backup(NamedTuple):
     """A complete copy of a store, synced to disk."""
 
     path: str
-    """Where it is."""
+    """The path of the file."""
     size: int
-    """Bytes it has."""
+    """In bytes."""
 
 
 class Result(Protocol):
@@ -48,236 +48,192 @@ class Result(Protocol):
 
     def fetchone(self) -> Any:
         """The next row, or None."""
-        ...
 
     def fetchall(self) -> list[Any]:
         """All remaining rows."""
-        ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
 
 class Reader(Protocol):
-    """Reads a whole store as it is at one moment, for verify and copies. Statements use `?` for parameters."""
+    """Reads a snapshot of a whole store, for verify and copies. Statements use `?` for parameters."""
 
     @property
     def tx(self) -> Tx:
-        """The same moment as rows."""
-        ...
+        """A transaction on the same snapshot."""
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> Result:
         """Runs a statement with few rows."""
-        ...
 
     def stream(self, sql: str, values: Sequence[Any] = (), /) -> Iterator[Any]:
-        """Runs a statement with many rows, and fetches them as they are needed."""
-        ...
+        """Runs a statement with many rows, which are fetched as they are needed."""
 
     def counters(self) -> dict[str, int]:
-        """The highest numbers ever given, by table; `ords` for the order of nodes."""
-        ...
+        """The highest numbers ever assigned, by table; `ords` for the commit order of nodes."""
 
     def inspect(self) -> Iterator[Problem]:
         """Checks the storage itself: file, log, schema, epoch row and counters."""
-        ...
 
 
 class Loader(Tx, Protocol):
-    """A transaction that fills an empty store with the rows of another."""
+    """A transaction that fills an empty store with the rows of another store."""
 
     def clear(self) -> None:
-        """Deletes all rows, but no headers."""
-        ...
+        """Deletes all rows except headers."""
 
     def insert_rows(self, table: Table, rows: Sequence[Sequence[object]]) -> None:
-        """Stores rows as they are, with their numbers."""
-        ...
+        """Stores rows unchanged, with their numbers."""
 
     def set_owners(self, rows: Iterable[tuple[int | None, int]]) -> None:
-        """Stores the owner of refs, each as (owner, ref)."""
-        ...
+        """Stores the owners of refs, given as (owner, ref)."""
 
     def become(self, header: Mapping[str, bytes], counters: Mapping[str, int], state: State) -> None:
-        """Takes over the header, counters, and state of the source. A plain copy begins a new epoch."""
-        ...
+        """Stores the header, counters and state of the source. An unencrypted copy begins a new epoch."""
 
 
 class Tenants(Protocol):
-    """Row-level security: which database role sees which workspaces. See `clew.store.tenants`."""
+    """Row-level security: which database role can access which workspaces. See `clew.store.tenants`."""
 
     def isolate(self) -> None:
-        """Switches the rules on."""
-        ...
+        """Enables row-level security."""
 
     def admit(self, role: str, workspace: str) -> None:
-        """Lets a role into a workspace."""
-        ...
+        """Gives a role access to a workspace."""
 
     def dismiss(self, role: str, workspace: str | None) -> None:
-        """Takes one workspace from a role, or all."""
-        ...
+        """Removes a role's access to one workspace, or to all."""
 
 
 class Partitions(Protocol):
     """Large tables in partitions. See `clew.store.partitions`."""
 
     def divide(self, parts: int) -> None:
-        """Cuts the tables of an empty store."""
-        ...
+        """Partitions the tables of an empty store."""
 
 
 class Words(Protocol):
-    """A search index that is stored with the rows. Each call is one transaction that waits for no other writer."""
+    """A search index in the same database. Each call is one transaction, which does not wait for other writers."""
 
     def edge(self, workspace: str, mode: str) -> int:
-        """The number up to which the index has every node of a workspace."""
-        ...
+        """The number up to which the index contains every node of a workspace."""
 
     def add(self, workspace: str, mode: str, rows: Sequence[Sequence[Any]], edge: int) -> None:
-        """Adds words of nodes that still exist, and moves the edge. A row: position, id, role, time, lexemes."""
-        ...
+        """Adds words of nodes that still exist, and sets the edge. A row: position, id, role, time, lexemes."""
 
     def find(
         self, workspace: str, mode: str, query: str, filters: dict[str, Any], limit: int, offset: int
     ) -> list[tuple[int, bytes, float]]:
-        """Position, id and rank of matches, best first; newest first if `filters` say so, or without a query."""
-        ...
+        """Position, id and rank of matches: best first, or newest first if `filters` says so or `query` is empty."""
 
     def clear(self) -> None:
-        """Removes all words that this role may see."""
-        ...
+        """Removes all words that this role can access."""
 
 
 class Maintenance(Protocol):
-    """The part of a backend that concerns the storage as a whole."""
+    """Operations on the storage as a whole."""
 
     @property
     def beyond(self) -> tuple[str, ...]:
-        """Where copies of deleted data may be that `clean` cannot reach."""
-        ...
+        """Where copies of deleted data may remain that `clean` cannot remove."""
 
     @property
     def tenants(self) -> Tenants | None:
         """None if the backend cannot separate tenants."""
-        ...
 
     @property
     def partitions(self) -> Partitions | None:
         """None if the backend has no partitions."""
-        ...
 
     @property
     def words(self) -> Words | None:
-        """None if the search index is not stored with the rows."""
-        ...
+        """None if the search index is not in the same database."""
 
     def reader(self) -> AbstractContextManager[Reader]:
-        """Reads everything as it is at one moment. That may take long."""
-        ...
+        """A reader on a snapshot of the store. It may stay open for a long time."""
 
     def load(self) -> AbstractContextManager[Loader]:
-        """One transaction of a copy, committed at the end, undone by an error."""
-        ...
+        """A transaction for a copy, committed at the end, rolled back on an error."""
 
     def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
-        """Copies the store, as it is now, to a new file that opens as a store; `progress` gets pages.
+        """Copies the current state of the store to a new file, which can be opened as a store; `progress` gets pages.
 
-        Conflict if the file exists. On any error nothing remains of it. Invalid on a server.
+        Conflict if the file exists. An error leaves no file. Invalid on a server.
         """
-        ...
 
     def scratch_copy(self) -> Backend | None:
-        """A temporary copy of the store as it is now, gone when it is closed; None if that is not possible."""
-        ...
+        """A temporary copy of the current state, deleted when it is closed; None if that is not possible."""
 
     def clean(self) -> tuple[str, ...]:
-        """Removes all traces of deleted data. Returns what could not be done now: ``wal`` if a reader keeps the log
-        from being emptied, or the server from giving up rows. Other processes drop their caches at the next commit.
+        """Removes all traces of deleted data. Returns the parts that could not be cleaned: ``wal`` if a reader prevents
+        SQLite from truncating the log, or the server from removing rows. Other processes drop their caches at the next
+        commit.
         """
-        ...
 
     def make_room(self) -> None:
-        """Frees space for deletions on a full disk. `clean` must follow, because deleted data may remain until then."""
-        ...
+        """Frees space for deletions on a full disk. Deleted data may remain until the caller runs `clean`."""
 
-    def unlocked(self) -> None:
-        """The key is proven: until then nothing of an existing store is changed."""
-        ...
+    def allow_changes(self) -> None:
+        """Called when the key was checked. Before that, the backend changes nothing in an existing store."""
 
     def hurry(self) -> None:
-        """The store is about to close: pending cleanup no longer waits for other processes."""
-        ...
+        """Called before the store closes: pending cleanup no longer waits for other processes."""
 
 
 class Backend(Maintenance, Protocol):
-    """A place where a store lives."""
+    """The database that holds one store."""
 
     @property
     def path(self) -> str:
-        """The name of the place."""
-        ...
+        """The path of the file, or the URL of the server without its password."""
 
     @property
     def file(self) -> str | None:
-        """The file it is in, beside which other files may lie; None if it is in no file of this machine."""
-        ...
+        """The path of the store's file, next to which clew may create others; None in memory or on a server."""
 
     on_epoch: Callable[[Tx], object]
-    """Called when a write finds that a new epoch has begun since this process last looked. That transaction is undone;
-    `write` and `batch` then repeat their work; `transaction` looks before it begins."""
+    """Called when a write finds that a new epoch has begun since this process last read it. The backend rolls that
+    transaction back; `write` and `batch` then repeat their work; `transaction` checks the epoch before it begins."""
 
     def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
-        """Returns the result of `work`, from one moment of the store. `work` must not write.
+        """Runs `work` on a snapshot of the store and returns its result. `work` must not write.
 
-        `single` promises one statement only, so that no transaction is needed to see one moment. `tail` says that
-        `work` asks for a ref and the last nodes before its head, which may be fetched together.
+        `single` promises that `work` runs one statement only, which needs no transaction. `tail` says that `work` reads
+        a ref and the last nodes before its head, so that the backend can fetch them together.
         """
-        ...
 
     def read_fresh(self, work: Callable[[Tx], T]) -> T:
-        """`read` through a connection of its own, without caches. Invalid text is returned as it is; `read` may raise
-        Corrupted for it.
-        """
-        ...
+        """`read` on a new connection, without caches. Returns invalid text as it is; `read` may raise Corrupted."""
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
         """Runs `work` in a transaction that is durable when this returns; all or nothing.
 
         `work` may share its transaction with the work of other callers, each in its own savepoint. If the commit fails
-        and its outcome is unknown, `settle` looks at the store and returns a result if the work was stored, else None.
-        It is also asked about work that never began, so it must not take rows of others for its own. Without `settle`
-        the caller gets the error.
+        and its outcome is unknown, `settle` reads the store and returns the result if the work was stored, else None.
+        `settle` is also called for work that never began, so it must not mistake rows of other callers for its own.
+        Without `settle` the caller gets the error.
         """
-        ...
 
     def batch(self, calls: Sequence[Call]) -> None:
-        """Runs calls on this thread in one transaction; each gets its outcome, and one that fails leaves no trace."""
-        ...
+        """Runs calls on this thread in one transaction. Each gets its own outcome; a failed call stores nothing."""
 
     def in_transaction(self) -> bool:
         """True inside `transaction`, on its thread."""
-        ...
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Makes reads and writes of this thread one transaction, committed at the end, undone by an error."""
-        ...
+        """Makes reads and writes of this thread one transaction, committed at the end, rolled back on an error."""
 
     def refresh_epoch(self) -> None:
-        """Reads the epoch again. SchemaTooNew, or the error of `on_epoch`, if the store cannot be used any more."""
-        ...
+        """Reads the epoch again. SchemaTooNew or an error of `on_epoch` if this process can no longer use the store."""
 
-    def settled(self) -> int:
-        """The highest number of a node now; no later commit adds this number or a lower one."""
-        ...
+    def settled_ord(self) -> int:
+        """The current highest number of a node. No later commit adds a node with this number or a lower one."""
 
-    def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
-        """Calls `tell` after every change of a ref, in any process, until the returned function is called.
+    def watch(self, ref: int, notify: Callable[[], object]) -> Callable[[], None]:
+        """Calls `notify` after every change of a ref, in any process, until the returned function is called.
 
-        It may be called late, once for several changes, or for nothing; also when the store is closed. It runs on a
-        thread of the backend and must be brief. A finaliser may call the returned function.
+        Calls may be late, combined or spurious; there is one when the store is closed. `notify` runs on a thread of the
+        backend and must return quickly. A finaliser may call the returned function.
         """
-        ...
 
     def close(self) -> None:
         """Idempotent. Later calls raise Closed."""
-        ...

@@ -1,4 +1,4 @@
-"""Who watches which ref, and the thread that tells them: one for each store, while somebody watches."""
+"""The watchers of a store, and the thread that notifies them. The thread runs while there are watchers."""
 
 from __future__ import annotations
 
@@ -12,132 +12,130 @@ from typing import Protocol
 
 from clew.errors import Closed, Unavailable
 
-Tell = Callable[[], object]
+Notify = Callable[[], object]
 
-LEAST = 0.005
-"""Seconds between two rounds: while somebody writes without a break, watchers are told this often."""
-PAUSE = 0.5
-"""Seconds after a round that failed."""
-PATIENCE = 5.0
-"""Seconds that a close waits for the thread: it may be about to reach a server that does not answer."""
+MIN_INTERVAL = 0.005
+"""Seconds between two rounds of notifications, even under continuous writes."""
+RETRY_DELAY = 0.5
+"""Seconds to wait after a failed round."""
+CLOSE_TIMEOUT = 5.0
+"""Seconds that `close` waits for the thread, which may be connecting to a server that does not answer."""
 
 
 class ChangeListener(Protocol):
-    """How a backend notices that something was committed. All but `wake` is called on one thread."""
+    """Detects commits of a backend. All methods except `wake` are called on one thread."""
 
     def versions(self, refs: Collection[int]) -> Mapping[int, int]:
-        """The versions of these refs now, without those that are gone. `wait` ends when one of them changes."""
-        ...
+        """The current versions of these refs, without deleted ones. `wait` returns when one of them changes."""
 
     def wait(self) -> Mapping[int, int] | None:
-        """Waits until something may have changed, or for `wake`.
+        """Waits for a possible change, or for `wake`.
 
-        Returns the versions of what has changed, 0 for what is gone; None if that has to be asked for.
+        Returns the versions of changed refs, 0 for deleted ones; None if the caller must call `versions`.
         """
-        ...
 
     def wake(self) -> None:
-        """Ends a `wait`, or the next one. From any thread, and from a finaliser in the middle of this."""
-        ...
+        """Ends the current `wait`, or the next one. Any thread may call it, and a finaliser during any call."""
 
     def close(self) -> None:
-        """Lets go of what it needed. Idempotent."""
-        ...
+        """Releases its resources. Idempotent."""
 
 
 class Watching:
-    """Those who watch refs of one store."""
+    """The watchers of the refs of one store."""
 
     def __init__(self, listen: Callable[[], ChangeListener], *, patience: float) -> None:
         self._listen = listen
         self._patience = patience
-        """Seconds that a store may be out of reach before those who watch are sent to see for themselves."""
+        """Seconds that a store may be unavailable before all watchers are notified, so that they see the error."""
         self._mutex = threading.Lock()
-        self._watchers: dict[int, dict[object, Tell]] = {}
-        self._left: deque[tuple[int, object]] = deque()
-        """Who has gone. Whoever is collected in the middle of anything can say so without a lock."""
-        self._ear: ChangeListener | None = None
+        self._watchers: dict[int, dict[object, Notify]] = {}
+        self._unsubscribed: deque[tuple[int, object]] = deque()
+        """Watchers that have unsubscribed. A finaliser may add one at any moment, so this needs no lock."""
+        self._listener: ChangeListener | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def watch(self, ref: int, tell: Tell) -> Callable[[], None]:
+    def watch(self, ref: int, notify: Notify) -> Callable[[], None]:
         """See `Backend.watch`."""
         token = object()
         with self._mutex:
             if self._closed:
                 raise Closed("the store is closed")
-            if self._ear is None:
-                self._ear = self._listen()
-                self._thread = threading.Thread(target=self._serve, args=(self._ear,), name="clew-watch", daemon=True)
+            if self._listener is None:
+                self._listener = self._listen()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._listener,), name="clew-watch", daemon=True
+                )
                 self._thread.start()
-            self._watchers.setdefault(ref, {})[token] = tell
-            ear = self._ear
-        ear.wake()
-        return partial(self._leave, ref, token)
+            self._watchers.setdefault(ref, {})[token] = notify
+            listener = self._listener
+        listener.wake()
+        return partial(self._unsubscribe, ref, token)
 
-    def committed(self) -> None:
-        """Something was committed by this process."""
-        ear = self._ear
-        if ear is not None:
-            ear.wake()
+    def notify_commit(self) -> None:
+        """Called after each commit of this process."""
+        listener = self._listener
+        if listener is not None:
+            listener.wake()
 
     def close(self) -> None:
-        """Tells everybody a last time. Idempotent."""
+        """Notifies all watchers a last time. Idempotent."""
         with self._mutex:
             self._closed = True
-            ear, thread = self._ear, self._thread
-        if ear is not None and thread is not None:
-            ear.wake()
-            thread.join(PATIENCE)
+            listener, thread = self._listener, self._thread
+        if listener is not None and thread is not None:
+            listener.wake()
+            thread.join(CLOSE_TIMEOUT)
 
-    def _leave(self, ref: int, token: object) -> None:
-        self._left.append((ref, token))
-        self.committed()
+    def _unsubscribe(self, ref: int, token: object) -> None:
+        self._unsubscribed.append((ref, token))
+        self.notify_commit()
 
-    def _serve(self, ear: ChangeListener) -> None:
+    def _serve(self, listener: ChangeListener) -> None:
         known: dict[int, int] = {}
-        heard: Mapping[int, int] | None = None
+        reported: Mapping[int, int] | None = None
         reached = time.monotonic()
         try:
             while refs := self._watched():
                 try:
-                    if heard is None:
-                        found = ear.versions(refs)
+                    if reported is None:
+                        found = listener.versions(refs)
                         now = {ref: found.get(ref, 0) for ref in refs}
-                    else:  # one that is not known yet is asked for in the next round
-                        now = known | {ref: version for ref, version in heard.items() if ref in known}
-                    self._tell([ref for ref in now if known.get(ref) != now[ref]])
+                    else:  # the next round asks for the versions of new refs
+                        now = known | {ref: version for ref, version in reported.items() if ref in known}
+                    self._notify([ref for ref in now if known.get(ref) != now[ref]])
                     known = now
-                    time.sleep(LEAST)
-                    heard, reached = ear.wait(), time.monotonic()
-                except Exception as error:  # noqa: BLE001 - whatever it is, those who watch are going to meet it
-                    heard = None
+                    time.sleep(MIN_INTERVAL)
+                    reported, reached = listener.wait(), time.monotonic()
+                except Exception as error:  # noqa: BLE001 - watchers get the same error when they read
+                    reported = None
                     if not isinstance(error, Unavailable) or time.monotonic() - reached > self._patience:
-                        self._tell(refs)
+                        self._notify(refs)
                         reached = time.monotonic()
-                    time.sleep(PAUSE)
+                    time.sleep(RETRY_DELAY)
         finally:
-            ear.close()
+            listener.close()
 
     def _watched(self) -> set[int]:
-        """The refs that somebody watches; with none of them the thread is over."""
+        """The watched refs. If there are none, the thread ends."""
         with self._mutex:
             with suppress(IndexError):
                 while True:
-                    ref, token = self._left.popleft()
+                    ref, token = self._unsubscribed.popleft()
                     rest = self._watchers.get(ref, {})
                     rest.pop(token, None)
                     if not rest:
                         self._watchers.pop(ref, None)
             if self._watchers and not self._closed:
                 return set(self._watchers)
-            self._ear = self._thread = None
+            self._listener = self._thread = None
             last = list(self._watchers) if self._closed else []
-        self._tell(last)
+        self._notify(last)
         return set()
 
-    def _tell(self, refs: Collection[int]) -> None:
+    def _notify(self, refs: Collection[int]) -> None:
         with self._mutex:
-            tells = [tell for ref in refs for tell in self._watchers.get(ref, {}).values()]
-        for tell in tells:
-            tell()
+            notifies = [notify for ref in refs for notify in self._watchers.get(ref, {}).values()]
+        for notify in notifies:
+            notify()

@@ -1,4 +1,4 @@
-"""Opens a backend by its name: the path of a file, or the URL of a server."""
+"""Opens a backend by the path of a file or the URL of a server."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SERVERS = ("postgresql://", "postgres://")
 
 
 def open_backend(name: str, options: BackendOptions, check_older: Callable[[Tx], object] = lambda tx: None) -> Backend:
-    """Opens the store in a file, in memory for ``:memory:``, or on a server.
+    """Opens a store in a file, in memory (``:memory:``), or on a server.
 
-    `check_older` is called with a store of an older format before it is migrated, and may raise.
+    Calls `check_older`, which may raise, before it migrates a store of an older format.
     """
     durability, timeout, create, network, pool_size = options
     if name.startswith(SERVERS):
@@ -36,7 +36,7 @@ def open_backend(name: str, options: BackendOptions, check_older: Callable[[Tx],
 
 
 def open_search_index(file: str | None, store_id: bytes, in_memory: Callable[[], bool]) -> FtsIndex:
-    """The search index beside a store's file; in memory without a file, or while `in_memory` says so."""
+    """The search index next to a store's file; in memory if there is no file, or while `in_memory` returns True."""
     with loading:
         from clew.backends.sqlite.fts import FtsIndex
 

@@ -1,4 +1,4 @@
-"""What an open backend is to the process that opened it, and to the thread that uses it."""
+"""The common base of backends: forked processes, current transactions of threads, and defaults for capabilities."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from clew.errors import Closed, Invalid, SchemaTooNew, Unavailable
 TxT = TypeVar("TxT")
 
 
-class Opened(ABC, Generic[TxT]):
-    """What backends have in common: whether it can still be used here, and in which transaction a thread is."""
+class OpenBackend(ABC, Generic[TxT]):
+    """An open backend. Knows whether this process may use it, and the current transaction of each thread."""
 
     path: str
     newest: int
-    """The newest format that it reads and writes."""
+    """The newest format that it supports."""
     _forks: ClassVar[int] = 0
-    """How many forks lie between the first process and this one: see `_after_fork`."""
+    """Number of forks between the process that loaded clew and this one."""
 
     def __init__(self) -> None:
         self.on_epoch: Callable[[Tx], object] = lambda tx: None
         self._local: Any = threading.local()
-        """Of each thread; `tx` is the transaction it is in, `frame` the call that writes."""
+        """Per thread: `tx` is its current transaction, `frame` the frame of its current write."""
         self._closed = False
-        self._opened_after = Opened._forks
+        self._forks_at_open = OpenBackend._forks
 
     def in_transaction(self) -> bool:
-        return self._here() is not None
+        return self._current_tx() is not None
 
     @property
     def tenants(self) -> Tenants | None:
@@ -53,13 +53,13 @@ class Opened(ABC, Generic[TxT]):
     @contextmanager
     def load(self) -> Iterator[Loader]:
         with self.transaction():
-            yield cast(Loader, self._here())
+            yield cast(Loader, self._current_tx())
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
         """See `clew.backends.Backend`."""
 
-    def unlocked(self) -> None:
+    def allow_changes(self) -> None:
         pass
 
     def hurry(self) -> None:
@@ -67,25 +67,25 @@ class Opened(ABC, Generic[TxT]):
 
     @property
     def _forked(self) -> bool:
-        """True in a child of the process that opened it: there it may not be used, nor even closed."""
-        return self._opened_after != Opened._forks
+        """True in a child of the process that opened it. The child must neither use nor close it."""
+        return self._forks_at_open != OpenBackend._forks
 
-    def _here(self) -> TxT | None:
-        """The transaction this thread is in, if any. Closed if the store cannot be used here at all."""
-        if self._closed or self._opened_after != Opened._forks:
+    def _current_tx(self) -> TxT | None:
+        """The current transaction of this thread, if any. Closed if this process cannot use the store."""
+        if self._closed or self._forks_at_open != OpenBackend._forks:
             why = "was opened before this process was forked" if self._forked else "is closed"
             raise Closed(f"the store {why}")
         return getattr(self._local, "tx", None)
 
-    def _may_close(self) -> None:
-        """Invalid if this thread is in a transaction of the store's."""
+    def _ensure_closable(self) -> None:
+        """Invalid if this thread is in a transaction of the store."""
         if getattr(self._local, "tx", None) is not None:
             raise Invalid("a store cannot be closed inside its own transaction")
 
     def _forbid_reentry(self) -> None:
-        """Unavailable if this thread is in the middle of a write already: a signal handler must not write inside it.
+        """Marks the caller as the current write of this thread, until it returns or sets `frame` to None.
 
-        Whoever calls this is in the middle of one from now on, until it returns or sets `frame` to None.
+        Unavailable if the thread is in the middle of another write: a signal handler must not write inside it.
         """
         here = sys._getframe(1)
         outer = getattr(self._local, "frame", None)
@@ -98,10 +98,10 @@ class Opened(ABC, Generic[TxT]):
                         hint="A signal handler or __del__ must not write; let it set a flag.",
                     )
                 above = above.f_back
-        self._local.frame = here  # if an interrupt keeps it from being cleared, it is no longer on the stack
+        self._local.frame = here  # if an interrupt prevents clearing it, the frame is no longer on the stack
 
-    def _epoch(self, tx: Tx) -> State:
-        """Looks at how the store is kept now. SchemaTooNew."""
+    def _load_epoch(self, tx: Tx) -> State:
+        """Reads the epoch and calls `on_epoch`. SchemaTooNew."""
         state = tx.state()
         if state.format > self.newest:
             raise SchemaTooNew(self.path, state.format, self.newest)
@@ -110,13 +110,13 @@ class Opened(ABC, Generic[TxT]):
 
 
 def forks() -> int:
-    """How many forks lie between the process that loaded clew and this one."""
-    return Opened._forks
+    """The number of forks between the process that loaded clew and this one."""
+    return OpenBackend._forks
 
 
 def _after_fork() -> None:
-    """In the child: what was opened before is the parent's."""
-    Opened._forks += 1
+    """Runs in the child: backends that were opened before belong to the parent."""
+    OpenBackend._forks += 1
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,23 +1,23 @@
-"""The rows of a store, as backends and engine pass them to each other. Their columns are explained with the schema."""
+"""The rows that backends and the engine exchange. The schema (`sql/0001_init.sqlite.sql`) explains their columns."""
 
-# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
+# No `from __future__ import annotations` here: Python would compile the type of each field separately at every start.
 from typing import Final, NamedTuple
 
 SEQ_BITS = 24
 MAX_SEQ = (1 << SEQ_BITS) - 1
-"""A position is ``run << 24 | seq``: 16 million messages in one stretch, then a new run goes on."""
+"""A position is ``run << 24 | seq``. After 16 million messages, a chain continues in a new run."""
 
 COUNTER_BITS = 31
 SHARDS = 256
-"""On a server the number of a run, a ref or a blob is ``shard << 31 | counter``, and its shard is that of its tree: so
-everything of one tree lies together, and a table can be cut by its key. In a file there are no shards, and so all of it
-is in shard 0; once copied there, numbers stay what they are."""
+"""On a server the number of a run, a ref or a blob is ``shard << 31 | counter``, with the shard of its tree. So rows of
+one tree are adjacent, and tables can be partitioned by their keys. New numbers in a file have shard 0; copying a store
+keeps all numbers."""
 MAX_COUNTER = (1 << COUNTER_BITS) - 1
 MAX_POS = (SHARDS << COUNTER_BITS + SEQ_BITS) - 1
 
 
 def creation_counter(number: int) -> int:
-    """Tells which of two runs, refs or blobs was made first; the numbers themselves do not."""
+    """The creation order of runs, refs or blobs, which their numbers do not show because of the shard."""
     return number & MAX_COUNTER
 
 
@@ -31,14 +31,14 @@ BODY: Final = 3
 
 
 class NodeLocation(NamedTuple):
-    """Where a node stands, beside its own row."""
+    """A node's row, and the data about its run and parent that it does not contain."""
 
     tree: int
     run_depth: int
     """Depth of the first node of its run."""
     carried: int
     wrapped_key: bytes | None
-    """Of its run."""
+    """The wrapped data key of its run."""
     parent: bytes | None
     row: NodeRow
 
@@ -83,7 +83,7 @@ class RefRow(NamedTuple):
 
 
 class InsertPoint(NamedTuple):
-    """Where a chain may grow: a node, and what its next one has to know of it. Without a node: a tree for a root."""
+    """A node after which a chain can be inserted, with the data that the chain needs. Without a node: a new root."""
 
     tree: int
     pos: int | None = None
@@ -92,13 +92,13 @@ class InsertPoint(NamedTuple):
     carried: int | None = None
     facts: bytes | None = None
     open: int | None = None
-    """1 if the chain may go on in the node's run: it is the last there, and the run is not closed."""
+    """1 if the chain can continue the node's run: the node is the last of the run, and the run is not closed."""
     wrapped_key: bytes | None = None
-    """Of the node's run."""
+    """The wrapped data key of the node's run."""
 
 
 class HeadState(NamedTuple):
-    """All that an append after a ref's head has to know, in one read. From `tree` on, it is the `InsertPoint`."""
+    """All data that an append after a ref's head needs, in one read. The fields from `tree` on are an `InsertPoint`."""
 
     epoch: int
     key: bytes
@@ -109,7 +109,7 @@ class HeadState(NamedTuple):
     mac: bytes
     head_id: bytes | None
     ref_key: bytes | None
-    """The ref's own data key, wrapped."""
+    """The wrapped data key of the ref."""
     top: int
     """The highest rank among the refs of its kind."""
     tree: int
@@ -122,13 +122,13 @@ class HeadState(NamedTuple):
     wrapped_key: bytes | None
 
     @property
-    def ground(self) -> InsertPoint:
-        """Where the head stands."""
+    def insert_point(self) -> InsertPoint:
+        """The head as an insert point."""
         return InsertPoint._make(self[10:])
 
 
 class Move(NamedTuple):
-    """What changes of a ref when its head moves."""
+    """The columns of a ref that change when its head moves."""
 
     head: int | None
     head_id: bytes | None
@@ -152,18 +152,18 @@ class BlobRow(NamedTuple):
 
 
 class ObjectRow(NamedTuple):
-    """An object outside of the store, as it is noted there."""
+    """The record of an object in object storage."""
 
     name: bytes
     blob: int | None
-    """Whose pieces it has; None once nothing needs it."""
+    """The blob whose chunks it holds; None if it is unneeded."""
     size: int
-    """Bytes; 0 until it is whole."""
+    """In bytes; 0 until it is complete."""
     created_at: int
 
 
 class LogRow(NamedTuple):
-    """An entry of a ref's log, as stored; pos is ``ref << 24 | seq``."""
+    """An entry of a ref's log, as stored. `pos` is ``ref << 24 | seq``."""
 
     pos: int
     created_at: int
@@ -172,7 +172,7 @@ class LogRow(NamedTuple):
 
 
 class QuarantineRow(NamedTuple):
-    """What is known of a message in quarantine, as stored."""
+    """A quarantine entry, as stored."""
 
     pos: int
     created_at: int
@@ -181,19 +181,19 @@ class QuarantineRow(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """How far a store has grown, and what was deleted from it."""
+    """The last node of a store, and the deletions from it."""
 
     id: bytes | None
-    """Of the node that was asked about."""
+    """The id of the node with the number that was asked for."""
     last: int
-    """The highest number that a stored node has, 0 if there is none."""
+    """The highest number of a stored node, 0 if there is none."""
     first_forgotten: int
-    """The first deletion that is still remembered, and the last there was: 1 and 0 if there was none."""
+    """The numbers of the first recorded deletion and of the last one; 1 and 0 if there are none."""
     last_forgotten: int
 
 
 class State(NamedTuple):
-    """The epoch: how the store is written at this moment."""
+    """The current epoch: format and key state of the store."""
 
     number: int
     format: int
@@ -202,5 +202,5 @@ class State(NamedTuple):
 
     @property
     def change(self) -> int:
-        """Counts the changes of state, key and holds. A migration, which has no key, adds one to both numbers."""
+        """Counts changes of state, key and holds. A migration, which has no key, adds one to both numbers."""
         return self.number - self.format

@@ -1,24 +1,24 @@
-"""The tables of a store: the number of their format, and their columns."""
+"""The tables of a store and their columns, and the number of their format."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 FORMAT = 1
-"""The newest format this clew reads and writes, in a file and on a server."""
+"""The newest supported format, for files and servers."""
 
 Kinds = type | tuple[type, ...]
 NULL = type(None)
 
 
 class Table(NamedTuple):
-    """A table with the types its columns may have."""
+    """A table and the allowed types of its columns."""
 
     name: str
     columns: Mapping[str, Kinds]
-    """The first one, or two, are the key."""
+    """The first `keys` columns are the key."""
     keys: int = 1
     key_index: str | None = None
-    """An index that has every key, for when the table itself cannot be read."""
+    """An index that contains every key, for tables that cannot be read because of damage."""
 
 
 TREES = Table("trees", {"tree": int, "workspace": str, "created_at": int})
@@ -51,4 +51,4 @@ USES = Table("uses", {"blob": int, '"user"': int}, keys=2)
 FORGOTTEN = Table("forgotten", {"number": int, "low": int, "high": int})
 
 COPIED = (TREES, NODES, RUNS, QUARANTINE, REFS, LABELS, LOG, BLOBS, CHUNKS, USES, FORGOTTEN)
-"""The tables that a copy has, in an order in which no row refers to a later one. Objects are copied one by one."""
+"""The tables to copy, in an order in which no row refers to a later table. Objects are copied separately."""

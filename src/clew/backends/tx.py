@@ -1,4 +1,4 @@
-"""The contract of one transaction. Reads see one moment of the store, and the transaction's own writes."""
+"""The contract of a transaction: the store, nodes, runs, refs and the log."""
 
 from __future__ import annotations
 
@@ -21,69 +21,55 @@ from clew.backends.rows import (
 
 
 class Tx(Protocol):
-    """One transaction. Reads see one moment of the store, and what the transaction itself has written."""
+    """One transaction. Reads see a snapshot of the store, and the transaction's own writes."""
 
     @property
     def blobs(self) -> BlobTx:
-        """The same transaction, for blobs and the objects outside that have their pieces."""
-        ...
+        """The same transaction, for blobs and the external objects that hold their chunks."""
 
     @property
     def maintenance(self) -> MaintenanceTx:
         """The same transaction, for work on the whole store: verify, key changes, quarantine, the search index."""
-        ...
 
     # -- the store itself
 
     def state(self) -> State:
-        """The epoch as it is now."""
-        ...
+        """The current epoch."""
 
     def header(self, name: str) -> bytes | None:
-        """A value that holds for the whole store."""
-        ...
+        """A value of the whole store."""
 
     def set_header(self, name: str, value: bytes | None) -> None:
-        """Stores a value for the whole store, or with None removes it."""
-        ...
+        """Stores a value of the whole store; None removes it."""
 
     def owns_store(self) -> bool:
         """True if the connected user may change the header and the epoch."""
-        ...
 
     # -- nodes and runs
 
     def node(self, id: bytes) -> NodeLocation | None:
         """A node by id."""
-        ...
 
     def node_at(self, pos: int) -> NodeLocation | None:
         """A node by position."""
-        ...
 
     def nodes_at(self, positions: Sequence[int]) -> dict[int, NodeLocation]:
-        """The nodes that are at these positions, by position."""
-        ...
+        """The existing nodes at these positions, by position."""
 
-    def ground(self, id: bytes) -> InsertPoint | None:
-        """What a chain that grows after this node has to know."""
-        ...
+    def insert_point(self, id: bytes) -> InsertPoint | None:
+        """Where to insert a chain after this node."""
 
     def ids_between(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
-        """Ids of nodes from `low` to `high`, in id order."""
-        ...
+        """Node ids from `low` to `high`, in id order."""
 
     def id_beside(self, id: bytes) -> list[bytes]:
-        """The ids next to `id` in id order, of which there are up to two: its handle must differ from theirs."""
-        ...
+        """The previous and the next id in id order, if they exist. The handle of `id` must differ from theirs."""
 
     def lineage(self, pos: int) -> list[tuple[RunRow, int]]:
         """The runs on the path down to `pos`, root first, each with the highest seq on the path."""
-        ...
 
-    def stretch(self, low: int, high: int) -> list[NodeRow]:
+    def nodes_between(self, low: int, high: int) -> list[NodeRow]:
         """Nodes from position `low` to `high`, in order."""
-        ...
 
     def by_ord(
         self,
@@ -95,97 +81,75 @@ class Tx(Protocol):
         offset: int = 0,
         workspace: str | None = None,
     ) -> list[tuple[int, NodeLocation]]:
-        """Nodes by order of commit, each after its number in it, strictly between `after` and `before`.
+        """(number, node) pairs in commit order, with numbers strictly between `after` and `before`.
 
-        Of one workspace, or with None of all.
+        `workspace` None means all workspaces.
         """
-        ...
 
     def run(self, run: int) -> RunRow | None:
         """A run by number."""
-        ...
 
     def runs_at(self, numbers: Sequence[int]) -> dict[int, RunRow]:
         """The runs with these numbers, by number."""
-        ...
 
     def runs_from(self, low: int, high: int) -> list[RunRow]:
-        """Runs that grew, or were derived, from a position between `low` and `high`."""
-        ...
+        """Runs whose parent, or whose origin before a compaction, is at a position from `low` to `high`."""
 
     def last_seq(self, run: int) -> int:
         """The highest seq in a run, -1 if it is empty."""
-        ...
 
     def add_tree(self, workspace: str, created_at: int) -> int:
-        """A new tree; returns its number."""
-        ...
+        """Adds a tree and returns its number."""
 
     def add_run(self, row: RunRow) -> int:
-        """A new run; returns its number. Sign it with `set_run` once the number is known."""
-        ...
+        """Adds a run and returns its number. The caller then signs it and stores it again with `set_run`."""
 
     def set_run(self, row: RunRow) -> None:
-        """Replaces what can change of a run."""
-        ...
+        """Updates the columns of a run that can change."""
 
     def add_nodes(self, rows: Sequence[NodeRow]) -> None:
         """Stores nodes. Conflict if a position or an id is in use."""
-        ...
 
     def body_bytes(self, low: int, high: int) -> int:
-        """Bytes of the bodies between two positions, with what of them is in quarantine."""
-        ...
+        """Size in bytes of the bodies between two positions, including those in quarantine."""
 
     def delete_nodes(self, low: int, high: int) -> int:
-        """Deletes the nodes between two positions, with what of them is in quarantine; returns how many."""
-        ...
+        """Deletes the nodes between two positions, including their quarantine entries. Returns how many."""
 
     def tree_workspace(self, tree: int) -> str | None:
         """The workspace of a tree."""
-        ...
 
     def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
-        """The workspace of each of these trees, and whether something of it is in the trash."""
-        ...
+        """The workspace of each of these trees, and whether a ref of it is in the trash."""
 
     def delete_run(self, run: int) -> None:
-        """Deletes a run that has no nodes left."""
-        ...
+        """Deletes a run that has no nodes."""
 
     def delete_tree_if_empty(self, tree: int) -> bool:
-        """Deletes a tree that no run and no ref is in, with its blobs."""
-        ...
+        """Deletes a tree that has no runs and no refs, and its blobs."""
 
     def refs_after(self, ref: int, limit: int) -> list[RefRow]:
         """Refs with higher numbers, in order."""
-        ...
 
     # -- refs
 
-    def tip(self, ref: int) -> HeadState | None:
-        """All that an append after the ref's head has to know."""
-        ...
+    def head_state(self, ref: int) -> HeadState | None:
+        """The state of a ref and its head, for an append after the head."""
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
         """A ref by key."""
-        ...
 
     def ref_at(self, ref: int) -> RefRow | None:
         """A ref by number."""
-        ...
 
     def keys_between(self, workspace: str, kind: str, low: bytes, high: bytes, limit: int) -> list[bytes]:
-        """Keys of refs from `low` to `high`, in key order."""
-        ...
+        """Ref keys from `low` to `high`, in key order."""
 
     def key_beside(self, workspace: str, kind: str, key: bytes) -> list[bytes]:
-        """The keys next to `key` among its kind, of which there are up to two."""
-        ...
+        """The previous and the next key of the same kind, if they exist."""
 
     def keys_beside(self, workspace: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-        """`key_beside` of each."""
-        ...
+        """`key_beside` for each of the keys."""
 
     def refs_recent(
         self,
@@ -197,71 +161,55 @@ class Tx(Protocol):
         label: bytes | None = None,
         limit: int,
     ) -> list[RefRow]:
-        """Refs not in the trash, last active first, those after the (rank, ref) `before`."""
-        ...
+        """Refs that are not in the trash, most recently active first, starting after the (rank, ref) `before`."""
 
     def refs_trashed(self, workspace: str, *, before: tuple[int, int] | None = None, limit: int) -> list[RefRow]:
-        """Refs in the trash whose owner is not, last trashed first, those after the (trashed_at, ref) `before`."""
-        ...
+        """Refs in the trash whose owner is not, last trashed first, starting after the (trashed_at, ref) `before`."""
 
     def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int) -> int:
-        """How many refs are neither in the trash nor expired at `now`; what is held does not expire."""
-        ...
+        """How many refs are neither in the trash nor expired at `now`. Refs on hold do not expire."""
 
     def refs_owned(self, ref: int) -> list[RefRow]:
         """The refs that a ref owns, oldest first."""
-        ...
 
     def refs_in_tree(self, tree: int, low: int, high: int) -> list[RefRow]:
-        """The refs of a tree whose head lies between two positions."""
-        ...
+        """The refs of a tree whose head is between two positions."""
 
     def top_rank(self, workspace: str, kind: str) -> int:
         """The highest rank among the refs of a kind, 0 if there is none."""
-        ...
 
     def add_ref(self, row: RefRow) -> int:
-        """A new ref; returns its number. Conflict if its key is taken."""
-        ...
+        """Adds a ref and returns its number. Conflict if its key is in use."""
 
     def set_ref(self, row: RefRow) -> None:
-        """Replaces a ref whose stored version is ``row.version - 1``. Conflict if it is not."""
-        ...
+        """Replaces a ref. Conflict if its stored version is not ``row.version - 1``."""
 
     def move_ref(self, ref: int, move: Move, *, up: bool) -> None:
-        """`set_ref` for what moves with the head alone; `up` if the rank changes too."""
-        ...
+        """`set_ref` for a move of the head; `up` means that the rank changes too."""
 
     def advance(self, ref: int, seen: HeadState, move: Move, top: int) -> bool:
-        """`move_ref` without a look before, for a ref that was `seen` with a head that can be extended.
+        """`move_ref` without a read before it, for a ref that was last `seen` with a head that can be extended.
 
-        False, and nothing is changed, if it is no longer so: the ref, its head, the end and the key of its run, the
-        epoch, or `top`, the highest rank of its kind.
+        Changes nothing and returns False if any of these has changed since: the ref, its head, the end or the key of
+        its run, the epoch, or `top`, the highest rank of its kind.
         """
-        ...
 
     def delete_ref(self, ref: int) -> None:
-        """Deletes a ref with its labels, its log, and the blobs that nothing else shows."""
-        ...
+        """Deletes a ref, its labels, its log, and the blobs that nothing else uses."""
 
     def set_labels(self, ref: int, looks: Iterable[bytes]) -> None:
-        """Replaces them."""
-        ...
+        """Replaces the labels of a ref, given as lookup hashes."""
 
     # -- log
 
     def log_next(self, ref: int) -> int:
         """The position of a ref's next entry."""
-        ...
 
     def log_range(self, low: int, high: int, limit: int) -> list[LogRow]:
         """Entries between two positions, in order."""
-        ...
 
     def log_by_id(self, id: bytes) -> LogRow | None:
         """An entry by id."""
-        ...
 
     def add_log(self, rows: Sequence[LogRow]) -> None:
         """Stores entries. Conflict if a position or an id is in use."""
-        ...

@@ -1,4 +1,4 @@
-"""Pieces of work that share a transaction, and what becomes of each."""
+"""Pieces of work that share a transaction, and their outcomes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from clew.errors import Unavailable
 
 
 class EpochChanged(Unavailable):
-    """The store is kept in another way since it was opened: what was prepared for the old one must be done again."""
+    """The epoch has changed since the store was opened: work that was prepared for the old one must be repeated."""
 
     hint = "Make the same calls again."
 
     def __init__(self) -> None:
-        super().__init__("another process has changed how the store is kept")
+        super().__init__("another process has changed the keys, format or holds of the store")
 
 
 class Job:
-    """One `write` that shares a transaction with others and, once it is done, its outcome: a result or an error."""
+    """A `write` that shares a transaction with others, and its outcome: a result or an error."""
 
     __slots__ = ("done", "error", "result", "settle", "work")
 
@@ -31,15 +31,15 @@ class Job:
         self.error: BaseException | None = None
 
     def finish(self, result: Any) -> None:
-        """The work is done, and this is its result."""
+        """Stores the result of the finished work."""
         self.result, self.error, self.done = result, None, True
 
-    def undone(self) -> None:
-        """The transaction it was done in was undone: it has no outcome yet."""
+    def reset(self) -> None:
+        """Removes the outcome, after its transaction was rolled back."""
         self.result, self.error, self.done = None, None, False
 
     def outcome(self) -> Any:
-        """The result; or raises the error. Unavailable if whoever was to do the work was interrupted before it."""
+        """Returns the result or raises the error. Unavailable if the thread that should run it was interrupted."""
         if self.error is not None:
             raise self.error
         if not self.done:
@@ -47,16 +47,16 @@ class Job:
         return self.result
 
 
-_here = threading.local()
+_local = threading.local()
 
 
-def running() -> Call | None:
-    """The call of a batch that this thread is making."""
-    return getattr(_here, "call", None)
+def current_call() -> Call | None:
+    """The call of a batch that this thread is running, if any."""
+    return getattr(_local, "call", None)
 
 
 class Call:
-    """A function to be run in a `batch` and, once it was, its outcome. What it writes inside is in `jobs`."""
+    """A function to run in a `batch`, its outcome, and its writes (`jobs`)."""
 
     __slots__ = ("error", "function", "jobs", "result", "steps")
 
@@ -66,17 +66,17 @@ class Call:
         self.result: Any = None
         self.error: BaseException | None = None
         self.steps: list[Callable[[], object]] = []
-        """What is to be done once it is known that all this is kept."""
+        """Functions to call after the commit."""
 
     def run(self) -> None:
-        """Runs the function and keeps what comes of it, and nothing of an earlier try."""
+        """Runs the function and stores its outcome. Discards the outcome of an earlier attempt."""
         self.result = self.error = None
         self.jobs.clear()
         self.steps.clear()
-        _here.call = self
+        _local.call = self
         try:
             self.result = self.function()
-        except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             self.error = error
         finally:
-            _here.call = None
+            _local.call = None

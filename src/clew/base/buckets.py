@@ -1,7 +1,7 @@
-"""Object storage: buckets of S3, Google Cloud Storage and Azure, what speaks like them, and folders.
+"""Object storage: buckets of S3, Google Cloud Storage, Azure and compatible services, and folders.
 
-obstore does the talking. It looks for credentials where the tools of the provider look, in the environment too
-(``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``AWS_ALLOW_HTTP``, …); clew itself reads none of that, and keeps none.
+The library obstore does the requests. It finds credentials like the provider's own tools, including environment
+variables (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``AWS_ALLOW_HTTP``, …). clew neither reads nor stores them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["OVER", "Bucket"]
 
 SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "file", "memory")
 OVER = 1 << 20
-"""Blobs of at least this many bytes go to the bucket, by default. Smaller ones are faster in the store."""
+"""Default minimum size of blobs that go to the bucket. Smaller ones are faster in the store."""
 PART = 8 << 20
-"""Bytes sent at a time, …"""
+"""Bytes of one part of an upload, …"""
 PARTS = 10_000
-"""… and how often at most: S3 takes no more. So an object may have 78 GiB."""
+"""… and the maximum number of parts, which is the limit of S3: an object may have 78 GiB."""
 _AT_ONCE = 2
 _PATIENCE = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
-"""For one request. After that the caller gets an error, and may make the same call again."""
+"""Retries of one request. After that the caller gets an error, and may repeat the call."""
 
 T = TypeVar("T")
 
@@ -49,8 +49,8 @@ class Bucket:
     """Where large blobs go, for `clew.open`: ``s3://bucket/prefix``, and likewise gs, az and file.
 
     Blobs of at least `over` bytes go there; smaller ones stay in the store. `options` go to obstore: ``config`` with
-    endpoint, region and credentials, ``client_options``, ``retry_config``. Without credentials in them, obstore looks
-    where the tools of the provider look. Nothing is asked of it before the first blob is put or read.
+    endpoint, region and credentials, ``client_options``, ``retry_config``. Without credentials in them, obstore finds
+    them like the provider's own tools. The first request is made when a blob is first stored or read.
     """
 
     largest = PART * PARTS
@@ -64,12 +64,12 @@ class Bucket:
         """The URL, without anything that might be a secret."""
         parts = urlsplit(url)
         if parts.username is not None or parts.query or parts.fragment:
-            hint = "Credentials and options are given apart from it."
-            raise Invalid("the URL of a bucket has a scheme, a bucket and a prefix, and nothing else", hint=hint)
+            hint = "Pass credentials and options as keyword arguments."
+            raise Invalid("a bucket URL may have only a scheme, a bucket and a prefix", hint=hint)
         if parts.scheme == "memory":
-            raise Invalid("blobs cannot be kept in memory alone", hint="Name a bucket, or a folder: file:///…")
+            raise Invalid("blobs cannot be stored in memory", hint="Use a bucket, or a folder: file:///…")
         self.marked: bytes | None = None
-        """The store that is known to have its mark there: see `clew.engine.blob_objects`."""
+        """The id of the store whose mark is known to be there: see `clew.engine.blob_objects`."""
         self._folder = folder(url)
         self._url, self._options = url, {"retry_config": _PATIENCE, **options}
         require_obstore()
@@ -79,9 +79,9 @@ class Bucket:
         return connect(self._url, self._options)
 
     def put(self, path: str, parts: Iterable[bytes]) -> None:
-        """Makes an object of what comes, as a stream; it is there whole and durable, or not at all. Unavailable.
+        """Uploads an object as a stream: complete and durable when this returns, or not at all. Unavailable.
 
-        What `parts` raises is raised.
+        Exceptions of `parts` are raised unchanged.
         """
         if self._folder is not None:
             _write(os.path.join(self._folder, path), parts)
@@ -99,7 +99,7 @@ class Bucket:
                     raise part
                 yield part
 
-        # obstore cannot be waited for inside of itself, and what is sent may come from there, too: so it has a thread.
+        # A call of obstore must not run inside another one, and `parts` may use obstore: so it has its own thread.
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(obstore.put, self._store, path, taken(), chunk_size=PART, max_concurrency=_AT_ONCE)
 
@@ -121,10 +121,10 @@ class Bucket:
             try:
                 self._ask(sending.result)
             except NotFound as error:
-                raise Unavailable(f"{self.name} is not there", hint="Check the name of the bucket.") from error
+                raise Unavailable(f"{self.name} does not exist", hint="Check the name of the bucket.") from error
 
     def size(self, path: str) -> int | None:
-        """How many bytes an object has; None if there is none. Unavailable."""
+        """The size of an object; None if it does not exist. Unavailable."""
         import obstore
 
         try:
@@ -133,7 +133,7 @@ class Bucket:
             return None
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
-        """Some bytes of an object, fewer at its end; None if there is none. Unavailable."""
+        """A range of an object, shorter at its end; None if it does not exist. Unavailable."""
         import obstore
 
         try:
@@ -142,7 +142,7 @@ class Bucket:
             return None
 
     def delete(self, path: str) -> None:
-        """Removes an object; one that is gone already is no error. Unavailable."""
+        """Removes an object, if it exists. Unavailable."""
         import obstore
 
         with suppress(NotFound):
@@ -172,30 +172,30 @@ class Bucket:
 
 
 def bucket(place: str | Bucket) -> Bucket:
-    """The bucket that is meant. Invalid, Unavailable."""
+    """`place` as a Bucket. Invalid, Unavailable."""
     return place if isinstance(place, Bucket) else Bucket(place)
 
 
 def display_url(url: str) -> str:
-    """A bucket's URL as it may be shown. Invalid if it is none."""
+    """A bucket's URL without secrets. Invalid if it is not a URL of a bucket."""
     if not isinstance(url, str) or urlsplit(url).scheme not in SCHEMES:
-        raise Invalid("a bucket is named by a URL", hint="Like s3://bucket/prefix, gs://…, az://…, file:///…")
+        raise Invalid("a bucket must be given as a URL", hint="Use s3://bucket/prefix, gs://…, az://… or file:///….")
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
 def folder(url: str) -> str | None:
-    """The folder that a URL means; None if it is not on this machine. Invalid if it has no whole path."""
+    """The folder of a file URL; None for other URLs. Invalid if the path is not absolute."""
     parts = urlsplit(url)
     if parts.scheme == "file" and (parts.netloc or not parts.path):
-        raise Invalid("a folder is named by its whole path", hint="Like file:///var/blobs, with three slashes.")
+        raise Invalid("a folder must be given as an absolute path", hint="Use three slashes: file:///var/blobs.")
     return os.path.abspath(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def require_obstore() -> None:
-    """Unavailable if the library is missing."""
+    """MissingPackage if obstore is not installed."""
     if find_spec("obstore") is None:
-        raise MissingPackage("buckets need a library", "objects")
+        raise MissingPackage("buckets need the obstore package", "objects")
 
 
 def connect(url: str, options: dict[str, Any]) -> ObjectStore:
@@ -221,7 +221,7 @@ def ask(name: str, work: Callable[[], T]) -> T:
     try:
         return work()
     except PreconditionError as error:
-        raise FileNotFoundError from error  # it is not there any more, as it was
+        raise FileNotFoundError from error  # it was changed or removed
     except (PermissionDeniedError, UnauthenticatedError) as error:
         raise Unavailable(f"{name} denied access", hint="Check the credentials.") from error
     except BaseError as error:
@@ -237,7 +237,7 @@ def _make_folder(place: str) -> None:
 
 
 def _write(path: str, parts: Iterable[bytes]) -> None:
-    """In a folder obstore does not wait for the disk: clew's own way does."""
+    """Writes an object to a folder durably. obstore does not sync files to disk."""
     raised: list[BaseException] = []
 
     def noted() -> Iterator[bytes]:
@@ -251,7 +251,7 @@ def _write(path: str, parts: Iterable[bytes]) -> None:
     try:
         files.write_private(path, noted())
     except OSError as error:
-        if raised:  # the source's own
+        if raised:  # an error of `parts`
             raise
         raise files.unwritten(error, path) from error
 

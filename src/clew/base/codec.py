@@ -1,4 +1,4 @@
-"""Messages to bytes and back. The first byte says how the rest was written, so a second way never breaks the first.
+"""Encodes messages as bytes, and decodes them. The first byte is the format of the rest.
 
 =====  ======================================================================================
 tag    what follows
@@ -21,17 +21,17 @@ from clew.base.messages import ROLES, AnyMessage, Media, Message, Native, Text, 
 from clew.errors import Corrupted, Invalid, clip
 
 NEUTRAL, NATIVE = 1, 2
-"""The kinds of body, as a node's ``kind`` column has them: a kind is the tag of its bytes."""
+"""The kinds of body: the tag of the bytes, and the ``kind`` in a node's facts."""
 
 MAX_DEPTH = 200
-"""Levels that data may be nested. Whether deeper data can be read would depend on how deep the caller's stack is."""
+"""Maximum nesting of data. Whether deeper data can be read would depend on the depth of the caller's stack."""
 
 _TOKENS = rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]+|[\]}]+'
 _KNOWN = frozenset({"text", "thinking", "tool_call", "tool_result", "media", "opaque"})
 
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The fields that a native message has beside the provider's own bytes."""
+    """The fields of a native message other than the provider's bytes."""
 
     provider: str
     label: str | None = None
@@ -39,7 +39,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Encoded(msgspec.Struct, frozen=True):
-    """A message ready to be stored: its bytes, and what is counted without reading them again."""
+    """A message ready to be stored: its bytes, and the values that are counted."""
 
     kind: int
     role: int
@@ -59,7 +59,7 @@ _NO_BLOBS: frozenset[str] = frozenset()
 
 
 def encode(said: AnyMessage, neutral: Callable[[Native], Message]) -> Encoded:
-    """The bytes of a message. Invalid if reading them would not give the same message back.
+    """Encodes a message. Invalid if decoding would not return the same message.
 
     `neutral` makes the neutral view of a native message: see `clew.providers.neutral`, which passes its own.
     """
@@ -71,7 +71,7 @@ def encode(said: AnyMessage, neutral: Callable[[Native], Message]) -> Encoded:
         try:
             message = _decode(memoryview(payload)[1:])
         except msgspec.ValidationError as error:
-            raise Invalid(f"this is not a message: {error}") from None
+            raise Invalid(f"the message is not valid: {error}") from None
         same(message, said)
         kind, blobs = NEUTRAL, blobs_in(message)
     elif isinstance(said, Native):
@@ -81,7 +81,7 @@ def encode(said: AnyMessage, neutral: Callable[[Native], Message]) -> Encoded:
         try:
             same(_decode_frame(head), frame)
             if not isinstance(said.raw, bytes):
-                raise Invalid(f"a native message is bytes, not {type(said.raw).__name__}")
+                raise Invalid(f"a native message must be bytes, not {type(said.raw).__name__}")
             ensure_shallow(said.raw)
             message = neutral(said)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -97,7 +97,7 @@ def encode(said: AnyMessage, neutral: Callable[[Native], Message]) -> Encoded:
 
 
 def decode(payload: bytes | memoryview, where: str) -> AnyMessage:
-    """The message these bytes were made of. Corrupted, naming `where`, if they cannot be read."""
+    """Decodes a message. Corrupted, naming `where`, if it cannot be decoded."""
     tag = payload[0] if payload else 0
     view = payload[1:]
     try:
@@ -139,7 +139,7 @@ def _json(value: object) -> bytes:
 
 
 def _plain(said: Message) -> bool:
-    """True for a message of one text block and no more: the most common, and seen to be right without reading it."""
+    """True for a message of one text block and nothing else. This common case needs no decoding to be checked."""
     blocks = said.blocks
     return (
         type(blocks) is tuple
@@ -156,12 +156,12 @@ def _plain(said: Message) -> bool:
 
 
 def same(read: object, given: object) -> None:
-    """Invalid if reading the JSON gives another value: it turns NaN into null and bytes into text, silently."""
-    # Equal but for lists given as tuples? Then nothing is lost.
+    """Invalid if `read`, the decoded JSON, differs from `given`: encoding turns NaN into null and bytes into text."""
+    # Lists given as tuples are equal: nothing is lost.
     if read == given or _tuples_to_lists(read) == _tuples_to_lists(given):
         return
     raise Invalid(
-        "the message would not come back as it is",
+        "the message cannot be stored without changes",
         hint="Free data may hold text, finite numbers, true, false, null, lists, and objects with text keys.",
     )
 
@@ -180,7 +180,7 @@ def _tuples_to_lists(value: object) -> object:
 def ensure_shallow(encoded: bytes) -> None:
     """Invalid if the JSON is nested deeper than `MAX_DEPTH`."""
     if encoded.count(b"{") + encoded.count(b"[") <= MAX_DEPTH:
-        return  # most of the time there is no need to look closer
+        return  # fast path
     depth = 0
     for token in re.finditer(_TOKENS, encoded):
         first = encoded[token.start()]
@@ -195,12 +195,12 @@ def ensure_shallow(encoded: bytes) -> None:
 def _usage(used: Usage) -> tuple[int | None, int | None, int | None]:
     counts = (used.input, used.output, used.cost)
     if any(count is not None and not 0 <= count < 1 << 50 for count in counts):
-        raise Invalid("a usage count is negative or beyond reason")
+        raise Invalid("a usage count is negative or 2**50 or more")
     return counts
 
 
 def _decode_tolerant(view: bytes | memoryview) -> Message:
-    """A message with blocks of kinds that this clew does not know: those become opaque, the rest is as ever."""
+    """Decodes a message with blocks of unknown kinds, which become opaque."""
     raw = _decode_any(view)
     raw["blocks"] = [_known_fields(block) for block in raw.get("blocks", ())]
     return msgspec.convert(raw, Message)
@@ -217,7 +217,7 @@ def _known_fields(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def blobs_in(message: Message) -> frozenset[str]:
-    """The blobs that a message shows."""
+    """The blobs that a message refers to."""
     found = _NO_BLOBS
     for block in message.blocks:
         if isinstance(block, ToolResult):
@@ -231,5 +231,5 @@ def blobs_in(message: Message) -> frozenset[str]:
 
 def _blob(media: Media) -> frozenset[str]:
     if (media.blob is None) == (media.url is None):
-        raise Invalid("a media block has either a blob or a url")
+        raise Invalid("a media block must have either a blob or a url")
     return _NO_BLOBS if media.blob is None else frozenset((media.blob,))

@@ -23,17 +23,17 @@ _PAUSE = 0.02
 
 
 def user() -> int:
-    """The number of the user whose rights this process has. Unavailable where the system has none."""
+    """The effective user id of this process. Unavailable if the system has none."""
     if not hasattr(os, "geteuid"):
         hint = "Keep the key in an environment variable, or use a passphrase."
-        raise Unavailable("this system does not say whose a file is", hint=hint)
+        raise Unavailable("this system does not support file owners", hint=hint)
     return os.geteuid()
 
 
 def read_private(path: str, limit: int) -> bytes:
-    """The first `limit` bytes of a regular file that its owner alone may touch, and the caller is its owner.
+    """The first `limit` bytes of a regular file that belongs to the user, and that others cannot access.
 
-    NotFound; Invalid, with what to change, if others may touch it.
+    NotFound; Invalid, with a hint, if others can access it.
     """
     with os.fdopen(_open_private(path, os.O_RDONLY), "rb") as file:
         try:
@@ -43,14 +43,14 @@ def read_private(path: str, limit: int) -> bytes:
 
 
 def make_private(path: str, data: bytes) -> None:
-    """Makes a file that its owner alone may touch, unless something has that name. Durable when this returns.
+    """Creates a file that only its owner can access, unless the name exists. Durable when this returns.
 
     It gets its name when it is complete. An existing file is made durable too, because the process that made it may
     have ended before that.
     """
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
-        raise Invalid(f"there is no folder {folder}", hint="Create it first.")
+        raise Invalid(f"folder {folder} does not exist", hint="Create it first.")
     try:
         if not os.path.lexists(path):
             _place(path, data)
@@ -75,7 +75,7 @@ def _place(path: str, data: bytes) -> None:
 
 
 def replace(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Puts a file in the place of the one with its name, which keeps its mode. Durable when this returns.
+    """Replaces a file, and keeps its mode. Durable when this returns.
 
     Readers see the old file or the new one, complete.
     """
@@ -88,7 +88,7 @@ def replace(path: str, data: bytes, mode: int = 0o600) -> None:
 
 
 def make_folder(path: str) -> None:
-    """Makes a folder that its owner alone may touch, and those above it, unless it is there. OSError."""
+    """Creates a folder that only its owner can access, and its missing parents. OSError."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)
@@ -103,14 +103,14 @@ def make_folder(path: str) -> None:
 
 
 def replace_private(path: str, data: bytes, mode: int = 0o600) -> None:
-    """`write_private` of bytes that are in memory."""
+    """`write_private` for bytes in memory."""
     write_private(path, (data,), mode)
 
 
 def write_private(path: str, parts: Iterable[bytes], mode: int = 0o600) -> None:
-    """Puts a file in place of the one of that name, if there is one; its owner alone may touch it. OSError.
+    """Writes or replaces a file that only its owner can access. OSError.
 
-    Who reads sees the old one or the new one, whole; so does who looks after a crash. Durable when this returns.
+    Readers see the old file or the new one, complete, also after a crash. Durable when this returns.
     """
     part = f"{path}.{os.urandom(6).hex()}.part"
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -131,9 +131,9 @@ def write_private(path: str, parts: Iterable[bytes], mode: int = 0o600) -> None:
 
 @contextmanager
 def lock(path: str, patience: float) -> Iterator[None]:
-    """One holder at a time among this user's processes and threads. Unavailable after `patience` seconds.
+    """A lock among this user's processes and threads. Unavailable after `patience` seconds.
 
-    The file stays: taking it away would let two in at once.
+    The file stays: removing it would let two holders in at once.
     """
     fd = _acquire_lock(path, time.monotonic() + patience)
     try:
@@ -157,13 +157,13 @@ def _acquire_lock(path: str, until: float) -> int:
         os.close(fd)
         if time.monotonic() >= until:
             raise Unavailable(
-                f"another process holds {path}", hint="Look for one that waits for an answer; then make the call again."
+                f"another process holds {path}", hint="Check whether it waits for input, then repeat the call."
             )
         time.sleep(_PAUSE)
 
 
 def _try_lock(fd: int, path: str) -> bool:
-    """Whether the lock is held now, and on the file that others will open: temporary folders are swept."""
+    """True if the lock is acquired, and the file still has this name: temporary folders are cleaned up."""
     from fcntl import LOCK_EX, LOCK_NB, flock
 
     try:
@@ -172,7 +172,7 @@ def _try_lock(fd: int, path: str) -> bool:
     except (BlockingIOError, FileNotFoundError):
         return False
     except OSError as error:
-        hint = "Name a folder on a file system with locks in TMPDIR."
+        hint = "Set TMPDIR to a folder on a file system with locks."
         raise Unavailable(f"{path} cannot be locked: {error.strerror}", hint=hint) from error
 
 
@@ -195,19 +195,19 @@ def _open_private(path: str, flags: int) -> int:
     return fd
 
 
-def _check_private(path: str, said: os.stat_result, me: int) -> None:
-    if not stat.S_ISREG(said.st_mode):
+def _check_private(path: str, status: os.stat_result, me: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise Invalid(f"{path} is not a regular file", hint="Name a file.")
-    if said.st_uid != me:
+    if status.st_uid != me:
         raise Invalid(f"{path} belongs to another user", hint="Make a copy that is yours, or run as its owner.")
-    if said.st_mode & 0o077:
+    if status.st_mode & 0o077:
         shown = clip(path, 4096)
         hint = f"chmod 600 {shown}; if others may have read it, change what it holds."
-        raise Invalid(f"{path} can be used by others: its mode is {stat.S_IMODE(said.st_mode):03o}", hint=hint)
+        raise Invalid(f"{path} can be used by others: its mode is {stat.S_IMODE(status.st_mode):03o}", hint=hint)
 
 
 def sync(fd: int) -> None:
-    """Brings a file to the disk, past the drive's cache where the system tells them apart."""
+    """Writes a file to disk, past the drive's cache if the system can."""
     try:
         from fcntl import F_FULLFSYNC, fcntl  # type: ignore[attr-defined,unused-ignore]
     except ImportError:
@@ -217,7 +217,7 @@ def sync(fd: int) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """A name is durable once its folder is; some systems cannot sync one. OSError, also if no file can be opened."""
+    """Makes the names in a folder durable, if the system can sync folders. OSError, also if no file can be opened."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -231,7 +231,7 @@ def sync_folder(folder: str) -> None:
 
 
 def unwritten(error: OSError, path: str) -> ClewError:
-    """The error that says why a file could not be written, and what to do."""
+    """The clew error for a failed write, with a hint."""
     if error.errno in _FULL:
         return StorageFull(f"no space is left for {path}")
     if error.errno in _FORBIDDEN:

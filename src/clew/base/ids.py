@@ -1,11 +1,11 @@
 """Ids and the handles people type.
 
-An id is a UUID; ours are version 7, any version is accepted. Outside, an id is its canonical text. Stored, it is its
-sixteen bytes **reversed**: the random tail leads, so that one unique index finds an id by its handle as well, and rows
-spread evenly. Nothing is ever ordered by id.
+An id is a UUID; new ids are version 7, any version is accepted. The API uses its canonical text. The store uses its
+sixteen bytes **reversed**: they start with the random part, so that one unique index also finds ids by handle, and rows
+are spread evenly. Nothing is ordered by id.
 
-A handle is the first letters of the reversed bytes in Crockford's base 32: no i, l, o, u; read without regard to case,
-with i and l taken for 1 and o for 0.
+A handle is the first letters of the reversed bytes in Crockford's base 32, without i, l, o and u. Case is
+ignored; i and l are read as 1, o as 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clew.errors import Ambiguous, Corrupted, Invalid, NotFound, clip
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 SHORTEST = 6
-"""Letters in the shortest handle: 30 bits, so a store of 10,000 messages has about one pair that needs a seventh."""
+"""Letters of the shortest handle: 30 bits, so among 10,000 messages about one pair needs a seventh letter."""
 
 _READ = str.maketrans(
     {letter: value for value, letter in enumerate(ALPHABET)}
@@ -33,11 +33,11 @@ _TAILS = Struct("<64Q").unpack
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 IdSource = Callable[[], bytes]
-"""Makes a new id in stored form at each call; never the same twice."""
+"""Returns a new id in stored form at each call, never the same twice."""
 
 
 class Uuid7:
-    """New version 7 ids in stored form, increasing in the process even if the clock stands still or steps back."""
+    """Makes version 7 ids in stored form that increase within the process, even if the clock steps back."""
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
@@ -46,42 +46,42 @@ class Uuid7:
         self._tails: list[int] = []
 
     def __call__(self) -> bytes:
-        # 48 bits of milliseconds, then 12 bits that count within one: together one number that only grows.
+        # 48 bits of milliseconds and a 12-bit counter: together one increasing number.
         now = (self._clock() // 1_000_000) << 12
         with self._lock:
             self._last = last = max(self._last + 1, now)
-            if not self._tails:  # 64 at a time: asking the kernel for each costs more than all the rest
+            if not self._tails:  # 64 at a time: a system call for each would dominate the cost
                 self._tails = [tail & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000 for tail in _TAILS(os.urandom(512))]
             tail = self._tails.pop()
         head = (last >> 12) << 16 | 0x7000 | (last & 0xFFF)
         return (head << 64 | tail).to_bytes(16, "little")
 
     def forget(self) -> None:
-        """To be called in a forked process: what it has at hand, its parent has too."""
+        """Call this in a forked process: its parent has the same cached random bytes."""
         self._lock = threading.RLock()
         self._tails = []
 
 
 new_id = Uuid7()
-"""The source every store uses unless it is given another: ids increase within a process, so it has one source."""
+"""The default source of every store: ids increase within a process, so it has only one."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=new_id.forget)
 
 
 def text(stored: bytes) -> str:
-    """The canonical text of an id in stored form. Corrupted if damage has made it something else than bytes."""
+    """The canonical text of an id in stored form. Corrupted if it is not bytes."""
     try:
         return f"{stored[:11:-1].hex()}-{stored[11:5:-1].hex('-', 2)}-{stored[5::-1].hex()}"
     except (TypeError, AttributeError):
-        raise Corrupted("an id", "it is not made of bytes") from None
+        raise Corrupted("an id", "it is not bytes") from None
 
 
 def parse(value: str) -> bytes:
     """The stored form of an id given as text. Invalid if it is not a UUID."""
     stored = maybe(value)
     if stored is None:
-        hint = "An id is a UUID, like 01890a5d-ac96-774b-bcce-b302099a8057."
+        hint = "Use a UUID, such as 01890a5d-ac96-774b-bcce-b302099a8057."
         raise Invalid(f"{clip(str(value))} is not an id", hint=hint)
     return stored
 
@@ -89,7 +89,7 @@ def parse(value: str) -> bytes:
 def maybe(value: object) -> bytes | None:
     """The stored form of `value` if it is a UUID as text (canonical, or 32 hex digits), else None."""
     if not isinstance(value, str):
-        raise Invalid(f"an id is text, not {type(value).__name__}")
+        raise Invalid(f"an id must be text, not {type(value).__name__}")
     digits = value
     if len(value) == 36:
         if value[8] != "-" or value[13] != "-" or value[18] != "-" or value[23] != "-":
@@ -101,20 +101,20 @@ def maybe(value: object) -> bytes | None:
 
 
 def handle(stored: bytes, length: int = SHORTEST) -> str:
-    """The first `length` letters that stand for an id."""
+    """The handle of an id, with `length` letters."""
     bits = int.from_bytes(stored, "big") << 2  # 128 bits and 2 more make 26 whole letters
     return "".join([ALPHABET[bits >> (125 - 5 * i) & 31] for i in range(length)])
 
 
 def common_letters(one: bytes, other: bytes) -> int:
-    """How many leading handle letters two different ids have in common."""
+    """Number of leading handle letters that two different ids share."""
     return (128 - (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).bit_length()) // 5
 
 
 def span(typed: str) -> tuple[bytes, bytes] | None:
-    """The lowest and highest stored id that a typed handle may mean; None if it is no handle."""
+    """The lowest and highest stored id that match a typed handle; None if it is not a handle."""
     if not typed.isalnum():
-        return None  # a control character would pass for the letter of its number
+        return None  # a control character would be read as a letter
     letters = [ord(letter) for letter in typed.translate(_READ)]
     if not SHORTEST <= len(letters) <= 26 or max(letters) > 31:
         return None
@@ -127,12 +127,12 @@ def span(typed: str) -> tuple[bytes, bytes] | None:
 
 
 def handle_beside(id: bytes, beside: Iterable[bytes]) -> str:
-    """The shortest handle of `id` that differs from those of the ids beside it."""
+    """The shortest handle of `id` that differs from those of its neighbours."""
     return handle(id, max([SHORTEST, *(common_letters(id, other) + 1 for other in beside)]))
 
 
 def pick(what: str, typed: str, between: Callable[[bytes, bytes], list[bytes]]) -> bytes:
-    """The one id that a typed handle means, among those that `between` finds. NotFound, Ambiguous."""
+    """The only id that matches a typed handle, among those that `between` returns. NotFound, Ambiguous."""
     limits = span(typed)
     found = between(*limits) if limits else []
     if not found:

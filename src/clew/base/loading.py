@@ -1,4 +1,4 @@
-"""Imports that are made on first use, while perhaps no file can be opened."""
+"""Wraps imports inside functions, which fail if the process has too many open files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import os
 from clew.errors import Unavailable
 
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
-"""The limit on open files is reached: the process's, or the machine's."""
+"""The limit on open files is reached, of the process or of the machine."""
 CLOSE_SOME = "Close some files or raise the limit on open files (ulimit -n), then make the same call again."
 
 
 class _Loading:
-    """Around imports inside a function: Unavailable if no file can be opened. The next call imports again."""
+    """Raises Unavailable if an import fails because no file can be opened. The next call imports again."""
 
     def __enter__(self) -> None:
         pass
@@ -24,7 +24,7 @@ class _Loading:
 
 
 def _no_descriptor(error: ImportError | OSError) -> bool:
-    """An extension module that cannot be opened is an ImportError, and only its text says why."""
+    """True if the cause is the limit on open files. The ImportError of an extension module has it only in its text."""
     if isinstance(error, OSError):
         return error.errno in NO_DESCRIPTOR
     return any(os.strerror(number) in str(error) for number in NO_DESCRIPTOR)

@@ -17,9 +17,9 @@ ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Modality = Literal["text", "image", "audio", "video", "document"]
 
 RECORD = "clew.record"
-"""Where free data, of a message or of a session, keeps what `clew.records` says of it."""
+"""Key of the data of `clew.records` in the free data of a message or session."""
 SETUP = "clew.chat"
-"""Where a session's free data keeps provider, address and tools. See `clew.store.snapshot_setup`."""
+"""Key of provider, address and tools in a session's free data. See `clew.store.snapshot_setup`."""
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type", gc=False):
@@ -29,7 +29,7 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_f
 
 
 class Text(Value, tag="text", frozen=True):
-    """Words."""
+    """Text."""
 
     text: str
 
@@ -61,7 +61,7 @@ class Media(Value, tag="media", frozen=True):
 
 
 class Opaque(Value, tag="opaque", frozen=True):
-    """A block of a kind this clew does not know, kept as it came."""
+    """A block of an unknown kind, stored unchanged."""
 
     kind: str
     data: Any = None
@@ -100,7 +100,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The words of its text blocks, joined by newlines; tool results included, thinking not."""
+        """The text of its text blocks and tool results, joined by newlines; without thinking."""
         blocks = self.blocks
         if len(blocks) == 1 and type(block := blocks[0]) is Text:  # as most are
             return block.text
@@ -108,7 +108,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Native(msgspec.Struct, frozen=True):
-    """A provider's own message: its JSON byte for byte, and whose it is."""
+    """A provider's own message: the provider, and the JSON byte for byte."""
 
     provider: str
     raw: bytes
@@ -123,7 +123,7 @@ Piece = str | Text | Thinking | ToolCall | ToolResult | Media | Opaque
 
 
 def texts(blocks: Iterable[Block]) -> list[str]:
-    """The words in `blocks`, in order."""
+    """The texts in `blocks`, in order."""
     words: list[str] = []
     for block in blocks:
         if isinstance(block, Text):
@@ -134,7 +134,7 @@ def texts(blocks: Iterable[Block]) -> list[str]:
 
 
 def user(*content: Piece, label: str | None = None, extra: dict[str, Any] | None = None) -> Message:
-    """A message from the person: strings become text blocks."""
+    """A message from the user: strings become text blocks."""
     return Message("user", _blocks(content), label=label, extra=extra)
 
 
@@ -167,7 +167,7 @@ def tool(
 
 
 def native(provider: str, raw: bytes | str, *, label: str | None = None, extra: dict[str, Any] | None = None) -> Native:
-    """A provider's own message as JSON, kept byte for byte. Text is taken as UTF-8."""
+    """A provider's own message as JSON, stored byte for byte. A str is encoded as UTF-8."""
     if isinstance(raw, str):
         try:
             raw = raw.encode()
@@ -176,7 +176,7 @@ def native(provider: str, raw: bytes | str, *, label: str | None = None, extra: 
                 "the native message has a lone surrogate", hint="Pass the bytes as the provider sent them."
             ) from None
     if not isinstance(raw, bytes | bytearray | memoryview):
-        raise Invalid(f"a native message is bytes or text, not {type(raw).__name__}")
+        raise Invalid(f"a native message must be bytes or text, not {type(raw).__name__}")
     return Native(provider, bytes(raw), label, extra)
 
 

@@ -36,7 +36,7 @@ def mount_of(path: str) -> Mount | None:
     except OSError:
         return None
     best = None
-    for line in lines:  # of several at one point, the last one is seen
+    for line in lines:  # of several mounts at one point, the last one is in effect
         point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), line[4])
         inside = path == point or path.startswith(point.rstrip(os.sep) + os.sep)
         if inside and (best is None or len(point) >= len(best.point)):

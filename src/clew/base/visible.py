@@ -1,9 +1,9 @@
-"""Characters that people do not see, or that steer what shows them: found in stored text, so that they can be shown.
+"""Finds hidden and control characters in stored text, so that they can be displayed.
 
-Hidden are the controls of a terminal, what turns the writing direction, lone surrogates, and whatever takes no place on
-the screen: zero-width characters, fillers, tags and variation selectors. They stay where they are part of writing:
+Hidden are control characters, characters that change the writing direction, lone surrogates, and characters without a
+visible shape: zero-width characters, fillers, tags and variation selectors. They are allowed where writing needs them:
 
-- U+200D between two emoji, and U+FE0E or U+FE0F after one: they make one picture of several, or choose its style;
+- U+200D between two emoji, and U+FE0E or U+FE0F after one: they join emoji, or choose their style;
 - U+FE0F in a keycap, such as 1 and U+20E3;
 - the tags in the flags of England, Scotland and Wales;
 - U+200C and U+200D between two letters of the scripts that need them: Arabic, and those of India and its neighbours.
@@ -32,8 +32,26 @@ HIDDEN = re.compile(
 )
 
 
+_BREAK = re.compile("\r\n|[\n\r\t\v\f\x85\u2028\u2029]")
+
+
 def escape(text: str, show: Callable[[str], str]) -> str:
-    """`text` with each hidden character as `show` writes it."""
+    """`text` with each hidden character replaced by the result of `show`."""
     if text.isascii() and text.isprintable():
         return text
     return HIDDEN.sub(lambda found: found[0] if found["stays"] else show(found[0]), text)
+
+
+def plain(text: str) -> str:
+    """`text` on one line, with hidden characters escaped."""
+    return escape(_BREAK.sub(" ", text), _code)
+
+
+def paragraphs(text: str) -> list[str]:
+    """The lines of `text`, with hidden characters escaped, except tabs."""
+    return escape(text.replace("\r\n", "\n"), lambda char: char if char in "\t\n" else _code(char)).split("\n")
+
+
+def _code(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"

@@ -36,11 +36,11 @@ T = TypeVar("T")
 
 
 class Stream(AsyncIterator[Event]):
-    """An answer as it comes. Nothing is sent before the first event is asked for.
+    """The events of an answer. The request is sent when the first event is requested.
 
-    An async generator that is left in the middle, as a cancelled task leaves it, ends when its event loop gets to it.
-    The conversation has what arrived before that: as soon as the last reference to this stream is gone. With ``async
-    with`` the connection ends at once, too.
+    A cancelled task may leave the stream unfinished. The conversation then gets what arrived as soon as the last
+    reference to the stream is gone, but the event loop closes the connection later. Use ``async with`` to close it at
+    once.
     """
 
     def __init__(self, client: AsyncClient, prompt: Prompt) -> None:
@@ -56,7 +56,7 @@ class Stream(AsyncIterator[Event]):
         return await anext(self._events)
 
     async def aclose(self) -> None:
-        """Ends the answer here."""
+        """Stops the answer."""
         if self._events is not None:
             await self._events.aclose()
 
@@ -83,7 +83,7 @@ class AsyncClient(Conversation):
         return await self._answer(self._begin(prompt))
 
     async def ask(self, question: Prompt, into: type[T]) -> T:
-        """The answer as a value of type `into`, whose schema the request has. ProviderError if it does not fit."""
+        """Requests an answer with the schema of `into`, returned as that type. ProviderError if it does not fit."""
         return decode_answer(self.provider, await self._answer(self._begin(question, answer_schema(into))), into)
 
     def stream(self, prompt: Prompt) -> Stream:
@@ -145,7 +145,7 @@ class AsyncClient(Conversation):
 
 
 def connect(provider: str, model: str = "", **settings: Any) -> AsyncClient:
-    """An async client. Takes what `clew.chat.connect` takes; ``claude-local`` has no async face."""
+    """Creates an async client. Takes the arguments of `clew.chat.connect`; ``claude-local`` has no async client."""
     if provider == LOCAL:
         raise Invalid(f"{LOCAL} has no async client", hint="Run the sync one in a thread.")
     endpoint, given = check_settings(provider, model, **settings)

@@ -1,7 +1,7 @@
-"""Claude through the `claude` program of this machine, as a subprocess with its own login and its own tools.
+"""Claude through the installed `claude` program, as a subprocess with its own login and tools.
 
-The program keeps the conversation to itself, so this client cannot be saved: it has no `save` and no `restore`, and
-`isinstance(client, PersistentChatClient)` says so.
+The program does not expose its conversation, so this client has no `save` and `restore`, and
+`isinstance(client, PersistentChatClient)` is False.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClaudeLocal:
         self._program = program
         self._timeout = timeout
         self._session: str | None = None
-        """The program's own name for the conversation."""
+        """The program's id of the conversation."""
         self._added: list[str] = []
         self._history: list[Message] = []
         self._usage = UsageTotal()
@@ -60,33 +60,37 @@ class ClaudeLocal:
 
     @property
     def history(self) -> Sequence[Message]:
-        """The questions and answers of this client, without the steps of the program in between."""
+        """The questions and answers of this client, without the program's intermediate steps."""
         return tuple(self._history)
 
     def add(self, prompt: Prompt) -> None:
-        """Puts a message before the next question: the program takes messages only together with one."""
+        """Adds a message, which is sent together with the next question: the program accepts no message alone."""
         self._added.append(_words(prompt))
 
     def set_tools(self, tools: Tools) -> None:
-        """The program has tools of its own and takes none of ours: Invalid, unless there are none."""
+        """Invalid unless `tools` is empty: the program uses only its own tools."""
         if list(tools):
-            raise Invalid(f"{PROVIDER} runs its own tools", hint="Use provider='claude' for tools of yours.")
+            raise Invalid(f"{PROVIDER} runs its own tools", hint="Use provider='claude' for your own tools.")
 
     def chat(self, prompt: Prompt) -> str:
         """Sends `prompt` and returns the answer. ProviderError."""
-        said = _words(prompt)
+        question = _words(prompt)
         try:
             done = subprocess.run(
-                self._command("json"), input=self._input(said), capture_output=True, timeout=self._timeout, check=False
+                self._command("json"),
+                input=self._input(question),
+                capture_output=True,
+                timeout=self._timeout,
+                check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise _late() from error
         except OSError as error:
-            raise self._missing(error) from error
-        return self._take(said, _json(done.stdout), done.returncode).text
+            raise self._start_error(error) from error
+        return self._take(question, _json(done.stdout), done.returncode).text
 
     def ask(self, question: Prompt, into: type[T]) -> T:
-        """The answer as a value of type `into`, whose schema the prompt has. ProviderError if it does not fit."""
+        """Adds the schema of `into` to the prompt; returns a value of that type. ProviderError if it does not fit."""
         schema = answer_schema(into)
         asked = _words(question)
         if schema is not None:
@@ -95,20 +99,20 @@ class ClaudeLocal:
 
     def stream(self, prompt: Prompt) -> Generator[Event, None, None]:
         """The answer in pieces, and at the end a `Reply`. If the caller stops early, the program ends."""
-        said = _words(prompt)
+        question = _words(prompt)
         command = [*self._command("stream-json"), "--verbose", "--include-partial-messages"]
         try:
             running = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )  # fmt: skip
         except OSError as error:
-            raise self._missing(error) from error
+            raise self._start_error(error) from error
         with running, _until(self._timeout, running) as late:
             try:
                 assert running.stdin is not None
                 assert running.stdout is not None
                 with suppress(BrokenPipeError), running.stdin:  # it may end before it reads
-                    running.stdin.write(self._input(said))
+                    running.stdin.write(self._input(question))
                 result: Json = {}
                 for line in running.stdout:
                     event = _json(line)
@@ -120,7 +124,7 @@ class ClaudeLocal:
                 running.kill()
         if late.is_set():
             raise _late()
-        yield self._take(said, result, code)
+        yield self._take(question, result, code)
 
     def _command(self, form: str) -> list[str]:
         command = [self._program, "--print", "--output-format", form]
@@ -130,10 +134,10 @@ class ClaudeLocal:
             command += ["--system-prompt", self.system]
         return [*command, "--resume", self._session] if self._session else command
 
-    def _input(self, said: str) -> bytes:
-        return "\n\n".join([*self._added, said]).encode()
+    def _input(self, question: str) -> bytes:
+        return "\n\n".join([*self._added, question]).encode()
 
-    def _take(self, said: str, result: Json, code: int) -> Reply:
+    def _take(self, question: str, result: Json, code: int) -> Reply:
         text = result.get("result")
         if code != 0 or result.get("is_error") or not isinstance(text, str):
             raise ProviderError(PROVIDER, f"the program failed (exit code {code})", hint="Run it by hand to see why.")
@@ -144,19 +148,19 @@ class ClaudeLocal:
             cached=count(used, "cache_read_input_tokens"),
         )
         self._session = result.get("session_id") or self._session
-        self._history += [*(user(words) for words in self._added), user(said), assistant(text)]
+        self._history += [*(user(words) for words in self._added), user(question), assistant(text)]
         self._added = []
         self._usage = self._usage.plus(usage if used else None)
         self.reply = Reply(text=text, stop=result.get("subtype"), usage=usage if used else None)
         return self.reply
 
-    def _missing(self, error: OSError) -> ProviderError:
+    def _start_error(self, error: OSError) -> ProviderError:
         return ProviderError(PROVIDER, f"the program does not run ({error.strerror})", hint="Is it installed?")
 
 
 @contextmanager
 def _until(timeout: float | None, running: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
-    """Kills a program after so many seconds, and sets the event."""
+    """Kills a program after this many seconds, and sets the event."""
     late = threading.Event()
 
     def end() -> None:

@@ -37,7 +37,7 @@ class Client(Conversation):
         return self._answer(self._begin(prompt))
 
     def ask(self, question: Prompt, into: type[T]) -> T:
-        """The answer as a value of type `into`, whose schema the request has. ProviderError if it does not fit."""
+        """Requests an answer with the schema of `into`, returned as that type. ProviderError if it does not fit."""
         return decode_answer(self.provider, self._answer(self._begin(question, answer_schema(into))), into)
 
     def stream(self, prompt: Prompt) -> Generator[Event, None, None]:
@@ -104,15 +104,15 @@ class Client(Conversation):
 
 
 def answer_schema(into: type) -> dict[str, Any] | None:
-    """The JSON Schema an answer is held to; none for plain text."""
+    """The JSON Schema of an answer; None for plain text."""
     return None if into is str else schema(into)
 
 
 def decode_answer(provider: str, text: str, into: type[T]) -> T:
-    """An answer as the value that was asked for."""
+    """The value of an answer. ProviderError if it does not fit the type."""
     if into is str:
         return text  # type: ignore[return-value]
     try:
         return msgspec.json.decode(text, type=into)
     except msgspec.MsgspecError as error:
-        raise ProviderError(provider, "the answer does not fit the type that was asked for") from error
+        raise ProviderError(provider, "the answer does not fit the requested type") from error

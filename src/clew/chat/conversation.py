@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clew.convert import Report
 
 MAX_STEPS = 20
-"""How many requests one question may take, tools included, unless the caller says."""
+"""Default maximum of requests for one question, including those after tool calls."""
 
 
 class Conversation:
@@ -47,13 +47,13 @@ class Conversation:
         self.provider = wire.provider
         self.model = model
         self.base_url = base_url
-        """Where its requests go; empty if they stay in this process."""
+        """The base URL of its requests; empty if they stay in this process."""
         self.system = system
         """The system prompt."""
         self.max_tokens = max_tokens
         self.max_steps = max_steps
         self.id = str(uuid.uuid4())
-        """The id that its snapshots have; after a restore, that of the snapshot."""
+        """The id of its snapshots; after a restore, that of the restored snapshot."""
         self.reply: Reply | None = None
         """The last answer of this client."""
         self._options = dict(options or {})
@@ -63,9 +63,9 @@ class Conversation:
         self._messages = Messages(wire.opening_messages(system))
         self._turn: Turn | None = None
         self._busy = threading.Lock()
-        """Taken for a turn, and for whatever else changes the conversation."""
+        """Held during a turn and every other change of the conversation."""
         self._swap = threading.Lock()
-        """Taken while the conversation is replaced, so that no save has half of each."""
+        """Held while the conversation is replaced, so that no save mixes the old and the new one."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.provider} {self.model}>"
@@ -82,36 +82,36 @@ class Conversation:
 
     @property
     def tools(self) -> Sequence[ToolSnapshot]:
-        """The tools as they are described to the model."""
+        """The descriptions of its tools."""
         return tuple(self._tools.snapshots())
 
     @property
     def pending(self) -> Sequence[Native]:
-        """The messages of the current turn that the history does not have yet.
+        """The messages of the current turn that are not in the history yet.
 
-        These are the question, until some of the answer arrived, and an answer whose tools run.
+        These are the question, until part of the answer arrives, and an answer whose tools are running.
         """
         turn = self._turn
         return () if turn is None else tuple(Native(self.provider, raw) for raw in turn.held)
 
     def message(self, prompt: Prompt) -> Native:
         """`prompt` as a message in the provider's own JSON. Invalid."""
-        return Native(self.provider, self._said(prompt))
+        return Native(self.provider, self._encode_prompt(prompt))
 
     def add(self, prompt: Prompt) -> None:
-        """Puts a message from the person into the conversation. Nothing is sent until the next question."""
-        message = self._said(prompt)
+        """Adds a user message to the conversation. Nothing is sent until the next question."""
+        message = self._encode_prompt(prompt)
         with self._alone():
             self._messages.append(message)
 
     def set_tools(self, tools: Tools) -> None:
-        """Gives the model these tools, and no others: those it had before are gone."""
+        """Replaces the tools that the model may call."""
         given = Toolbox(tools)
         with self._alone():
             self._tools = given
 
     def save(self) -> Snapshot:
-        """The conversation as it is now. Saved again it has the same id. It has no API key."""
+        """A snapshot of the conversation, with the same id at every call and without an API key."""
         with self._swap:
             return new_snapshot(
                 provider=self.provider,
@@ -123,13 +123,12 @@ class Conversation:
             ).replace(id=self.id)
 
     def restore(self, snapshot: Snapshot, *, convert: bool = False) -> Report | None:
-        """Puts the conversation of a snapshot in place of this one; the model stays this client's.
+        """Replaces the conversation by that of a snapshot; keeps the client's model. Does not change the snapshot.
 
-        Invalid, and nothing changed, if it is of another provider or its messages are malformed. The tools of the
-        snapshot are described to the model, in place of those of an earlier snapshot; what they run is not in it: call
-        `set_tools` afterwards. ``anthropic`` and ``claude`` are one provider. With `convert`
-        one of another provider is converted first: it gets an id of its own, and the report lists
-        the changes. The snapshot itself is never changed.
+        The model gets the descriptions of the snapshot's tools. Their functions are not stored: call `set_tools`
+        afterwards. Invalid, without a change, if the snapshot is of another provider or its messages are malformed;
+        ``anthropic`` and ``claude`` are the same provider. With `convert`, a snapshot of another provider is converted
+        first: it gets a new id, and the report lists the changes.
         """
         report = None
         if canonical(a_snapshot(snapshot).provider) not in self._wire.accepts:
@@ -143,7 +142,7 @@ class Conversation:
                 from clew.convert import convert as converted
 
             snapshot, report = converted(snapshot, self.provider)
-        messages, system = self._wire.place_system(self._checked(snapshot), snapshot.system_prompt)
+        messages, system = self._wire.place_system(self._check_messages(snapshot), snapshot.system_prompt)
         with self._alone(), self._swap:
             self._tools = self._tools.merge(snapshot.tools)
             self._messages = Messages(messages)
@@ -152,7 +151,7 @@ class Conversation:
             self._metadata = dict(snapshot.metadata)
         return report
 
-    def _checked(self, snapshot: Snapshot) -> list[bytes]:
+    def _check_messages(self, snapshot: Snapshot) -> list[bytes]:
         """A snapshot's messages, if all of them are this provider's."""
         found = list(snapshot.parts)
         for number, raw in enumerate(found, 1):
@@ -164,7 +163,7 @@ class Conversation:
         return found
 
     def _wrong(self, raw: bytes) -> str | None:
-        """Why this is not a message of the provider; None if it is one."""
+        """Why this is not a message of the provider; None if it is valid."""
         try:
             message = load(raw, int)
         except OutOfRange:
@@ -173,7 +172,7 @@ class Conversation:
             return "it cannot be read"
         return self._wire.check(message) if isinstance(message, dict) else "it is not an object"
 
-    def _said(self, prompt: Prompt) -> bytes:
+    def _encode_prompt(self, prompt: Prompt) -> bytes:
         if isinstance(prompt, Native):
             if canonical(prompt.provider) not in self._wire.accepts:
                 raise Invalid(
@@ -188,8 +187,8 @@ class Conversation:
         return self._wire.user(prompt)
 
     def _begin(self, prompt: Prompt, schema: Schema | None = None) -> Turn:
-        """A turn. It owns the conversation until it is closed."""
-        question = self._said(prompt)
+        """Starts a turn, which locks the conversation until it is closed."""
+        question = self._encode_prompt(prompt)
         self._take()
         self._turn = Turn(self, question, schema)
         return self._turn
@@ -198,7 +197,7 @@ class Conversation:
         if not self._busy.acquire(blocking=False):
             raise Conflict(
                 "this client is in the middle of an answer",
-                hint="Wait for it, or close its stream; or use another one.",
+                hint="Wait for the answer, close its stream, or use another client.",
             )
 
     def _end(self) -> None:
@@ -214,7 +213,7 @@ class Conversation:
             self._end()
 
     def _with_options(self, body: Json) -> Json:
-        """The body with the caller's own fields; one that is None is taken out."""
+        """The body with the caller's own fields; a value of None removes a field."""
         for name, value in self._options.items():
             if isinstance(value, Mapping) and isinstance(there := body.get(name), dict):
                 body[name] = {**there, **value}

@@ -10,15 +10,15 @@ from clew.base.messages import Text, Thinking, ToolCall, ToolResult, Usage
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer, complete: the last event of a stream."""
+    """A complete answer: the last event of a stream."""
 
     text: str
     stop: str | None = None
-    """Why the model stopped, in its provider's word: ``end_turn``, ``length``, ``SAFETY`` …"""
+    """Why the model stopped, as its provider names it: ``end_turn``, ``length``, ``SAFETY`` …"""
     model: str | None = None
     """The model that answered, as the provider names it."""
     usage: Usage | None = None
-    """The tokens of this answer, including its tool calls; None if the provider did not say."""
+    """The tokens of this answer, including its tool calls; None if the provider did not report them."""
 
 
 Event = Text | Thinking | ToolCall | ToolResult | Reply
@@ -33,9 +33,9 @@ class UsageTotal(NamedTuple):
     cached: int = 0
     reasoning: int = 0
     answers: int = 0
-    """How many answers were counted, those that called a tool included."""
+    """The number of answers, including those that called a tool."""
     known: bool = True
-    """False if some answer did not say what it cost: the sums are then lower bounds."""
+    """False if an answer did not report its tokens: then the sums are lower bounds."""
 
     def plus(self, usage: Usage | None) -> UsageTotal:
         """The total with one more answer."""
@@ -51,7 +51,7 @@ class UsageTotal(NamedTuple):
 
     @property
     def usage(self) -> Usage | None:
-        """The same as a message has it; None if not all of it is known."""
+        """The same as the `Usage` of a message; None if not all of it is known."""
         if not self.known:
             return None
         return Usage(input=self.input, output=self.output, cached=self.cached, reasoning=self.reasoning)

@@ -43,14 +43,14 @@ def connect(
     allow_insecure: bool = False,
     program: str = "claude",
 ) -> Client | ClaudeLocal:
-    """A client for ``claude``, ``openai``, ``openai-responses``, ``openai-compatible``, ``gemini`` or ``offline``.
+    """Creates a client for ``claude``, ``openai``, ``openai-responses``, ``openai-compatible``, ``gemini`` or
+    ``offline``. Sends nothing before the first question. Invalid; InvalidBaseURL.
 
-    ``anthropic`` is another name of ``claude``. ``claude-local`` runs `program` instead, which has its own login and
-    keeps its own history. `options` are further fields of each request, in the provider's words; None takes one out.
-    `timeout`, in seconds, and `max_retries` are the SDK's. `allow_insecure` allows an http address, for a server on
-    this machine or in a network that you trust: it is for code, never for a setting that a file can change. Redirects
-    are not followed: that is a ProviderError which names the host. Nothing is sent before the first question. Invalid;
-    InvalidBaseURL.
+    ``anthropic`` is an alias of ``claude``. ``claude-local`` runs `program` instead, which has its own login and
+    history. `options` are further fields of each request, as the provider names them; None removes a field. `timeout`,
+    in seconds, and `max_retries` are passed to the SDK. `allow_insecure` allows an http address, for a server on this
+    machine or in a network that you trust; set it in code, never from a file. Redirects are not followed: they raise a
+    ProviderError that names the host.
     """
     if provider == LOCAL:
         return _local(model, token, base_url, system, tools, timeout, program)
@@ -74,10 +74,10 @@ def check_settings(
     allow_insecure: bool = False,
     **settings: Any,
 ) -> tuple[Endpoint, dict[str, Any]]:
-    """The endpoint and the settings of a client, checked before anything is made."""
+    """The endpoint and the settings of a client, checked before anything is created."""
     _check(provider=provider, model=model, token=token, timeout=timeout, max_retries=max_retries, **settings)
     if type(allow_insecure) is not bool:
-        raise Invalid("allow_insecure is True or False", hint="Write it in code; it is not a setting to be read.")
+        raise Invalid("allow_insecure is True or False", hint="Set it in code, not from a configuration file.")
     validate_base_url(base_url, allow_insecure)
     row = registry.find(provider)
     if row is None:
@@ -93,13 +93,13 @@ def check_settings(
         model = row.default_model
     if not model:
         raise Invalid(f"no model for {provider}", hint="Pass model=…, as the provider spells it.")
-    # Without an address or an API key, an SDK would take one from the environment.
+    # Always pass an address and an API key: otherwise an SDK would read them from the environment.
     endpoint = Endpoint(provider, base_url or row.base_url, token or "none", timeout, max_retries)
     return endpoint, {"model": model, "base_url": endpoint.base_url, **settings}
 
 
 def _check(**given: object) -> None:
-    """Invalid if a setting has a wrong type. An API key is in no error, and no library that would show it gets it."""
+    """Invalid if a setting has a wrong type. Checked here so that no error, of clew or a library, shows the API key."""
     for name, value in given.items():
         kind, least = _KINDS.get(name, (object, None))
         if not isinstance(value, kind) or (isinstance(value, bool) and least is not None):
@@ -107,8 +107,8 @@ def _check(**given: object) -> None:
         if least is not None and value is not None and not value >= least:
             raise Invalid(f"{name} must be at least {least}")
     if isinstance(token := given["token"], str) and token and not _TOKEN.fullmatch(token):
-        hint = "Read it again; at the end of one that comes from a file there may be a newline."
-        raise Invalid("the API key has characters that no API key has", hint=hint)
+        hint = "Check it. A key that was read from a file may end with a newline."
+        raise Invalid("the API key has invalid characters", hint=hint)
 
 
 _TOKEN = re.compile(r"[!-~]+")

@@ -1,4 +1,4 @@
-"""The capabilities of chat clients. Check for more than chatting with isinstance.
+"""The capabilities of chat clients. Use isinstance to check for streaming and for saving.
 
 >>> from clew import chat
 >>> client = chat.connect(provider="offline")
@@ -29,10 +29,10 @@ Tools = Iterable[Tool | Callable[..., Any]]
 
 class _Chats(Protocol):
     def add(self, prompt: Prompt) -> None:
-        """Puts a message from the person into the conversation. Nothing is sent until the next question."""
+        """Adds a user message to the conversation. Nothing is sent until the next question."""
 
     def set_tools(self, tools: Tools) -> None:
-        """Gives the model these tools, and no others: those it had before are gone."""
+        """Replaces the tools that the model may call."""
 
     @property
     def usage(self) -> UsageTotal:
@@ -45,22 +45,22 @@ class _Chats(Protocol):
 
 @runtime_checkable
 class ChatClient(_Chats, Protocol):
-    """A conversation with a model. One call at a time: a second one during the first is a Conflict.
+    """A conversation with a model. One call at a time: a second one during the first raises Conflict.
 
-    If nothing of an answer arrives, or it is empty, as when a provider blocks the question, the conversation is as it
-    was before. What does arrive stays in it, also if it breaks off. No tool call is ever left without its result.
+    If no answer arrives, or an empty one because the provider blocks the question, the conversation does not change. A
+    partial answer stays in the conversation. A tool call always has a result.
     """
 
     def chat(self, prompt: Prompt) -> str:
         """Sends `prompt` and returns the answer, running tools until there is one. ProviderError."""
 
     def ask(self, question: Prompt, into: type[T]) -> T:
-        """The answer as a value of type `into`, whose schema the request has. ProviderError if it does not fit."""
+        """Requests an answer with the schema of `into`, returned as that type. ProviderError if it does not fit."""
 
 
 @runtime_checkable
 class StreamingChatClient(ChatClient, Protocol):
-    """A client that gives its answer as it comes."""
+    """A client that can stream its answer."""
 
     def stream(self, prompt: Prompt) -> Iterator[Event]:
         """The answer in pieces, tool calls and their results among them; at the end a `Reply`.
@@ -71,17 +71,17 @@ class StreamingChatClient(ChatClient, Protocol):
 
 @runtime_checkable
 class PersistentChatClient(ChatClient, Protocol):
-    """A client whose conversation can be saved, and restored in another process."""
+    """A client that can save its conversation and restore it in another process."""
 
     def save(self) -> Snapshot:
-        """The conversation as it is now. Saved again it has the same id. It has no API key."""
+        """A snapshot of the conversation, with the same id at every call and without an API key."""
 
     def restore(self, snapshot: Snapshot, *, convert: bool = False) -> Report | None:
-        """Puts the conversation of a snapshot in place of this one; the model stays this client's.
+        """Replaces the conversation by that of a snapshot; keeps the client's model.
 
-        Invalid, and nothing changed, if it is of another provider or its messages are malformed. The functions of
-        tools are not in a snapshot: call `set_tools` afterwards. With `convert` one of another provider is converted
-        first, and the report says what is not as it was; None if nothing had to be.
+        Invalid, without a change, if the snapshot is of another provider or its messages are malformed. The functions
+        of tools are not in a snapshot: call `set_tools` afterwards. With `convert`, a snapshot of another provider is
+        converted first, and the report lists the changes; None if there was no conversion.
         """
 
 
@@ -93,7 +93,7 @@ class AsyncChatClient(_Chats, Protocol):
         """Sends `prompt` and returns the answer, running tools until there is one. ProviderError."""
 
     async def ask(self, question: Prompt, into: type[T]) -> T:
-        """The answer as a value of type `into`, whose schema the request has. ProviderError if it does not fit."""
+        """Requests an answer with the schema of `into`, returned as that type. ProviderError if it does not fit."""
 
 
 @runtime_checkable
@@ -109,7 +109,7 @@ class AsyncPersistentChatClient(AsyncChatClient, Protocol):
     """`PersistentChatClient`: `save` and `restore` do no I/O and are not awaited."""
 
     def save(self) -> Snapshot:
-        """The conversation as it is now. Saved again it has the same id. It has no API key."""
+        """A snapshot of the conversation, with the same id at every call and without an API key."""
 
     def restore(self, snapshot: Snapshot, *, convert: bool = False) -> Report | None:
-        """Puts the conversation of a snapshot in place of this one."""
+        """Replaces the conversation by that of a snapshot."""

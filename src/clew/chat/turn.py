@@ -1,4 +1,4 @@
-"""One turn: from a question to its answer, through as many calls of tools as it takes. It does no I/O itself."""
+"""One turn: a question, any number of tool calls, and the answer. Does no I/O."""
 
 from __future__ import annotations
 
@@ -36,11 +36,10 @@ class TurnHost(Protocol):
 
 
 class Turn:
-    """Says what a driver, sync or async, does next while it is `unfinished`: make a request, or run `calls`.
+    """Tells a sync or async driver what to do next while it is `unfinished`: make a request, or run `calls`.
 
-    The conversation grows when something arrived, and always by whole steps: an answer that calls tools goes in
-    together with their results. On leaving, what is unfinished is settled: words that arrived stay, and a call that was
-    interrupted gets a result that says so.
+    It adds only complete steps to the conversation: an answer that calls tools together with their results. `close`
+    adds what is left of an interrupted turn: text that arrived, and for each interrupted call a result that says so.
     """
 
     def __init__(self, conversation: TurnHost, question: bytes, schema: Schema | None) -> None:
@@ -55,11 +54,11 @@ class Turn:
         self._results: dict[int, ToolResult] = {}
         self._closed = False
         self.reply: Reply | None = None
-        """The answer, once there is one."""
+        """The answer; None until it is complete."""
 
     @property
     def unfinished(self) -> bool:
-        """True until there is an answer."""
+        """True until the answer is complete."""
         return self.reply is None
 
     @property
@@ -99,7 +98,7 @@ class Turn:
         self._take(self._conversation._wire.answer(body))
 
     def piece(self, event: Json) -> Iterator[Event]:
-        """Takes one event of a streamed response; gives what it adds."""
+        """Takes one event of a streamed response; returns what it adds to the answer."""
         assert self._collector is not None
         try:
             yield from self._collector.feed(event)
@@ -107,7 +106,7 @@ class Turn:
             raise ProviderError(self._conversation.provider, "the answer is not in the provider's form") from error
 
     def end(self) -> Iterator[Event]:
-        """The streamed response has ended. ProviderError if that was before its end."""
+        """Ends the streamed response. ProviderError if it is incomplete."""
         assert self._collector is not None
         answer = self._collector.answer()
         if answer is None:
@@ -121,11 +120,11 @@ class Turn:
         yield from answer.calls
 
     def add_result(self, at: int, result: ToolResult) -> None:
-        """Takes the result of the call at `at`. With the last one the step is complete."""
+        """Takes the result of the call at `at`. The last result completes the step."""
         self._results[at] = result
 
     def results(self) -> Iterator[Event]:
-        """All calls have run: the conversation grows by them and their results."""
+        """Adds the calls and their results to the conversation, after all have run."""
         done = self._all_results()
         self._close_step(done)
         yield from done
@@ -139,7 +138,7 @@ class Turn:
         self.close()
 
     def close(self) -> None:
-        """Settles what is unfinished, and leaves the conversation to others. Once is enough."""
+        """Adds what is left of an unfinished turn, and unlocks the conversation. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -169,9 +168,9 @@ class Turn:
         self._conversation._usage = self._conversation._usage.plus(usage)
 
     def _all_results(self) -> list[ToolResult]:
-        """The results of the calls; an async tool may have been cancelled by its own doing, and has none."""
+        """The results of the calls. An async tool that cancelled itself has none."""
         assert self._answer is not None
-        return [self._results.get(at) or _interrupted(call) for at, call in enumerate(self._answer.calls)]
+        return [self._results.get(at) or _interrupted_result(call) for at, call in enumerate(self._answer.calls)]
 
     def _close_step(self, results: list[ToolResult]) -> None:
         assert self._answer is not None
@@ -183,5 +182,5 @@ class Turn:
         self._held = []
 
 
-def _interrupted(call: ToolCall) -> ToolResult:
+def _interrupted_result(call: ToolCall) -> ToolResult:
     return ToolResult(call_id=call.id, content=(Text(text=INTERRUPTED),), is_error=True)

@@ -145,7 +145,7 @@ class _Run:
     def _now(self, path: str) -> tuple[FileState, Stamp | None]:
         self.at = path
         try:
-            seen = self._root.look(path)
+            seen = self._root.observe(path)
         except PathBlocked:
             return MISSING, None
         return seen.state, seen.stamp

@@ -36,51 +36,51 @@ TRIES = 5
 class Capturing:
     """Stores the state of paths below the root."""
 
-    def __init__(self, root: RootFolder, shelf: CheckpointRepo, own: Callable[[str], bool]) -> None:
+    def __init__(self, root: RootFolder, repo: CheckpointRepo, own: Callable[[str], bool]) -> None:
         self._root = root
-        self._shelf = shelf
+        self._repo = repo
         self._own = own
 
     def files(self, message: str, names: Sequence[str]) -> StoredCheckpoint:
         """Stores the current state of paths, unless the message's checkpoint or a later one has them."""
         entries: dict[str, tuple[PathEntry, bytes]] = {}
-        have = self._shelf.read(lambda tx: self._have(tx, message))
+        have = self._repo.read(lambda tx: self._have(tx, message))
         for name in names:
             if pack_path(name) not in have:
                 entries.update({entry.path: (entry, data) for entry, data in self._entries(name)})
 
-        seat = self._shelf.read(self._shelf.worktree)
+        seat = self._repo.read(self._repo.worktree)
         missing = [unpack_path(path) for path, (entry, _) in entries.items() if entry.state == MISSING]
-        hidden = [] if seat is None else out_of_sight(self._shelf.index(seat), missing)
+        hidden = [] if seat is None else out_of_sight(self._repo.index(seat), missing)
 
         def work(tx: Tx) -> StoredCheckpoint:
             if seat is not None and seat.data.message != message:
                 self._note(tx, seat, hidden)
-            kept, known = self._shelf.get(tx, message), self._have(tx, message)
+            stored, known = self._repo.get(tx, message), self._have(tx, message)
             fresh = [self.store_content(tx, *one) for path, one in entries.items() if path not in known]
-            manifest = Manifest(message, self._shelf.root) if kept is None else kept.manifest
-            return self._shelf.put(tx, manifest.having(fresh), kept)
+            manifest = Manifest(message, self._repo.root) if stored is None else stored.manifest
+            return self._repo.put(tx, manifest.with_entries(fresh), stored)
 
-        return self._shelf.write(work)
+        return self._repo.write(work)
 
     def _note(self, tx: Tx, seat: StoredWorktree, entries: Sequence[PathEntry]) -> None:
         """Adds entries to the checkpoint of the last scan."""
-        last = self._shelf.get(tx, seat.data.message) if entries else None
+        last = self._repo.get(tx, seat.data.message) if entries else None
         if last is not None:
-            self._shelf.put(tx, last.manifest.with_walks(entries), last)
+            self._repo.put(tx, last.manifest.with_walks(entries), last)
 
     def _have(self, tx: Tx, message: str) -> set[str]:
         """Paths that the message's checkpoint or a later one has; their current state is not the original."""
-        kept = self._shelf.get(tx, message)
-        if kept is None:
+        stored = self._repo.get(tx, message)
+        if stored is None:
             return set()
-        later = self._shelf.all(tx, creation_counter(kept.row.ref))
+        later = self._repo.all(tx, creation_counter(stored.row.ref))
         return {entry.path for one in later for entry in one.manifest.files if entry.state != UNSEEN}
 
     def _entries(self, name: str) -> Iterable[tuple[PathEntry, bytes]]:
         """The current state of a path, and the missing folders above it."""
         try:
-            seen = self._root.look(name)
+            seen = self._root.observe(name)
         except PathBlocked as blocked:
             about = f"{clip(name, 4096)} cannot be read: {clip(blocked.at, 4096)} is not a folder"
             raise Unavailable(about, hint="Nothing was checkpointed.") from None
@@ -88,7 +88,7 @@ class Capturing:
             raise Invalid(f"{clip(name, 4096)} is a folder", hint="Pass the files in it, or capture the tree.")
         if seen.state.kind == "missing":
             for folder in folders_of(name):
-                if self._root.look(folder).state.kind == "missing":
+                if self._root.observe(folder).state.kind == "missing":
                     yield PathEntry(pack_path(folder), MISSING), b""
         yield PathEntry(pack_path(name), seen.state), seen.data
 
@@ -96,7 +96,7 @@ class Capturing:
         """An entry whose content is stored."""
         if entry.state.kind != "file":
             return entry
-        state = msgspec.structs.replace(entry.state, blob=self._shelf.keep(tx, pack(data)))
+        state = msgspec.structs.replace(entry.state, blob=self._repo.keep(tx, pack(data)))
         return msgspec.structs.replace(entry, state=state)
 
     # -- the whole tree
@@ -110,18 +110,18 @@ class Capturing:
                 return self.record(tx, seat, seen, message, settled=settled)
 
             try:
-                return self._shelf.write(work)
+                return self._repo.write(work)
             except Conflict:
                 continue
         raise Unavailable(f"other processes keep capturing {self._root.path}", hint="Try again.")
 
     def scan(self, *, keep: bool) -> tuple[StoredWorktree | None, TreeScan]:
         """The last scan of the tree, and a new one; with `keep`, stores new contents."""
-        seat = self._shelf.read(self._shelf.worktree)
-        before = None if seat is None else self._shelf.index(seat)
+        seat = self._repo.read(self._repo.worktree)
+        before = None if seat is None else self._repo.index(seat)
         if not keep:
             return seat, tree.scan(self._root, before, self._own, lambda data: "")
-        keeper = ContentWriter(self._shelf)
+        keeper = ContentWriter(self._repo)
         found = tree.scan(self._root, before, self._own, keeper)
         keeper.flush()
         return seat, found
@@ -141,16 +141,16 @@ class Capturing:
         `coming` are missing paths that are about to be created. Raises Conflict if another process has scanned the
         tree at the same time. Returns the message's checkpoint.
         """
-        shelf = self._shelf
-        now = shelf.worktree(tx)
+        repo = self._repo
+        now = repo.worktree(tx)
         if (None if now is None else now.row.version) != (None if seat is None else seat.row.version):
             raise Conflict("another process captured the tree at the same time", hint="Try again.")
         if seat is not None:
             self._note(tx, seat, [*changed(seat, seen), *out_of_sight(seen.now, coming)])
-        kept = shelf.get(tx, message) or shelf.put(tx, Manifest(message, shelf.root))
-        data = Worktree(shelf.root, message, "" if seat is None else seat.data.blob, settled)
-        shelf.set_worktree(tx, seat, data, seen.now if seen.changed else None, seen.blobs)
-        return kept
+        stored = repo.get(tx, message) or repo.put(tx, Manifest(message, repo.root))
+        data = Worktree(repo.root, message, "" if seat is None else seat.data.blob, settled)
+        repo.set_worktree(tx, seat, data, seen.now if seen.changed else None, seen.blobs)
+        return stored
 
 
 def changed(seat: StoredWorktree, seen: TreeScan) -> list[PathEntry]:
@@ -178,7 +178,7 @@ def state_at(root: RootFolder, path: str) -> FileState:
     Raises Unavailable if the path itself cannot be read.
     """
     try:
-        return root.look(path).state
+        return root.observe(path).state
     except PathBlocked:
         return MISSING
     except Unavailable:
@@ -190,8 +190,8 @@ def state_at(root: RootFolder, path: str) -> FileState:
 class ContentWriter:
     """Stores contents in batches, and returns the blob of each."""
 
-    def __init__(self, shelf: CheckpointRepo) -> None:
-        self._shelf = shelf
+    def __init__(self, repo: CheckpointRepo) -> None:
+        self._repo = repo
         self._held: list[bytes] = []
         self._size = 0
 
@@ -201,10 +201,10 @@ class ContentWriter:
         self._size += len(payload)
         if self._size > BATCH or len(self._held) >= MANY:
             self.flush()
-        return self._shelf.address(payload)
+        return self._repo.address(payload)
 
     def flush(self) -> None:
         """Stores the current batch."""
         held, self._held, self._size = self._held, [], 0
         if held:
-            self._shelf.write(lambda tx: [self._shelf.keep(tx, payload) for payload in held])
+            self._repo.write(lambda tx: [self._repo.keep(tx, payload) for payload in held])

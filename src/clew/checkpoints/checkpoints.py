@@ -50,13 +50,13 @@ class Checkpoints:
             raise Invalid(f"session must be a Session, not {type(session).__name__}")
         whole_number("max_file", max_file, 0)
         self._root = RootFolder(root, max_file=max_file)
-        self._shelf = CheckpointRepo(session, pack_path(self._root.path))
+        self._repo = CheckpointRepo(session, pack_path(self._root.path))
         self._enabled = enabled
         self._patience = patience
         file = Parts.of(session).engine.backend.file
         self._store = None if file is None else os.path.realpath(file)
-        self._capturing = Capturing(self._root, self._shelf, self._own)
-        self._rewinding = Rewinding(self._root, self._shelf, self._capturing)
+        self._capturing = Capturing(self._root, self._repo, self._own)
+        self._rewinding = Rewinding(self._root, self._repo, self._capturing)
 
     @property
     def root(self) -> str:
@@ -84,7 +84,7 @@ class Checkpoints:
             return None
         with self._lock():
             self._finish_if_possible()
-            seat = self._shelf.read(self._shelf.worktree)
+            seat = self._repo.read(self._repo.worktree)
             if seat is not None and seat.data.message == message:
                 self._capturing.tree(message)  # else changes of a command would be stored as the original
             return self._capturing.files(message, list(names)).to_checkpoint()
@@ -114,36 +114,36 @@ class Checkpoints:
             return
         wanted = None if paths is None else {name for path in to_list(paths) for name in self._root.resolve_paths(path)}
         with self._lock():
-            if wanted is None and self._shelf.read(self._shelf.worktree) is not None:
+            if wanted is None and self._repo.read(self._repo.worktree) is not None:
                 self._capturing.tree(message, settled=True)
-            kept = self._shelf.read(lambda tx: self._shelf.get(tx, message))
-            if kept is None:
+            stored = self._repo.read(lambda tx: self._repo.get(tx, message))
+            if stored is None:
                 return
-            known = kept.manifest.paths()
+            known = stored.manifest.paths()
             if wanted is not None:
                 wanted |= {folder for path in wanted for folder in folders_of(path)}
             after = {pack_path(path): self._final_state(path) for path in known if wanted is None or path in wanted}
 
             def work(tx: Tx) -> None:
-                now = self._shelf.get(tx, message)
+                now = self._repo.get(tx, message)
                 if now is not None:
-                    self._shelf.put(tx, now.manifest.with_final_states(after), now)
+                    self._repo.put(tx, now.manifest.with_final_states(after), now)
 
-            self._shelf.write(work)
+            self._repo.write(work)
 
     def alias(self, user_message: str | Node, other: str) -> None:
         """Makes the checkpoint of a message available under another id too. Raises Invalid, NotFound."""
         message, name = self._message(user_message), ids.text(ids.parse(other))
 
         def work(tx: Tx) -> None:
-            kept = self._shelf.get(tx, message)
-            if kept is None:
+            stored = self._repo.get(tx, message)
+            if stored is None:
                 raise NotFound("checkpoint", message)
-            if name not in kept.manifest.also:
-                also = (*kept.manifest.also, name)
-                self._shelf.put(tx, msgspec.structs.replace(kept.manifest, also=also), kept)
+            if name not in stored.manifest.also:
+                also = (*stored.manifest.also, name)
+                self._repo.put(tx, msgspec.structs.replace(stored.manifest, also=also), stored)
 
-        self._shelf.write(work)
+        self._repo.write(work)
 
     def guard(
         self,
@@ -161,18 +161,18 @@ class Checkpoints:
 
     def list(self) -> Sequence[Checkpoint]:
         """All checkpoints, oldest first."""
-        return [kept.to_checkpoint() for kept in self._shelf.read(self._shelf.all)]
+        return [stored.to_checkpoint() for stored in self._repo.read(self._repo.all)]
 
     def show(self, user_message: str | Node) -> Checkpoint:
         """The checkpoint of a message. Raises NotFound."""
-        kept = self._find(self._message(user_message, known=True))
-        if kept is None:
+        stored = self._find(self._message(user_message, known=True))
+        if stored is None:
             raise NotFound("checkpoint", str(getattr(user_message, "id", user_message)))
-        return kept.to_checkpoint()
+        return stored.to_checkpoint()
 
     def content(self, state: FileState) -> bytes:
         """The content of a file in a checkpoint, checked against its hash. Raises NotFound, Corrupted."""
-        return self._shelf.content(state)
+        return self._repo.content(state)
 
     def diff(self, user_message: str | Node) -> Sequence[FileDiff]:
         """The changes that a rewind would make, file by file. Raises NotFound, Unavailable, Corrupted."""
@@ -202,12 +202,12 @@ class Checkpoints:
             message = self._message(user_message, known=True)
         except NotFound:
             return Rewound(False, "checkpoint not found", dry_run=dry_run)
-        files, talk = mode != "conversation", mode != "files"
+        files, conversation = mode != "conversation", mode != "files"
         if dry_run:
-            return self._rewinding.rewind(message, files=files, talk=talk, dry_run=True, force=force)
+            return self._rewinding.rewind(message, files=files, conversation=conversation, dry_run=True, force=force)
         with self._lock():
             self._rewinding.finish()
-            return self._rewinding.rewind(message, files=files, talk=talk, dry_run=False, force=force)
+            return self._rewinding.rewind(message, files=files, conversation=conversation, dry_run=False, force=force)
 
     def undo(self, *, steps: int = 1, dry_run: bool = False, force: bool = False) -> Rewound:
         """Undoes the last rewind, of files and conversation; with `steps`, the last several rewinds at once.
@@ -269,17 +269,17 @@ class Checkpoints:
             return ids.text(exact)
         span = ids.span(given)
         if known and span is not None:
-            every = [kept.manifest for kept in self._shelf.read(self._shelf.all)]
+            every = [stored.manifest for stored in self._repo.read(self._repo.all)]
             names = {name for manifest in every for name in (manifest.message, *manifest.also)}
             fits = {name for name in names if span[0] <= ids.parse(name) <= span[1]}
             if len(fits) > 1:
                 raise Ambiguous("checkpoint", given, sorted(fits))
             if fits:
                 return fits.pop()
-        return ids.text(Parts.of(self._shelf.session).engine.resolve_node(given))
+        return ids.text(Parts.of(self._repo.session).engine.resolve_node(given))
 
     def _find(self, message: str) -> StoredCheckpoint | None:
-        for kept in self._shelf.read(self._shelf.all):
-            if message in (kept.manifest.message, *kept.manifest.also):
-                return kept
+        for stored in self._repo.read(self._repo.all):
+            if message in (stored.manifest.message, *stored.manifest.also):
+                return stored
         return None

@@ -89,7 +89,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
         """Its entries by file system path."""
         return {unpack_path(entry.path): entry for entry in self.files}
 
-    def having(self, entries: Iterable[PathEntry]) -> Manifest:
+    def with_entries(self, entries: Iterable[PathEntry]) -> Manifest:
         """Adds entries. Existing entries stay, because the first state of a path is the original.
 
         An unseen entry is replaced by what is found later. A path that has entries below it was a folder when they were
@@ -114,7 +114,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
         the folder.
         """
         dark = {path for path, entry in self.paths().items() if entry.state == UNSEEN}
-        return self.having(
+        return self.with_entries(
             entry
             for entry in entries
             if entry.state.kind != "missing"
@@ -145,10 +145,10 @@ def read(payload: bytes, type: type[Any], what: str) -> Any:
         value = msgspec.json.decode(payload[1:], type=type)
     except msgspec.DecodeError as error:
         raise Corrupted(what, f"its data does not decode ({error.__class__.__name__})") from None
-    return _doubted(value) if type is Manifest and tag == _TAG else value
+    return _convert_first_format(value) if type is Manifest and tag == _TAG else value
 
 
-def _doubted(manifest: Manifest) -> Manifest:
+def _convert_first_format(manifest: Manifest) -> Manifest:
     """Converts a manifest of the first format: only paths that a rewind has created are known to have been missing.
 
     In that format, mode 0 of a folder means any mode.

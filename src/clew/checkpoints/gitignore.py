@@ -38,9 +38,9 @@ class IgnoreRules:
         """True if a path is ignored. The nearest file with a matching rule decides, and within a file the last rule."""
         rules: IgnoreRules | None = self
         while rules is not None:
-            said = rules._says(f"{path}/" if folder else path)
-            if said is not None:
-                return said
+            verdict = rules._says(f"{path}/" if folder else path)
+            if verdict is not None:
+                return verdict
             rules = rules._above
         return False
 
@@ -93,8 +93,8 @@ def outside(root: str) -> tuple[IgnoreRules, tuple[tuple[int, ...], ...]]:
     for folder, name in files:
         try:
             with open(os.path.join(folder, name), "rb") as file:
-                said = os.fstat(file.fileno())
-                stamps.append((said.st_size, said.st_mtime_ns, said.st_ctime_ns, said.st_ino))
+                status = os.fstat(file.fileno())
+                stamps.append((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
                 prefix = os.path.relpath(root, folder) + "/" if folder != root else ""
                 rules = ParentRules(rules, prefix, file.read(_MOST))
         except OSError:
@@ -135,8 +135,8 @@ def _index_stamp(place: str) -> tuple[int, ...]:
     with suppress(OSError):
         if os.path.isfile(place):
             with open(place, "rb") as file:
-                said = os.fsdecode(file.read(4096).removeprefix(b"gitdir:").strip())
-            place = os.path.join(os.path.dirname(place), said)
+                target = os.fsdecode(file.read(4096).removeprefix(b"gitdir:").strip())
+            place = os.path.join(os.path.dirname(place), target)
         found = os.stat(os.path.join(place, "index"))
         return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
     return ()

@@ -18,7 +18,7 @@ def resolve_paths(root: str, given: str, path: str | os.PathLike[str]) -> list[s
     return found
 
 
-def _below(root: str, given: str, path: str | os.PathLike[str], said: str | os.PathLike[str]) -> str:
+def _below(root: str, given: str, path: str | os.PathLike[str], given_path: str | os.PathLike[str]) -> str:
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text or not _is_name(text):
         raise Invalid("a file must be given as a path")
@@ -29,22 +29,22 @@ def _below(root: str, given: str, path: str | os.PathLike[str], said: str | os.P
     prefix = root.rstrip("/") + "/"
     if not full.startswith(prefix) or full == prefix:
         raise Invalid(
-            f"{clip(os.fspath(said), 4096)} is not below {clip(root, 4096)}",
+            f"{clip(os.fspath(given_path), 4096)} is not below {clip(root, 4096)}",
             hint="Pass files inside the root, or use a root that contains them all.",
         )
-    return _spelled_below(root, full.removeprefix(prefix))
+    return _spell_path(root, full.removeprefix(prefix))
 
 
-def _spelled_below(root: str, path: str) -> str:
+def _spell_path(root: str, path: str) -> str:
     """The path with each name as the folder spells it; some file systems ignore case or normalization."""
     here, done = root, list[str]()
     for part in path.split("/"):
-        done.append(_spelled(here, part))
+        done.append(_spell_name(here, part))
         here = os.path.join(here, done[-1])
     return "/".join(done)
 
 
-def _spelled(folder: str, name: str) -> str:
+def _spell_name(folder: str, name: str) -> str:
     """A name as its folder spells it."""
     try:
         names = os.listdir(folder)
@@ -54,10 +54,10 @@ def _spelled(folder: str, name: str) -> str:
     return name if name in names else next((one for one in names if _is(os.path.join(folder, one), found)), name)
 
 
-def _is(path: str, said: os.stat_result) -> bool:
+def _is(path: str, status: os.stat_result) -> bool:
     """True if this is the file that was found."""
     try:
-        return os.path.samestat(os.lstat(path), said)
+        return os.path.samestat(os.lstat(path), status)
     except OSError:
         return False
 

@@ -64,12 +64,12 @@ class Present(NamedTuple):
     """Reads the current files. `names` lists a folder: None if it cannot be read, empty if there is none."""
 
     known: Mapping[str, FileState]
-    look: Callable[[str], FileState]
+    observe: Callable[[str], FileState]
     names: Callable[[str], Sequence[str] | None]
 
     def at(self, path: str) -> FileState:
         """The state of a path."""
-        return self.known[path] if path in self.known else self.look(path)
+        return self.known[path] if path in self.known else self.observe(path)
 
 
 def build_chains(manifests: Sequence[Manifest], *, undo: bool = False) -> dict[str, list[Link]]:
@@ -135,7 +135,7 @@ def make(chains: Chains, present: Present, *, undo: bool = False) -> RewindPlan:
         else:
             changing[path] = state
     changing.update(_folders(changing, present, blocked))
-    kept = _emptying(changing, present, unseen, blocked)
+    kept = _keep_nonempty(changing, present, unseen, blocked)
     conflicts = {path for path in changing if path in chains and foreign(chains[path], present.at(path))}
     conflicts |= {path for path in chains if undo and _is_lost(path, chains)}
     steps = [RewindStep(pack_path(path), present.at(path), state) for path, state in changing.items()]
@@ -216,7 +216,7 @@ def _folders(changing: Mapping[str, FileState], present: Present, blocked: list[
     return made
 
 
-def _emptying(changing: dict[str, FileState], present: Present, unseen: set[str], blocked: list[str]) -> list[str]:
+def _keep_nonempty(changing: dict[str, FileState], present: Present, unseen: set[str], blocked: list[str]) -> list[str]:
     """Removes the deletion of non-empty folders from a plan: they stay. A folder that is in the way is `blocked`."""
     kept, coming = list[str](), dict[str, set[str]]()
     for path, state in changing.items():

@@ -107,12 +107,12 @@ class CheckpointRepo:
 
         A fork includes those of the messages that it shares with its source.
         """
-        found = sorted(self._chain(tx, self.session, None, since), key=lambda kept: creation_counter(kept.row.ref))
-        return [kept for kept in found if kept.manifest.root == self.root]
+        found = sorted(self._chain(tx, self.session, None, since), key=lambda stored: creation_counter(stored.row.ref))
+        return [stored for stored in found if stored.manifest.root == self.root]
 
     def own(self, tx: Tx) -> list[StoredCheckpoint]:
         """The checkpoints that the session took itself, oldest first."""
-        return [kept for kept in map(self._read_checkpoint, self.rows(tx)) if kept.manifest.root == self.root]
+        return [stored for stored in map(self._read_checkpoint, self.rows(tx)) if stored.manifest.root == self.root]
 
     def rows(self, tx: Tx) -> list[RefRow]:
         """The rows of all checkpoints that the session took itself, of any root."""
@@ -123,9 +123,9 @@ class CheckpointRepo:
         row = self._row(tx, session)
         for owned in tx.refs_owned(row.ref):
             if owned.kind == CHECKPOINT and owned.trashed_at is None and creation_counter(owned.ref) >= since:
-                kept = self._read_checkpoint(owned)
-                if until is None or (kept.manifest.to is None and above(tx, kept.manifest.message, until)):
-                    yield kept
+                stored = self._read_checkpoint(owned)
+                if until is None or (stored.manifest.to is None and above(tx, stored.manifest.message, until)):
+                    yield stored
         data = session.data
         if data.forked_from is not None and data.forked_at is not None:
             source = tx.ref(row.workspace, "session", ids.parse(data.forked_from))
@@ -156,19 +156,19 @@ class CheckpointRepo:
         return None if row is None or row.trashed_at is not None else self._read_checkpoint(row)
 
     def put(
-        self, tx: Tx, manifest: Manifest, kept: StoredCheckpoint | None = None, created_at: int | None = None
+        self, tx: Tx, manifest: Manifest, stored: StoredCheckpoint | None = None, created_at: int | None = None
     ) -> StoredCheckpoint:
         """Stores a new checkpoint, optionally with another time, or a new manifest for a `kept` one."""
-        if kept is not None and kept.manifest == manifest:
-            return kept
-        known = () if kept is None else kept.manifest.files
-        row = self._put(tx, CHECKPOINT, manifest.message, manifest, None if kept is None else kept.row, created_at)
+        if stored is not None and stored.manifest == manifest:
+            return stored
+        known = () if stored is None else stored.manifest.files
+        row = self._put(tx, CHECKPOINT, manifest.message, manifest, None if stored is None else stored.row, created_at)
         self._use(tx, row, _blobs(manifest.files) - _blobs(known))
         return StoredCheckpoint(row, manifest)
 
     def _read_checkpoint(self, row: RefRow) -> StoredCheckpoint:
         name = f"checkpoint {ids.text(row.key)}"
-        manifest: Manifest = read(self._refs.data(self._refs.checked(row)), Manifest, name)
+        manifest: Manifest = read(self._refs.data(self._refs.verify(row)), Manifest, name)
         if not all(map(is_inside, manifest.paths())):
             raise Corrupted(name, "it names a path that is not below the root")
         return StoredCheckpoint(row, manifest)
@@ -208,7 +208,7 @@ class CheckpointRepo:
         row = tx.ref(self._engine.workspace, WORKTREE, self._key(WORKTREE, ""))
         if row is None or row.trashed_at is not None:
             return None
-        return StoredWorktree(row, read(self._refs.data(self._refs.checked(row)), Worktree, "a worktree"))
+        return StoredWorktree(row, read(self._refs.data(self._refs.verify(row)), Worktree, "a worktree"))
 
     def index(self, seat: StoredWorktree) -> TreeIndex:
         """The index of the worktree; caches the last one."""
@@ -244,7 +244,7 @@ class CheckpointRepo:
         row = tx.ref(self._engine.workspace, REWIND, self._key(REWIND, ""))
         if row is None or row.trashed_at is not None:
             return None
-        return row, read(self._refs.data(self._refs.checked(row)), Journal, "a rewind")
+        return row, read(self._refs.data(self._refs.verify(row)), Journal, "a rewind")
 
     def begin(self, tx: Tx, journal: Journal) -> None:
         """Records a rewind. Raises Conflict if another one is unfinished."""
@@ -281,7 +281,7 @@ class CheckpointRepo:
     def _use(self, tx: Tx, row: RefRow, digests: Iterable[str]) -> None:
         tree, used = self.tree(tx), []
         for digest in digests:
-            blob = tx.blobs.blob(tree, self._engine.blob_look(tree, digest))
+            blob = tx.blobs.blob(tree, self._engine.blob_hash(tree, digest))
             if blob is None:
                 raise NotFound("blob", digest, hint="It was deleted. Try again.")
             used.append(blob.blob)
@@ -291,7 +291,7 @@ class CheckpointRepo:
 
 def above(tx: Tx, message: str, below: str) -> bool:
     """True if a message is on the path to another one, or is the same."""
-    one, other = tx.ground(ids.parse(message)), tx.ground(ids.parse(below))
+    one, other = tx.insert_point(ids.parse(message)), tx.insert_point(ids.parse(below))
     if one is None or other is None or one.pos is None or other.pos is None or one.tree != other.tree:
         return False
     return paths.on_path(tx, other.pos, one.pos)

@@ -40,38 +40,38 @@ NO_CHECKPOINT = "checkpoint not found"
 class Rewinding:
     """Plans and runs rewinds. The caller holds the lock of the root."""
 
-    def __init__(self, root: RootFolder, shelf: CheckpointRepo, capturing: Capturing) -> None:
+    def __init__(self, root: RootFolder, repo: CheckpointRepo, capturing: Capturing) -> None:
         self._root = root
-        self._shelf = shelf
+        self._repo = repo
         self._capturing = capturing
 
     # -- what is asked for
 
-    def rewind(self, message: str, *, files: bool, talk: bool, dry_run: bool, force: bool) -> Rewound:
+    def rewind(self, message: str, *, files: bool, conversation: bool, dry_run: bool, force: bool) -> Rewound:
         """Rewinds to a message."""
-        said = self._find_message(message) if talk else None
-        if talk and said is None:
+        target = self._find_message(message) if conversation else None
+        if conversation and target is None:
             return Rewound(False, "the message is not in the conversation", message=message, dry_run=dry_run)
         manifests = self._since(message) if files else []
         if manifests is None:
             return Rewound(False, NO_CHECKPOINT, message=message, dry_run=dry_run)
-        lost = self._shelf.read(lambda tx: self._shelf.missing_source(tx, message)) if files and not force else None
+        lost = self._repo.read(lambda tx: self._repo.missing_source(tx, message)) if files and not force else None
         if lost is not None:
             error = f"checkpoints are missing: session {lost} had them and is deleted or in the trash"
             return Rewound(False, error, message=message, dry_run=dry_run)
-        heads = HeadChange(self._shelf.session.refresh().head_id, said) if talk else None
+        heads = HeadChange(self._repo.session.refresh().head_id, target) if conversation else None
         return self._go(message, manifests, heads, tree=files, dry_run=dry_run, force=force)
 
     def undo(self, *, steps: int, dry_run: bool, force: bool) -> Rewound:
         """Undoes the last rewinds that were not undone yet."""
-        points = _to_undo([kept.manifest for kept in self._shelf.read(self._shelf.all)])
+        points = _to_undo([stored.manifest for stored in self._repo.read(self._repo.all)])
         if len(points) < steps:
             error = f"there is no rewind to undo: {len(points)} left" if points else "there is no rewind to undo"
             return Rewound(False, error, dry_run=dry_run)
         taken = points[-steps:]
         before = next((one.heads.before for one in taken if one.heads is not None), None)
         moved = any(one.heads is not None for one in taken)
-        heads = HeadChange(self._shelf.session.refresh().head_id, before) if moved else None
+        heads = HeadChange(self._repo.session.refresh().head_id, before) if moved else None
         # This includes later changes, which are not part of the rewind.
         manifests = [msgspec.structs.replace(one, files=_changed_entries(one), to=None) for one in taken]
         return self._go(taken[0].message, manifests, heads, tree=False, dry_run=dry_run, force=force)
@@ -85,7 +85,7 @@ class Rewinding:
 
     def pending(self) -> Journal | None:
         """The interrupted rewind."""
-        found = self._shelf.read(self._shelf.journal)
+        found = self._repo.read(self._repo.journal)
         return None if found is None else found[1]
 
     def finish(self) -> Rewound | None:
@@ -107,23 +107,25 @@ class Rewinding:
 
         If the message has no checkpoint, it changed nothing, and the next checkpoint has its state.
         """
-        kept = self._shelf.read(self._shelf.all)
-        first = next((one for one in kept if message in (one.manifest.message, *one.manifest.also)), None)
+        stored = self._repo.read(self._repo.all)
+        first = next((one for one in stored if message in (one.manifest.message, *one.manifest.also)), None)
         if first is None:
-            first = self._shelf.read(lambda tx: self._below(tx, kept, message))
+            first = self._repo.read(lambda tx: self._below(tx, stored, message))
         return (
             None
             if first is None
-            else [one.manifest for one in kept if creation_counter(one.row.ref) >= creation_counter(first.row.ref)]
+            else [one.manifest for one in stored if creation_counter(one.row.ref) >= creation_counter(first.row.ref)]
         )
 
-    def _below(self, tx: Tx, kept: Sequence[StoredCheckpoint], message: str) -> StoredCheckpoint | None:
-        return next((one for one in kept if one.manifest.to is None and above(tx, message, one.manifest.message)), None)
+    def _below(self, tx: Tx, stored: Sequence[StoredCheckpoint], message: str) -> StoredCheckpoint | None:
+        return next(
+            (one for one in stored if one.manifest.to is None and above(tx, message, one.manifest.message)), None
+        )
 
     def _plan(self, manifests: Sequence[Manifest], *, tree: bool) -> RewindPlan:
         """The plan that restores the first manifest; with `tree`, includes paths that only the scan of the tree has."""
         closed: tuple[str, ...] = ()
-        if tree and self._shelf.read(self._shelf.worktree) is not None:
+        if tree and self._repo.read(self._repo.worktree) is not None:
             seat, seen = self._capturing.scan(keep=False)
             assert seat is not None
             fresh = changed(seat, seen)
@@ -134,12 +136,12 @@ class Rewinding:
         present |= {path: MISSING for path in plan.alike(chains) if not self._root.has(path)}
         there = plan.Present(present, partial(state_at, self._root), self._names)
         made = plan.make(chains, there, undo=not tree)
-        return self._opening(made._replace(unseen=sorted({*made.unseen, *closed})))
+        return self._open_folders(made._replace(unseen=sorted({*made.unseen, *closed})))
 
     def _names(self, folder: str) -> list[str] | None:
         return self._root.names_in(folder) if self._root.readable(folder) else None
 
-    def _opening(self, made: RewindPlan) -> RewindPlan:
+    def _open_folders(self, made: RewindPlan) -> RewindPlan:
         """The plan with steps that open read-only folders and restore their modes."""
         steps, closed = {step.path: step for step in made.steps}, list[str]()
         for step in made.steps:
@@ -170,13 +172,13 @@ class Rewinding:
         old = None
         if step.old.kind == "file":
             with suppress(PathBlocked):
-                old = self._root.look(path).data
+                old = self._root.observe(path).data
         elif step.old.kind == "link":
             old = _target(step.old)
         new = None
         if step.new.kind == "file":
             try:
-                new = self._shelf.content(step.new)
+                new = self._repo.content(step.new)
             except (NotFound, Corrupted) as error:
                 raise Corrupted(f"the checkpoint of {display_path(path)}", f"{error.message}") from error
         elif step.new.kind == "link":
@@ -230,35 +232,35 @@ class Rewinding:
 
         Raises Conflict and does nothing if something has changed since the plan was made.
         """
-        shelf = self._shelf
-        watched = made.steps and shelf.read(shelf.worktree) is not None
+        repo = self._repo
+        watched = made.steps and repo.read(repo.worktree) is not None
         seen = self._capturing.scan(keep=True) if watched else None
-        keep = ContentWriter(shelf)
+        keep = ContentWriter(repo)
         entries = [PathEntry(step.path, self._as_planned(step, keep), step.new) for step in made.steps]
         keep.flush()
-        journal = Journal(shelf.root, shelf.new_id().hex(), ids.text(shelf.new_id()), tuple(made.steps))
+        journal = Journal(repo.root, repo.new_id().hex(), ids.text(repo.new_id()), tuple(made.steps))
 
         coming = [unpack_path(step.path) for step in made.steps if step.old.kind == "missing"]
 
         def work(tx: Tx) -> None:
             if seen is not None:
                 self._capturing.record(tx, *seen, journal.undo, settled=False, coming=coming)
-            manifest = Manifest(journal.undo, shelf.root, to=message, heads=heads)
-            shelf.put(tx, manifest.having(entries), shelf.get(tx, journal.undo))
+            manifest = Manifest(journal.undo, repo.root, to=message, heads=heads)
+            repo.put(tx, manifest.with_entries(entries), repo.get(tx, journal.undo))
             if journal.steps:
-                shelf.begin(tx, journal)
+                repo.begin(tx, journal)
             if heads is not None:
                 self._move(tx, heads.after)
 
-        shelf.write(work)
+        repo.write(work)
         if heads is not None:
-            shelf.session.refresh()
+            repo.session.refresh()
         return journal
 
     def _as_planned(self, step: RewindStep, keep: ContentWriter) -> FileState:
         """A path to be removed, with its content stored. Raises Conflict if it differs from the plan."""
         try:
-            seen = self._root.look(unpack_path(step.path))
+            seen = self._root.observe(unpack_path(step.path))
         except PathBlocked:
             return step.old
         if not seen.state.same(step.old) and (step.old.kind != "missing" or self._root.has(unpack_path(step.path))):
@@ -270,23 +272,23 @@ class Rewinding:
     def _apply(self, journal: Journal) -> Rewound:
         """Applies the steps. On failure rolls them back; if that fails too, the record stays."""
         try:
-            done = apply(self._root, journal, self._shelf.content)
+            done = apply(self._root, journal, self._repo.content)
         except ClewError:
             with suppress(ClewError):
                 self._take_back(journal)
             raise
-        self._shelf.write(self._shelf.clear_journal)
+        self._repo.write(self._repo.clear_journal)
         left = tuple(map(display_path, done.left))
         error = f"changed during the rewind and not touched: {some_of(left)}" if left else None
         return Rewound(True, error, left=left, kept=tuple(map(display_path, done.kept)), undo=journal.undo)
 
     def _take_back(self, journal: Journal) -> None:
-        kept = self._shelf.read(lambda tx: self._shelf.get(tx, journal.undo))
-        if kept is None:
+        stored = self._repo.read(lambda tx: self._repo.get(tx, journal.undo))
+        if stored is None:
             raise NotFound("checkpoint", journal.undo)
-        old = {entry.path: entry.state for entry in kept.manifest.files}
+        old = {entry.path: entry.state for entry in stored.manifest.files}
         steps = tuple(RewindStep(step.path, step.new, old[step.path]) for step in journal.steps)
-        apply(self._root, msgspec.structs.replace(journal, steps=steps), self._shelf.content)
+        apply(self._root, msgspec.structs.replace(journal, steps=steps), self._repo.content)
         self._finish(journal)
 
     def _finish(self, journal: Journal) -> None:
@@ -294,58 +296,60 @@ class Rewinding:
 
         If it changed no files, moves the conversation back too.
         """
-        shelf = self._shelf
+        repo = self._repo
         after = {step.path: state_at(self._root, unpack_path(step.path)) for step in journal.steps}
 
         def work(tx: Tx) -> None:
-            kept = shelf.get(tx, journal.undo)
-            if kept is not None:
-                same = {one.path: UNSEEN for one in kept.manifest.files if one.state.same(after.get(one.path, UNSEEN))}
-                manifest = kept.manifest.with_final_states(after | same)  # it has no entries for unchanged paths
+            stored = repo.get(tx, journal.undo)
+            if stored is not None:
+                same = {
+                    one.path: UNSEEN for one in stored.manifest.files if one.state.same(after.get(one.path, UNSEEN))
+                }
+                manifest = stored.manifest.with_final_states(after | same)  # it has no entries for unchanged paths
                 heads = manifest.heads
-                if heads is not None and not _changed_entries(manifest) and shelf.head(tx) == heads.after:
+                if heads is not None and not _changed_entries(manifest) and repo.head(tx) == heads.after:
                     self._move(tx, heads.before)
                     manifest = msgspec.structs.replace(manifest, heads=None)
-                shelf.put(tx, manifest, kept)
-            shelf.clear_journal(tx)
+                repo.put(tx, manifest, stored)
+            repo.clear_journal(tx)
 
-        shelf.write(work)
-        shelf.session.refresh()
+        repo.write(work)
+        repo.session.refresh()
 
     # -- the conversation
 
     def _find_message(self, message: str) -> str | None:
         """The message on the conversation's path, possibly by another id of its checkpoint; None if it is not there."""
-        head = self._shelf.session.refresh().head_id
-        kept = [one.manifest for one in self._shelf.read(self._shelf.all)]
-        also = [name for one in kept if message in (one.message, *one.also) for name in (one.message, *one.also)]
+        head = self._repo.session.refresh().head_id
+        stored = [one.manifest for one in self._repo.read(self._repo.all)]
+        also = [name for one in stored if message in (one.message, *one.also) for name in (one.message, *one.also)]
 
         def work(tx: Tx) -> str | None:
             return next((name for name in (message, *also) if head is not None and above(tx, name, head)), None)
 
-        return self._shelf.read(work)
+        return self._repo.read(work)
 
     def _move(self, tx: Tx, to: str | None) -> None:
         """Moves the head within its tree. The old path stays as a branch; the new one is no longer a branch."""
-        session = self._shelf.session
+        session = self._repo.session
         refs, row = Parts.of(session).refs, row_of(session)
-        tip = refs.tip(tx, row)
-        ground = None if to is None else tx.ground(ids.parse(to))
-        if to is not None and (ground is None or ground.tree != row.tree):
+        state = refs.head_state(tx, row)
+        point = None if to is None else tx.insert_point(ids.parse(to))
+        if to is not None and (point is None or point.tree != row.tree):
             raise NotFound("node", to, hint="It was deleted.")
-        head_id = None if ground is None else ground.id
-        if tip.id == head_id:
+        head_id = None if point is None else point.id
+        if state.id == head_id:
             return
-        if tip.id is not None and not (to is not None and above(tx, ids.text(tip.id), to)):
-            refs.branch(tx, row.ref, tip.ground)
-        for one in self._branches(tx, row, ground):
+        if state.id is not None and not (to is not None and above(tx, ids.text(state.id), to)):
+            refs.branch(tx, row.ref, state.insert_point)
+        for one in self._branches(tx, row, point):
             tx.delete_ref(one.ref)
-        refs.move(tx, row.ref, tip, None if ground is None else ground.pos, head_id)
+        refs.move(tx, row.ref, state, None if point is None else point.pos, head_id)
 
-    def _branches(self, tx: Tx, row: RefRow, ground: InsertPoint | None) -> list[RefRow]:
-        if ground is None:
+    def _branches(self, tx: Tx, row: RefRow, point: InsertPoint | None) -> list[RefRow]:
+        if point is None:
             return []
-        return [one for one in tx.refs_owned(row.ref) if one.kind == BRANCH and one.head_id == ground.id]
+        return [one for one in tx.refs_owned(row.ref) if one.kind == BRANCH and one.head_id == point.id]
 
 
 def _changed_entries(manifest: Manifest) -> tuple[PathEntry, ...]:

@@ -103,30 +103,30 @@ class RootFolder:
                 raise self.unread(error, ".") from error
         return True
 
-    def look(self, path: str) -> ObservedState:
+    def observe(self, path: str) -> ObservedState:
         """The state of a path. Raises PathBlocked if a link or a file is in the way, and Unavailable."""
         try:
             with self.folder(path) as (fd, name):
-                return self.look_in(fd, name, path)
+                return self.observe_in(fd, name, path)
         except FileNotFoundError:
             return ObservedState(MISSING)
         except OSError as error:
             raise self.unread(error, path) from error
 
-    def look_in(self, fd: int, name: str, path: str) -> ObservedState:
+    def observe_in(self, fd: int, name: str, path: str) -> ObservedState:
         """`look` in an open folder. Raises FileNotFoundError and other OSErrors."""
         for _ in range(TRIES):
-            said = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            if stat.S_ISREG(said.st_mode):
-                seen = self._read(fd, name, said)
-            elif stat.S_ISLNK(said.st_mode):
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):
+                seen = self._read(fd, name, status)
+            elif stat.S_ISLNK(status.st_mode):
                 seen = ObservedState(
-                    FileState("link", target=pack_path(os.readlink(name, dir_fd=fd))), b"", stamp(said)
+                    FileState("link", target=pack_path(os.readlink(name, dir_fd=fd))), b"", stamp(status)
                 )
-            elif stat.S_ISDIR(said.st_mode):
-                seen = ObservedState(FileState("dir", mode=said.st_mode & PERMISSIONS), b"", stamp(said))
+            elif stat.S_ISDIR(status.st_mode):
+                seen = ObservedState(FileState("dir", mode=status.st_mode & PERMISSIONS), b"", stamp(status))
             else:
-                seen = ObservedState(skipped_state(said, "it is neither a file nor a link"), b"", stamp(said))
+                seen = ObservedState(skipped_state(status, "it is neither a file nor a link"), b"", stamp(status))
             if seen is not None:
                 return seen
         raise Unavailable(
@@ -134,10 +134,12 @@ class RootFolder:
             hint="Wait until the program that writes it has finished.",
         )
 
-    def _read(self, folder: int, name: str, said: os.stat_result) -> ObservedState | None:
+    def _read(self, folder: int, name: str, status: os.stat_result) -> ObservedState | None:
         """A file's content; None if it was changed or replaced during the read."""
-        if said.st_size > self._max_file:
-            return ObservedState(skipped_state(said, f"it has more than {self._max_file:,} bytes"), b"", stamp(said))
+        if status.st_size > self._max_file:
+            return ObservedState(
+                skipped_state(status, f"it has more than {self._max_file:,} bytes"), b"", stamp(status)
+            )
         try:
             fd = os.open(name, _FILE, dir_fd=folder)
         except OSError as error:
@@ -151,7 +153,7 @@ class RootFolder:
                 parts.append(part)
                 left -= len(part)
             data, now = b"".join(parts), os.fstat(fd)
-        if stamp(now) != stamp(said) or len(data) != now.st_size:
+        if stamp(now) != stamp(status) or len(data) != now.st_size:
             return None
         return ObservedState(
             FileState("file", now.st_mode & PERMISSIONS, len(data), sha256_hex(data)), data, stamp(now)
@@ -342,14 +344,14 @@ class RootFolder:
         )
 
 
-def skipped_state(said: os.stat_result, why: str) -> FileState:
+def skipped_state(status: os.stat_result, why: str) -> FileState:
     """The state of a path whose content is not stored."""
-    return FileState("skipped", said.st_mode & PERMISSIONS, said.st_size, why=why, stamp=stamp(said))
+    return FileState("skipped", status.st_mode & PERMISSIONS, status.st_size, why=why, stamp=stamp(status))
 
 
-def stamp(said: os.stat_result) -> Stamp:
+def stamp(status: os.stat_result) -> Stamp:
     """The stamp of a file."""
-    return said.st_ctime_ns, said.st_mtime_ns, said.st_ino, said.st_size
+    return status.st_ctime_ns, status.st_mtime_ns, status.st_ino, status.st_size
 
 
 def part_name(key: str) -> str:

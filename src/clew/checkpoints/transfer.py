@@ -34,8 +34,8 @@ def place(session: Session) -> str | None:
 
 def mark(session: Session) -> str:
     """A text that changes whenever a checkpoint of the session changes."""
-    shelf = CheckpointRepo(session, "")
-    rows = shelf.read(shelf.rows)
+    repo = CheckpointRepo(session, "")
+    rows = repo.read(repo.rows)
     if not rows:
         return ""
     return hashlib.sha256(b"".join(row.key + row.version.to_bytes(8) for row in rows)).hexdigest()[:16]
@@ -46,8 +46,8 @@ def carry_out(session: Session) -> list[tuple[Checkpoint, Callable[[FileState], 
     root = place(session)
     if root is None:
         return []
-    shelf = CheckpointRepo(session, pack_path(root))
-    return [(kept.to_checkpoint(), shelf.content) for kept in shelf.read(shelf.own)]
+    repo = CheckpointRepo(session, pack_path(root))
+    return [(stored.to_checkpoint(), repo.content) for stored in repo.read(repo.own)]
 
 
 def carry_in(session: Session, found: Sequence[CheckpointImport]) -> int | None:
@@ -58,35 +58,35 @@ def carry_in(session: Session, found: Sequence[CheckpointImport]) -> int | None:
     """
     root = place(session)
     assert root is not None
-    shelf = CheckpointRepo(session, pack_path(root))
+    repo = CheckpointRepo(session, pack_path(root))
 
     def work(tx: Tx) -> int | None:
-        have = shelf.own(tx)
-        names, mine = [one.manifest.message for one in found], [kept.manifest.message for kept in have]
+        have = repo.own(tx)
+        names, mine = [one.manifest.message for one in found], [stored.manifest.message for stored in have]
         begin = names.index(mine[0]) if mine and mine[0] in names else 0
         if names[begin : begin + len(mine)] != mine:
             return None
-        for kept, one in zip(have, found[begin:], strict=False):
-            _put(tx, shelf, kept, one)
+        for stored, one in zip(have, found[begin:], strict=False):
+            _put(tx, repo, stored, one)
         fresh = found[begin + len(mine) :]
         for one in fresh:
-            _put(tx, shelf, None, one)
+            _put(tx, repo, None, one)
         return len(fresh)
 
-    return shelf.write(work)
+    return repo.write(work)
 
 
-def _put(tx: Tx, shelf: CheckpointRepo, kept: StoredCheckpoint | None, one: CheckpointImport) -> None:
+def _put(tx: Tx, repo: CheckpointRepo, stored: StoredCheckpoint | None, one: CheckpointImport) -> None:
     """Stores a checkpoint, or the entries that the session's own one lacks."""
     empty = msgspec.structs.replace(one.manifest, files=())
-    manifest = empty if kept is None else kept.manifest
+    manifest = empty if stored is None else stored.manifest
     known = {entry.path for entry in manifest.files}
-    fresh = [_store_content(tx, shelf, entry, one) for entry in one.manifest.files if entry.path not in known]
-    shelf.put(tx, manifest.having(fresh), kept, microseconds(one.created_at))
+    fresh = [_store_content(tx, repo, entry, one) for entry in one.manifest.files if entry.path not in known]
+    repo.put(tx, manifest.with_entries(fresh), stored, microseconds(one.created_at))
 
 
-def _store_content(tx: Tx, shelf: CheckpointRepo, entry: PathEntry, one: CheckpointImport) -> PathEntry:
+def _store_content(tx: Tx, repo: CheckpointRepo, entry: PathEntry, one: CheckpointImport) -> PathEntry:
     if entry.state.kind != "file":
         return entry
-    blob = shelf.keep(tx, pack(one.content(entry.state)))
+    blob = repo.keep(tx, pack(one.content(entry.state)))
     return msgspec.structs.replace(entry, state=msgspec.structs.replace(entry.state, blob=blob))

@@ -138,10 +138,10 @@ class _Walk:
             hint = "Use a smaller root, or exclude generated files in .gitignore."
             raise Invalid(f"{self.root.path} has more than {MOST:,} files", hint=hint)
         if known is not None and not place.stale and known.mode == mode and known.rows == rows_of(listed.rows):
-            return self._unchanged(fd, place, known, listed)
+            return self._scan_unchanged(fd, place, known, listed)
         return self._compare(fd, place, known, listed, mode)
 
-    def _unchanged(self, fd: int, place: _Place, known: Folder, listed: _Listed) -> list[_Place]:
+    def _scan_unchanged(self, fd: int, place: _Place, known: Folder, listed: _Listed) -> list[_Place]:
         """Scans a folder whose files are unchanged. Ignored names may have appeared or disappeared."""
         self.folders[place.path] = known
         ignored = list(listed.left_out)
@@ -195,10 +195,10 @@ class _Walk:
 
     def _rules(self, fd: int, place: _Place) -> IgnoreRules:
         try:
-            said = self.root.look_in(fd, NAME, NAME)
+            file = self.root.observe_in(fd, NAME, NAME)
         except (OSError, Unavailable):
             return place.rules
-        return place.rules.below(place.path, said.data if said.state.kind == "file" else None)
+        return place.rules.below(place.path, file.data if file.state.kind == "file" else None)
 
     def _below(self, fd: int, place: _Place, known: Folder | None, listed: _Listed, ignored: list[str]) -> list[_Place]:
         """The subfolders to scan. One that was scanned before is scanned again, whatever the rules say now."""
@@ -216,8 +216,8 @@ class _Walk:
                 continue
             way = path in self._on_the_way
             asked = here.stale or path not in self.old or way
-            said = here.rules.ignores(path, folder=True) if asked else pack_path(f"{name}/") in left_out
-            out = here.ignored or said
+            is_ignored = here.rules.ignores(path, folder=True) if asked else pack_path(f"{name}/") in left_out
+            out = here.ignored or is_ignored
             if out:
                 ignored.append(f"{name}/")
             if not out or path in self.old or way:
@@ -228,7 +228,7 @@ class _Walk:
         """Reads a file that is new or may have changed."""
         old = MISSING if was is None else was.state
         try:
-            seen = self.root.look_in(fd, name, path)
+            seen = self.root.observe_in(fd, name, path)
         except FileNotFoundError:
             seen = ObservedState(MISSING)
         except (OSError, Unavailable):
@@ -290,11 +290,11 @@ def _list_folder(fd: int, left_out: frozenset[str]) -> _Listed:
                 omitted.append(name)
             else:
                 try:
-                    said = one.stat(follow_symlinks=False)
+                    status = one.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
                 # Every change to a file sets its change time, and no program can set it to another value.
-                rows.append((name, said.st_ctime_ns, said.st_mtime_ns, said.st_ino, said.st_size))
+                rows.append((name, status.st_ctime_ns, status.st_mtime_ns, status.st_ino, status.st_size))
     return _Listed(rows, omitted, folders)
 
 
@@ -328,10 +328,10 @@ class _Way:
 
 def _unread(fd: int, name: str) -> ObservedState:
     try:
-        said = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        status = os.stat(name, dir_fd=fd, follow_symlinks=False)
     except FileNotFoundError:
         return ObservedState(MISSING)
-    return ObservedState(skipped_state(said, "it cannot be read"), b"", stamp(said))
+    return ObservedState(skipped_state(status, "it cannot be read"), b"", stamp(status))
 
 
 def _merge(changes: list[PathChange]) -> list[PathChange]:

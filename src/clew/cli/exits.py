@@ -8,7 +8,8 @@ import sys
 import click
 
 from clew import errors
-from clew.cli.output.text import bold, dim, plain, warn
+from clew.base.visible import plain
+from clew.cli.output.text import bold, dim, warn
 
 FAILED, USAGE, NOT_FOUND, AMBIGUOUS, BUSY, SEALED, DAMAGED, PARTIAL = 1, 2, 3, 4, 5, 6, 7, 8
 INTERRUPTED, CLOSED_PIPE = 130, 141

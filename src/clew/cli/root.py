@@ -51,6 +51,7 @@ COMMANDS = {
     "doctor": ("doctor", "Check settings, permissions, disk space and pending work."),
     "quarantine": ("quarantine", "Isolate, restore or purge damaged messages."),
     "import": ("import_", "Import conversations from files."),
+    "export": ("export", "Write conversations to files: JSONL, Markdown, HTML, or as they were."),
     "backup": ("upkeep", "Copy the store to a file, even while it is in use."),
     "copy": ("copy", "Copy a store from a file to a server, or back."),
     "gc": ("gc", "Remove unused attachments from object storage."),

@@ -22,17 +22,17 @@ BEGIN = "[the conversation begins here]"
 
 
 class Converted(NamedTuple):
-    """Messages in a provider's format, and what it took to get there."""
+    """Messages in a provider's format, and a report of the changes."""
 
     provider: str
     messages: tuple[bytes, ...]
-    """Each as the provider's own JSON. If the system prompt is a message there, it is the first."""
+    """Each in the provider's own JSON, including the system prompt if that is a message there."""
     system: str
-    """The system prompt, for where it is a parameter."""
+    """The system prompt, for providers that take it as a parameter."""
     report: Report
 
     def natives(self) -> list[Native]:
-        """The messages, ready to be stored."""
+        """The messages in a form that can be stored."""
         return [Native(self.provider, raw) for raw in self.messages]
 
 
@@ -43,7 +43,7 @@ class Options(NamedTuple):
     thinking: ThinkingAs = "text"
     blob: Callable[[str], bytes] | None = None
     tools: tuple[str, ...] = ()
-    """Names of tools that are declared beside the messages."""
+    """Names of tools that are declared apart from the messages."""
 
 
 def convert_messages(
@@ -55,12 +55,12 @@ def convert_messages(
     thinking: ThinkingAs = "text",
     blob: Callable[[str], bytes] | None = None,
 ) -> Converted:
-    """The messages as the provider `to` would have them, and a report of everything that is not as it was.
+    """Converts messages to the format of the provider `to`, and reports every change.
 
-    Those of the same provider come back byte for byte, as they are. Messages may be neutral, native, or bytes of the
-    provider `source`. `system` is the system prompt they were said under. Reasoning that cannot be proven to its
-    provider becomes text, or with ``thinking="drop"`` goes. `blob` gives the content of attachments; without it they
-    are left out. Invalid if a message cannot be read, or the provider is not known.
+    Messages already in that format stay byte for byte. Messages may be neutral, native, or bytes of the provider
+    `source`. `system` is their system prompt. Reasoning that the provider would not accept becomes text, or with
+    ``thinking="drop"`` is dropped. `blob` returns the content of attachments; without it they are omitted. Invalid if a
+    message cannot be read or the provider is unknown.
     """
     options = Options(system, thinking, blob)
     target, given = read_all(messages, source, to, options)
@@ -70,10 +70,10 @@ def convert_messages(
 
 
 def repair_messages(messages: Sequence[AnyMessage | bytes], *, provider: str, system: str = "") -> Converted:
-    """The messages of a conversation in a form that its own provider accepts.
+    """Repairs the messages of a conversation so that its own provider accepts them.
 
-    Calls without a result get an error as their result, results without a call become text. Other messages of the
-    provider are kept byte for byte; neutral ones, and those of another provider, are converted.
+    Calls without a result get an error as their result; results without a call become text. Other messages of the
+    provider stay byte for byte; neutral messages and those of other providers are converted.
     """
     options = Options(system)
     target, given = read_all(messages, provider, provider, options)
@@ -83,7 +83,7 @@ def repair_messages(messages: Sequence[AnyMessage | bytes], *, provider: str, sy
 def read_all(
     messages: Sequence[AnyMessage | bytes], source: str, to: str, options: Options
 ) -> tuple[Target, list[Read]]:
-    """The format of the provider `to`, and the messages as a conversion into it reads them."""
+    """The format of the provider `to`, and the messages prepared for a conversion."""
     if not isinstance(messages, list | tuple):
         raise Invalid(f"this takes a list of messages, not {type(messages).__name__}")
     if options.thinking not in ("text", "drop"):
@@ -91,11 +91,11 @@ def read_all(
     if not isinstance(options.system, str):
         raise Invalid(f"a system prompt is text, not {type(options.system).__name__}")
     target = find_target(to)
-    return target, [read(said, source, to, target) for said in messages]
+    return target, [read(message, source, to, target) for message in messages]
 
 
 def is_own(given: Sequence[Read], source: str, to: str) -> bool:
-    """True if a conversation is in the target's format already, all of it."""
+    """True if all messages are in the target's format already."""
     return all(one.own for one in given) if given else family(source) == family(to)
 
 
@@ -106,7 +106,7 @@ def tool_names(given: Sequence[Read], target: Target, options: Options) -> Names
 
 
 def convert_read(given: Sequence[Read], target: Target, source: str, to: str, options: Options) -> Converted:
-    """The conversion itself. What is in the target's format is kept as it is wherever it can stand."""
+    """Converts. Messages in the target's format stay unchanged wherever the target accepts them."""
     own = {at for at, one in enumerate(given) if one.own}
     names = tool_names(given, target, options)
     while True:
@@ -119,7 +119,7 @@ def convert_read(given: Sequence[Read], target: Target, source: str, to: str, op
         units, broken = cut(laid, {at: len(given[at].blocks) for at in own}, target)
         if not broken:
             break
-        own -= broken  # they cannot stay as they are: once more, and they are converted too
+        own -= broken  # some messages cannot stay unchanged: start again and convert them too
     prompt = _prompt(options.system, "\n\n".join(texts(piece.what for piece in leading)))
     written = list(_first(prompt, leading, given, target)) if prompt_is_message(to) else []
     if target.unites == "turns" and units and side(units[0][0]) == "assistant":
@@ -145,7 +145,7 @@ def _pieces(given: Sequence[Read], own: set[int], target: Target, notes: Notes, 
 
 
 def _in_place(found: Sequence[Piece], target: Target, notes: Notes) -> list[Piece]:
-    """System messages amid the others as the user's, where the target has no other way."""
+    """Turns later system messages into user messages, if the target allows only a first one."""
     placed = list(found)
     for at, piece in enumerate(found):
         if piece.role == "system" and not piece.own and not target.keeps_system:
@@ -157,21 +157,21 @@ def _in_place(found: Sequence[Piece], target: Target, notes: Notes) -> list[Piec
 
 def _first(prompt: str, leading: Sequence[Piece], given: Sequence[Read], target: Target) -> Iterator[bytes]:
     """The system prompt as messages."""
-    kept = list(dict.fromkeys(piece.message for piece in leading))
+    indexes = list(dict.fromkeys(piece.message for piece in leading))
     if leading and all(piece.own for piece in leading) and prompt == "\n\n".join(texts(p.what for p in leading)):
-        yield from (given[at].raw for at in kept)
+        yield from (given[at].raw for at in indexes)
     elif prompt:
         piece = Piece(0, None, "system", Text(text=prompt))
         yield from map(msgspec.json.encode, target.write([piece]))
 
 
 def _prompt(system: str, leading: str) -> str:
-    """The system prompt; a conversation may have it beside its messages, as the first of them, or both."""
+    """The system prompt, which may be a parameter, the first message, or both."""
     if not leading or not system:
         return system or leading
     return leading if leading.startswith(system) else f"{system}\n\n{leading}"
 
 
 def _sources(given: Sequence[Read]) -> str:
-    """The providers that the messages are of, where the caller did not say."""
-    return ", ".join(dict.fromkeys(one.said.provider for one in given if isinstance(one.said, Native)))
+    """The providers of the messages, if the caller did not name one."""
+    return ", ".join(dict.fromkeys(one.original.provider for one in given if isinstance(one.original, Native)))

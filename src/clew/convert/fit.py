@@ -1,4 +1,4 @@
-"""Changes each block into one that the target can express, and notes the losses."""
+"""Changes each block into one that the target can express, and reports the losses."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from clew.providers.target import Piece, Target, is_refusal
 
 ThinkingAs = Literal["text", "drop"]
 MAX_DEPTH = 150
-"""Levels that arguments may be nested: messages are stored up to 200, and have a few levels of their own."""
+"""Maximum depth of a call's arguments: messages may have 200 levels, and need a few for themselves."""
 
 
 class Fitting:
-    """Fits pieces to a target, one after the other."""
+    """Fits pieces to a target one by one."""
 
     def __init__(self, target: Target, notes: Notes, thinking: ThinkingAs, blob: Callable[[str], bytes] | None) -> None:
         self._target = target
@@ -28,14 +28,14 @@ class Fitting:
         self._blob = blob
 
     def fit(self, piece: Piece) -> Iterator[Piece]:
-        """The pieces that the target can express in place of a piece: itself, others, or none."""
+        """Pieces that replace a piece and that the target can express: itself, others, or none."""
         block = piece.what
         if block.extra and not is_refusal(block):
             self._note(piece, "dropped", "free data")
         if isinstance(block, Text):
             yield from self._text(piece, block)
         elif isinstance(block, Thinking):
-            yield from self._thought(piece, block)
+            yield from self._fit_thinking(piece, block)
         elif isinstance(block, ToolCall):
             yield self._call(piece, block)
         elif isinstance(block, ToolResult):
@@ -57,7 +57,7 @@ class Fitting:
             block = Text(text=block.text)
         yield piece._replace(what=block)
 
-    def _thought(self, piece: Piece, block: Thinking) -> Iterator[Piece]:
+    def _fit_thinking(self, piece: Piece, block: Thinking) -> Iterator[Piece]:
         if block.signature is not None:
             self._note(piece, "dropped", "signature")
         if block.redacted is not None:
@@ -92,7 +92,7 @@ class Fitting:
         yield from (one for one in inside if one.aside)
 
     def _media(self, piece: Piece, block: Media) -> Iterator[Piece]:
-        block = self._here(block)
+        block = self._load(block)
         part = self._target.media(block)
         if part is not None:
             if block.name is not None and block.name not in _leaves(part):
@@ -113,8 +113,8 @@ class Fitting:
             self._note(piece, "dropped", "attachment" if block.blob is not None else "media")
             yield piece._replace(what=Text(text=f"[{block.modality} left out]"))
 
-    def _here(self, block: Media) -> Media:
-        """The same with its bytes, if they are in the store and can be had."""
+    def _load(self, block: Media) -> Media:
+        """The block with its bytes from the store, if it refers to a blob that can be read."""
         if block.blob is None or self._blob is None:
             return block
         import base64
@@ -138,7 +138,7 @@ class Fitting:
 
 
 def too_deep(value: object) -> bool:
-    """True if data is nested deeper than `MAX_DEPTH`; looks no deeper, whatever the depth."""
+    """True if data is nested deeper than `MAX_DEPTH`. Examines no deeper levels."""
     level: list[object] = [value]
     for _ in range(MAX_DEPTH):
         level = [

@@ -1,7 +1,7 @@
-"""Puts pieces in the order that every provider demands: calls, then their results, then everything else.
+"""Puts pieces in the order that every provider requires: calls, then their results, then everything else.
 
-A call without a result gets an error as its result. A result of no call becomes text. Ids and names that the target
-would refuse are replaced, the same ones always by the same.
+A call without a result gets an error as its result. A result without a call becomes text. Ids and names that the target
+would refuse are replaced; the same id or name always by the same one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ NO_CALL = "[result of a tool call that is not here]"
 
 
 class Names:
-    """The names of tools as the target accepts them: the same one for the same tool, and no two alike.
+    """Maps names of tools to names that the target accepts, one for each tool.
 
-    Of all that are `known`, those that are good already stay as they are.
+    Those of the `known` names that are valid stay unchanged.
     """
 
     def __init__(self, target: Target, known: Iterable[str]) -> None:
@@ -49,7 +49,7 @@ class Names:
 
 
 def lay_out(pieces: Sequence[Piece], target: Target, names: Names, notes: Notes) -> list[Piece]:
-    """The pieces in the order in which the target wants them, with calls answered and named."""
+    """The pieces in the order that the target requires, with results and valid names for all calls."""
     answers, orphans = _pair(pieces)
     laid = _Laying(_rename(pieces, answers, target, names, notes), answers, notes)
     for at, piece in enumerate(pieces):
@@ -62,7 +62,7 @@ def lay_out(pieces: Sequence[Piece], target: Target, names: Names, notes: Notes)
 
 
 def _pair(pieces: Sequence[Piece]) -> tuple[dict[int, int], set[int]]:
-    """Which result answers which call, and the results that answer none. Each call has one answer, after it."""
+    """Matches results to calls, and finds results without a call. Each call has one result, after it."""
     waiting: dict[str, deque[int]] = defaultdict(deque)
     named: dict[str, deque[int]] = defaultdict(deque)
     answers: dict[int, int] = {}
@@ -73,7 +73,7 @@ def _pair(pieces: Sequence[Piece]) -> tuple[dict[int, int], set[int]]:
             named[call.name].append(at)
         elif isinstance(result := piece.what, ToolResult):
             call_at = _first(waiting[result.call_id], answers)
-            if call_at is None:  # Gemini lets a result name the function alone
+            if call_at is None:  # a result of Gemini may have only the name of the function
                 call_at = _first(named[result.call_id], answers)
             if call_at is None:
                 orphans.add(at)
@@ -91,7 +91,7 @@ def _first(calls: deque[int], answers: dict[int, int]) -> int | None:
 def _rename(
     pieces: Sequence[Piece], answers: dict[int, int], target: Target, names: Names, notes: Notes
 ) -> list[Piece]:
-    """The pieces with ids and names of calls that the target accepts, on calls and results alike."""
+    """The pieces with ids and names that the target accepts, in calls and in their results."""
     found = list(pieces)
     calls = [(at, piece, piece.what) for at, piece in enumerate(pieces) if isinstance(piece.what, ToolCall)]
     taken = {call.id for _, piece, call in calls if piece.own}
@@ -118,7 +118,7 @@ def _rename(
 
 
 class _Laying:
-    """A conversation in the making, turn by turn."""
+    """Builds a conversation turn by turn."""
 
     def __init__(self, pieces: Sequence[Piece], answers: dict[int, int], notes: Notes) -> None:
         self._pieces = pieces
@@ -133,7 +133,7 @@ class _Laying:
         """How many pieces before each are neither results nor set aside."""
 
     def take(self, at: int) -> None:
-        """Puts the next piece where it belongs. Results have their place after their calls."""
+        """Adds the next piece at its place. Results come after their calls."""
         piece = self._pieces[at]
         if isinstance(piece.what, ToolResult):
             self._close(at)
@@ -148,17 +148,17 @@ class _Laying:
             self.say(at, [piece])
 
     def say(self, at: int, pieces: Iterable[Piece]) -> None:
-        """Puts what is not the assistant's."""
+        """Adds a piece that is not the assistant's."""
         self._close(at)
         self._laid.extend(pieces)
 
     def done(self, at: int) -> list[Piece]:
-        """All of it."""
+        """The complete conversation."""
         self._close(at)
         return self._laid
 
     def _close(self, at: int) -> None:
-        """Ends the assistant's turn, if it is speaking: what came of its calls follows."""
+        """Ends the assistant's turn, if there is one, with the results of its calls."""
         if not self._speaking:
             return
         for answer in sorted(self._answers[call] for call in self._calls if call in self._answers):
@@ -168,11 +168,11 @@ class _Laying:
             self._laid.append(piece)
         for call in self._calls:
             if call not in self._answers:
-                self._laid.append(self._missing(self._pieces[call]))
+                self._laid.append(self._error_result(self._pieces[call]))
         self._laid.extend(self._asides)
         self._calls, self._asides, self._speaking = [], [], False
 
-    def _missing(self, piece: Piece) -> Piece:
+    def _error_result(self, piece: Piece) -> Piece:
         call = piece.what
         assert isinstance(call, ToolCall)
         self._notes.add(piece.message, piece.block, "added", "result")
@@ -181,7 +181,7 @@ class _Laying:
 
 
 def _as_text(piece: Piece) -> list[Piece]:
-    """A result of no call, as the user's words. One that is in the target's format has no such block: see `cut`."""
+    """A result without a call, as text of the user. In the target's format it is a whole message: see `cut`."""
     result = piece.what
     assert isinstance(result, ToolResult)
     shown = [one for one in result.content if isinstance(one, Text | Media)]

@@ -40,7 +40,7 @@ _SAID = ("title", "url", "source", "text", "stdout", "stderr", "logs", "error_co
 
 
 def _results(value: object) -> Iterator[str]:
-    """The words of a result, wherever in it they are; what is encrypted is not words."""
+    """All text in a result, except encrypted content."""
     if isinstance(value, dict):
         yield from _found(value, _SAID)
         for name in ("content", "outputs", "results"):

@@ -1,4 +1,4 @@
-"""Messages as a conversion reads them: the neutral view, what the view leaves behind, and who says each block."""
+"""Reads messages for a conversion: the neutral view, the fields that it does not carry, and the role of each block."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from clew.providers.target import Piece, Target
 from clew.providers.view import parse
 
 NEUTRAL = "clew"
-"""The name of a provider for messages in clew's own form, where there has to be one."""
+"""The provider name of messages in clew's own form."""
 _NOTHING = (Text(text=""),)
 
 
 class Read:
-    """One message as it was given. What is not asked for is not worked out."""
+    """A message of the input. Its views are computed on first use."""
 
-    def __init__(self, said: AnyMessage, to: str, target: Target) -> None:
-        self.said = said
+    def __init__(self, message: AnyMessage, to: str, target: Target) -> None:
+        self.original = message
         self._to = to
         self._target = target
 
     @cached_property
     def message(self) -> Message:
         """Its neutral view."""
-        return neutral(self.said)
+        return neutral(self.original)
 
     @cached_property
     def data(self) -> Json:
@@ -44,36 +44,36 @@ class Read:
     @cached_property
     def own(self) -> bool:
         """True if it is in the target's format already."""
-        said = self.said
-        same = isinstance(said, Native) and family(said.provider) == family(self._to)
+        message = self.original
+        same = isinstance(message, Native) and family(message.provider) == family(self._to)
         return same and self._target.owns(self.data)
 
     @property
     def raw(self) -> bytes:
         """The bytes of a native message."""
-        assert isinstance(self.said, Native)
-        return self.said.raw
+        assert isinstance(self.original, Native)
+        return self.original.raw
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """Its blocks; a message of none has an empty one, to stand for it."""
+        """Its blocks; a message without blocks gets an empty one."""
         return self.message.blocks or _NOTHING
 
 
-def read(said: AnyMessage | bytes, source: str, to: str, target: Target) -> Read:
-    """A message, given as itself or as bytes of `source`. Invalid if it could not be stored."""
-    if isinstance(said, bytes):
+def read(message: AnyMessage | bytes, source: str, to: str, target: Target) -> Read:
+    """A message of the input, which may be bytes of the provider `source`. Invalid if it could not be stored."""
+    if isinstance(message, bytes):
         if not source:
             raise Invalid("messages given as bytes need the name of their provider", hint="Pass source=….")
-        said = Native(source, said)
-    if isinstance(said, Native) and said.provider == NEUTRAL:
-        said = _neutral(said.raw)
-    encode(said)
-    return Read(said, to, target)
+        message = Native(source, message)
+    if isinstance(message, Native) and message.provider == NEUTRAL:
+        message = _neutral(message.raw)
+    encode(message)
+    return Read(message, to, target)
 
 
 def _neutral(raw: bytes) -> AnyMessage:
-    """A message that is written in clew's own form."""
+    """Decodes a message in clew's own form."""
     try:
         return codec.decode(b"\x01" + raw, "")
     except Corrupted as error:
@@ -81,7 +81,7 @@ def _neutral(raw: bytes) -> AnyMessage:
 
 
 def pieces(given: Read, at: int, notes: Notes) -> Iterator[Piece]:
-    """The blocks of a message that is to be converted, each with its new role."""
+    """The blocks of a message to convert, each with its new role."""
     _note_leftovers(given, at, notes)
     role = given.message.role
     for index, block in enumerate(given.blocks):
@@ -92,7 +92,7 @@ def pieces(given: Read, at: int, notes: Notes) -> Iterator[Piece]:
 
 
 def own_pieces(given: Read, at: int) -> Iterator[Piece]:
-    """The blocks of a message that is to be kept as it is."""
+    """The blocks of a message that stays unchanged."""
     role = given.message.role
     for index, block in enumerate(given.blocks):
         yield Piece(at, index, _speaker(block, role), block, own=True)
@@ -110,16 +110,16 @@ def _speaker(block: Block, role: Role) -> Role:
 
 
 def _note_leftovers(given: Read, at: int, notes: Notes) -> None:
-    said = given.said
-    if said.extra or said.label is not None:
+    message = given.original
+    if message.extra or message.label is not None:
         notes.add(at, None, "dropped", "free data")
-    if not isinstance(said, Native):
+    if not isinstance(message, Native):
         return
     content = given.data.get("parts") or given.data.get("content")
     aligned = isinstance(content, list) and len(content) == len(given.blocks)
-    for left in leftovers(said.provider, given.data):
+    for left in leftovers(message.provider, given.data):
         notes.add(at, left.at if aligned else None, "dropped", left.what, left.detail)
     try:
-        msgspec.json.decode(said.raw)
+        msgspec.json.decode(message.raw)
     except msgspec.MsgspecError:
-        notes.add(at, None, "changed", "malformed data")  # what strict readers refuse was read as something close
+        notes.add(at, None, "changed", "malformed data")  # JSON that strict parsers refuse was read approximately

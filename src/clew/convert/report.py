@@ -1,4 +1,4 @@
-"""The changes of a conversion: where, how, and what kind of thing; never the content."""
+"""The changes of a conversion: place, kind of change and kind of data; never content."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Kind = Literal["dropped", "changed", "moved", "merged", "added"]
 
 
 class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that is not as it was. It names the place and the kind of thing, and has no content."""
+    """One change of a conversion: its place and its kind, without content."""
 
     message: int | None
-    """Which of the messages given, from 0; None for what was around them."""
+    """The index of the message; None for data outside the messages."""
     block: int | None
-    """Which block of it, from 0, in the neutral view; None for the message as a whole."""
+    """The index of the block in the neutral view; None for the whole message."""
     kind: Kind
     what: What
     detail: str = ""
-    """The name of the field or the type of the block, if it is one that providers document."""
+    """The name of the field or the type of the block, if providers document it."""
 
     def __str__(self) -> str:
         place = "the conversation" if self.message is None else f"message {self.message}"
@@ -37,26 +37,26 @@ class Report(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...] = ()
 
     def count(self, kind: Kind, what: What | None = None) -> int:
-        """How many entries are of this kind, and of this thing."""
+        """The number of entries of this kind, and of this thing."""
         return sum(loss.kind == kind and what in (None, loss.what) for loss in self.losses)
 
     def __bool__(self) -> bool:
-        """True if anything is not as it was."""
+        """True if anything changed."""
         return bool(self.losses)
 
 
 class Notes:
-    """A report in the making. A thing is listed once for each place."""
+    """Builds a report. Lists each thing once per place."""
 
     def __init__(self) -> None:
         self._losses: dict[Loss, None] = {}
 
     def add(self, message: int | None, block: int | None, kind: Kind, what: What, detail: str = "") -> None:
-        """Notes one thing."""
+        """Adds an entry."""
         self._losses[Loss(message, block, kind, what, detail)] = None
 
     def report(self, source: str, to: str) -> Report:
-        """All of it."""
+        """The finished report."""
         return Report(source, to, tuple(sorted(self._losses, key=_place)))
 
 

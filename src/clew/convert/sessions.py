@@ -1,4 +1,4 @@
-"""Whole conversations, saved or stored, for another provider. What they were made from stays as it is."""
+"""Converts snapshots and sessions for another provider. The originals do not change."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class ConvertedSnapshot(NamedTuple):
-    """A snapshot for another provider, and everything that is not as it was."""
+    """A converted snapshot, and a report of the changes."""
 
     snapshot: Snapshot
     report: Report
 
 
 class ConvertedSession(NamedTuple):
-    """A session for another provider, and everything that is not as it was."""
+    """A converted session, and a report of the changes."""
 
     session: Session
     report: Report
@@ -46,11 +46,10 @@ def convert(
     thinking: ThinkingAs = "text",
     metadata: Mapping[str, str] | None = None,
 ) -> ConvertedSnapshot:
-    """A new snapshot for the provider `to`, with its own id. The one given is not changed.
+    """Creates a snapshot with a new id for the provider `to`. Does not change the given one.
 
-    Messages of the same provider are kept byte for byte. Names of tools that the provider would refuse are replaced, in
-    the messages and in the tools alike. `metadata` is added to what the snapshot carries. Invalid if its messages
-    cannot be read.
+    Messages of the same provider stay byte for byte. Names of tools that the provider would refuse are replaced, in the
+    messages and in the tools. `metadata` is added to that of the snapshot. Invalid if its messages cannot be read.
     """
     snapshot = a_snapshot(snapshot)
     options = Options(snapshot.system_prompt, thinking, None, tuple(tool.name for tool in snapshot.tools))
@@ -62,9 +61,9 @@ def convert(
         messages, prompt, report = b"[" + b",".join(found.messages) + b"]", found.system, found.report
         names = tool_names(given, target, options)
         tools = rename_tools(tools, names)
-    kept = {**snapshot.metadata, "converted_from": snapshot.id, **(metadata or {})}
+    merged = {**snapshot.metadata, "converted_from": snapshot.id, **(metadata or {})}
     made = new_snapshot(
-        provider=canonical(to), model=model, system_prompt=prompt, messages=messages, tools=tools, metadata=kept
+        provider=canonical(to), model=model, system_prompt=prompt, messages=messages, tools=tools, metadata=merged
     )
     return ConvertedSnapshot(made, report)
 
@@ -78,13 +77,12 @@ def convert_session(
     model: str | None = None,
     thinking: ThinkingAs = "text",
 ) -> ConvertedSession:
-    """A new session for the provider `to`. The given one, a Session, id or handle, is not changed.
+    """Creates a session for the provider `to`. Does not change the given one, a Session, id or handle.
 
-    It is a fork at the last message: its `path` has the converted messages, its `history` also those they were made
-    of, which are not copied. Attachments are put into the messages. A system prompt that is no message of that provider
-    stays the first, in neutral form. The tools that the session was held with go along. For the same provider only
-    what it would refuse is repaired; if there is nothing, every message is shared. NotFound, Ambiguous; Invalid if the
-    provider is not known.
+    It is a fork at the last message: its `path` has the converted messages, its `history` also the originals, which are
+    not copied. Attachments are put into the messages. If the provider takes the system prompt as a parameter, it stays
+    the first message, in neutral form. The setup with its tools is copied. For the same provider, repairs only what it
+    would refuse; without repairs the fork shares all messages. NotFound, Ambiguous; Invalid if the provider is unknown.
     """
     from clew.store.session import Session
 
@@ -94,38 +92,38 @@ def convert_session(
     options = Options(thinking=thinking, blob=source.blobs.get, tools=tuple(tool.name for tool in held.tools))
     target, given = read_all([node.said for node in nodes], "", to, options)
     found = convert_read(given, target, "", to, options)
-    said: list[AnyMessage] = [*_natives(found, given)]
+    messages: list[AnyMessage] = [*_natives(found, given)]
     if found.system and not prompt_is_message(to):
-        said.insert(0, system(found.system))
+        messages.insert(0, system(found.system))
     with store.transaction():
         made = store.sessions.fork(source, at=nodes[-1].id if nodes else None, title=title)
         if model is not None:
             made = made.update(model=model)
         setup = Setup(tools=rename_tools(held.tools, tool_names(given, target, options)))
-        if family(held.provider) != family(to) and setup != held:  # the address is that of the provider it had
+        if family(held.provider) != family(to) and setup != held:  # the base URL belongs to the old provider
             made = made.update(extra=with_setup(made.extra, setup))
-        if not said:
+        if not messages:
             made.rewind(None)
-        elif [_raw(one) for one in said] != [_raw(node.said) for node in nodes]:
-            made.compact(said)
+        elif [_raw(one) for one in messages] != [_raw(node.said) for node in nodes]:
+            made.compact(messages)
     return ConvertedSession(made, found.report)
 
 
 def rename_tools(tools: Sequence[ToolSnapshot], names: Names) -> tuple[ToolSnapshot, ...]:
-    """The tools under the names that they have in the target's form."""
+    """The tools with their names in the target's format."""
     return tuple(ToolSnapshot(names.fit(tool.name), tool.description, tool.parameters) for tool in tools)
 
 
 def _natives(found: Converted, given: Sequence[Read]) -> Iterator[Native]:
-    """The messages to be stored, all of one provider. Those that were kept have their labels and free data."""
-    kept: dict[bytes, deque[Native]] = defaultdict(deque)
+    """The messages to store, all of one provider. Unchanged ones keep their labels and free data."""
+    unchanged: dict[bytes, deque[Native]] = defaultdict(deque)
     for one in given:
-        if one.own and isinstance(one.said, Native):
-            kept[one.raw].append(msgspec.structs.replace(one.said, provider=found.provider))
+        if one.own and isinstance(one.original, Native):
+            unchanged[one.raw].append(msgspec.structs.replace(one.original, provider=found.provider))
     for raw in found.messages:
-        yield kept[raw].popleft() if kept.get(raw) else Native(found.provider, raw)
+        yield unchanged[raw].popleft() if unchanged.get(raw) else Native(found.provider, raw)
 
 
-def _raw(said: AnyMessage) -> object:
-    """The identity of a message: its provider and bytes if it is native, else itself."""
-    return (canonical(said.provider), said.raw) if isinstance(said, Native) else said
+def _raw(message: AnyMessage) -> object:
+    """The identity of a message: provider and bytes of a native one, else the message."""
+    return (canonical(message.provider), message.raw) if isinstance(message, Native) else message

@@ -1,4 +1,4 @@
-"""Cuts a conversation into what will be its messages."""
+"""Divides a conversation into its future messages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from clew.convert.report import Notes
 from clew.providers.target import Piece, Target
 
 Unit = list[Piece]
-"""The pieces of one message; or of several items, where a message is nothing but items."""
+"""The pieces of one message; in formats of items, of several items."""
 
 
 def cut(laid: Sequence[Piece], sizes: Mapping[int, int], target: Target) -> tuple[list[Unit], set[int]]:
-    """The units, and the messages among the target's own (`sizes`: how many pieces each has) that cannot stay whole."""
+    """The units, and those messages in the target's format that must be converted after all.
+
+    `sizes` has the number of pieces of each message in the target's format.
+    """
     units: list[Unit] = []
     broken: set[int] = set()
     for _, stretch in groupby(laid, key=side):
@@ -22,7 +25,7 @@ def cut(laid: Sequence[Piece], sizes: Mapping[int, int], target: Target) -> tupl
         segments = [list(group) for _, group in groupby(run, key=lambda piece: piece.message if piece.own else -1)]
         own = {piece.message for piece in run if piece.own}
         broken.update(one[0].message for one in segments if one[0].own and not _whole(one, sizes))
-        united = _united(run, target)
+        united = _must_unite(run, target)
         if united and len(segments) > 1 and _must_be_one(segments, target):
             broken |= own
         for segment in segments:
@@ -31,12 +34,12 @@ def cut(laid: Sequence[Piece], sizes: Mapping[int, int], target: Target) -> tupl
 
 
 def side(piece: Piece) -> str:
-    """Whose turn a piece is in: results of tools are in the user's."""
+    """The side that a piece belongs to; results of tools belong to the user."""
     return "user" if piece.role == "tool" else piece.role
 
 
 def note(unit: Unit, target: Target, notes: Notes) -> None:
-    """Notes what becoming one message, and a message of the target, does to these pieces."""
+    """Reports the changes that these pieces undergo when they become one message of the target."""
     spoken = [piece.message for piece in unit if isinstance(piece.what, Text | Media) and not piece.aside]
     for message in list(dict.fromkeys(spoken))[1:]:
         notes.add(message, None, "merged", "messages")
@@ -45,16 +48,16 @@ def note(unit: Unit, target: Target, notes: Notes) -> None:
         notes.add(call.message, call.block, "added", "placeholder signature")
 
 
-def _united(run: Unit, target: Target) -> bool:
+def _must_unite(run: Unit, target: Target) -> bool:
     if target.unites == "calls":
         return any(isinstance(piece.what, ToolCall) for piece in run)
     return target.unites == "turns"
 
 
 def _must_be_one(segments: Sequence[Unit], target: Target) -> bool:
-    """True if the target would not take a turn in these messages.
+    """True if the target would refuse these messages.
 
-    Nothing may come between calls and their results; where turns are one, neither may results be in several messages.
+    Nothing may come between calls and their results. If a turn must be one message, its results must be, too.
     """
     if target.unites == "calls":
         return any(isinstance(piece.what, ToolCall) for segment in segments[:-1] for piece in segment)

@@ -93,7 +93,7 @@ def find_existing(engine: Engine, tx: Tx, drafts: Sequence[Draft], tree: int | N
             raise Conflict("some of these messages are stored and some are not", hint="Append the new ones alone.")
         node = engine.node(place)
         if node_payload(node) != draft.encoded.payload or tree not in (None, place.tree):
-            raise Conflict(f"id {node.id} is taken by another message")
+            raise Conflict(f"id {node.id} is taken by another message", hint="Use a new id.")
         nodes.append(node)
     return nodes
 
@@ -112,7 +112,7 @@ def _new_run(engine: Engine, tx: Tx, at: InsertPoint, derived: int | None) -> tu
 def _use_blobs(engine: Engine, tx: Tx, tree: int, node: Node, digests: Iterable[str]) -> None:
     used = []
     for digest in sorted(digests):
-        row = tx.blobs.blob(tree, engine.blob_look(tree, digest))
+        row = tx.blobs.blob(tree, engine.blob_hash(tree, digest))
         if row is None:
             raise NotFound("blob", digest, hint="Put the blob into the same session first.")
         used.append(row.blob)
@@ -120,8 +120,8 @@ def _use_blobs(engine: Engine, tx: Tx, tree: int, node: Node, digests: Iterable[
 
 
 def _totals(above: bytes | None) -> tuple[int, int, int, int, int]:
-    """Turns, tokens in and out, cost and gaps from the facts of the node above. Corrupted."""
+    """Turns, tokens in and out, cost and gaps from the parent's facts. Corrupted."""
     try:
         return (0, 0, 0, 0, 0) if above is None else totals(above)
     except MISTYPED:
-        raise Corrupted("a node", "the facts in its row cannot be read") from None
+        raise Corrupted("a node", "its facts cannot be decoded") from None

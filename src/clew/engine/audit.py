@@ -1,4 +1,4 @@
-"""The audit: who did what and when, as entries of a log of the store's own. They hold no content.
+"""The audit log: who did what and when. Its entries hold no content.
 
 Deletions, holds and key changes are always recorded, in the same transaction: purge, hold, release, retain, retention,
 sweep, seal, unseal, rotate. Other events are recorded if the store was opened with ``audit=True``: create, trash,
@@ -29,25 +29,25 @@ _NAME = re.compile(r"[!-~]{1,128}")
 _ACTOR = 128
 
 
-class Deed(NamedTuple):
+class AuditEvent(NamedTuple):
     """One entry of the audit."""
 
     at: datetime
     kind: str
-    """What was done: ``purge``, ``hold``, …"""
+    """The action: ``purge``, ``hold``, …"""
     subject: str
-    """To what: the id of a session, of a receipt, of a key."""
+    """The id of the session, receipt or key."""
     actor: str | None
-    """By whom, if that was said."""
+    """Who did it, if known."""
     reason: str | None
     """Why, as one word."""
     amount: int
-    """How many: messages of a purge, sessions of a sweep."""
+    """Number of messages of a purge, or of sessions of a sweep."""
     id: str
 
 
 class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A deed as the log keeps it."""
+    """An event as it is stored in the log."""
 
     kind: str
     subject: str
@@ -66,21 +66,21 @@ class Audit:
     def record(
         self, kind: str, subject: str, actor: str | None = None, *, reason: str | None = None, amount: int = 1
     ) -> None:
-        """Notes a deed of your own, durable when this returns. Invalid if it does not look free of content.
+        """Records an event of your own, durable when this returns. Invalid if an argument may be content.
 
-        `kind` and `reason` are words of small letters, `subject` an id or a name without blanks; `actor` is the one the
-        store was opened for, unless another is named.
+        `kind` and `reason` are lowercase words, `subject` is an id or a name without spaces. `actor` defaults to the
+        actor that the store was opened for.
         """
         for given in (subject, actor):
             text = given.encode() if isinstance(given, str) and given.isprintable() else b""
             if self._engine.redacted(text) != text:
-                raise Invalid("a redaction rule finds something in this deed", hint="Name an id instead.")
+                raise Invalid("a redaction rule matches the subject or actor of this event", hint="Use an id instead.")
         record_event(self._engine, self._refs, kind, subject, actor, reason=reason, amount=amount)
 
     def read(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
-    ) -> Iterator[Deed]:
-        """What was done, oldest first: from `since` up to and without `until`, of one kind or of all."""
+    ) -> Iterator[AuditEvent]:
+        """The events, oldest first: from `since`, before `until`, of one kind or of all."""
         for moment in (since, until):
             if moment is not None:
                 microseconds(moment)
@@ -89,18 +89,20 @@ class Audit:
         row = self._engine.read(lambda tx: self._refs.own(tx, AUDIT))
         entries = iter(()) if row is None else Log(self._engine, lambda: row).read()
         return (
-            deed
-            for deed in map(_deed, entries)
-            if (since is None or deed.at >= since)
-            and (until is None or deed.at < until)
-            and (kind is None or deed.kind == kind)
+            event
+            for event in map(_event, entries)
+            if (since is None or event.at >= since)
+            and (until is None or event.at < until)
+            and (kind is None or event.kind == kind)
         )
 
     def jsonl(
         self, *, since: datetime | None = None, until: datetime | None = None, kind: str | None = None
     ) -> Iterator[str]:
-        """What `read` gives, each as one line of JSON, to be kept elsewhere."""
-        return (msgspec.json.encode(deed._asdict()).decode() for deed in self.read(since=since, until=until, kind=kind))
+        """The events of `read`, each as one line of JSON, for storing elsewhere."""
+        return (
+            msgspec.json.encode(event._asdict()).decode() for event in self.read(since=since, until=until, kind=kind)
+        )
 
 
 def record_event(
@@ -113,7 +115,7 @@ def record_event(
     reason: str | None = None,
     amount: int = 1,
 ) -> None:
-    """`Audit.record` for clew's own events: their subjects are ids, which no rule is to redact."""
+    """`Audit.record` for clew's own events: their subjects are ids, which are not redacted."""
     engine.write(lambda tx: note(engine, refs, tx, kind, subject, actor=actor, reason=reason, amount=amount))
 
 
@@ -128,20 +130,20 @@ def note(
     reason: str | None = None,
     amount: int = 1,
 ) -> None:
-    """Notes a deed as a step of the transaction that does it. Invalid as in `Audit.record`."""
+    """Records an event in the transaction of the action. Invalid as in `Audit.record`."""
     _word("kind", kind)
     if reason is not None:
         _word("reason", reason)
     if not isinstance(subject, str) or not _NAME.fullmatch(subject):
-        raise Invalid("the subject of a deed is an id, or a name without blanks")
+        raise Invalid("the subject of an event must be an id, or a name without spaces")
     who = engine.actor if actor is None else actor_name(actor)
     stored = _Stored(kind, subject, who, reason, whole_number("amount", amount, 0))
     row = refs.add_own(tx, AUDIT)
     append_in(Log(engine, lambda: row), tx, row, [(engine.new_id(), msgspec.json.encode(stored))])
 
 
-def may_note(engine: Engine, refs: Refs, tx: Tx, kind: str, subject: str, *, amount: int = 1) -> None:
-    """Notes a deed if the store was opened with ``audit=True``."""
+def note_if_enabled(engine: Engine, refs: Refs, tx: Tx, kind: str, subject: str, *, amount: int = 1) -> None:
+    """`note`, if the store was opened with ``audit=True``."""
     if engine.audits:
         note(engine, refs, tx, kind, subject, amount=amount)
 
@@ -149,18 +151,20 @@ def may_note(engine: Engine, refs: Refs, tx: Tx, kind: str, subject: str, *, amo
 def actor_name(actor: str | None) -> str | None:
     """`actor`, if it is a name or None. Invalid."""
     if actor is not None and not (isinstance(actor, str) and 0 < len(actor) <= _ACTOR and actor.isprintable()):
-        raise Invalid(f"an actor is a name of up to {_ACTOR} letters")
+        raise Invalid(f"an actor must be a name of up to {_ACTOR} characters")
     return actor
 
 
 def _word(name: str, value: str) -> None:
     if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise Invalid(f"the {name} of a deed is a word of small letters")
+        raise Invalid(f"the {name} of an event must be a lowercase word")
 
 
-def _deed(entry: Entry) -> Deed:
+def _event(entry: Entry) -> AuditEvent:
     try:
         stored = msgspec.json.decode(entry.data, type=_Stored)
     except msgspec.DecodeError:
         raise Corrupted(f"entry {entry.number} of the audit", "it does not decode") from None
-    return Deed(entry.created_at, stored.kind, stored.subject, stored.actor, stored.reason, stored.amount, entry.id)
+    return AuditEvent(
+        entry.created_at, stored.kind, stored.subject, stored.actor, stored.reason, stored.amount, entry.id
+    )

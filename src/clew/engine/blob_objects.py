@@ -40,7 +40,7 @@ _MARK, _MARKED = "clew", b"clew blobs 1\n"
 _NOWHERE = "Open it with blobs=…; on the command line with --blobs or CLEW_BLOBS."
 
 
-class Lost(Exception):  # not in clew.errors: callers turn it into an error that names the blob
+class ObjectLost(Exception):  # not in clew.errors: callers turn it into an error that names the blob
     """An object is missing or damaged."""
 
     def __init__(self, why: str) -> None:
@@ -73,7 +73,7 @@ def bucket(engine: Engine) -> Bucket:
 
 def new_name(engine: Engine) -> bytes:
     """A new, unique name for an object."""
-    return engine.look("workspace", engine.workspace.encode()) + os.urandom(16)
+    return engine.lookup_hash("workspace", engine.workspace.encode()) + os.urandom(16)
 
 
 def path(store_id: bytes, name: bytes) -> str:
@@ -115,12 +115,12 @@ def send_again(engine: Engine, row: BlobRow, was: Sent) -> Sent:
     """Uploads the content of an object again, as another object with the current key of its blob."""
     sent = ObjectRow(was.name, row.blob, was.size, 0)
     try:
-        return reclosed(engine, row, opened(engine, row, sent, was.pieces, was.box))
-    except Lost:
+        return send_renamed(engine, row, open_pieces(engine, row, sent, was.pieces, was.box))
+    except ObjectLost:
         raise Unavailable("the uploaded object is missing", hint="Make the same call again.") from None
 
 
-def reclosed(engine: Engine, row: BlobRow, pieces: Iterable[bytes]) -> Sent:
+def send_renamed(engine: Engine, row: BlobRow, pieces: Iterable[bytes]) -> Sent:
     """Uploads pieces of an existing blob under a new name. Corrupted, Unavailable."""
     name = new_name(engine)
     engine.write(lambda tx: tx.blobs.add_object(ObjectRow(name, row.blob, 0, engine.clock())))
@@ -144,28 +144,28 @@ def box_of(engine: Engine, row: BlobRow) -> Box:
     return engine.seal.box(row.wrapped_key, blob_owner(row.tree, row.blob))
 
 
-def opened(engine: Engine, row: BlobRow, kept: ObjectRow, count: int, box: Box | None = None) -> Iterator[bytes]:
-    """The first pieces of a blob, from its object. Lost, Unavailable."""
+def open_pieces(engine: Engine, row: BlobRow, kept: ObjectRow, count: int, box: Box | None = None) -> Iterator[bytes]:
+    """The first pieces of a blob, from its object. ObjectLost, Unavailable."""
     try:
         box = box or box_of(engine, row)
         for number, envelope in enumerate(envelopes(bucket(engine), engine.store_id, kept, count)):
             piece = box.open(envelope, chunk_context(row.blob << SEQ_BITS | number))
             if piece is None:
-                raise Lost(f"its piece {number} is damaged")
+                raise ObjectLost(f"its piece {number} is damaged")
             yield bytes(piece)
     except MISTYPED:
-        raise Lost("its row is damaged") from None
+        raise ObjectLost("its row is damaged") from None
 
 
 def envelopes(where: Bucket, store_id: bytes, kept: ObjectRow, count: int) -> Iterator[bytes]:
-    """The first envelopes in an object, not opened. Lost, Unavailable."""
+    """The first envelopes in an object, not opened. ObjectLost, Unavailable."""
     at, source = 0, path(store_id, kept.name)
     size = where.size(source)
     if size is None:
         reachable(where, store_id)
-        raise Lost("its object is missing")
+        raise ObjectLost("its object is missing")
     if size != kept.size:
-        raise Lost("its object has the wrong size")
+        raise ObjectLost("its object has the wrong size")
     held = bytearray()
 
     def take(length: int) -> bytes:
@@ -173,9 +173,9 @@ def envelopes(where: Bucket, store_id: bytes, kept: ObjectRow, count: int) -> It
         while len(held) < length:
             more = where.read(source, at, min(AHEAD, size - at)) if at < size else b""
             if more is None:
-                raise Lost("its object is missing")
+                raise ObjectLost("its object is missing")
             if not more:
-                raise Lost("its object ends too soon")
+                raise ObjectLost("its object ends too soon")
             at += len(more)
             held.extend(more)
         taken = bytes(held[:length])
@@ -183,14 +183,14 @@ def envelopes(where: Bucket, store_id: bytes, kept: ObjectRow, count: int) -> It
         return taken
 
     if take(len(HEAD)) != HEAD:
-        raise Lost("its object was not written by clew, or by a newer version")
+        raise ObjectLost("its object was not written by clew, or by a newer version")
     for _ in range(count):
         length = int.from_bytes(take(_LENGTH), "big")
         if length > _LONGEST:
-            raise Lost("its object is damaged")
+            raise ObjectLost("its object is damaged")
         yield take(length)
     if held or at < size:
-        raise Lost("its object has extra bytes at the end")
+        raise ObjectLost("its object has extra bytes at the end")
 
 
 def reachable(where: Bucket, store_id: bytes) -> None:
@@ -204,18 +204,18 @@ def reachable(where: Bucket, store_id: bytes) -> None:
 # -- rotating keys
 
 
-def reclose(engine: Engine, row: BlobRow, kept: ObjectRow) -> bool:
-    """Replaces a blob's object with one under the blob's newest data key. Lost, Unavailable.
+def reencrypt(engine: Engine, row: BlobRow, kept: ObjectRow) -> bool:
+    """Replaces a blob's object with one under the blob's newest data key. ObjectLost, Unavailable.
 
     Does nothing if this is already done, or if the blob was deleted. False if it must be repeated, because the upload
     counted as abandoned before it was complete.
     """
     head = box_of(engine, row).head
     if not head:
-        raise Lost("its data key is damaged")
+        raise ObjectLost("its data key is damaged")
     if next(envelopes(bucket(engine), engine.store_id, kept, row.chunks), b"").startswith(head):
         return True
-    sent = reclosed(engine, row, opened(engine, row, kept, row.chunks))
+    sent = send_renamed(engine, row, open_pieces(engine, row, kept, row.chunks))
 
     def work(tx: Tx) -> bool:
         now = tx.blobs.blob_by_number(row.blob)

@@ -56,7 +56,7 @@ class Blobs:
         while size < bucket.over and (piece := next(pieces, None)) is not None:
             first.append(piece)
             size += len(piece)
-        return self._put(iter(first)) if size < bucket.over else self._put_outside(chain(first, pieces))
+        return self._put(iter(first)) if size < bucket.over else self._put_object(chain(first, pieces))
 
     def _put(self, pieces: Iterator[bytes]) -> Blob:
         """Stores pieces as rows of the store."""
@@ -72,17 +72,17 @@ class Blobs:
                     digest.update(piece)
                     size += len(piece)
                 if number + len(batch) > MAX_SEQ:
-                    raise Invalid("the blob is too large")
+                    raise Invalid(f"the blob has more than {MAX_SEQ:,} pieces of {CHUNK:,} bytes", hint="Split it.")
                 engine.write(partial(self._fill, row=staged, first=number, batch=batch))
                 number += len(batch)
             blob = Blob(digest.hexdigest(), size)
             engine.write(lambda tx: self._finish(tx, staged, blob, number))
         except BaseException:
-            engine.write(lambda tx: _give_up(tx, staged))
+            engine.write(lambda tx: _discard(tx, staged))
             raise
         return blob
 
-    def _put_outside(self, pieces: Iterator[bytes]) -> Blob:
+    def _put_object(self, pieces: Iterator[bytes]) -> Blob:
         """Stores pieces as an object. An interrupted upload stays noted and is removed later."""
         with loading:
             from hashlib import sha256
@@ -101,10 +101,10 @@ class Blobs:
         try:
             sent = blob_objects.send(engine, staged, name, counted())
             blob = Blob(digest.hexdigest(), size)
-            while (now := engine.write(partial(self._finish_outside, row=staged, blob=blob, sent=sent))) is not None:
+            while (now := engine.write(partial(self._finish_object, row=staged, blob=blob, sent=sent))) is not None:
                 sent = blob_objects.send_again(engine, now, sent)
         except BaseException:
-            engine.write(lambda tx: _give_up(tx, staged))
+            engine.write(lambda tx: _discard(tx, staged))
             raise
         with suppress(ClewError):  # the blob is stored, and objects not removed stay noted
             blob_objects.clear(engine)
@@ -116,10 +116,13 @@ class Blobs:
 
     def open(self, digest: str) -> Iterator[bytes]:
         """The content in pieces, without a transaction between them. NotFound at once; Corrupted at a damaged piece."""
-        row = self._row(digest)
+        return self.open_row(self._row(digest), digest)
+
+    def open_row(self, row: BlobRow, digest: str = "") -> Iterator[bytes]:
+        """`open` for a blob whose row was read. Errors name `digest`."""
         if self._engine.read(lambda tx: tx.blobs.object(row.blob)) is not None:
             blob_objects.bucket(self._engine)
-            return self._open_outside(digest, row.blob)
+            return self._open_object(digest, row.blob)
 
         def stream() -> Iterator[bytes]:
             for number in range(row.chunks):
@@ -134,20 +137,20 @@ class Blobs:
 
         return stream()
 
-    def _open_outside(self, digest: str, number: int) -> Iterator[bytes]:
+    def _open_object(self, digest: str, number: int) -> Iterator[bytes]:
         given, before = 0, None
         while True:
-            row, kept = self._engine.read(partial(_kept, blob=number))
+            row, kept = self._engine.read(partial(_row_and_object, blob=number))
             if row is None:
                 raise NotFound("blob", digest, hint="It was deleted while being read.")
             if kept is None:
                 raise Corrupted(f"blob {digest}", "its location is unknown")
             try:
-                for piece in islice(blob_objects.opened(self._engine, row, kept, row.chunks), given, None):
+                for piece in islice(blob_objects.open_pieces(self._engine, row, kept, row.chunks), given, None):
                     given += 1
                     yield piece
                 return
-            except blob_objects.Lost as lost:
+            except blob_objects.ObjectLost as lost:
                 if before == kept.name:
                     raise Corrupted(f"blob {digest}", lost.why) from None
                 before = kept.name  # a key rotation may have replaced the object
@@ -168,20 +171,20 @@ class Blobs:
 
     def _row(self, digest: str) -> BlobRow:
         if not isinstance(digest, str) or not digest.isascii():
-            raise Invalid("a blob is named by its digest", hint="Use the digest that put returned.")
+            raise Invalid("a blob is identified by its digest", hint="Use the digest that put returned.")
         engine, tree = self._engine, self._tree()
         for _ in range(2):
-            row = engine.read(lambda tx: tx.blobs.blob(tree, engine.blob_look(tree, digest)))
+            row = engine.read(lambda tx: tx.blobs.blob(tree, engine.blob_hash(tree, digest)))
             if row is None:
                 raise NotFound("blob", digest)
-            if self._signed(row):
+            if self._is_signed(row):
                 return row
             engine.reload()  # another process may have changed the keys
         raise Corrupted(f"blob {digest}")
 
-    def _signed(self, row: BlobRow) -> bool:
+    def _is_signed(self, row: BlobRow) -> bool:
         try:
-            return self._engine.seal.signed(blob_fields(row), row.wrapped_key, row.mac)
+            return self._engine.seal.is_signed(blob_fields(row), row.wrapped_key, row.mac)
         except MISTYPED:
             return False
 
@@ -190,7 +193,7 @@ class Blobs:
             from hashlib import sha256
 
         blob = Blob(sha256(data).hexdigest(), len(data))
-        if tx.blobs.blob(tree, self._engine.blob_look(tree, blob.digest)) is None:
+        if tx.blobs.blob(tree, self._engine.blob_hash(tree, blob.digest)) is None:
             staged, pieces = self._stage(tx, tree), list(_pieces(data))
             self._fill(tx, staged, 0, pieces)
             self._finish(tx, staged, blob, len(pieces))
@@ -215,7 +218,7 @@ class Blobs:
         return row
 
     def _fill(self, tx: Tx, row: BlobRow, first: int, batch: list[bytes]) -> None:
-        row = _still(tx, row)
+        row = _current(tx, row)
         if row.wrapped_key is None and self._engine.keyed:  # sealing of the store has started since
             _, wrapped = self._engine.seal.new_box(blob_owner(row.tree, row.blob))
             row = row._replace(wrapped_key=wrapped)
@@ -227,8 +230,8 @@ class Blobs:
 
     def _finish(self, tx: Tx, row: BlobRow, blob: Blob, chunks: int) -> bool:
         """Completes a blob. If the tree already has this content, deletes the blob and returns False."""
-        row = _still(tx, row)
-        look = self._engine.blob_look(row.tree, blob.digest)
+        row = _current(tx, row)
+        look = self._engine.blob_hash(row.tree, blob.digest)
         if tx.blobs.blob(row.tree, look) is not None:
             tx.blobs.delete_blob(row.blob)
             return False
@@ -236,9 +239,9 @@ class Blobs:
         tx.blobs.set_blob(row._replace(mac=self._engine.seal.sign(blob_fields(row), row.wrapped_key)))
         return True
 
-    def _finish_outside(self, tx: Tx, row: BlobRow, blob: Blob, sent: Sent) -> BlobRow | None:
+    def _finish_object(self, tx: Tx, row: BlobRow, blob: Blob, sent: Sent) -> BlobRow | None:
         """`_finish`. If the blob's key has changed since the upload, does nothing and returns the current row."""
-        now = _still(tx, row)
+        now = _current(tx, row)
         if self._box(now).head != sent.box.head:
             return now
         if self._finish(tx, row, blob, sent.pieces) and not tx.blobs.whole_object(sent.name, row.blob, sent.size):
@@ -251,11 +254,11 @@ def _piece(tx: Tx, blob: int, pos: int) -> tuple[BlobRow | None, bytes | None]:
     return tx.blobs.blob_by_number(blob), tx.blobs.chunk(pos)
 
 
-def _kept(tx: Tx, blob: int) -> tuple[BlobRow | None, ObjectRow | None]:
+def _row_and_object(tx: Tx, blob: int) -> tuple[BlobRow | None, ObjectRow | None]:
     return tx.blobs.blob_by_number(blob), tx.blobs.object(blob)
 
 
-def _still(tx: Tx, row: BlobRow) -> BlobRow:
+def _current(tx: Tx, row: BlobRow) -> BlobRow:
     """The current row of an unfinished blob. NotFound if its session was deleted."""
     now = tx.blobs.blob(row.tree, row.look)
     if now is None:
@@ -263,7 +266,7 @@ def _still(tx: Tx, row: BlobRow) -> BlobRow:
     return now
 
 
-def _give_up(tx: Tx, row: BlobRow) -> None:
+def _discard(tx: Tx, row: BlobRow) -> None:
     """Deletes an unfinished blob. A finished one stays, because messages may refer to it."""
     if tx.blobs.blob(row.tree, row.look) is not None:
         tx.blobs.delete_blob(row.blob)
@@ -278,7 +281,7 @@ def _pieces(source: Source) -> Iterator[bytes]:
     rest = bytearray()
     for part in _parts(source):
         if not isinstance(part, bytes | bytearray | memoryview):
-            raise Invalid(f"a blob is made of bytes, not {type(part).__name__}")
+            raise Invalid(f"a blob must be bytes, not {type(part).__name__}")
         view = memoryview(part)
         while view:
             taken = view[: CHUNK - len(rest)]
@@ -297,7 +300,7 @@ def _parts(source: Any) -> Iterable[Any]:
     if callable(read := getattr(source, "read", None)):
         return iter(lambda: read(CHUNK), b"")
     if isinstance(source, str) or not isinstance(source, Iterable):
-        raise Invalid(f"a blob is made of bytes, not {type(source).__name__}", hint="Encode text first.")
+        raise Invalid(f"a blob must be bytes, not {type(source).__name__}", hint="Encode text first.")
     return source
 
 

@@ -1,6 +1,6 @@
 """Deletion of refs, and of nodes by id.
 
-A node is needed while it has a child, a ref or a compaction that stands for it, or if it was saved without a ref. After
+A node is needed while it has a child, a ref, or a compaction that replaced it, or if it was saved without a ref. After
 a ref is deleted, deletion walks up from its head and stops at the first node that is needed.
 
 A hold on a ref covers the refs it owns, and every node on their paths or in their history. The hold column counts only
@@ -18,24 +18,24 @@ from clew.engine import holds
 from clew.engine.engine import Engine
 from clew.engine.node import body_context, node_payload
 from clew.engine.refs import BRANCH, Refs
-from clew.engine.sealing.envelope import MISTYPED, kept_context, ref_context, ref_owner, run_owner
+from clew.engine.sealing.envelope import MISTYPED, quarantine_context, ref_context, ref_owner, run_owner
 from clew.errors import Conflict, Corrupted
 
-TALKS = ("session", "subagent")
+SESSION_KINDS = ("session", "subagent")
 """Kinds of ref that are conversations."""
 BATCH = 256
 FOLLOWS = ("session", "subagent", "recovery", BRANCH)
 """Kinds of ref whose head moves up when its node is deleted."""
 
 
-class Cut(NamedTuple):
+class RunCut(NamedTuple):
     """The part of a run to delete: from `first` to its end."""
 
     run: RunRow
     first: int
 
 
-class Gone:
+class Removed:
     """Counts what a deletion removes."""
 
     def __init__(self, *, shred: bool = False) -> None:
@@ -49,7 +49,7 @@ class Gone:
         """Runs that keep their data key, because a message that stays in them is damaged."""
 
 
-def delete_ref(engine: Engine, tx: Tx, ref: RefRow, *, shred: bool = False, damaged: bool = False) -> Gone:
+def delete_ref(engine: Engine, tx: Tx, ref: RefRow, *, shred: bool = False, damaged: bool = False) -> Removed:
     """Deletes a ref, the refs it owns, and every node that only they needed.
 
     Conflict, and nothing deleted, if one of the refs is held. Corrupted if its row does not say, unless `damaged`.
@@ -59,13 +59,13 @@ def delete_ref(engine: Engine, tx: Tx, ref: RefRow, *, shred: bool = False, dama
     blobs = _count_blobs(tx, trees)
     for one in reversed(going):  # owners last
         tx.delete_ref(one.ref)
-    gone = Gone(shred=shred)
+    gone = Removed(shred=shred)
     for one in going:
         if one.head is not None:
             _prune(engine, tx, one.head, gone)
     for tree in trees:
         if not tx.delete_tree_if_empty(tree) and shred:
-            _drop_unshown(tx, tree)
+            _drop_unused_blobs(tx, tree)
     gone.blobs = blobs - _count_blobs(tx, trees)
     return gone
 
@@ -75,7 +75,7 @@ def _count_blobs(tx: Tx, trees: Iterable[int]) -> int:
     return sum(len(tx.blobs.blobs_between(tree, b"", b"\xff" * 32)) for tree in trees)
 
 
-def _drop_unshown(tx: Tx, tree: int) -> None:
+def _drop_unused_blobs(tx: Tx, tree: int) -> None:
     """Deletes the unused blobs of a tree, except unfinished ones, which another process may be writing."""
     for blob in tx.blobs.blobs_unused(tree):
         if blob.mac:
@@ -92,7 +92,7 @@ def with_owned(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) ->
     return going
 
 
-def reached(tx: Tx, ref: RefRow) -> list[Cut]:
+def reachable_runs(tx: Tx, ref: RefRow) -> list[RunCut]:
     """The messages of a ref and the refs it owns: each run once, with the first seq that is not theirs.
 
     Includes branches, traces and compacted messages.
@@ -110,7 +110,7 @@ def reached(tx: Tx, ref: RefRow) -> list[Cut]:
             runs[run.run], upto[run.run] = run, max(last, upto.get(run.run, -1))
             if run.derived is not None:
                 heads.append(run.derived)
-    return [Cut(run, upto[number] + 1) for number, run in runs.items()]
+    return [RunCut(run, upto[number] + 1) for number, run in runs.items()]
 
 
 def owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
@@ -126,9 +126,9 @@ def owners(tx: Tx, ref: RefRow) -> Iterator[RefRow]:
 def held_by(engine: Engine, tx: Tx, pos: int) -> RefRow | None:
     """A ref whose hold covers the node at a position, or whose damaged row may hide such a hold."""
     run = tx.run(pos >> SEQ_BITS)
-    for ref in () if run is None else _reaching(tx, [Cut(run, pos & MAX_SEQ)]):
+    for ref in () if run is None else _reaching(tx, [RunCut(run, pos & MAX_SEQ)]):
         for one in (ref, *owners(tx, ref)):
-            if one.hold or not _opens(engine, one) or holds.listed(engine, tx, one):
+            if one.hold or not _opens(engine, one) or holds.is_listed(engine, tx, one):
                 return one
     return None
 
@@ -136,7 +136,7 @@ def held_by(engine: Engine, tx: Tx, pos: int) -> RefRow | None:
 def shown_by(tx: Tx, pos: int) -> list[str]:
     """The ids of the sessions that have the node on their path, in a branch, or behind a compaction."""
     run = tx.run(pos >> SEQ_BITS)
-    return [] if run is None else [ids.text(one.key) for one in talks_at(tx, [Cut(run, pos & MAX_SEQ)])]
+    return [] if run is None else [ids.text(one.key) for one in sessions_at(tx, [RunCut(run, pos & MAX_SEQ)])]
 
 
 def _refuse_held(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) -> None:
@@ -147,21 +147,21 @@ def _refuse_held(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) 
     if ref.hold:
         raise Conflict(f"{ref.kind} {ids.text(ref.key)} is held", hint="Release it first.")
     if _opens(engine, ref._replace(hold=1)) if damaged else not _opens(engine, ref):
-        raise Corrupted(f"{ref.kind} {ids.text(ref.key)}", "its row does not tell whether it is held")
-    if holds.listed(engine, tx, ref):
+        raise Corrupted(f"{ref.kind} {ids.text(ref.key)}", "its row does not show whether it is held")
+    if holds.is_listed(engine, tx, ref):
         raise Corrupted(f"{ref.kind} {ids.text(ref.key)}", "its row says that it is not held, but it is")
 
 
-def _refuse_unended(engine: Engine, tx: Tx, run: RunRow) -> None:
+def _refuse_missing_end(engine: Engine, tx: Tx, run: RunRow) -> None:
     """Corrupted if no ref or run starts at a run's end while a ref of its tree is held: a ref row may be outdated."""
     last = tx.last_seq(run.run)
     end = run.run << SEQ_BITS | max(last, 0)
     if last <= run.tip or tx.runs_from(end, end) or tx.refs_in_tree(run.tree, end, end):
         return
     for ref in tx.refs_in_tree(run.tree, 0, MAX_POS):
-        if ref.hold or holds.listed(engine, tx, ref):
+        if ref.hold or holds.is_listed(engine, tx, ref):
             raise Corrupted(
-                f"{ref.kind} {ids.text(ref.key)}", "an earlier row of a session was restored, and it is held"
+                f"{ref.kind} {ids.text(ref.key)}", "it is held, and an earlier row of a session was restored"
             )
 
 
@@ -175,10 +175,10 @@ def _opens(engine: Engine, ref: RefRow) -> bool:
 
 def prune(engine: Engine, tx: Tx, head: int) -> None:
     """Deletes unneeded nodes upward from `head`, after a ref has left it."""
-    _prune(engine, tx, head, Gone())
+    _prune(engine, tx, head, Removed())
 
 
-def _prune(engine: Engine, tx: Tx, head: int, gone: Gone) -> None:
+def _prune(engine: Engine, tx: Tx, head: int, gone: Removed) -> None:
     """Walks up from `head` and deletes unneeded nodes."""
     heads = [head]
     while heads:
@@ -195,12 +195,12 @@ def _prune(engine: Engine, tx: Tx, head: int, gone: Gone) -> None:
             needed += [at & MAX_SEQ for at in (grown.parent, grown.derived) if at is not None and low <= at <= high]
         keep = max(needed)
         if keep < last:
-            _cut(engine, tx, Cut(run, keep + 1), gone)
+            _cut(engine, tx, RunCut(run, keep + 1), gone)
             if keep < 0:
                 heads += [at for at in (run.parent, run.derived) if at is not None]
 
 
-def plan_nodes(engine: Engine, tx: Tx, targets: Iterable[bytes], *, recursive: bool) -> list[Cut]:
+def plan_nodes(engine: Engine, tx: Tx, targets: Iterable[bytes], *, recursive: bool) -> list[RunCut]:
     """The parts of runs to delete for these node ids; skips unknown ids.
 
     Conflict if a node is held, or without `recursive` has children outside `targets`.
@@ -215,11 +215,11 @@ def plan_nodes(engine: Engine, tx: Tx, targets: Iterable[bytes], *, recursive: b
         for one in (ref, *owners(tx, ref)):
             _refuse_held(engine, tx, one)
     for cut in cuts:
-        _refuse_unended(engine, tx, cut.run)
+        _refuse_missing_end(engine, tx, cut.run)
     return cuts
 
 
-def delete_nodes(engine: Engine, refs: Refs, tx: Tx, cuts: list[Cut]) -> Gone:
+def delete_nodes(engine: Engine, refs: Refs, tx: Tx, cuts: list[RunCut]) -> Removed:
     """Deletes the planned parts, all or none.
 
     The heads of sessions and branches, and the origins of compactions, move up to the nearest node that stays, so that
@@ -227,14 +227,14 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, cuts: list[Cut]) -> Gone:
     """
     trees = {cut.run.tree for cut in cuts}
     blobs = _count_blobs(tx, trees)
-    gone = Gone()
+    gone = Removed()
     for cut in cuts:
         low, high = cut.run.run << SEQ_BITS | cut.first, cut.run.run << SEQ_BITS | MAX_SEQ
         for ref in tx.refs_in_tree(cut.run.tree, low, high):
-            _lift(engine, refs, tx, ref, cuts)
+            _move_head_up(engine, refs, tx, ref, cuts)
         for grown in tx.runs_from(low, high):
             if grown.derived is not None and low <= grown.derived <= high:
-                tx.set_run(engine.changed(tx, grown, derived=_above(grown.derived, cuts)))
+                tx.set_run(engine.change_run(tx, grown, derived=_above(grown.derived, cuts)))
     for cut in reversed(cuts):  # children come after their parents, and must be deleted first
         _cut(engine, tx, cut, gone)
     for cut in cuts:  # a deleted session may have left nodes that only these needed
@@ -247,21 +247,21 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, cuts: list[Cut]) -> Gone:
     return gone
 
 
-def talks(tx: Tx, ref: RefRow) -> list[str]:
+def session_ids(tx: Tx, ref: RefRow) -> list[str]:
     """The ids of a session and of all subagents below it, in the trash or not."""
     family = [ref]
     for one in family:
-        family += [below for below in tx.refs_owned(one.ref) if below.kind in TALKS]
-    return [ids.text(one.key) for one in family if one.kind in TALKS]
+        family += [below for below in tx.refs_owned(one.ref) if below.kind in SESSION_KINDS]
+    return [ids.text(one.key) for one in family if one.kind in SESSION_KINDS]
 
 
-def talks_at(tx: Tx, cuts: list[Cut]) -> list[RefRow]:
+def sessions_at(tx: Tx, cuts: list[RunCut]) -> list[RefRow]:
     """The sessions that have nodes of these cuts on their path, in a branch, or behind a compaction."""
-    found = (one for ref in _reaching(tx, cuts) for one in (ref, *owners(tx, ref)) if one.kind in TALKS)
+    found = (one for ref in _reaching(tx, cuts) for one in (ref, *owners(tx, ref)) if one.kind in SESSION_KINDS)
     return list({one.ref: one for one in found}.values())
 
 
-def _cuts(tx: Tx, wanted: set[int], *, recursive: bool) -> list[Cut]:
+def _cuts(tx: Tx, wanted: set[int], *, recursive: bool) -> list[RunCut]:
     """The parts of runs to delete with the nodes at `wanted`: each run once, parents before children."""
     first: dict[int, int] = {}
     queue = sorted(wanted)
@@ -283,11 +283,11 @@ def _cuts(tx: Tx, wanted: set[int], *, recursive: bool) -> list[Cut]:
     for run, seq in first.items():
         row = tx.run(run)
         assert row is not None
-        found.append(Cut(row, seq))
+        found.append(RunCut(row, seq))
     return sorted(found, key=lambda cut: cut.run.depth)
 
 
-def _reaching(tx: Tx, cuts: list[Cut]) -> Iterator[RefRow]:
+def _reaching(tx: Tx, cuts: list[RunCut]) -> Iterator[RefRow]:
     """Every ref that has nodes of these cuts on its path, or behind a compaction."""
     spans = [(cut.run, cut.run.run << SEQ_BITS | cut.first) for cut in cuts]
     seen = {run.run for run, _ in spans}
@@ -299,7 +299,7 @@ def _reaching(tx: Tx, cuts: list[Cut]) -> Iterator[RefRow]:
                 spans.append((grown, grown.run << SEQ_BITS))
 
 
-def _lift(engine: Engine, refs: Refs, tx: Tx, ref: RefRow, cuts: list[Cut]) -> None:
+def _move_head_up(engine: Engine, refs: Refs, tx: Tx, ref: RefRow, cuts: list[RunCut]) -> None:
     """Moves the head of a ref out of the cuts."""
     if ref.kind not in FOLLOWS:
         raise Conflict(f"{ref.kind} {ids.text(ref.key)} needs these messages", hint="Delete it first.")
@@ -309,14 +309,14 @@ def _lift(engine: Engine, refs: Refs, tx: Tx, ref: RefRow, cuts: list[Cut]) -> N
         tx.delete_ref(ref.ref)
         return
     place = None if pos is None else tx.node_at(pos)
-    tip = refs.tip(tx, ref, trashed=True)
-    refs.move(tx, ref.ref, tip, pos, place.row[ID] if place else None)
+    state = refs.head_state(tx, ref, trashed=True)
+    refs.move(tx, ref.ref, state, pos, place.row[ID] if place else None)
 
 
-def _above(pos: int, cuts: list[Cut]) -> int | None:
+def _above(pos: int, cuts: list[RunCut]) -> int | None:
     """The nearest position above `pos` that stays; None if there is none.
 
-    The root that a compaction made continues at the messages it stands for.
+    The root of a compaction continues at the messages that it replaced.
     """
     first = {cut.run.run: cut for cut in cuts}
     at: int | None = pos
@@ -328,10 +328,10 @@ def _above(pos: int, cuts: list[Cut]) -> int | None:
     return at
 
 
-def _cut(engine: Engine, tx: Tx, cut: Cut, gone: Gone) -> None:
+def _cut(engine: Engine, tx: Tx, cut: RunCut, gone: Removed) -> None:
     """Deletes the end of a run and closes the rest, so that its positions are never reused."""
     run, low = tx.run(cut.run.run) or cut.run, cut.run.run << SEQ_BITS  # its origin may have moved up
-    sound = cut.first > 0 and engine.signed(tx, run)
+    sound = cut.first > 0 and engine.is_signed(tx, run)
     gone.bytes += tx.body_bytes(low | cut.first, low | MAX_SEQ)
     tx.blobs.delete_uses(low | cut.first, low | MAX_SEQ)
     gone.messages += tx.delete_nodes(low | cut.first, low | MAX_SEQ)
@@ -343,7 +343,7 @@ def _cut(engine: Engine, tx: Tx, cut: Cut, gone: Gone) -> None:
         tx.set_run(engine.sign_run(tx, left) if sound else left)
 
 
-def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int, gone: Gone) -> bytes | None:
+def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int, gone: Removed) -> bytes | None:
     """Encrypts the remaining nodes of a run under a new data key, which destroys the key of the deleted ones.
 
     If one of them does not open, keeps the old key: it is needed once the damage is repaired.
@@ -365,17 +365,16 @@ def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int, gone: Gone) -> byt
 def _payloads(engine: Engine, tx: Tx, run: RunRow, count: int) -> Iterator[tuple[str, int, bytes, bytes]]:
     """Payloads of a run's first nodes and of its quarantine: table, position, payload, context. Corrupted."""
     at, last = (run.run << SEQ_BITS) - 1, (run.run << SEQ_BITS) + count - 1
-    old = engine.stretch(run).box
+    old = engine.run_info(run).box
     for row in tx.maintenance.quarantined_after(at, count):
         if row.pos <= last:
-            kept = old.open(row.body, kept_context(row))
+            kept = old.open(row.body, quarantine_context(row))
             if kept is None:
                 raise Corrupted("the quarantine")
-            yield "quarantine", row.pos, kept, kept_context(row)
+            yield "quarantine", row.pos, kept, quarantine_context(row)
     while at < last:
-        places = [
-            place for place in tx.maintenance.places_after(at, BATCH) if place.row[POS] <= last
-        ]  # one may be missing: damage
+        # Damage may have removed some.
+        places = [place for place in tx.maintenance.places_after(at, BATCH) if place.row[POS] <= last]
         for place in places:
             if place.row[BODY] != b"":
                 node = engine.node(place)

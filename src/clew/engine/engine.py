@@ -17,7 +17,7 @@ from clew.base.loading import loading
 from clew.base.messages import AnyMessage
 from clew.engine.cleanup import PendingCleanup, cleanup_mark
 from clew.engine.node import Node, RunInfo, run_info
-from clew.engine.rollback import Undoing
+from clew.engine.rollback import RollbackSteps
 from clew.engine.sealing.envelope import (
     MISTYPED,
     NO_BOX,
@@ -41,7 +41,7 @@ Clock = Callable[[], int]
 MAX_BODY = 64 * 1024 * 1024
 """Default limit for the bytes of one message. Larger content is stored as blobs."""
 
-_EXCHANGED = "The key was rotated since the store was opened; no data is lost. Open it again with the new key."
+_ROTATED = "The key was rotated since the store was opened; no data is lost. Open it again with the new key."
 T = TypeVar("T")
 
 
@@ -74,8 +74,8 @@ class Engine:
     ) -> None:
         self.backend = backend
         self.read = backend.read
-        self.undoing = Undoing(backend.transaction)
-        self.transaction = self.undoing.transaction
+        self.rollback_steps = RollbackSteps(backend.transaction)
+        self.transaction = self.rollback_steps.transaction
         self.workspace = workspace
         self.clock = clock
         self.new_id = new_id
@@ -95,15 +95,15 @@ class Engine:
         self.actor: str | None = None
         """The name that audit entries carry."""
         self.cleanup = PendingCleanup(backend.in_transaction)
-        backend.on_epoch = self._follow
+        backend.on_epoch = self._load_epoch
         state, self._change = backend.read(lambda tx: (self.renew(tx), tx.state().change))
-        backend.unlocked()
+        backend.allow_changes()
         if state == "plain" and key is not None:
             with loading:
                 from clew.engine.sealing import header
 
-            made = header.made(key)
-            self.write(lambda tx: header.take(tx, self.store_id, made, backend.path))
+            made = header.new_store_key(key)
+            self.write(lambda tx: header.seal_empty(tx, self.store_id, made, backend.path))
             backend.refresh_epoch()
 
     @property
@@ -126,14 +126,14 @@ class Engine:
                 self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)
             self._sealed.load(secrets)
         elif self._sealed is not None:
-            self._sealed.unsealed(tx, self.backend.path)
+            self._sealed.load_unsealed(tx, self.backend.path)
         if not self.store_id or lookup_key is None:
             raise Corrupted(self.backend.path, "its header is incomplete")
         self._lookup_key = lookup_key
         self.cleanup.marked = cleanup_mark(tx) is not None
         return state
 
-    def _follow(self, tx: Tx) -> None:
+    def _load_epoch(self, tx: Tx) -> None:
         """`renew` before a write, which sees the newest state. Corrupted if the state is older than one seen before."""
         change = tx.state().change
         if change < self._change:
@@ -154,13 +154,13 @@ class Engine:
         try:
             return header.unlock(tx, self.store_id, self.key, known, self.backend.path)
         except WrongKey as wrong:
-            hint = "" if self._sealed is None else _EXCHANGED
+            hint = "" if self._sealed is None else _ROTATED
             raise WrongKey(wrong.path, wrong.expected, wrong.given, hint=hint) from None
 
     @property
-    def held(self) -> frozenset[bytes] | None:
-        """The held refs that the secrets list: see `clew.engine.holds`. None if there is no list."""
-        return None if self._sealed is None else self._sealed.held
+    def held(self) -> frozenset[bytes]:
+        """The held refs that the secrets of a sealed store list: see `clew.engine.holds`."""
+        return frozenset() if self._sealed is None else self._sealed.held
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
         """`Backend.write`, followed by pending cleanup."""
@@ -183,7 +183,7 @@ class Engine:
         """Reads the key state again: another process may have changed it. Sealed, WrongKey."""
         self.backend.read(self.renew)
 
-    def look(self, domain: str, value: bytes) -> bytes:
+    def lookup_hash(self, domain: str, value: bytes) -> bytes:
         """The lookup hash of a value: finds equal values without revealing them."""
         digest: bytes = self._hash(value, key=self._lookup_key, digest_size=16, person=domain.encode()).digest()
         return digest
@@ -248,7 +248,7 @@ class Engine:
     def token(self, rule: str, value: str) -> str:
         """A token that is equal for equal findings of a rule, and reveals nothing else."""
         found = b"\0".join((rule.encode(), value.encode(errors="surrogatepass")))
-        return f"{rule}:{self.look('redaction', found).hex()}"
+        return f"{rule}:{self.lookup_hash('redaction', found).hex()}"
 
     # -- nodes and runs
 
@@ -267,38 +267,38 @@ class Engine:
 
     def nodes(self, places: Iterable[NodeLocation]) -> Iterator[Node]:
         """The nodes at these locations, in the same order. Nodes of one run share one `RunInfo`."""
-        stretches: dict[int, RunInfo] = {}
+        runs: dict[int, RunInfo] = {}
         for place in places:
             _, _, _, _, parent, row = place
-            stretch = stretches.get(row[POS] >> SEQ_BITS)
-            if stretch is None:
-                stretch = stretches[row[POS] >> SEQ_BITS] = run_info(self.node(place))
-            yield Node(self, stretch, parent, row)
+            info = runs.get(row[POS] >> SEQ_BITS)
+            if info is None:
+                info = runs[row[POS] >> SEQ_BITS] = run_info(self.node(place))
+            yield Node(self, info, parent, row)
 
-    def checked(self, tx: Tx, run: RunRow) -> RunRow:
+    def verify_run(self, tx: Tx, run: RunRow) -> RunRow:
         """`run`, if its signature is valid. Corrupted."""
-        if not self.signed(tx, run):
+        if not self.is_signed(tx, run):
             self.reload()  # another process may have changed the keys
-            if not self.signed(tx, run):
+            if not self.is_signed(tx, run):
                 raise Corrupted(f"run {run.run}")
         return run
 
-    def signed(self, tx: Tx, run: RunRow) -> bool:
+    def is_signed(self, tx: Tx, run: RunRow) -> bool:
         """True if a run's signature is valid."""
         try:
-            return self.seal.signed(self._run_fields(tx, run), run.wrapped_key, run.mac)
+            return self.seal.is_signed(self._run_fields(tx, run), run.wrapped_key, run.mac)
         except MISTYPED:
             return False
 
-    def stretch(self, run: RunRow) -> RunInfo:
+    def run_info(self, run: RunRow) -> RunInfo:
         """The data that the nodes of a run share."""
         box = self.seal.box(run.wrapped_key, run_owner(run.tree, run.run))
         return RunInfo(run.tree, run.depth, run.carried, run.wrapped_key, box)
 
-    def changed(self, tx: Tx, run: RunRow, **columns: Any) -> RunRow:
+    def change_run(self, tx: Tx, run: RunRow, **columns: Any) -> RunRow:
         """`run` with changed columns, signed again. A damaged run is not signed, so that the damage stays visible."""
         changed = run._replace(**columns)
-        return self.sign_run(tx, changed) if self.signed(tx, run) else changed
+        return self.sign_run(tx, changed) if self.is_signed(tx, run) else changed
 
     def sign_run(self, tx: Tx, run: RunRow) -> RunRow:
         """`run` with a new signature."""
@@ -308,9 +308,9 @@ class Engine:
         tip = tx.node_at(run.run << SEQ_BITS | run.tip) if run.tip >= 0 else None
         return run_fields(run, tip.row[ID] if tip else None)
 
-    def blob_look(self, tree: int, digest: str) -> bytes:
+    def blob_hash(self, tree: int, digest: str) -> bytes:
         """The lookup hash of a blob in a tree."""
-        return self.look("blob", tree.to_bytes(8, "big") + digest.encode())
+        return self.lookup_hash("blob", tree.to_bytes(8, "big") + digest.encode())
 
     def close(self) -> None:
         """Idempotent."""
@@ -320,5 +320,5 @@ class Engine:
 def whole_number(name: str, value: object, least: int) -> int:
     """`value`, if it is an integer of at least `least`. Invalid."""
     if not isinstance(value, int) or not least <= value <= 1 << 60:
-        raise Invalid(f"{name} is a whole number from {least} on, not {clip(str(value))}")
+        raise Invalid(f"{name} must be a whole number of at least {least}, not {clip(str(value))}")
     return value

@@ -30,8 +30,8 @@ def note(engine: Engine, tx: Tx, ref: RefRow) -> None:
         from clew.engine.sealing import header
 
     secrets, name = engine.secrets(tx), _name(engine, ref)
-    listed = set(found(engine, tx) if secrets.held is None else secrets.held)
-    if (name in listed) == bool(ref.hold) and secrets.held is not None:
+    listed = set(secrets.held)
+    if (name in listed) == bool(ref.hold):
         return
     if not tx.owns_store():
         if name in listed:
@@ -42,16 +42,15 @@ def note(engine: Engine, tx: Tx, ref: RefRow) -> None:
     header.put(tx, engine.store_id, msgspec.structs.replace(secrets, held=sorted(now)))
 
 
-def listed(engine: Engine, tx: Tx, ref: RefRow) -> bool:
+def is_listed(engine: Engine, tx: Tx, ref: RefRow) -> bool:
     """True if the secrets list a ref as held."""
-    held = engine.held
-    if held is None or _name(engine, ref) not in held:
+    if _name(engine, ref) not in engine.held:
         return False
     # This transaction may have released it.
-    return tx.state().state != "plain" and _name(engine, ref) in (engine.secrets(tx).held or ())
+    return tx.state().state != "plain" and _name(engine, ref) in engine.secrets(tx).held
 
 
-def found(engine: Engine, tx: Tx) -> list[bytes]:
+def collect_held(engine: Engine, tx: Tx) -> list[bytes]:
     """The list, built from the rows."""
     names, after = [], -1
     while rows := tx.refs_after(after, _BATCH):
@@ -61,4 +60,4 @@ def found(engine: Engine, tx: Tx) -> list[bytes]:
 
 
 def _name(engine: Engine, ref: RefRow) -> bytes:
-    return engine.look("hold", f"{ref.workspace}\0{ref.kind}\0".encode() + ref.key)
+    return engine.lookup_hash("hold", f"{ref.workspace}\0{ref.kind}\0".encode() + ref.key)

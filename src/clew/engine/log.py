@@ -11,7 +11,7 @@ from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
 from clew.base import ids
 from clew.engine.engine import Engine, whole_number
 from clew.engine.node import moment
-from clew.engine.refs import keyed
+from clew.engine.refs import ensure_data_key
 from clew.engine.sealing.envelope import MISTYPED, Box, log_context, ref_owner
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
 
@@ -42,7 +42,7 @@ class Log:
         many = [data] if isinstance(data, bytes) else list(data)
         names = [id] if isinstance(id, str) else [None] * len(many) if id is None else list(id)
         if len(names) != len(many):
-            raise Invalid("there must be as many ids as entries")
+            raise Invalid(f"{len(many)} entries need {len(many)} ids, not {len(names)}")
         for one in many:
             if not isinstance(one, bytes):
                 raise Invalid(f"a log entry must be bytes, not {type(one).__name__}")
@@ -53,7 +53,7 @@ class Log:
         ref = self._ref()
         return self._engine.write(
             lambda tx: self._append(tx, ref, list(zip(fresh, many, strict=True))),
-            lambda tx: self._known(tx, ref, list(zip(fresh, many, strict=True))),
+            lambda tx: self._find_existing(tx, ref, list(zip(fresh, many, strict=True))),
         )
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
@@ -90,27 +90,31 @@ class Log:
         here = tx.ref(ref.workspace, ref.kind, ref.key)
         if here is None or here.ref != ref.ref or here.trashed_at is not None:  # deleted while this call waited
             raise NotFound(ref.kind, ids.text(ref.key))
-        stored = self._known(tx, here, entries)
+        stored = self._find_existing(tx, here, entries)
         if stored is not None:
             return stored
-        pos, now, box = tx.log_next(ref.ref), self._engine.clock(), self._box(keyed(self._engine, tx, here))
+        now = self._engine.clock()
+        return self._add(tx, here, [(id, now, data) for id, data in entries])
+
+    def _add(self, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> list[Entry]:
+        pos, box = tx.log_next(ref.ref), self._box(ensure_data_key(self._engine, tx, ref))
         if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
-            raise Invalid("the log is full")
+            raise Invalid(f"the log is full: it holds at most {MAX_SEQ:,} entries")
         rows = [
-            LogRow(pos + n, now, id, box.close(data, log_context(pos + n, now, id)))
-            for n, (id, data) in enumerate(entries)
+            LogRow(at, time, id, box.close(data, log_context(at, time, id)))
+            for at, (id, time, data) in enumerate(entries, pos)
         ]
         tx.add_log(rows)
         return [self._entry(row, box) for row in rows]
 
-    def _known(self, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry] | None:
+    def _find_existing(self, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry] | None:
         rows = [tx.log_by_id(id) for id, _ in entries]
         if not any(rows):
             return None
         box = self._box(ref)
         found = [self._entry(row, box) for row in rows if row is not None and row.pos >> SEQ_BITS == ref.ref]
         if [one.data for one in found] != [data for _, data in entries]:
-            raise Conflict("an id is taken by another entry")
+            raise Conflict("an id is taken by another log entry", hint="Append with new ids.")
         return found
 
     def _box(self, ref: RefRow) -> Box:
@@ -134,3 +138,8 @@ def _page(tx: Tx, ref: int, low: int, high: int) -> tuple[RefRow | None, list[Lo
 def append_in(log: Log, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry]:
     """`Log.append` as a step of the caller's transaction: ids and data, at the end of the log of `ref`."""
     return log._append(tx, ref, entries)
+
+
+def add_entries(log: Log, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> list[Entry]:
+    """Adds entries that were written elsewhere, as a step of the caller's transaction: ids, times and data."""
+    return log._add(tx, ref, entries)

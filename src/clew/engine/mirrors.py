@@ -1,11 +1,10 @@
-"""Where a store is mirrored in files, and what is still to be removed there.
+"""The folders that mirror a store, and the files still to be removed there.
 
-A mirror is a copy of sessions in clear text, in a folder: see `clew.agents.Mirror`. The store knows the folders of each
-workspace, as the data of a ref that is sealed with the rest. A deletion of something that a mirror may have notes the
-sessions in its own transaction, and removes their files after it. A folder that cannot be reached keeps its notes, and
-the receipt names it: the next purge, or the next program that opens the mirror, removes the files. The notes of such a
-folder do not grow without bound: past `MOST`, those of sessions that are gone become one, that everything is to be
-removed there that the store no longer has.
+A mirror is a copy of sessions in clear text, in a folder: see `clew.agents.Mirror`. The store lists the folders of each
+workspace in the data of a ref, which is sealed like any other. A deletion notes its sessions in the same transaction,
+and removes their files afterwards. If a folder cannot be reached, its notes stay and the receipt names it; the next
+purge, or the next program that opens the mirror, removes the files. To bound the notes, more than `MOST` of them are
+merged: then every file of a session that the store no longer has is removed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import msgspec
 
 from clew.backends import RefRow, Tx
 from clew.base import files, ids
-from clew.engine.deletion import TALKS
+from clew.engine.deletion import SESSION_KINDS
 from clew.engine.engine import Engine
 from clew.engine.refs import Refs
 from clew.errors import ClewError, Conflict, Corrupted, Invalid, NotFound, clip
@@ -33,29 +32,29 @@ SESSIONS, CHECKPOINTS = "sessions", "checkpoints"
 METADATA, MESSAGES, TRANSCRIPT = "metadata.json", "messages.jsonl", "transcript.jsonl"
 FILES = (METADATA, MESSAGES, TRANSCRIPT)
 PART = ".part"
-"""Ends the name of a file until it is whole. One that is there when nobody writes was left by a crash."""
+"""Suffix of a file until it is complete. If no process is writing, a crash left such a file."""
 PENDING = "mirror "
-"""What a receipt says of a folder that could not be reached begins with this."""
+"""Prefix of a folder in the `pending` list of a receipt."""
 MOST = 256
-"""Ids that are noted of a folder before those of sessions that are gone become one note."""
+"""Session ids noted for a folder before they are merged."""
 PATIENCE = 5.0
-"""Seconds that a purge waits for whoever writes to a mirror."""
+"""Seconds that a purge waits for another writer of a mirror."""
 
 
 class Marker(msgspec.Struct, omit_defaults=True):
-    """What the file says that makes a folder the mirror of a store."""
+    """The content of the marker file, which makes a folder the mirror of a store."""
 
     format: int
     store: str
     workspace: str = ""
-    """Keyed hash of its name, if it has one: what is rebuilt for one must not take away another's."""
+    """Keyed hash of the workspace name, if it has one: rebuilding one workspace must not remove another's files."""
     file: str = ""
-    """The store's file, if it is one on this machine. A copy of the store, such as a backup, has the same id."""
+    """Path of the store, if it is a local file. It tells the store from its copies, which have the same id."""
     inode: int = 0
-    """The number of that file: one that was moved is still itself, and another may be in its place."""
+    """Inode of that file: recognizes the file after a move, and another file in its place."""
 
     def has_another_owner(self, mine: Marker) -> bool:
-        """Whether the file that made this marker is still in its place, and is not the one of `mine`."""
+        """True if another file than that of `mine` wrote this marker, and still exists."""
         if not self.file or self.file == mine.file or self.inode == mine.inode:
             return False
         with suppress(OSError):
@@ -63,17 +62,17 @@ class Marker(msgspec.Struct, omit_defaults=True):
         return False
 
 
-class Notes(NamedTuple):
-    """What is still to be removed in a folder."""
+class MirrorNotes(NamedTuple):
+    """The files still to be removed in a folder."""
 
     sessions: list[str]
-    """Ids of sessions whose files are to go."""
+    """Ids of sessions whose files are to be removed."""
     merged: int = 0
-    """How often ids were too many, and became one note: the files of all sessions are to go that the store no longer
-    has.
+    """How often ids were merged. If this is more than `cleared`, the files of all sessions that the store no longer has
+    are to be removed.
     """
     cleared: int = 0
-    """What `merged` was when that was last done."""
+    """The value of `merged` when that was last done."""
 
     def __bool__(self) -> bool:
         return bool(self.sessions) or self.merged > self.cleared
@@ -81,9 +80,9 @@ class Notes(NamedTuple):
 
 class _Folders(msgspec.Struct, omit_defaults=True):
     folders: dict[str, list[str]] = {}
-    """Each with the ids of the sessions whose files are still to go."""
+    """Ids of the sessions whose files are to be removed, by folder."""
     merged: dict[str, tuple[int, int]] = {}
-    """Of those where ids were merged, `Notes.merged` and `Notes.cleared`."""
+    """`merged` and `cleared` of the folders where ids were merged."""
 
 
 class Mirrors:
@@ -94,20 +93,20 @@ class Mirrors:
         self._refs = refs
 
     def folders(self) -> list[str]:
-        """The folders that the store's sessions were mirrored to."""
+        """The folders that mirror the store."""
         return list(self._engine.read(self._folders))
 
     def add(self, root: str) -> bool:
-        """Remembers a folder, before anything is written there. True if something is still to be removed in it."""
+        """Adds a folder, before anything is written there. Returns True if it has files to be removed."""
         found = self._engine.read(self._folders)
         if root not in found:
-            self._engine.write(lambda tx: self._set(tx, {root: Notes([]), **self._folders(tx)}))
+            self._engine.write(lambda tx: self._set(tx, {root: MirrorNotes([]), **self._folders(tx)}))
         return bool(found.get(root))
 
-    def forget(self, root: str) -> Notes:
-        """Forgets a folder that is gone for good: receipts name it no more. What was to go there. NotFound."""
+    def forget(self, root: str) -> MirrorNotes:
+        """Removes a folder from the list, so that receipts no longer name it. Returns its notes. NotFound."""
 
-        def work(tx: Tx) -> Notes:
+        def work(tx: Tx) -> MirrorNotes:
             found = self._folders(tx)
             if root not in found:
                 known = ", ".join(clip(one, 4096) for one in found) or "none"
@@ -119,25 +118,25 @@ class Mirrors:
         return self._engine.write(work)
 
     def note(self, tx: Tx, sessions: Iterable[str]) -> None:
-        """Notes, in the transaction that deletes something of these sessions, that their files are to go."""
+        """Notes that the files of these sessions are to be removed, in the transaction that deletes from them."""
         found, names = self._folders(tx), list(sessions)
         if found and names:
-            self._set(tx, {root: self._with(tx, left, names) for root, left in found.items()})
+            self._set(tx, {root: self._add_notes(tx, left, names) for root, left in found.items()})
 
     def clear(self) -> tuple[str, ...]:
-        """Removes the files that are to go. Returns the folders where that is not done yet, as receipts name them."""
+        """Removes noted files. Returns the folders where that failed, as receipts list them."""
         waiting = {root: left for root, left in self._engine.read(self._folders).items() if left}
-        if not waiting or self._engine.backend.in_transaction():  # it may be undone
+        if not waiting or self._engine.backend.in_transaction():  # it may be rolled back
             return tuple(PENDING + root for root in waiting)
-        done = {root: left for root, left in waiting.items() if self._removed(root, left)}
+        done = {root: left for root, left in waiting.items() if self._remove_files(root, left)}
         if done:
             self._engine.write(lambda tx: self._drop(tx, done))
         return tuple(PENDING + root for root in waiting if root not in done)
 
     def marker(self) -> Marker:
-        """What makes a folder the mirror of this store and workspace."""
+        """The marker of this store and workspace."""
         name = self._engine.workspace
-        look = self._engine.look("mirror", name.encode()).hex() if name else ""
+        look = self._engine.lookup_hash("mirror", name.encode()).hex() if name else ""
         file = self._engine.backend.file
         if file is None:
             return Marker(FORMAT, self._engine.store_id.hex(), look)
@@ -145,13 +144,13 @@ class Mirrors:
         return Marker(FORMAT, self._engine.store_id.hex(), look, file, os.stat(file).st_ino)
 
     def claim(self, root: str) -> None:
-        """`check`, and notes where the store is now."""
+        """`check`, then updates the marker if the store has moved."""
         if self.check(root) != (mine := self.marker()):
             files.replace_private(os.path.join(root, MARKER), msgspec.json.encode(mine))
 
     def check(self, root: str) -> Marker:
-        """Invalid, Conflict unless a folder is the mirror of this store and workspace, and not of a store that this one
-        is a copy of. OSError if it is not there. Returns its marker.
+        """The marker of a folder. Invalid or Conflict if the folder mirrors another store or workspace, or the store
+        that this one was copied from. OSError if there is no marker.
         """
         path, mine = os.path.join(root, MARKER), self.marker()
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -160,7 +159,7 @@ class Mirrors:
         try:
             found = msgspec.json.decode(raw, type=Marker)
         except msgspec.DecodeError:
-            raise Invalid(f"{path} cannot be understood", hint="Name a new folder.") from None
+            raise Invalid(f"{path} is not a valid mirror marker", hint="Name a new folder.") from None
         if found.format > FORMAT:
             raise Invalid(f"{root} was written by a newer clew", hint="Upgrade clew, or name a new folder.")
         if found.store != mine.store:
@@ -171,63 +170,62 @@ class Mirrors:
             raise Conflict(f"{root} is the mirror of {clip(found.file, 4096)}", hint="Name another folder.")
         return found
 
-    def _removed(self, root: str, left: Notes) -> bool:
-        """Removes files; False if the folder cannot be reached, or is not the mirror any more."""
+    def _remove_files(self, root: str, left: MirrorNotes) -> bool:
+        """Removes noted files. False if the folder cannot be reached, or is no longer a mirror of this store."""
         try:
             self.check(root)
             with files.lock(os.path.join(root, LOCK), PATIENCE):
-                there = (
-                    mirrored(root) if left.merged > left.cleared else []
-                )  # looked up after: what is new there is in the store
-                gone = self._engine.read(lambda tx: [one for one in there if not self._stored(tx, one)])
+                # First list the folder, then ask the store: sessions added meanwhile are in the store.
+                there = mirrored(root) if left.merged > left.cleared else []
+                gone = self._engine.read(lambda tx: [one for one in there if not self._has_session(tx, one)])
                 for session in {*left.sessions, *gone}:
                     remove(root, session)
         except (OSError, ClewError):
             return False
         return True
 
-    def _with(self, tx: Tx, left: Notes, names: Iterable[str]) -> Notes:
+    def _add_notes(self, tx: Tx, left: MirrorNotes, names: Iterable[str]) -> MirrorNotes:
         """The notes of a folder with these sessions added."""
         sessions = [*dict.fromkeys((*left.sessions, *names))]
         if len(sessions) <= MOST:
             return left._replace(sessions=sessions)
-        return Notes([one for one in sessions if self._stored(tx, one)], left.merged + 1, left.cleared)
+        return MirrorNotes([one for one in sessions if self._has_session(tx, one)], left.merged + 1, left.cleared)
 
-    def _stored(self, tx: Tx, session: str) -> bool:
+    def _has_session(self, tx: Tx, session: str) -> bool:
         """True if the store has a session, in the trash or not."""
-        return any(tx.ref(self._engine.workspace, kind, ids.parse(session)) is not None for kind in TALKS)
+        return any(tx.ref(self._engine.workspace, kind, ids.parse(session)) is not None for kind in SESSION_KINDS)
 
-    def _folders(self, tx: Tx) -> dict[str, Notes]:
+    def _folders(self, tx: Tx) -> dict[str, MirrorNotes]:
         row = self._refs.own(tx, MIRRORS)
         return {} if row is None else self._read(row)
 
-    def _read(self, row: RefRow) -> dict[str, Notes]:
-        payload = self._refs.data(self._refs.checked(row))
+    def _read(self, row: RefRow) -> dict[str, MirrorNotes]:
+        payload = self._refs.data(self._refs.verify(row))
         try:
             found = msgspec.json.decode(payload[1:], type=_Folders)
         except msgspec.DecodeError:
             raise Corrupted("the list of mirrors", "it does not decode") from None
-        return {root: Notes(left, *found.merged.get(root, ())) for root, left in found.folders.items()}
+        return {root: MirrorNotes(left, *found.merged.get(root, ())) for root, left in found.folders.items()}
 
-    def _set(self, tx: Tx, folders: dict[str, Notes]) -> None:
-        row = self._refs.checked(self._refs.add_own(tx, MIRRORS))
+    def _set(self, tx: Tx, folders: dict[str, MirrorNotes]) -> None:
+        row = self._refs.verify(self._refs.add_own(tx, MIRRORS))
         if self._read(row) != folders:
             merged = {root: (left.merged, left.cleared) for root, left in folders.items() if left.merged}
             data = _Folders({root: left.sessions for root, left in folders.items()}, merged)
             self._refs.change(tx, row, b"\x01" + msgspec.json.encode(data), look=None)
 
-    def _drop(self, tx: Tx, done: dict[str, Notes]) -> None:
-        """Takes back what was noted and is done; what was noted since stays."""
+    def _drop(self, tx: Tx, done: dict[str, MirrorNotes]) -> None:
+        """Removes notes that are done. Notes added since stay."""
         now = self._folders(tx)
         for root, left in done.items():
             if root in now:
                 rest = [one for one in now[root].sessions if one not in left.sessions]
-                now[root] = Notes(rest, now[root].merged, max(now[root].cleared, left.merged))
+                now[root] = MirrorNotes(rest, now[root].merged, max(now[root].cleared, left.merged))
         self._set(tx, now)
 
 
 def remove(root: str, session_id: str) -> int:
-    """Takes away the files of a session, and nothing else that lies beside them. Returns how many bytes they had."""
+    """Removes the files of a session, and no other files of its folder. Returns the bytes removed."""
     freed = 0
     for project in os.listdir(root):
         place = os.path.join(root, project, SESSIONS, session_id)
@@ -239,7 +237,7 @@ def remove(root: str, session_id: str) -> int:
             for one in (name, name + PART):
                 with suppress(FileNotFoundError):
                     os.unlink(os.path.join(place, one))
-        with suppress(OSError):  # what someone else has put there stays
+        with suppress(OSError):  # the folder has other files
             os.rmdir(place)
         files.sync_folder(os.path.dirname(place))
     return freed

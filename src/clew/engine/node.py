@@ -1,6 +1,6 @@
-"""A message that is stored: what was said, and its place in a tree."""
+"""A stored message and its place in a tree."""
 
-# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
+# No `from __future__ import annotations` here: Python would compile the type of each field at every start.
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
@@ -16,24 +16,24 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC) - EPOCH, datetime.max.replace(t
 
 
 def moment(microseconds: int) -> datetime:
-    """A stored time; exact, unlike `fromtimestamp`. Corrupted if it is none that could have been stored."""
+    """A stored time; exact, unlike `fromtimestamp`. Corrupted if it is out of range."""
     try:
         return EPOCH + timedelta(microseconds=microseconds)
     except (OverflowError, TypeError):
-        raise Corrupted("a time", "there is no such time") from None
+        raise Corrupted("a time", "it is out of range") from None
 
 
 def microseconds(moment: datetime) -> int:
-    """A time as it is stored. Invalid if it does not say its time zone."""
+    """A time as it is stored. Invalid if it has no time zone."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise Invalid("a time must be a datetime with its time zone", hint="Use datetime.now(timezone.utc).")
+        raise Invalid("a time must be a datetime with a time zone", hint="Use datetime.now(timezone.utc).")
     if not _FIRST <= (since := moment - EPOCH) <= _LAST:
         raise Invalid("in UTC this time is before the year 1 or after the year 9999")
     return since // timedelta(microseconds=1)
 
 
 class RunInfo(NamedTuple):
-    """What the nodes of a run share."""
+    """The data that the nodes of a run share."""
 
     tree: int
     depth: int
@@ -45,18 +45,18 @@ class RunInfo(NamedTuple):
 
 
 class Counters(NamedTuple):
-    """Totals of a path, down to and with one node."""
+    """Totals of a path, up to and including one node."""
 
     messages: int = 0
-    """With those that compactions left behind."""
+    """Includes messages that a compaction replaced."""
     turns: int = 0
-    """Messages from the person."""
+    """User messages."""
     tokens_in: int = 0
     tokens_out: int = 0
     cost: int = 0
     """In millionths of the currency's unit."""
     tokens_known: bool = True
-    """False if some answer did not say its tokens: the totals are then lower bounds."""
+    """False if the tokens of an answer are unknown: the totals are then lower bounds."""
     cost_known: bool = True
 
     @property
@@ -66,14 +66,14 @@ class Counters(NamedTuple):
 
 
 class Handles(Protocol):
-    """Where a node's short name comes from: the engine."""
+    """Makes the handles of nodes. The engine implements it."""
 
     def node_handle(self, id: bytes) -> str:
-        """The shortest beginning of an id, at least six letters, that no other node shares."""
+        """The shortest prefix of an id, at least six letters, that is unique among the nodes."""
 
 
 class Node:
-    """One stored message. It never changes; its content is read, and checked, when it is first asked for."""
+    """One stored message. It never changes. Its content is decrypted and checked on first access."""
 
     __slots__ = ("_handles", "_parent", "_row", "_run", "_said")
 
@@ -91,7 +91,7 @@ class Node:
 
     @property
     def handle(self) -> str:
-        """The short name people type for it: at least six letters, more if another node begins with the same."""
+        """A short id to type: at least six letters, more if another node shares them."""
         return self._handles.node_handle(self._row[ID])
 
     @property
@@ -101,20 +101,20 @@ class Node:
 
     @property
     def created_at(self) -> datetime:
-        """When it was said, in UTC."""
+        """When it was created, in UTC."""
         return moment(node_facts(self).created_at)
 
     @property
     def role(self) -> Role:
-        """Who said it."""
+        """Who wrote it."""
         try:
             return ROLES[node_facts(self).role]
         except LookupError:
-            raise Corrupted(f"node {self.id}", "it has no such role") from None
+            raise Corrupted(f"node {self.id}", "its role is unknown") from None
 
     @property
     def depth(self) -> int:
-        """How many messages stand above it in its path."""
+        """Number of messages before it on its path."""
         try:
             return self._run.depth + (self._row[POS] & MAX_SEQ)
         except TypeError:
@@ -122,7 +122,7 @@ class Node:
 
     @property
     def counters(self) -> Counters:
-        """Totals of the path down to here."""
+        """Totals of the path up to and including this message."""
         facts = node_facts(self)
         try:
             messages = self._run.carried + self.depth + 1
@@ -134,19 +134,19 @@ class Node:
 
     @property
     def said(self) -> AnyMessage:
-        """What was stored: a neutral message, or a native one. Corrupted if the bytes are not what was written."""
+        """The stored message, neutral or native. Corrupted if the bytes differ from what was written."""
         said = self._said
         if said is None:
             body = node_payload(self)
             try:
                 said = self._said = codec.decode(body, "")
-            except Corrupted as error:  # only then is the id worth writing out
+            except Corrupted as error:  # adds the id here, because formatting it for each message is slow
                 raise Corrupted(f"node {self.id}", error.why) from None
         return said
 
     @property
     def message(self) -> Message:
-        """The neutral view of what was said."""
+        """The message in neutral form."""
         said = self._said or self.said
         return said if type(said) is Message else neutral(said)
 
@@ -158,13 +158,13 @@ class Node:
 
     @property
     def redactions(self) -> tuple[str, ...]:
-        """The ids of the rules that found something in it when it was stored; `clew.redaction.annotation` says more."""
+        """Ids of the redaction rules that matched when it was stored. See `clew.redaction.annotation`."""
         note = (self.said.extra or {}).get("clew.redaction")
         return tuple(note.get("redactionRulesApplied", ())) if isinstance(note, dict) else ()
 
     @property
     def text(self) -> str:
-        """Its words."""
+        """Its text."""
         return self.message.text
 
     def __eq__(self, other: object) -> bool:
@@ -178,7 +178,7 @@ class Node:
         return f"<Node {self.id} {self.role}>"
 
 
-# -- for modules of clew: what a node is made of
+# -- for modules of clew: the parts of a node
 
 
 def node_row(node: Node) -> NodeRow:
@@ -187,12 +187,12 @@ def node_row(node: Node) -> NodeRow:
 
 
 def run_info(node: Node) -> RunInfo:
-    """What a node shares with the other nodes of its run."""
+    """The data that a node shares with the other nodes of its run."""
     return node._run
 
 
 def parent_key(node: Node) -> bytes | None:
-    """The id of the message that a node follows, as stored."""
+    """The id of a node's parent, as stored."""
     return node._parent
 
 
@@ -219,9 +219,9 @@ def node_payload(node: Node) -> bytes:
 
 
 def body_context(node: Node) -> bytes:
-    """The place and the facts that a node's body is bound to. MISTYPED if the row is damaged."""
+    """The location and facts that a node's body is bound to. MISTYPED if the row is damaged."""
     pos, facts, id, _ = node._row
     tree, depth, _, _, _ = node._run
-    if len(id) != 16 or len(node._parent or id) != 16 or len(facts) != FACTS_SIZE:  # packing would cut off the rest
-        raise TypeError("its facts, its id, or that of the one above it, are too long or too short")
+    if len(id) != 16 or len(node._parent or id) != 16 or len(facts) != FACTS_SIZE:  # packing would truncate
+        raise TypeError("its facts, its id or its parent's id has the wrong length")
     return node_place(tree, id, node._parent or NO_ID, depth + (pos & MAX_SEQ)) + facts

@@ -20,26 +20,26 @@ def whole(engine: Engine, tx: Tx, pos: int) -> list[Node]:
     nodes: list[Node] = []
     parent: bytes | None = None
     for run, upto in _runs(engine, tx, pos):
-        rows = tx.stretch(run.run << SEQ_BITS, run.run << SEQ_BITS | upto)
+        rows = tx.nodes_between(run.run << SEQ_BITS, run.run << SEQ_BITS | upto)
         parent = _add(engine, run, rows, 0, upto, parent, nodes)
     return nodes
 
 
 def last(engine: Engine, tx: Tx, pos: int, count: int) -> list[Node]:
     """The last `count` nodes of the path to `pos`, root first. Reads one more row, for the parent of the first."""
-    stretches: list[tuple[RunRow, list[NodeRow], int]] = []
+    parts: list[tuple[RunRow, list[NodeRow], int]] = []
     wanted, at = count + 1, pos
     while wanted > 0:
         run, seq = run_of(engine, tx, at), at & MAX_SEQ
         first = max(0, seq - wanted + 1)
-        stretches.append((run, tx.stretch(run.run << SEQ_BITS | first, at), seq))
+        parts.append((run, tx.nodes_between(run.run << SEQ_BITS | first, at), seq))
         wanted -= seq - first + 1
         if run.parent is None:
             break
         at = run.parent
     nodes: list[Node] = []
     parent: bytes | None = None
-    for run, rows, upto in reversed(stretches):
+    for run, rows, upto in reversed(parts):
         first = rows[0][POS] & MAX_SEQ if rows else upto
         parent = _add(engine, run, rows, first, upto, parent, nodes)
     return nodes[-count:] if count else []
@@ -73,7 +73,7 @@ def piece(engine: Engine, tx: Tx, run: RunRow, low: int, upto: int, limit: int) 
     above = run.parent if low == 0 else first | low - 1
     place = None if above is None else tx.node_at(above)
     nodes: list[Node] = []
-    rows = tx.stretch(first | low, first | upto)
+    rows = tx.nodes_between(first | low, first | upto)
     _add(engine, run, rows, low, upto, None if place is None else place.row[ID], nodes)
     return nodes, _fitting(rows)
 
@@ -91,11 +91,11 @@ def origins(engine: Engine, tx: Tx, head: int | None) -> list[int]:
     found: list[int] = []
     while head is not None:
         found.append(head)
-        root = engine.checked(tx, lineage(tx, head)[0][0])
+        root = engine.verify_run(tx, lineage(tx, head)[0][0])
         head = root.derived
         # The check stops loops in damaged rows.
         if head is not None and creation_counter(head >> SEQ_BITS) >= creation_counter(root.run):
-            raise Corrupted(f"run {root.run}", "it stands for a later one")
+            raise Corrupted(f"run {root.run}", "it replaces a newer run")
     return found
 
 
@@ -110,9 +110,9 @@ def _add(
     """Adds nodes for a run's rows after the id `parent`; returns the last id. Corrupted if one is missing."""
     if len(rows) != upto - first + 1:
         raise Corrupted(f"run {run.run}", f"{upto - first + 1 - len(rows)} of its messages are missing")
-    stretch = engine.stretch(run)
+    info = engine.run_info(run)
     for row in rows:
-        nodes.append(Node(engine, stretch, parent, row))
+        nodes.append(Node(engine, info, parent, row))
         parent = row[ID]
     return parent
 
@@ -129,12 +129,12 @@ def _fitting(rows: list[NodeRow]) -> int:
 def _page(engine: Engine, run: RunRow, low: int, high: int, tx: Tx) -> tuple[RunRow | None, list[NodeRow]]:
     """Some nodes of a run and the run in one read: its data key may have changed."""
     now = tx.run(run.run)
-    return now if now is None or now == run else engine.checked(tx, now), tx.stretch(low, high)
+    return now if now is None or now == run else engine.verify_run(tx, now), tx.nodes_between(low, high)
 
 
 def _runs(engine: Engine, tx: Tx, pos: int) -> list[tuple[RunRow, int]]:
     """`lineage`, each run verified."""
-    return [(engine.checked(tx, run), upto) for run, upto in lineage(tx, pos)]
+    return [(engine.verify_run(tx, run), upto) for run, upto in lineage(tx, pos)]
 
 
 def run_of(engine: Engine, tx: Tx, pos: int) -> RunRow:
@@ -142,4 +142,4 @@ def run_of(engine: Engine, tx: Tx, pos: int) -> RunRow:
     run = tx.run(pos >> SEQ_BITS)
     if run is None:
         raise Corrupted(f"run {pos >> SEQ_BITS}", "it is missing")
-    return engine.checked(tx, run)
+    return engine.verify_run(tx, run)

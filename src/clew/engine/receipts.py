@@ -81,8 +81,8 @@ class Receipt(NamedTuple):
 Receipts = list[Receipt]
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of a receipt in the log. Parts with the same id add up; the last one says what is pending."""
+class ReceiptEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a receipt in the log. Parts with the same id add up; the last one lists what is pending."""
 
     id: str
     reason: str
@@ -97,15 +97,15 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     pending: tuple[str, ...] = ()
     outside: int = 0
 
-    def cleared(self, pending: tuple[str, ...], now: int) -> Entry:
+    def cleared(self, pending: tuple[str, ...], now: int) -> ReceiptEntry:
         """With these places still to be cleared; finished if there are none."""
         return msgspec.structs.replace(self, pending=pending, finished=None if pending else now)
 
-    def ending(self) -> Entry:
-        """The part that only says how the purge ended."""
-        return Entry(self.id, self.reason, self.started, self.finished, pending=self.pending)
+    def ending(self) -> ReceiptEntry:
+        """The part that records only how the purge ended."""
+        return ReceiptEntry(self.id, self.reason, self.started, self.finished, pending=self.pending)
 
-    def plus(self, part: Entry) -> Entry:
+    def plus(self, part: ReceiptEntry) -> ReceiptEntry:
         """Two parts of a receipt as one."""
         added = {
             name: getattr(self, name) + getattr(part, name)
@@ -121,10 +121,10 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
             beyond = tuple(dict.fromkeys((*beyond, "versions", "replicas")))
         return Receipt(
             self.id, self.reason, moment(self.started), finished, self.sessions, self.messages, self.blobs,
-            self.bytes, self.failures, self._still(), self.pending, beyond, self.outside,
+            self.bytes, self.failures, self._needed_messages(), self.pending, beyond, self.outside,
         )  # fmt: skip
 
-    def _still(self) -> tuple[Kept, ...]:
+    def _needed_messages(self) -> tuple[Kept, ...]:
         """`kept`, without sessions that the same purge deleted later."""
         gone = {*self.sessions}
         left = [(one, tuple(other for other in one.needed_by if other not in gone)) for one in self.kept]
@@ -138,22 +138,22 @@ class ReceiptLog:
         self._engine = engine
         self._refs = refs
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ReceiptEntry]:
         """Every receipt, oldest first."""
         row = self._engine.read(lambda tx: self._refs.own(tx, RECEIPTS))
         return [] if row is None else self._read(row)
 
-    def note(self, tx: Tx, entries: Sequence[Entry]) -> None:
+    def note(self, tx: Tx, entries: Sequence[ReceiptEntry]) -> None:
         """Writes entries into the log."""
         if entries:
-            self.write_down(tx, self._refs.add_own(tx, RECEIPTS), entries)
+            self.append_to(tx, self._refs.add_own(tx, RECEIPTS), entries)
 
-    def write_down(self, tx: Tx, row: RefRow, entries: Sequence[Entry]) -> None:
+    def append_to(self, tx: Tx, row: RefRow, entries: Sequence[ReceiptEntry]) -> None:
         """Writes entries into the log of any workspace."""
         new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
         append_in(Log(self._engine, lambda: row), tx, row, new)
 
-    def others(self, pending: tuple[str, ...], known: set[str], now: int) -> list[tuple[RefRow, list[Entry]]]:
+    def others(self, pending: tuple[str, ...], known: set[str], now: int) -> list[tuple[RefRow, list[ReceiptEntry]]]:
         """The endings of other receipts in all workspaces: clearing the files clears them for all.
 
         Their mirrors, and places that are pending here too, stay pending.
@@ -173,10 +173,10 @@ class ReceiptLog:
                     found.append((row, left))
         return found
 
-    def _read(self, row: RefRow) -> list[Entry]:
+    def _read(self, row: RefRow) -> list[ReceiptEntry]:
         """The receipts in a log, oldest first, with their parts added up."""
-        found: dict[str, Entry] = {}
+        found: dict[str, ReceiptEntry] = {}
         for stored in Log(self._engine, lambda: row).read():
-            entry = msgspec.json.decode(stored.data, type=Entry)
+            entry = msgspec.json.decode(stored.data, type=ReceiptEntry)
             found[entry.id] = found[entry.id].plus(entry) if entry.id in found else entry
         return list(found.values())

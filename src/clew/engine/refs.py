@@ -49,28 +49,30 @@ class Refs:
         row = tx.ref(self._engine.workspace, kind, key)
         if row is None or (row.trashed_at is not None and not trashed):
             raise NotFound(kind, ids.text(key))
-        return self.checked(row)
+        return self.verify(row)
 
-    def tip(self, tx: Tx, row: RefRow, *, trashed: bool = False) -> HeadState:
+    def head_state(self, tx: Tx, row: RefRow, *, trashed: bool = False) -> HeadState:
         """The current head state of a ref, verified. NotFound as in `get`; Corrupted if the head is wrong."""
-        tip = tx.tip(row.ref)
+        state = tx.head_state(row.ref)
         # If the transaction that created this ref was rolled back, another ref may have its number.
-        if tip is None or (tip.trashed_at is not None and not trashed) or tip.key != row.key:
+        if state is None or (state.trashed_at is not None and not trashed) or state.key != row.key:
             raise NotFound(row.kind, ids.text(row.key))
         try:
-            head = -1 if tip.pos is None else tip.pos
-            fields = move_fields(row.key, tip.tree, head, tip.id or NO_ID, tip.version, tip.active_at, tip.rank)
+            head = -1 if state.pos is None else state.pos
+            fields = move_fields(
+                row.key, state.tree, head, state.id or NO_ID, state.version, state.active_at, state.rank
+            )
         except MISTYPED:
             fields = b""
-        if tip.id != tip.head_id or not self._engine.seal.signed(fields, tip.ref_key, tip.mac):
+        if state.id != state.head_id or not self._engine.seal.is_signed(fields, state.ref_key, state.mac):
             raise Corrupted(f"{row.kind} {ids.text(row.key)}", "its head is not where it should be")
-        return tip
+        return state
 
-    def checked(self, row: RefRow) -> RefRow:
+    def verify(self, row: RefRow) -> RefRow:
         """`row`, if its signature is valid. Corrupted."""
-        if not self._signed(row):
-            row = self._again(row)
-            if not self._signed(row):
+        if not self._is_signed(row):
+            row = self._reread(row)
+            if not self._is_signed(row):
                 raise Corrupted(f"{row.kind} {ids.text(row.key)}")
         return row
 
@@ -78,14 +80,14 @@ class Refs:
         """The payload of a ref's data. Corrupted."""
         payload = self._payload(row)
         if payload is None:
-            payload = self._payload(self._again(row))
+            payload = self._payload(self._reread(row))
             if payload is None:
                 raise Corrupted(f"{row.kind} {ids.text(row.key)}")
         return payload
 
-    def _signed(self, row: RefRow) -> bool:
+    def _is_signed(self, row: RefRow) -> bool:
         try:
-            return self._engine.seal.signed(ref_fields(row), row.wrapped_key, row.mac)
+            return self._engine.seal.is_signed(ref_fields(row), row.wrapped_key, row.mac)
         except MISTYPED:
             return False
 
@@ -95,7 +97,7 @@ class Refs:
         except MISTYPED:
             return None
 
-    def _again(self, row: RefRow) -> RefRow:
+    def _reread(self, row: RefRow) -> RefRow:
         """The current row if its data key changed since it was read; otherwise the same row."""
         self._engine.reload()
         now = self._engine.read(lambda tx: tx.ref_at(row.ref), single=True)
@@ -149,35 +151,43 @@ class Refs:
         now = engine.clock()
         rank = max(now, tx.top_rank(engine.workspace, kind) + 1)
         head, head_id = (None, None) if at is None else (at.pos, at.id)
-        box, wrapped = engine.seal.new_box(ref_owner(key))
         row = RefRow(
             0, engine.workspace, kind, key, owner, tree, head, head_id, 1,
             now if created_at is None else created_at, now, rank,
-            None, None, 0, look, wrapped, b"", b"",
+            None, None, 0, look, None, b"", b"",
         )  # fmt: skip
+        return self.add_row(tx, row, payload)
+
+    def add_row(self, tx: Tx, row: RefRow, payload: bytes) -> RefRow:
+        """Adds a ref with the columns of `row`, under a data key and a signature of its own. Conflict as in `add`."""
+        box, wrapped = self._engine.seal.new_box(ref_owner(row.key))
+        row = row._replace(wrapped_key=wrapped)
         data = box.close(payload, ref_context(row))
-        row = row._replace(mac=engine.seal.sign(ref_fields(row), wrapped), data=data)
-        return row._replace(ref=tx.add_ref(row))
+        row = row._replace(mac=self._engine.seal.sign(ref_fields(row), wrapped), data=data)
+        row = row._replace(ref=tx.add_ref(row))
+        if row.hold:
+            holds.note(self._engine, tx, row)
+        return row
 
     def add_own(self, tx: Tx, kind: str) -> RefRow:
         """`own`, created if it does not exist."""
         return self.own(tx, kind) or self.add(tx, kind, OWN, b"\x01{}", tree=None, at=None)
 
-    def move(self, tx: Tx, ref: int, tip: HeadState, head: int | None, head_id: bytes | None) -> Move:
+    def move(self, tx: Tx, ref: int, state: HeadState, head: int | None, head_id: bytes | None) -> Move:
         """Moves the head of a ref, and the ref to the top of its kind. Conflict if it was changed."""
         now = self._engine.clock()
-        up = tip.rank < tip.top
-        version, rank = tip.version + 1, max(now, tip.top + 1) if up else tip.rank
+        up = state.rank < state.top
+        version, rank = state.version + 1, max(now, state.top + 1) if up else state.rank
         at = -1 if head is None else head
-        fields = move_fields(tip.key, tip.tree, at, head_id or NO_ID, version, now, rank)
-        mac = self._engine.seal.sign(fields, tip.ref_key)
+        fields = move_fields(state.key, state.tree, at, head_id or NO_ID, version, now, rank)
+        mac = self._engine.seal.sign(fields, state.ref_key)
         move = Move(head, head_id, version, now, rank, mac)
         tx.move_ref(ref, move, up=up)
         return move
 
     def change(self, tx: Tx, row: RefRow, payload: bytes, *, look: bytes | None, **columns: Any) -> RefRow:
         """Stores a ref with new data and columns. This is no activity. Conflict if it was changed."""
-        row = keyed(self._engine, tx, row)
+        row = ensure_data_key(self._engine, tx, row)
         changed = row._replace(version=row.version + 1, look=look, **columns)
         mac = self._engine.seal.sign(ref_fields(changed), row.wrapped_key)
         changed = changed._replace(mac=mac, data=self.box(row).close(payload, ref_context(changed)))
@@ -188,9 +198,9 @@ class Refs:
 
     def write_one(self, work: Callable[[Tx], RefRow]) -> RefRow:
         """Runs `work`, which returns the ref it adds or changes. If the commit fails, checks whether it was stored."""
-        return self._engine.write_settled(work, self.stands)
+        return self._engine.write_settled(work, self.is_stored)
 
-    def stands(self, tx: Tx, left: RefRow) -> bool:
+    def is_stored(self, tx: Tx, left: RefRow) -> bool:
         """After a commit that may have failed: True if the store has this version of the ref, False if it is older.
 
         Unavailable if the ref was changed again: then the outcome is unknown.
@@ -225,27 +235,27 @@ class Refs:
         def work(tx: Tx) -> Appended:
             seen = self._seen.get(row.key)
             if seen is not None and (expect is False or expect == seen[0].id):
-                ahead = self._ahead(tx, row, *seen, drafts)
+                ahead = self._append_optimistically(tx, row, *seen, drafts)
                 if ahead is not None:
                     return ahead
-            tip = self.tip(tx, row)
-            if expect is not False and tip.id != expect:
-                stored = find_existing(engine, tx, drafts, tip.tree)
+            state = self.head_state(tx, row)
+            if expect is not False and state.id != expect:
+                stored = find_existing(engine, tx, drafts, state.tree)
                 if stored is not None:
                     return Appended(stored, None)
                 if not branch:
-                    raise self.moved(row)
-                return self._aside(tx, row, expect, drafts)
-            nodes = append_chain(engine, tx, tip.ground, drafts)
+                    raise self.moved_error(row)
+                return self._append_branch(tx, row, expect, drafts)
+            nodes = append_chain(engine, tx, state.insert_point, drafts)
             last = node_row(nodes[-1])
-            move = self.move(tx, row.ref, tip, last[POS], last[ID])
-            self._remember(row.kind, tip, move, nodes[-1])
+            move = self.move(tx, row.ref, state, last[POS], last[ID])
+            self._remember(row.kind, state, move, nodes[-1])
             return Appended(nodes, move)
 
         if row.key not in self._seen:
             self.ensure_sound_head(row)
         try:
-            return engine.write(work, lambda tx: self.appended(tx, row, drafts))
+            return engine.write(work, lambda tx: self.find_appended(tx, row, drafts))
         except Conflict:
             # After the rollback: rows of the failed attempt must not count as stored.
             stored = engine.read(lambda tx: find_existing(engine, tx, drafts, row.tree))
@@ -260,38 +270,38 @@ class Refs:
         """
 
         def work(tx: Tx) -> None:
-            tip = tx.tip(row.ref)
-            self.ensure_sound(tx, None if tip is None else tip.pos)
+            state = tx.head_state(row.ref)
+            self.ensure_sound(tx, None if state is None else state.pos)
 
         self._engine.read(work)
 
     def ensure_sound(self, tx: Tx, pos: int | None) -> None:
         """`ensure_sound_head` for the message at any position."""
         place = None if pos is None else tx.node_at(pos)
-        if place is not None and not (place.row[BODY] == b"" and tx.maintenance.quarantined(place.row[POS])):
+        if place is not None and not (place.row[BODY] == b"" and tx.maintenance.quarantine_row(place.row[POS])):
             node_payload(self._engine.node(place))
 
-    def appended(self, tx: Tx, row: RefRow, drafts: Sequence[Draft]) -> Appended | None:
+    def find_appended(self, tx: Tx, row: RefRow, drafts: Sequence[Draft]) -> Appended | None:
         """After a commit that may have failed: the stored nodes of `drafts`; None if they are not stored."""
         stored = find_existing(self._engine, tx, drafts, row.tree)
         return None if stored is None else Appended(stored, None)
 
-    def _remember(self, kind: str, tip: HeadState, move: Move, last: Node) -> None:
+    def _remember(self, kind: str, state: HeadState, move: Move, last: Node) -> None:
         """Caches the head state of a ref that has moved to a new node, and so to the top of its kind."""
         if len(self._seen) >= REMEMBERED:
             self._seen.clear()
         pos, facts, id, _ = node_row(last)
-        tree, depth, carried, wrapped, _ = stretch = run_info(last)
+        tree, depth, carried, wrapped, _ = info = run_info(last)
         _, _, version, active_at, rank, mac = move
         now = HeadState._make((  # a third of what naming the fields costs, and every append does it
-            tip.epoch, tip.key, version, active_at, rank, None, mac, id, tip.ref_key, rank,
+            state.epoch, state.key, version, active_at, rank, None, mac, id, state.ref_key, rank,
             tree, pos, id, depth, carried, facts, 1, wrapped,
         ))  # fmt: skip
-        self._seen[tip.key] = now, stretch
+        self._seen[state.key] = now, info
         self._tops[kind] = rank
 
-    def _ahead(
-        self, tx: Tx, row: RefRow, seen: HeadState, stretch: RunInfo, drafts: Sequence[Draft]
+    def _append_optimistically(
+        self, tx: Tx, row: RefRow, seen: HeadState, info: RunInfo, drafts: Sequence[Draft]
     ) -> Appended | None:
         """Appends if the ref is unchanged since its state was cached. Otherwise does nothing and returns None."""
         assert seen.pos is not None
@@ -305,30 +315,30 @@ class Refs:
         move = Move(pos, id, version, now, rank, mac)
         if not tx.advance(row.ref, seen, move, top):
             return None
-        nodes = insert_chain(engine, tx, stretch, seen.pos + 1, seen.id, seen.facts, drafts)
+        nodes = insert_chain(engine, tx, info, seen.pos + 1, seen.id, seen.facts, drafts)
         self._remember(row.kind, seen, move, nodes[-1])
         return Appended(nodes, move)
 
-    def moved(self, row: RefRow) -> Conflict:
+    def moved_error(self, row: RefRow) -> Conflict:
         """The error for a head that another writer has moved."""
         return Conflict(
             f"the head of {row.kind} {ids.text(row.key)} has moved", hint="Read the new messages, then try again."
         )
 
-    def _aside(self, tx: Tx, ref: RefRow, expect: bytes | None, drafts: Sequence[Draft]) -> Appended:
+    def _append_branch(self, tx: Tx, ref: RefRow, expect: bytes | None, drafts: Sequence[Draft]) -> Appended:
         """Stores the drafts on a new branch after `expect`, which is no longer the head."""
         assert ref.tree is not None
-        ground = InsertPoint(ref.tree) if expect is None else tx.ground(expect)
-        if ground is None or ground.tree != ref.tree:
+        point = InsertPoint(ref.tree) if expect is None else tx.insert_point(expect)
+        if point is None or point.tree != ref.tree:
             raise NotFound("node", ids.text(expect or b""))
-        self.ensure_sound(tx, ground.pos)
-        nodes = append_chain(self._engine, tx, ground, drafts)
-        last = InsertPoint(ground.tree, node_row(nodes[-1])[POS], node_row(nodes[-1])[ID])
+        self.ensure_sound(tx, point.pos)
+        nodes = append_chain(self._engine, tx, point, drafts)
+        last = InsertPoint(point.tree, node_row(nodes[-1])[POS], node_row(nodes[-1])[ID])
         self.branch(tx, ref.ref, last)
         return Appended(nodes, None)
 
 
-def keyed(engine: Engine, tx: Tx, row: RefRow) -> RefRow:
+def ensure_data_key(engine: Engine, tx: Tx, row: RefRow) -> RefRow:
     """The ref, with a data key if the store has keys: while a store is being sealed, new data is never in clear text.
 
     Otherwise an attacker who restores that state with a ref without a key could read new data. Corrupted.
@@ -336,7 +346,7 @@ def keyed(engine: Engine, tx: Tx, row: RefRow) -> RefRow:
     if row.wrapped_key is not None or not engine.keyed:
         return row
     refs = Refs(engine)
-    payload = refs.data(refs.checked(row))
+    payload = refs.data(refs.verify(row))
     box, wrapped = engine.seal.new_box(ref_owner(row.key))
     mac = engine.seal.sign(ref_fields(row), wrapped)
     row = row._replace(wrapped_key=wrapped, mac=mac, data=box.close(payload, ref_context(row)))

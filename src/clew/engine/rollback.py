@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 Step = Callable[[], object]
 
 
-class Undoing:
+class RollbackSteps:
     """The transactions of one store, and for each thread the steps to run on a rollback."""
 
     def __init__(self, begin: Callable[[], AbstractContextManager[None]]) -> None:
@@ -35,8 +35,8 @@ class Undoing:
         if outer is not None:
             outer.update({what: step for what, step in steps.items() if what not in outer})
 
-    def if_undone(self, what: object, step: Callable[[], Step]) -> None:
-        """Inside a transaction: takes the `step` that is run if it is undone, unless there is one for `what` already.
+    def on_rollback(self, what: object, step: Callable[[], Step]) -> None:
+        """Inside a transaction: runs the result of `step` on a rollback, unless `what` already has one.
 
         `what` must live as long as its step.
         """

@@ -1,6 +1,6 @@
-"""What a session's ref carries: its words about itself, checked and written as JSON behind a tag."""
+"""The metadata of a session, stored in its ref: validated, and written as a tag and JSON."""
 
-# No `from __future__ import annotations` here: the type of each field would be compiled by itself, at every start.
+# No `from __future__ import annotations` here: Python would compile the type of each field at every start.
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -16,11 +16,11 @@ SHORTEST, LONGEST = 7, 180
 DAY = 86_400_000_000
 """Microseconds."""
 MOST_DAYS = 36_500
-"""A retention of more days is a mistake, such as a number of seconds."""
+"""Maximum days of a retention: a larger number is a mistake, such as seconds."""
 
 
 class SessionData(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a session's ref carries, as stored."""
+    """The metadata of a session, as stored."""
 
     title: str | None = None
     cwd: str | None = None
@@ -32,14 +32,14 @@ class SessionData(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: dict[str, Any] | None = None
     hold_reason: str | None = None
     moved: tuple[tuple[str, str], ...] = ()
-    """Folders that the project has moved to, each with where it was before: its checkpoints are kept under that."""
+    """Folders that the project has moved to, each with the folder before, under which its checkpoints are stored."""
 
 
 _decode = msgspec.json.Decoder(SessionData).decode
 
 
 def directory(cwd: str | os.PathLike[str] | None) -> str | None:
-    """A directory as it is kept, absolute: `/src/app/` and `/src/app` are the same."""
+    """The absolute path of a directory: `/src/app/` and `/src/app` are the same."""
     if cwd is None:
         return None
     try:
@@ -47,7 +47,7 @@ def directory(cwd: str | os.PathLike[str] | None) -> str | None:
     except TypeError:
         path = None
     if not isinstance(path, str):
-        raise Invalid(f"a directory is text or a path, not {type(cwd).__name__}")
+        raise Invalid(f"a directory must be text or a path, not {type(cwd).__name__}")
     return os.path.abspath(path) if path else None
 
 
@@ -57,13 +57,13 @@ def relocated(data: SessionData, old: str, new: str) -> SessionData:
     if cwd is not None and (cwd == old or cwd.startswith(old.rstrip(os.sep) + os.sep)):
         cwd = directory(os.path.join(new, os.path.relpath(cwd, old)))
     before = os.path.join(os.path.realpath(os.path.dirname(old)), os.path.basename(old))
-    # A link that has moved leads where it led before.
+    # A moved link still points to the same folder.
     moved = () if os.path.islink(new) else ((os.path.realpath(new), before),)
     return msgspec.structs.replace(data, cwd=cwd, moved=(*data.moved, *moved))
 
 
 def moved_path(data: SessionData, path: str) -> str:
-    """Where a path was before the project moved; the path itself if it did not."""
+    """The path before the project moved; the same path if it did not."""
     for new, old in reversed(data.moved):
         if path == new or path.startswith(new.rstrip("/") + "/"):
             path = old + path[len(new) :]
@@ -71,35 +71,35 @@ def moved_path(data: SessionData, path: str) -> str:
 
 
 def label_set(labels: Iterable[str]) -> tuple[str, ...]:
-    """Labels as they are kept: each once, sorted. Invalid if one is not text."""
+    """The labels without duplicates, sorted. Invalid if one is not text."""
     if isinstance(labels, str) or not isinstance(labels, Iterable):
-        raise Invalid(f"labels are a list of texts, not {type(labels).__name__}")
+        raise Invalid(f"labels must be a list of strings, not {type(labels).__name__}")
     found = list(labels)
     if not all(isinstance(label, str) for label in found):
-        raise Invalid("labels are a list of texts")
+        raise Invalid("labels must be a list of strings")
     return tuple(sorted({*found}))
 
 
 def retention_days(days: object) -> int:
-    """`days`, if a session may be kept so long. Invalid."""
+    """`days`, if it is a valid retention of a session. Invalid."""
     return _days("a retention", days, 1, MOST_DAYS)
 
 
 def record_days(days: object) -> int:
-    """`days`, if a conversation record may be kept so long. Invalid."""
+    """`days`, if it is a valid retention of a conversation record. Invalid."""
     return _days("the retention of a record", days, SHORTEST, LONGEST)
 
 
 def record_end(active_at: int, end: int) -> int:
-    """`end`, if a record that was last active then may be kept until that moment (microseconds). Invalid."""
+    """`end` (microseconds), if a record last active at `active_at` may be kept until then. Invalid."""
     if not active_at + SHORTEST * DAY <= end <= active_at + LONGEST * DAY:
-        raise Invalid(f"a record is kept from {SHORTEST} to {LONGEST} days after its last interaction")
+        raise Invalid(f"a record must be kept for {SHORTEST} to {LONGEST} days after its last interaction")
     return end
 
 
 def _days(what: str, days: object, least: int, most: int) -> int:
     if not isinstance(days, int) or isinstance(days, bool) or not least <= days <= most:
-        raise Invalid(f"{what} is from {least} to {most:,} days, not {clip(str(days))}")
+        raise Invalid(f"{what} must be {least} to {most:,} days, not {clip(str(days))}")
     return days
 
 
@@ -109,17 +109,17 @@ def is_record(data: SessionData) -> bool:
 
 
 def pack(data: SessionData) -> bytes:
-    """A session's data as bytes. Invalid if it cannot be written."""
+    """A session's data as bytes. Invalid if it cannot be encoded."""
     payload = b"\x01" + codec.to_json(data)
     try:
         codec.same(_decode(memoryview(payload)[1:]), data)
     except msgspec.ValidationError as error:
-        raise Invalid(f"a session cannot carry this: {error}") from None
+        raise Invalid(f"the session data is not valid: {error}") from None
     return payload
 
 
 def unpack(payload: bytes) -> SessionData:
-    """The data that `pack` made these bytes of. Corrupted if they cannot be read."""
+    """Reads the bytes that `pack` wrote. Corrupted."""
     try:
         return _decode(payload[1:])
     except msgspec.DecodeError as error:

@@ -9,7 +9,7 @@ import msgspec
 from clew.backends import MAX_SEQ, POS, SEQ_BITS, RefRow, Tx
 from clew.base import ids
 from clew.base.messages import RECORD, AnyMessage, Message
-from clew.engine.deletion import BATCH, Cut
+from clew.engine.deletion import BATCH, RunCut
 from clew.engine.engine import Engine
 from clew.engine.receipts import Failure
 from clew.engine.refs import Refs
@@ -30,7 +30,7 @@ def title_of(said: Iterable[AnyMessage]) -> str | None:
     return None
 
 
-def of_cuts(engine: Engine, tx: Tx, cuts: Sequence[Cut]) -> set[str]:
+def of_cuts(engine: Engine, tx: Tx, cuts: Sequence[RunCut]) -> set[str]:
     """The first words of all questions in these cuts, to find titles made from them."""
     found: set[str] = set()
     for cut in cuts:
@@ -49,12 +49,12 @@ def of_cuts(engine: Engine, tx: Tx, cuts: Sequence[Cut]) -> set[str]:
 
 
 def clear(refs: Refs, tx: Tx, row: RefRow, words: set[str]) -> Failure | None:
-    """Takes the title off a session if it was made of these words; a failure if a record's summary may repeat them."""
+    """Removes a session's title if it was made of these words. A failure if a record's summary may repeat them."""
     now = tx.ref_at(row.ref)
     if now is None:
         return None
     try:
-        data = unpack(refs.data(refs.checked(now)))
+        data = unpack(refs.data(refs.verify(now)))
     except Corrupted:
         return Failure(ids.text(row.key), "its title cannot be read, and may repeat what was deleted")
     if data.title is not None and _made_of(data.title, words):
@@ -76,6 +76,6 @@ def _summarised(data: SessionData) -> bool:
 
 
 def _words(said: AnyMessage) -> str:
-    """What a question says, on one line, as far as a title may need it; nothing if it is no question."""
+    """The start of a user message on one line, as long as a title needs; empty for other messages."""
     message = said if isinstance(said, Message) else view(said)
     return " ".join(message.text[:400].split()) if message.role == "user" else ""

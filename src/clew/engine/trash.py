@@ -16,16 +16,16 @@ from clew.errors import Conflict
 
 
 def put(engine: Engine, refs: Refs, tx: Tx, ref: RefRow) -> RefRow:
-    """Puts a ref in the trash with all it owns, at one moment; not an activity. Conflict if a hold keeps any of it."""
+    """Puts a ref and the refs it owns in the trash, with the same time. Not an activity. Conflict if one is held."""
     going = with_owned(engine, tx, ref)
     moment = engine.clock()
     while any(one.trashed_at == moment for one in going):  # refs trashed earlier must not be restored with these
         moment += 1
-    done = [_marked(refs, tx, one, trashed_at=moment) for one in going if one.trashed_at is None]
+    done = [_set_columns(refs, tx, one, trashed_at=moment) for one in going if one.trashed_at is None]
     return done[0]
 
 
-def take_back(refs: Refs, tx: Tx, ref: RefRow) -> RefRow:
+def restore(refs: Refs, tx: Tx, ref: RefRow) -> RefRow:
     """Restores a ref, and the refs trashed with it. Conflict while its owner is in the trash."""
     owner = None if ref.owner is None else tx.ref_at(ref.owner)
     if owner is not None and owner.trashed_at is not None:
@@ -34,17 +34,17 @@ def take_back(refs: Refs, tx: Tx, ref: RefRow) -> RefRow:
     coming = [ref]
     for one in coming:
         coming.extend(owned for owned in tx.refs_owned(one.ref) if owned.trashed_at == ref.trashed_at)
-    done = [_marked(refs, tx, one, trashed_at=None, rank=_rank(tx, one)) for one in coming]
+    done = [_set_columns(refs, tx, one, trashed_at=None, rank=_rank(tx, one)) for one in coming]
     return done[0]
 
 
-def _marked(refs: Refs, tx: Tx, ref: RefRow, **columns: int | None) -> RefRow:
-    """The ref with these columns changed; its data is closed again, because it is bound to them."""
-    return refs.change(tx, refs.checked(ref), refs.data(ref), look=ref.look, **columns)
+def _set_columns(refs: Refs, tx: Tx, ref: RefRow, **columns: int | None) -> RefRow:
+    """Stores the ref with changed columns, and its data encrypted again, because it is bound to them."""
+    return refs.change(tx, refs.verify(ref), refs.data(ref), look=ref.look, **columns)
 
 
 def _rank(tx: Tx, ref: RefRow) -> int:
-    """The ref's rank, or one lower: no two have the same, and what was active later stays above it."""
+    """A free rank for the ref: its own or a lower one, still above refs that were active earlier."""
     rank = ref.rank
     while below := tx.refs_recent(ref.workspace, ref.kind, before=(rank + 1, 0), limit=1):
         if below[0].rank != rank and below[0].active_at <= ref.active_at:
@@ -53,8 +53,8 @@ def _rank(tx: Tx, ref: RefRow) -> int:
     return rank
 
 
-class Sight:
-    """Tells within one transaction which messages are in sight: all but those that only the trash still needs."""
+class Visibility:
+    """Decides, within one transaction, which messages are visible: all except those that only the trash needs."""
 
     def __init__(self, tx: Tx, workspace: str) -> None:
         self._tx = tx
@@ -62,22 +62,22 @@ class Sight:
         self._states: dict[int, tuple[str, bool]] = {}
         self._heads: dict[int, list[int]] = {}
 
-    def look_at(self, places: Iterable[NodeLocation]) -> bool:
-        """Reads the states of their trees for `sees`; True if all messages in them are in sight."""
+    def load_trees(self, places: Iterable[NodeLocation]) -> bool:
+        """Reads the states of their trees for `is_visible`. True if all messages in them are visible."""
         trees = {place.tree for place in places}
         self._states |= self._tx.tree_states(list(trees - self._states.keys()))
         return all(self._states.get(tree) == (self._workspace, False) for tree in trees)
 
-    def sees(self, tree: int, pos: int) -> bool:
-        """True if the message there, in a tree that was looked at, is of this workspace and in sight.
+    def is_visible(self, tree: int, pos: int) -> bool:
+        """True if the message belongs to this workspace and is visible. Call `load_trees` for its tree first.
 
-        So it was saved without a session, or has something below it that is not in the trash.
+        A message is visible if it was saved without a session, or if a ref outside the trash is at or below it.
         """
         workspace, trashed = self._states.get(tree, (None, False))
         if workspace != self._workspace or not trashed:
             return workspace == self._workspace
         if tree not in self._heads:
-            self._heads[tree] = self._standing(tree)
+            self._heads[tree] = self._live_heads(tree)
         heads = self._heads[tree]
         below = [pos]
         for at in below:
@@ -86,7 +86,7 @@ class Sight:
                 continue
             if run.tip >= at & MAX_SEQ or any(at <= head <= last for head in heads):
                 return True
-            # A run grows from an older one; a damaged row must not lead in circles.
+            # A run starts at an older one. The check stops loops in damaged rows.
             below += [
                 grown.run << SEQ_BITS
                 for grown in self._tx.runs_from(at, last)
@@ -94,7 +94,7 @@ class Sight:
             ]
         return False
 
-    def _standing(self, tree: int) -> list[int]:
-        """Where the refs of a tree stand that are not in the trash."""
+    def _live_heads(self, tree: int) -> list[int]:
+        """The heads of the refs of a tree that are not in the trash."""
         refs = self._tx.refs_in_tree(tree, 0, MAX_POS)
         return [ref.head for ref in refs if ref.trashed_at is None and ref.head is not None]

@@ -28,14 +28,13 @@ class Trail:
         self._here = here
         self._after = after
         self._given: dict[int, int] | None = None
-        """The highest seq that was given of each run, with everything before: nodes never move, nor does a seq go
-        back."""
+        """The highest seq returned of each run. Everything before it was returned too: nodes never move."""
         self._limit = paths.FIRST_PAGE
 
-    def look(self) -> list[Node]:
+    def poll(self) -> list[Node]:
         """The next messages, a page at most; none if there is nothing new. Invalid inside a transaction. NotFound."""
         if self._engine.backend.in_transaction():
-            raise Invalid("a session cannot be watched inside a transaction", hint="Watch it after its end.")
+            raise Invalid("a session cannot be watched inside a transaction", hint="Watch it after the transaction.")
         after = self._after if self._given is None else None
         target = self._engine.resolve_node(after) if isinstance(after, str) else None
         given, nodes = self._engine.read(lambda tx: self._next(tx, target))
@@ -53,18 +52,18 @@ class Trail:
         return {**given, run.run: low + len(nodes) - 1}, nodes
 
     def _start(self, tx: Tx, row: RefRow, target: bytes | None) -> dict[int, int]:
-        """The messages up to the start."""
+        """The position to start after."""
         pos = row.head if self._after is False else None
         if target is not None:
-            ground = tx.ground(target)
-            if ground is None or ground.tree != row.tree:
+            point = tx.insert_point(target)
+            if point is None or point.tree != row.tree:
                 raise NotFound("node", ids.text(target), hint="It is not a message of the session's tree.")
-            pos = ground.pos
+            pos = point.pos
         heads = paths.origins(self._engine, tx, pos)
         return {run.run: upto for head in heads for run, upto in paths.lineage(tx, head)}
 
     def _new(self, tx: Tx, pos: int | None, given: dict[int, int]) -> tuple[RunRow, int, int] | None:
-        """The first stretch on the way to `pos`, also before compactions, that was not given: run, and from, up to."""
+        """The first part of the history up to `pos` that was not returned yet: run, first and last seq."""
         found = None
         while pos is not None and pos & MAX_SEQ > given.get(pos >> SEQ_BITS, -1):
             run = paths.run_of(self._engine, tx, pos)
@@ -73,25 +72,24 @@ class Trail:
             if low:
                 break
             pos = run.derived if run.parent is None else run.parent
-            if pos is not None and creation_counter(pos >> SEQ_BITS) >= creation_counter(
-                run.run
-            ):  # damage must not lead in circles
-                raise Corrupted(f"run {run.run}", "it comes after a later one")
+            # The check stops loops in damaged rows.
+            if pos is not None and creation_counter(pos >> SEQ_BITS) >= creation_counter(run.run):
+                raise Corrupted(f"run {run.run}", "it follows a newer run")
         return found
 
 
 class WatchState:
-    """How far a watch has come, and its subscription to changes. It never waits: `Watch` and its async twin do."""
+    """The progress of a watch, and its subscription to changes. It never waits: `Watch` and its async twin do."""
 
     def __init__(
         self, engine: Engine, ref: int, here: Callable[[Tx], RefRow], after: Start, timeout: float | None
     ) -> None:
         if timeout is not None and (not isinstance(timeout, int | float) or not timeout >= 0):
-            raise Invalid("timeout must be a number of seconds", hint="Leave it out to wait for ever.")
+            raise Invalid("timeout must be a number of seconds", hint="Omit it to wait without a limit.")
         if not (after is None or after is False or isinstance(after, str)):
             raise Invalid(
                 f"after must be the id of a message, not {type(after).__name__}",
-                hint="None begins before the first message; without it, a watch begins now.",
+                hint="Pass None to start before the first message, or omit it to start now.",
             )
         self._engine = engine
         self.trail = Trail(engine, here, after)
@@ -106,7 +104,7 @@ class WatchState:
     def fetch(self) -> None:
         """Reads the next messages, unless some are ready. Invalid inside a transaction; NotFound."""
         if not self.ready:
-            self.ready.extend(self.trail.look())
+            self.ready.extend(self.trail.poll())
 
     def subscribe(self, notify: Callable[[], object]) -> None:
         """Calls `notify` after each change, until `unsubscribe` or until the state is garbage. Idempotent."""
@@ -122,9 +120,9 @@ class WatchState:
 
 
 class Watch:
-    """The messages of a session as they come: an iterator that waits for the next one. See `Session.watch`.
+    """An iterator over the messages of a session that waits for new ones. See `Session.watch`.
 
-    It begins when it is entered as a context manager, or else at the first `next`. After an error, the next call
+    It starts when entered as a context manager, or else at the first `next`. After an error, the next call
     continues at the same message. Only one thread may iterate; any thread may close it.
     """
 
@@ -153,7 +151,7 @@ class Watch:
         raise StopIteration
 
     def close(self) -> None:
-        """Ends it, also while another thread waits for its next message. Idempotent."""
+        """Stops the watch, also while another thread waits for a message. Idempotent."""
         self._state.closed = True
         self._state.unsubscribe()
         self._changed.set()

@@ -1,4 +1,4 @@
-"""Which addresses an API key may be sent to."""
+"""Checks the addresses that an API key may be sent to."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def validate_base_url(url: str, allow_insecure: bool = False) -> str:
     """Returns `url` if an API key may be sent there, else raises InvalidBaseURL, without the URL. Empty is accepted.
 
     Rules, in this order: at most 2048 bytes; no control characters; it parses; no user or password in it; https, or
-    http with `allow_insecure`; a host; and the host is not a placeholder such as example.com. Call it where a base URL
-    comes in from outside; `connect` does so before anything is made.
+    http with `allow_insecure`; a host; and the host is not a placeholder such as example.com. Call it for every base
+    URL from outside; `connect` does so first.
     """
     if not isinstance(url, str):
         raise InvalidBaseURL(f"is not text but {type(url).__name__}")
@@ -31,28 +31,28 @@ def validate_base_url(url: str, allow_insecure: bool = False) -> str:
         return url
     if len(url.encode(errors="surrogatepass")) > MAX_BASE_URL_LENGTH:
         raise InvalidBaseURL(f"is longer than {MAX_BASE_URL_LENGTH:,} bytes")
-    # On the raw text: urlsplit drops newlines, tabs and leading spaces without a word.
+    # Check the raw text: urlsplit silently drops newlines, tabs and leading spaces.
     if _CONTROL.search(url):
         raise InvalidBaseURL("has control characters")
     parts, host = _parse(url)
     if "@" in parts.netloc:
-        raise InvalidBaseURL("names a user", hint="Pass the API key separately.")
+        raise InvalidBaseURL("contains a user name", hint="Pass the API key separately.")
     if parts.scheme != "https" and not (parts.scheme == "http" and allow_insecure is True):
         raise InvalidBaseURL("is not https", hint=_HTTP if parts.scheme == "http" else "")
     if not host:
         raise InvalidBaseURL("has no host")
-    if any(host == kept or host.endswith("." + kept) for kept in _PLACEHOLDERS):
-        raise InvalidBaseURL("is a placeholder", hint="Put the address of your provider in its place.")
+    if any(host == placeholder or host.endswith("." + placeholder) for placeholder in _PLACEHOLDERS):
+        raise InvalidBaseURL("is a placeholder", hint="Use the address of your provider.")
     return url
 
 
 def host_of(url: str) -> str:
-    """The host of a URL that was accepted: what may be logged of it."""
+    """The host of an accepted URL, the only part that may be logged."""
     return urlsplit(url).hostname or ""
 
 
 def ascii_host(url: str) -> str:
-    """The host of a URL as it would be looked up; empty if the URL does not parse."""
+    """The normalised host of a URL; empty if the URL does not parse."""
     try:
         return _parse(url)[1]
     except InvalidBaseURL:
@@ -60,7 +60,7 @@ def ascii_host(url: str) -> str:
 
 
 def _parse(url: str) -> tuple[SplitResult, str]:
-    """The parts of a URL, and its host as it would be looked up: in ASCII, lowercase, without a final dot."""
+    """The parts of a URL, and its normalised host: in ASCII, lowercase, without a final dot."""
     try:
         url.encode()
         parts = urlsplit(url)
@@ -69,12 +69,12 @@ def _parse(url: str) -> tuple[SplitResult, str]:
         place = parts.netloc.rpartition("@")[2].lower()
         if "[" in place:
             known = _ADDRESS.fullmatch(place)
-        elif len(host) > _MAX_HOST:  # before it is normalised, which takes its time
+        elif len(host) > _MAX_HOST:  # before the normalisation, which is slow for long text
             known = None
         else:
-            # As a resolver sees it: letters of other widths, invisible ones and foreign dots name the same host.
+            # Normalise as a resolver does: full-width letters, invisible ones and other dots mean the same host.
             host = host.encode("idna").decode().lower()
-            # What another parser may take for the end of the host, or undo, is in no name: backslash, space, %.
+            # No valid host has a backslash, space or %, which another parser may take as its end or decode.
             known = _NAME.fullmatch(host)
     except ValueError:  # its text may quote the URL
         known = None

@@ -1,7 +1,7 @@
 """Translates errors of SDKs, the network and malformed responses into ProviderError.
 
-The provider's own explanation is part of the message, because it often is the only one there is. It is shortened, and
-the API key, control characters and longer quotes of the request are taken out of it.
+The message includes the provider's own explanation, which is often the only one. It is shortened, and the API key,
+control characters and longer quotes of the request are removed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from clew.providers.json_values import Json
 from clew.providers.transport import Endpoint
 
 LONGEST_TEXT = 300
-"""Characters of a provider's explanation in an error, at most."""
+"""Maximum characters of a provider's explanation in an error."""
 LONGEST_QUOTE = 24
-"""Characters of the request that an explanation may quote in one piece, at most."""
+"""Maximum characters of the request that an explanation may quote in one piece."""
 _SHORTEST = 4
-"""Characters of a message from which on it is not quoted whole: shorter ones are in every text."""
+"""Minimum length of a message that is removed if quoted completely: shorter ones occur in any text."""
 _SPOKEN = ("content", "text", "system", "output", "result", "error")
 """Fields of any provider's request that hold the text of messages."""
 _READ = 2000
-"""Characters of an explanation that are looked at."""
+"""Maximum characters of an explanation that are examined."""
 
 _LIBRARIES = ("httpx", "httpx2", "httpcore", "httpcore2", "aiohttp")
 """Packages that the SDKs send their requests with."""
@@ -43,7 +43,7 @@ _STATUS = {
 
 
 class Progress:
-    """Whether a response has begun: errors after that have another message."""
+    """Whether a response has begun: later errors have another message."""
 
     begun = False
 
@@ -68,34 +68,34 @@ def _is_of_sdk(error: Exception) -> bool:
 
 
 def _error(to: Endpoint, body: Json, error: Exception, begun: bool) -> ProviderError:
-    provider, said = to.provider, clean(_explanation(error), to.token, body)
+    provider, explanation = to.provider, clean(_explanation(error), to.token, body)
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
     if isinstance(status, int) and 300 <= status < 400:
         return _redirect_error(to, error, status)
     if isinstance(status, int) and status >= 400:
         failed = ("the provider failed", _AGAIN) if status >= 500 else ("the request was refused", "")
         why, hint = _STATUS.get(status, failed)
-        return ProviderError(provider, f"{why} ({status})", status=status, said=said, hint=hint)
+        return ProviderError(provider, f"{why} ({status})", status=status, said=explanation, hint=hint)
     name = type(error).__name__
     if begun:
         hint = "The conversation keeps what arrived; continue from there."
-        return ProviderError(provider, f"the answer broke off ({name})", said=said, hint=hint)
+        return ProviderError(provider, f"the answer broke off ({name})", said=explanation, hint=hint)
     if "Timeout" in name:
         return ProviderError(provider, "no answer came in time", hint=_AGAIN)
     if "Connect" in name:
         return ProviderError(provider, "it cannot be reached", hint="Check the network and the base URL.")
-    return ProviderError(provider, f"there was no answer ({name})", said=said, hint=_AGAIN)
+    return ProviderError(provider, f"there was no answer ({name})", said=explanation, hint=_AGAIN)
 
 
 def check_response(to: Endpoint, body: Json, response: Json) -> None:
-    """ProviderError if a response of the Responses API, which came with status 200, says that it failed."""
+    """ProviderError if a response of the Responses API reports a failure, which it does with status 200."""
     if response.get("status") == "failed":
-        said = clean(_text(response.get("error")), to.token, body)
-        raise ProviderError(to.provider, "the model failed to answer", said=said, hint=_AGAIN)
+        explanation = clean(_text(response.get("error")), to.token, body)
+        raise ProviderError(to.provider, "the model failed to answer", said=explanation, hint=_AGAIN)
 
 
 def check_event(to: Endpoint, body: Json, event: Json) -> None:
-    """The same of an event in a stream of the Responses API."""
+    """The same for an event in a stream of the Responses API."""
     kind, response = event.get("type"), event.get("response")
     if kind == "response.failed":
         check_response(
@@ -106,7 +106,7 @@ def check_event(to: Endpoint, body: Json, event: Json) -> None:
 
 
 def _redirect_error(to: Endpoint, error: Exception, status: int) -> ProviderError:
-    """The error for a redirect, which names both hosts and nothing else of the two addresses."""
+    """The error for a redirect. It contains both hosts and no other part of the addresses."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         host = host_of(str(headers.get("location", "")))
@@ -135,9 +135,9 @@ def _text(body: Any) -> str:
 
 
 def clean(text: str, token: str, body: Json) -> str:
-    """A provider's explanation as an error may show it."""
+    """A provider's explanation, cleaned for an error message."""
     text = text[:_READ].replace(token, "***") if token else text[:_READ]
-    # Part of a key, as providers quote it, begins like the key.
+    # Providers quote the beginning of a key, so match that too.
     text = re.sub(re.escape(token[:8]) + r"[^\s\"'.,]*", "***", text) if len(token) >= 16 else text
     text = "".join(char if char.isprintable() else " " for char in text)
     text = " ".join(_unquote(text, body).split())
@@ -147,9 +147,9 @@ def clean(text: str, token: str, body: Json) -> str:
 def _unquote(text: str, body: Json) -> str:
     """The text without messages that it quotes whole, and without longer pieces of the request."""
     found = [(name, "".join(char if char.isprintable() else " " for char in one)) for name, one in _texts(body)]
-    for said in {one.strip() for name, one in found if name in _SPOKEN}:
-        if len(said) >= _SHORTEST:
-            text = text.replace(said, "…")
+    for message in {one.strip() for name, one in found if name in _SPOKEN}:
+        if len(message) >= _SHORTEST:
+            text = text.replace(message, "…")
     request = "\n".join(one for _, one in found)
     size, kept, at = LONGEST_QUOTE + 1, list[str](), 0
     while at < len(text):

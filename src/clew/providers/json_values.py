@@ -36,7 +36,7 @@ def as_text(value: object) -> str | None:
 
 
 def as_word(value: object) -> str:
-    """A name or an id as text; one that is missing is empty."""
+    """A name or an id as text; empty if it is missing."""
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
@@ -56,7 +56,7 @@ def inline_media(mime: str, base64: str) -> Media:
 
 
 def guess_mime(url: str, otherwise: str = UNKNOWN) -> str:
-    """The media type that a data: URL names, or that the ending of an address or file name suggests."""
+    """The media type in a data: URL, or guessed from the suffix of an address or file name."""
     if url.startswith("data:"):
         return url[5:].partition(",")[0].partition(";")[0] or "text/plain"
     ending = url.partition("?")[0].partition("#")[0].rpartition(".")[2].lower()

@@ -1,6 +1,6 @@
-"""Finds what the neutral view of a message does not carry, so that a conversion can report it.
+"""Finds fields of a message that its neutral view does not carry, so that a conversion can report them.
 
-The ``fields`` module of a provider says which fields the view carries.
+The ``fields`` module of a provider defines the fields that the view carries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Left(NamedTuple):
 def leftovers(provider: str, data: Json) -> Iterator[Left]:
     """The fields of a message that its neutral view does not carry."""
     row = registry.find(provider)
-    shape = _unknown(data) if row is None else registry.load(row, "fields").fields(data)
+    shape = _unknown_fields(data) if row is None else registry.load(row, "fields").fields(data)
     for name, value in data.items():
         element = _pick(shape.get(name), value)
         if name in ("content", "parts") and isinstance(element, list) and isinstance(value, list):
@@ -88,7 +88,7 @@ _REPORTED = _DOCUMENTED | _THINGS.keys()
 """Fields that are reported by name if the view cannot take their value."""
 
 
-def _unknown(data: Json) -> Mapping[str, Shape]:
+def _unknown_fields(data: Json) -> Mapping[str, Shape]:
     if isinstance(data.get("content"), str):
         return {"role": role, "content": str, "id": ANY, "model": ANY, "usage": ANY}
     return dict.fromkeys(data, ANY)  # all of it is one opaque block

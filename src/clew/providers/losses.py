@@ -34,4 +34,4 @@ What = Literal[
     "tool name",
     "unknown block",
 ]
-"""The things that a report speaks of."""
+"""The kinds of data in a report."""

@@ -11,12 +11,12 @@ from clew.base.messages import Media
 from clew.providers import registry
 
 IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-"""Images that every provider takes."""
+"""Image types that every provider accepts."""
 _SAME = {
     "image/jpg": "image/jpeg", "audio/mpeg": "audio/mp3", "audio/x-wav": "audio/wav", "audio/wave": "audio/wav",
     "audio/vnd.wave": "audio/wav", "application/x-pdf": "application/pdf",
 }  # fmt: skip
-"""Other names of the same type, and the one that is used here."""
+"""Aliases of media types, and the names used here."""
 _TEXTUAL = frozenset({"application/json", "application/xml", "application/yaml"})
 
 
@@ -29,7 +29,7 @@ class Inline(NamedTuple):
 
     @property
     def url(self) -> str:
-        """It as a data: URL."""
+        """The data: URL."""
         return f"data:{self.mime};base64,{self.data}"
 
 
@@ -49,19 +49,19 @@ def inline(media: Media) -> Inline | None:
 
 
 def link(media: Media) -> str | None:
-    """The address that anyone can fetch it from; None if there is none."""
+    """Its public address; None if there is none."""
     url = media.url or ""
     storage = tuple(row.storage for row in registry.PROVIDERS.values() if row.storage)
     return url if url.startswith(("https://", "http://")) and not url.startswith(storage) else None
 
 
 def mime_type(media: Media) -> str:
-    """Its type under the name that is used here."""
+    """Its media type without aliases."""
     return _SAME.get(media.mime_type.lower(), media.mime_type.lower())
 
 
 def words(media: Media) -> str | None:
-    """The text of a document that is nothing but text; None if it is anything else."""
+    """The text of a plain-text document; None for anything else."""
     found, mime = inline(media), mime_type(media)
     if found is None or not (mime.startswith("text/") or mime in _TEXTUAL):
         return None

@@ -8,16 +8,16 @@ from clew.base.loading import loading
 from clew.base.messages import AnyMessage, Message
 
 
-def neutral(said: AnyMessage) -> Message:
+def neutral(message: AnyMessage) -> Message:
     """A message in clew's own form; a native one is read by its provider's rules."""
-    if isinstance(said, Message):
-        return said
+    if isinstance(message, Message):
+        return message
     with loading:
         from clew.providers.view import view  # most stores never need it
 
-    return view(said)
+    return view(message)
 
 
-def encode(said: AnyMessage) -> Encoded:
-    """The bytes of a message. Invalid if reading them would not give the same message back."""
-    return codec.encode(said, neutral)
+def encode(message: AnyMessage) -> Encoded:
+    """The bytes of a message. Invalid if decoding them would not give the same message."""
+    return codec.encode(message, neutral)

@@ -23,12 +23,12 @@ class Provider(NamedTuple):
     folder: str
     """The folder of its modules. Providers with the same folder have the same messages, except for their APIs."""
     modules: Mapping[Part, str] = {}
-    """Modules that are not in the folder, or have another name there."""
+    """Modules that are outside the folder, or have another name in it."""
     aliases: tuple[str, ...] = ()
     system_is_message: bool = False
-    """True if the system prompt is the first message, and not a parameter of the request."""
+    """True if the system prompt is the first message; False if it is a parameter of the request."""
     base_url: str = ""
-    """Where requests go unless the caller gives an address."""
+    """The default base URL."""
     needs_base_url: bool = False
     needs_api_key: bool = True
     sdk: str = ""
@@ -36,24 +36,24 @@ class Provider(NamedTuple):
     extra: str = ""
     """The extra of clew that installs it."""
     api_keys: tuple[str, ...] = ()
-    """Environment variables in which the SDK looks for an API key."""
+    """Environment variables from which the SDK reads an API key."""
     key_prefix: str = ""
     base_url_variable: str = ""
-    """The environment variable in which the SDK looks for an address."""
+    """The environment variable from which the SDK reads a base URL."""
     default_model: str = ""
-    """The command line's choice if no model is named. Names age: the SDK must know it."""
+    """The default model of the command line. The SDK must know its name."""
     short_names: Mapping[str, str] = {}
     """Short names of models on the command line."""
     model_pattern: str = ""
     """A regular expression for the beginning of its models' names."""
     storage: str = ""
-    """Addresses that begin so are the provider's own storage, which no other provider can read."""
+    """Prefix of addresses in the provider's own storage, which no other provider can read."""
 
 
 OFFLINE = "offline"
 """The provider that needs no network and no key, and echoes its input."""
 COMPATIBLE = "openai-compatible"
-"""The provider of servers that speak OpenAI's format."""
+"""The provider for servers that are compatible with OpenAI."""
 _OPENAI = Provider(
     "openai", "openai", system_is_message=True, base_url="https://api.openai.com/v1", sdk="openai", extra="openai",
     api_keys=("OPENAI_API_KEY",), base_url_variable="OPENAI_BASE_URL",
@@ -112,7 +112,7 @@ def view_module(provider: str) -> Any | None:
 
 
 def find(provider: str) -> Provider | None:
-    """The row of a provider, by its name or another name of it; None if clew does not know it."""
+    """The row of a provider, by its name or an alias; None if clew does not know it."""
     return PROVIDERS.get(provider) or next((row for row in PROVIDERS.values() if provider in row.aliases), None)
 
 
@@ -122,7 +122,7 @@ def names() -> tuple[str, ...]:
 
 
 def canonical(provider: str) -> str:
-    """The one name of a provider that has several: ``anthropic`` is ``claude``."""
+    """The canonical name of a provider: ``claude`` for ``anthropic``."""
     row = find(provider)
     return provider if row is None else row.name
 
@@ -134,7 +134,7 @@ def family(provider: str) -> str:
 
 
 def prompt_is_message(provider: str) -> bool:
-    """True if the provider takes the system prompt as the first message, and not as a parameter of its own."""
+    """True if the provider takes the system prompt as the first message; False if as a parameter."""
     row = find(provider)
     return row is not None and row.system_is_message
 

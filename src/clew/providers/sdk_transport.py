@@ -39,7 +39,7 @@ class SDKBase:
         return bytes(response.http_response.content)
 
     def check_event(self, body: Json, event: Any) -> Json:
-        """An event, with the fields that its type does not know. ValueError if it is no event."""
+        """An event, including fields that the SDK does not know. ValueError if it is not an event."""
         if not hasattr(event, "to_dict"):
             raise ValueError(f"an event is an object, not {type(event).__name__}")
         return event.to_dict(warnings=False)  # type: ignore[no-any-return]
@@ -85,6 +85,6 @@ class AsyncSDKTransport(SDKBase):
 
 
 def _arguments(body: Json) -> dict[str, Any]:
-    """The SDK demands some fields by name. The others go as they are, so that it need not know them."""
+    """The arguments of a call. Fields that the SDK does not require go into the body, so that it need not know them."""
     named: dict[str, Any] = {name: body[name] for name in _NAMED if name in body}
     return {**named, "extra_body": {name: value for name, value in body.items() if name not in named}}

@@ -11,7 +11,7 @@ from typing import Any
 
 Shape = Any
 ANY: Shape = object
-"""The view carries it, or no other provider has a use for it: ids and token counts of an answer, reasons to stop."""
+"""The view carries it, or no other provider can use it: ids, token counts and stop reasons of an answer."""
 NONE: Shape = ()
 
 

@@ -1,4 +1,4 @@
-"""The message format of a provider: the contract by which a conversion writes messages."""
+"""The contract for message formats that a conversion can write."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ class Piece(NamedTuple):
     role: Role
     what: Block
     own: bool = False
-    """True if its message is in the target's format already, and is to be kept as it is."""
+    """True if its message is in the target's format already and stays unchanged."""
     aside: bool = False
-    """True if the target does not accept it at its place: it follows in a user message."""
+    """True if the target does not accept it at its place, so that it follows in a user message."""
     tool: str = ""
-    """The tool that a result is of."""
+    """The name of a result's tool."""
 
 
 class Target(Protocol):
     """The message format of a provider: what it can express, and how."""
 
     call_id: re.Pattern[str]
-    """Ids of calls that it accepts."""
+    """A regular expression for ids of calls that it accepts."""
     tool_name: re.Pattern[str]
     unites: Unites
-    """The unit that must be one message: a whole turn, with results in the user's; the calls of a turn; or nothing."""
+    """What must be one message: a whole turn, with results in the user's message; the calls of a turn; or nothing."""
     keeps_thinking: bool
     keeps_refusals: bool
     keeps_errors: bool
-    """True if a result can say that the call failed."""
+    """True if a result has a flag for a failed call."""
     keeps_blank: bool
     """True if text may be blank."""
     keeps_system: bool
-    """True if system messages may stand amid the others."""
+    """True if system messages may come after others."""
     signs_calls: bool
-    """True if the first call of a turn must carry a signature, and a placeholder is taken for one."""
+    """True if the first call of a turn needs a signature, for which a placeholder is accepted."""
     media_of: frozenset[Role]
-    """The roles that may have media; "tool" for results."""
+    """The roles that may contain media; "tool" for results."""
 
     def owns(self, data: Json) -> bool:
         """True if a message of the same provider is in this format: OpenAI has two."""
 
     def media(self, media: Media) -> Json | None:
-        """The part that shows it; None if the target has no way to."""
+        """The part for this media; None if the target cannot express it."""
 
     def write(self, pieces: Sequence[Piece]) -> list[Json]:
-        """Messages of these pieces, all of the same side and all of which the target can say."""
+        """Messages with these pieces, which are of the same side and which the target can express."""
 
 
 def find_target(provider: str) -> Target:
@@ -72,19 +72,19 @@ def find_target(provider: str) -> Target:
 
 
 def text_arguments(call: ToolCall) -> str:
-    """A call's arguments as JSON text; text that never was JSON is as it was."""
+    """A call's arguments as JSON text; invalid JSON stays unchanged."""
     if list(call.arguments) == [""] and isinstance(raw := call.arguments[""], str):
         return raw
     return msgspec.json.encode(call.arguments).decode()
 
 
 def media_part(target: Target, block: Block) -> Json:
-    """The part that shows a piece of media which the target was found to have a way for."""
+    """The part for a piece of media that the target can express."""
     part = target.media(block) if isinstance(block, Media) else None
     assert part is not None
     return part
 
 
 def is_refusal(block: Block) -> bool:
-    """True if these are the words in which the model refused to answer."""
+    """True if this text is the model's refusal to answer."""
     return isinstance(block, Text) and bool(block.extra and block.extra.get("refusal"))

@@ -18,11 +18,11 @@ Schema = dict[str, Any]
 
 
 class Tool:
-    """A function that a model may call: its name, what it is for, its arguments as JSON Schema.
+    """A function that a model may call: its name, its description, and the JSON Schema of its arguments.
 
-    Made of a function, all three come from it: its name, its docstring, and its signature, in which
-    ``Annotated[str, "what it is"]`` describes an argument. The arguments of a call are checked before it runs. With
-    `parameters` given, `handler` is called with the model's arguments unchecked, as keywords.
+    By default these come from the function's name, docstring and signature, in which ``Annotated[str, "what it is"]``
+    describes an argument; the arguments of a call are validated. With `parameters`, `handler` gets the model's
+    arguments as keywords without validation.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Tool:
         return inspect.iscoroutinefunction(self.handler)
 
     def bind(self, call: ToolCall) -> Callable[[], Any]:
-        """The call, ready to be made. Invalid if there is nothing to run, or the arguments do not fit."""
+        """A function that makes the call. Invalid if the tool has no function, or the arguments do not fit."""
         if self.handler is None:
             raise Invalid(f"the tool {self.name} has no function in this program")
         arguments = call.arguments
@@ -83,7 +83,7 @@ class Toolbox:
             self.tools[tool.name] = tool
 
     def prepare(self, call: ToolCall, *, can_await: bool) -> Callable[[], Any]:
-        """The call, ready to be made. Invalid, in words meant for the model, if it cannot be."""
+        """A function that makes the call. Invalid, with a message for the model, if it cannot be made."""
         tool = self.tools.get(call.name)
         if tool is None:
             known = ", ".join(self.tools) or "none"
@@ -97,7 +97,7 @@ class Toolbox:
         return [tool.snapshot() for tool in self.tools.values()]
 
     def merge(self, known: Iterable[ToolSnapshot]) -> Toolbox:
-        """The tools that can run, and those of a snapshot that are not among them: described, with nothing to run."""
+        """These tools, and the other tools of a snapshot, which have a description but no function."""
         own = {tool.name: tool for tool in self.tools.values() if tool.handler is not None}
         others = [
             Tool(None, name=tool.name, description=tool.description, parameters=tool.parameters or _NOTHING)
@@ -108,7 +108,7 @@ class Toolbox:
 
 
 def to_result(call: ToolCall, value: object) -> ToolResult:
-    """The return value of a tool as a result: text as it is, everything else as JSON."""
+    """The return value of a tool as a result: text unchanged, everything else as JSON."""
     if not isinstance(value, str):
         try:
             value = msgspec.json.encode(value).decode()
@@ -127,13 +127,13 @@ def error_result(call: ToolCall, error: BaseException) -> ToolResult:
 
 
 def _result(call: ToolCall, text: str, *, is_error: bool = False) -> ToolResult:
-    # Names of files may have lone surrogates, which no request can carry.
+    # File names may have lone surrogates, which a request cannot contain.
     sound = text.encode(errors="replace").decode()
     return ToolResult(call_id=call.id, content=(Text(text=sound),), is_error=is_error)
 
 
 def schema(kind: Any) -> Schema:
-    """The JSON Schema of a type. Objects admit no other keys, as providers want it. Invalid if it has none."""
+    """The JSON Schema of a type. Objects allow no other keys, as providers require. Invalid if there is none."""
     try:
         (found,), parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     except TypeError as error:
@@ -155,7 +155,7 @@ def _arguments(handler: Callable[..., Any], name: str) -> type[msgspec.Struct]:
     for parameter in inspect.signature(handler).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise Invalid(f"the tool {name} has parameters that cannot be given by name")
-        hint = _described(hints.get(parameter.name, Any))
+        hint = _describe(hints.get(parameter.name, Any))
         default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
         fields.append((parameter.name, hint, _field(default)))
     try:
@@ -171,8 +171,8 @@ def _field(default: Any) -> Any:
     return msgspec.field() if default is msgspec.NODEFAULT else msgspec.field(default=default)
 
 
-def _described(hint: Any) -> Any:
-    """``Annotated[int, "how many"]`` in msgspec's words."""
+def _describe(hint: Any) -> Any:
+    """Converts ``Annotated[int, "how many"]`` to msgspec's form."""
     if get_origin(hint) is not Annotated:
         return hint
     kind, *notes = get_args(hint)

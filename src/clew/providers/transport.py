@@ -1,7 +1,7 @@
-"""How a request reaches its provider and the response comes back: through the provider's own SDK, which also retries.
+"""Sends requests through the provider's SDK, which also retries.
 
-An SDK is imported when a client needs it. It always gets an address and an API key, so that it takes neither from the
-environment. No SDK follows redirects: the address was checked, the address that it points to was not.
+An SDK is imported when a client needs it. It always gets a base URL and an API key, so that it reads neither from the
+environment. Redirects are not followed, because only the original address was checked.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from clew.providers.json_values import Json
 
 
 class Endpoint(NamedTuple):
-    """Where requests go, and with which API key. Its repr does not show the key."""
+    """The base URL and the API key of requests. Its repr does not show the key."""
 
     provider: str
     base_url: str
     token: str
     timeout: float | None = None
-    """Seconds; None leaves it to the SDK."""
+    """In seconds; None for the SDK's default."""
     max_retries: int | None = None
-    """None leaves it to the SDK."""
+    """None for the SDK's default."""
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.provider}>"
@@ -34,7 +34,7 @@ class Endpoint(NamedTuple):
 
 
 class Transport(Protocol):
-    """Carries requests to one provider. Everything its SDK raises becomes a ProviderError."""
+    """Sends requests to one provider. Translates every error of its SDK to ProviderError."""
 
     def send(self, body: Json) -> bytes:
         """The response to a request, as its bytes."""

@@ -18,26 +18,26 @@ from clew.providers import registry
 from clew.providers.json_values import Json, as_text
 
 _DIGITS = 4000
-"""Python converts no text of more than 4,300 digits to a number, to keep hostile input from taking minutes."""
+"""Python's limit for the conversion of text to integers, which protects against slow hostile input."""
 
 _decode = msgspec.json.Decoder().decode
 
 
-def view(said: Native) -> Message:
+def view(message: Native) -> Message:
     """The neutral view of a native message. Raises msgspec.DecodeError if it is not JSON, Invalid if not an object.
 
     If the JSON names no model or no token counts, ``model`` and ``usage`` of the free data are used; ``usage`` has the
     field names of `Usage`. ``counted`` wins over both: it is the part of an answer's tokens that this message counts.
     """
-    data = parse(said.raw)
-    extra = said.extra or {}
-    module = registry.view_module(said.provider)
-    blocks = tuple(_unknown(data) if module is None else module.blocks(data))
+    data = parse(message.raw)
+    extra = message.extra or {}
+    module = registry.view_module(message.provider)
+    blocks = tuple(_unknown_blocks(data) if module is None else module.blocks(data))
     model = as_text(data.get("model")) or as_text(extra.get("model"))
     usage = _usage_in_extra(extra.get("counted")) or _usage(data) or _usage_in_extra(extra.get("usage"))
     if module is not None and hasattr(module, "role"):
         data = {**data, "role": module.role(data)}
-    return Message(_role(data, blocks), blocks, model, usage, said.label, said.extra)
+    return Message(_role(data, blocks), blocks, model, usage, message.label, message.extra)
 
 
 def parse(raw: bytes) -> Json:
@@ -79,7 +79,7 @@ def _finite(number: str) -> float | str:
 
 
 def _role(data: Json, blocks: tuple[Block, ...]) -> Role:
-    """A message of tool results alone has the role tool, whatever the provider calls its role."""
+    """The neutral role: tool for a message that has only tool results, whatever the provider's role."""
     if blocks and all(isinstance(block, ToolResult) for block in blocks):
         return "tool"
     role = data.get("role")
@@ -97,8 +97,8 @@ _ROLES: dict[str, Role] = {
 }  # fmt: skip
 
 
-def _unknown(data: Json) -> Iterator[Block]:
-    """The blocks of an unknown provider: content that is text, or one opaque block."""
+def _unknown_blocks(data: Json) -> Iterator[Block]:
+    """The blocks for an unknown provider: the content if it is text, else one opaque block."""
     content = data.get("content")
     yield Text(text=content) if isinstance(content, str) else Opaque(kind="message", data=data)
 

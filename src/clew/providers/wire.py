@@ -21,7 +21,7 @@ from clew.providers.view import integer, view
 
 
 class ChatRequest(NamedTuple):
-    """Everything a request is made of."""
+    """The content of a request."""
 
     model: str
     system: str
@@ -29,34 +29,34 @@ class ChatRequest(NamedTuple):
     tools: Sequence[Tool]
     max_tokens: int | None
     schema: Schema | None
-    """The JSON Schema of the answer; None if it may be any text."""
+    """The JSON Schema of the answer; None for any text."""
 
 
 class Answer(NamedTuple):
     """A model's answer to one request."""
 
     messages: list[bytes]
-    """In the provider's own JSON, as they go back to it with the next request; none if the answer is empty."""
+    """In the provider's own JSON, as sent back with the next request; empty if the answer is empty."""
     text: str
     calls: list[ToolCall]
     usage: Usage | None
     stop: str | None
     model: str | None
     again: bool = False
-    """True if the provider paused, and wants the same request with the answer so far."""
+    """True if the provider paused and expects the same request with the answer so far."""
 
 
 class Collector(Protocol):
-    """Puts an answer together from the events of a stream."""
+    """Assembles an answer from the events of a stream."""
 
     def feed(self, event: Json) -> Iterator[Text | Thinking]:
-        """Takes one event; gives what it adds, to be shown."""
+        """Takes one event; returns what it adds to the answer, for display."""
 
     def answer(self) -> Answer | None:
         """The answer; None if the stream broke off before its end."""
 
     def partial_messages(self) -> list[bytes]:
-        """The messages to keep of an answer that broke off: its text, and no tool call."""
+        """The messages of a partial answer: its text, without tool calls."""
 
 
 class WireFormat(Protocol):
@@ -64,19 +64,19 @@ class WireFormat(Protocol):
 
     provider: str
     accepts: frozenset[str]
-    """The providers whose snapshots it can take as they are."""
+    """The providers whose snapshots it accepts without a conversion."""
 
     def user(self, text: str) -> bytes:
-        """A message from the person."""
+        """A user message."""
 
     def opening_messages(self, system: str) -> list[bytes]:
         """The first messages of a conversation with this system prompt; none if the prompt is a parameter."""
 
     def history_prefix(self, system: str) -> list[bytes]:
-        """Messages that the history shows before the others, and that are not sent."""
+        """Messages that come first in the history but are not sent."""
 
     def place_system(self, messages: list[bytes], system: str) -> tuple[list[bytes], str]:
-        """A restored conversation with its system prompt where it belongs, and that prompt."""
+        """The messages of a restored conversation, including the system prompt if that is a message, and the prompt."""
 
     def results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
         """Messages with the results of tools, in the order of the calls."""
@@ -95,10 +95,10 @@ class WireFormat(Protocol):
 
 
 def load(raw: bytes | str, number: Callable[[str], int | str] = integer) -> Any:
-    """JSON with every integer exact, or as text if it is too long for Python. With `number` int that is a ValueError.
+    """Decodes JSON. Integers are exact; one too long for Python becomes text, or with `number` int a ValueError.
 
-    An escaped lone surrogate, which no request can carry, becomes a question mark. ValueError if it is not JSON, or has
-    a number that no request can carry.
+    An escaped lone surrogate, which a request cannot contain, becomes a question mark. ValueError if it is not JSON, or
+    has a number that a request cannot contain.
     """
     text = raw if isinstance(raw, str) else raw.decode()
     value = json.loads(text, parse_int=number, parse_float=_finite, parse_constant=_finite)
@@ -137,11 +137,11 @@ def answer(
     model: str | None,
     again: bool = False,
 ) -> Answer:
-    """An answer, with its words and tool calls as the neutral view has them. ProviderError if it has no such view."""
+    """An answer, with text and tool calls from the neutral view. ProviderError if that cannot be made."""
     try:
         blocks = [block for raw in messages for block in view(Native(provider, raw)).blocks]
         for raw in messages:
-            load(raw)  # it goes back to the provider with the next request
+            load(raw)  # the next request sends it back to the provider
     except (Invalid, msgspec.MsgspecError, ValueError, RecursionError):
         raise unreadable(provider) from None
     text = "".join(block.text for block in blocks if isinstance(block, Text))
@@ -151,17 +151,17 @@ def answer(
 
 
 def unreadable(provider: str) -> ProviderError:
-    """The error for a response that is not what its provider sends."""
-    return ProviderError(provider, "the answer is not in the provider's form", hint="Is the base URL the right one?")
+    """The error for a response that is not in the provider's format."""
+    return ProviderError(provider, "the answer is not in the provider's form", hint="Check the base URL.")
 
 
 def read_usage(used: Json | None, counts: Mapping[str, Sequence[str]]) -> Usage | None:
-    """The token counts of an answer, each at its path in what the provider says; None if it says nothing."""
+    """The token counts of an answer, each at its path in the provider's data; None if it has none."""
     return Usage(**{name: count(used, *path) for name, path in counts.items()}) if used else None
 
 
 def count(used: object, *path: str) -> int | None:
-    """A number of tokens, at `path` in what a provider says of an answer's cost; None if it is not there."""
+    """The number of tokens at `path` in a provider's usage data; None if it is missing."""
     for name in path:
         used = used.get(name) if isinstance(used, dict) else None
     return used if isinstance(used, int) and not isinstance(used, bool) and used >= 0 else None
@@ -178,5 +178,5 @@ def wrong_content(content: object) -> str | None:
 
 
 def text_of(result: ToolResult) -> str:
-    """The words of a tool's result."""
+    """The text of a tool's result."""
     return "\n".join(block.text for block in result.content if isinstance(block, Text))

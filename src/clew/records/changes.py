@@ -34,7 +34,7 @@ def refuse_stale(found: StoredRecord, fields: Sequence[str], expected: int | Non
         return
     if expected > version:
         raise Conflict(f"the record has version {version}, not {expected}", hint="Read the record and try again.")
-    late = [name for name in fields if found.kept.changed.get(name, 0) > expected]
+    late = [name for name in fields if found.fields.changed.get(name, 0) > expected]
     if late:
         raise Conflict(
             f"another writer set {' and '.join(late)} since version {expected}",
@@ -59,7 +59,7 @@ def columns(row: RefRow, retention: PartialRetention) -> dict[str, int | None]:
     return columns
 
 
-def deeds(row: RefRow, columns: dict[str, int | None]) -> Iterator[str]:
+def audit_events(row: RefRow, columns: dict[str, int | None]) -> Iterator[str]:
     """The audit details of a change."""
     if "hold" in columns and bool(columns["hold"]) != bool(row.hold):
         yield "hold" if columns["hold"] else "release"

@@ -41,7 +41,7 @@ class Purging:
                 receipt = self._store.sessions.purge([session], reason=reason)
             except NotFound:
                 if self._writes.drop(lambda one: self._session(one) == session):
-                    return reports.nothing(reason, self._clock())
+                    return reports.empty_report(reason, self._clock())
                 raise NotFound("record", conversation_id) from None
             if receipt.sessions:
                 self._writes.drop(lambda one: self._session(one) == session)
@@ -50,7 +50,7 @@ class Purging:
             raise self._refusal(conversation_id, receipt.failures[0].error)
         return report
 
-    def everything(self, reason: PurgeReason) -> PurgeReport:
+    def purge_all(self, reason: PurgeReason) -> PurgeReport:
         """See `RecordService.purge_all`."""
         parts = Parts.of(self._store)
         rows = parts.engine.read(lambda tx: parts.table.all(tx, live=True, before=None))
@@ -61,7 +61,7 @@ class Purging:
             self._writes.drop(lambda one: self._session(one) not in stay)
         return self._report_purge(receipt, names)
 
-    def damaged(self, conversation_id: str, key: bytes) -> bool:
+    def purge_damaged(self, conversation_id: str, key: bytes) -> bool:
         """Purges an unreadable record; False if that fails."""
         session = ids.text(key)
         try:
@@ -81,7 +81,7 @@ class Purging:
             _, report = self._sweep(found, names, force=force)
         except SweepRefused as error:
             return reports.held_back(found, error, self._name_of(names), started)
-        return report or reports.nothing("retention-expired", started)
+        return report or reports.empty_report("retention-expired", started)
 
     def sweep_again(self) -> SweepReport:
         """One sweep of a sweeper. If the sweep is refused, emits an event and raises SweepRefused."""

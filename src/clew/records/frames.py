@@ -76,7 +76,7 @@ def _key(engine: Engine, domain: str, id: str) -> bytes:
         stored = ids.maybe(id)
         if stored is not None:
             return stored
-        hashed = bytearray(engine.look(domain, id.encode()))
+        hashed = bytearray(engine.lookup_hash(domain, id.encode()))
     except UnicodeEncodeError:
         raise Invalid("an id must be valid Unicode") from None
     hashed[9] = hashed[9] & 0x0F | 0x80  # UUID version 8: application-defined
@@ -106,11 +106,11 @@ def draft(engine: Engine, session: bytes, frame: MessageFrame) -> Draft:
         if _found_in(engine, token.rpartition(":")[0]):
             raise Invalid("a redaction rule matches the text before a token's hash")
     named = foreign(frame.frame_id, key)
-    said = StoredFrame(
+    stored = StoredFrame(
         sequence=frame.sequence, frame_id=None if named is None or _found_in(engine, named) else named,
         privacy=frame.privacy, attachments=frame.attachments or None, audio=frame.audio,
     )  # fmt: skip
-    message = Message(frame.role, tuple(blocks), extra={RECORD: msgspec.to_builtins(said)})
+    message = Message(frame.role, tuple(blocks), extra={RECORD: msgspec.to_builtins(stored)})
     return engine.draft(message, ids.text(key), time_micros(frame.created_at))
 
 
@@ -135,28 +135,28 @@ def frames(nodes: Iterable[Node], damage: list[Corrupted], last: int = 0) -> Ite
         if role not in ("user", "assistant"):
             continue
         try:
-            said, content, privacy = _read(node)
+            stored, content, privacy = _read(node)
         except ForeignFormat:
             raise
         except Corrupted as error:
             damage.append(error)
-            said, content, privacy = StoredFrame(), "", _LOST
-        last = max(last + 1, said.sequence)
+            stored, content, privacy = StoredFrame(), "", _LOST
+        last = max(last + 1, stored.sequence)
         yield MessageFrame(
-            frame_id=said.frame_id or node.id,
+            frame_id=stored.frame_id or node.id,
             sequence=last,
             role=role,
             content=content,
             created_at=time_text(node_facts(node).created_at),
-            attachments=said.attachments,
+            attachments=stored.attachments,
             privacy=privacy,
-            audio=said.audio,
+            audio=stored.audio,
         )
 
 
 def _read(node: Node) -> tuple[StoredFrame, str, FramePrivacy]:
-    said = _decode_frame(node)
-    return said, node.text, _privacy(node, said.privacy)
+    stored = _decode_frame(node)
+    return stored, node.text, _privacy(node, stored.privacy)
 
 
 def _privacy(node: Node, given: FramePrivacy) -> FramePrivacy:
@@ -175,10 +175,10 @@ def _privacy(node: Node, given: FramePrivacy) -> FramePrivacy:
 
 
 def _decode_frame(node: Node) -> StoredFrame:
-    said: Message | Native = node.said
-    kept: Any = (said.extra or {}).get(RECORD)
+    message: Message | Native = node.said
+    stored: Any = (message.extra or {}).get(RECORD)
     try:
-        return StoredFrame() if kept is None else msgspec.convert(kept, StoredFrame)
+        return StoredFrame() if stored is None else msgspec.convert(stored, StoredFrame)
     except msgspec.ValidationError:
         raise ForeignFormat(f"node {node.id}", "its frame data does not decode") from None
 

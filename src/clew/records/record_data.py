@@ -98,9 +98,9 @@ class RecordFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 def record_fields(data: SessionData, where: str) -> RecordFields:
     """The record fields of a session's data. Raises Corrupted if they cannot be read."""
-    said: Any = (data.extra or {}).get(RECORD)
+    stored: Any = (data.extra or {}).get(RECORD)
     try:
-        return RecordFields() if said is None else msgspec.convert(said, RecordFields)
+        return RecordFields() if stored is None else msgspec.convert(stored, RecordFields)
     except msgspec.ValidationError:
         raise ForeignFormat(where, "its record data does not decode") from None
 
@@ -161,43 +161,43 @@ class StoredRecord(NamedTuple):
 
     row: RefRow
     data: SessionData
-    kept: RecordFields
+    fields: RecordFields
 
     @property
     def conversation_id(self) -> str:
         """The conversation id as the application wrote it."""
-        return self.kept.conversation_id or ids.text(self.row.key)
+        return self.fields.conversation_id or ids.text(self.row.key)
 
     @property
     def created_at(self) -> str:
         """The time that the application gave, or else the time the session was created."""
-        return self.kept.created_at or time_text(self.row.created_at)
+        return self.fields.created_at or time_text(self.row.created_at)
 
     @property
     def words(self) -> int:
         """Bytes of the title, summary and participants."""
-        return len(msgspec.json.encode((self.data.title, self.kept.summary, self.kept.participants)))
+        return len(msgspec.json.encode((self.data.title, self.fields.summary, self.fields.participants)))
 
     def summary(self, policy: Policy | None) -> ConversationRecordSummary:
         """The session as an item of a list."""
         return ConversationRecordSummary(
             conversation_id=self.conversation_id, title=self.data.title or "", created_at=self.created_at,
-            last_interaction_at=time_text(self.row.active_at), summary=self.kept.summary,
-            participants=self.kept.participants, metrics=self._metrics(), retention=self._retention(policy),
+            last_interaction_at=time_text(self.row.active_at), summary=self.fields.summary,
+            participants=self.fields.participants, metrics=self._metrics(), retention=self._retention(policy),
             privacy=self._privacy(),
         )  # fmt: skip
 
-    def record(self, policy: Policy | None, said: RecordMessages) -> ConversationRecord:
+    def record(self, policy: Policy | None, messages: RecordMessages) -> ConversationRecord:
         """The session as a record with these messages."""
         storage = StorageEnvelope(
             blob_uri=f"sessions/{ids.text(self.row.key)}", blob_version=self.row.version,
-            size_bytes=said.size + len(self.row.data), checksum=said.checksum,
-            last_compacted_at=self.kept.changed_at,
+            size_bytes=messages.size + len(self.row.data), checksum=messages.checksum,
+            last_compacted_at=self.fields.changed_at,
         )  # fmt: skip
         return ConversationRecord(
             conversation_id=self.conversation_id, version=SCHEMA, title=self.data.title or "",
-            created_at=self.created_at, last_interaction_at=time_text(self.row.active_at), summary=self.kept.summary,
-            participants=self.kept.participants, messages=said.frames, attachments=said.attachments or None,
+            created_at=self.created_at, last_interaction_at=time_text(self.row.active_at), summary=self.fields.summary,
+            participants=self.fields.participants, messages=messages.frames, attachments=messages.attachments or None,
             metrics=self._metrics(), retention=self._retention(policy), privacy=self._privacy(), storage=storage,
         )  # fmt: skip
 
@@ -205,19 +205,19 @@ class StoredRecord(NamedTuple):
         return expiry.info(policy, self.row, is_record(self.data))
 
     def _metrics(self) -> ConversationMetrics:
-        kept = self.kept
-        until = self.created_at if kept.said_at is None else kept.said_at
+        fields = self.fields
+        until = self.created_at if fields.said_at is None else fields.said_at
         lasted = max(0, time_micros(until) - time_micros(self.created_at)) // 1000
         return ConversationMetrics(
-            user_utterance_count=kept.user_utterances,
-            assistant_utterance_count=kept.assistant_utterances,
-            duration_ms=lasted if kept.duration_ms is None else kept.duration_ms,
-            average_latency_ms=kept.average_latency_ms,
+            user_utterance_count=fields.user_utterances,
+            assistant_utterance_count=fields.assistant_utterances,
+            duration_ms=lasted if fields.duration_ms is None else fields.duration_ms,
+            average_latency_ms=fields.average_latency_ms,
         )
 
     def _privacy(self) -> PrivacyEnvelope:
-        kept = self.kept
-        exportable = kept.exportable is not False
+        fields = self.fields
+        exportable = fields.exportable is not False
         return PrivacyEnvelope(
-            classification="Confidential", exportable=exportable, consent_capture=kept.consent_capture
+            classification="Confidential", exportable=exportable, consent_capture=fields.consent_capture
         )

@@ -38,7 +38,7 @@ class Marks:
 
     def read_mark(self, mark: RefRow) -> PendingMark:
         """The data of a mark. Raises Corrupted."""
-        payload = self._refs.data(self._refs.checked(mark))
+        payload = self._refs.data(self._refs.verify(mark))
         try:
             return msgspec.json.decode(payload[1:], type=PendingMark)
         except msgspec.DecodeError:
@@ -52,17 +52,17 @@ class Marks:
             return False
         return True
 
-    def set(self, tx: Tx, session: RefRow, said: PendingMark) -> RefRow:
+    def set(self, tx: Tx, session: RefRow, pending: PendingMark) -> RefRow:
         """Marks a session at its head and returns the mark. A readable mark that exists keeps its position."""
-        payload = b"\x01" + self._engine.redacted(codec.to_json(said), own=True)
+        payload = b"\x01" + self._engine.redacted(codec.to_json(pending), own=True)
         mark = self.row(tx, session.key)
         if mark is not None and self.sound(mark):
             return self._refs.change(tx, mark, payload, look=None)
         if mark is not None:
             tx.delete_ref(mark.ref)
-        ground = None if session.head_id is None else tx.ground(session.head_id)
+        point = None if session.head_id is None else tx.insert_point(session.head_id)
         key = self._key(session.key)
-        return self._refs.add(tx, RECOVERY, key, payload, tree=session.tree, at=ground, owner=session.ref)
+        return self._refs.add(tx, RECOVERY, key, payload, tree=session.tree, at=point, owner=session.ref)
 
     def take(self, tx: Tx, session: bytes) -> PendingMark | None:
         """Deletes a mark; returns its data if it can be read."""
@@ -80,4 +80,4 @@ class Marks:
 
     def _key(self, session: bytes) -> bytes:
         # Differs from the session's key, because a signature does not include the kind of a ref.
-        return self._engine.look(RECOVERY, session)
+        return self._engine.lookup_hash(RECOVERY, session)

@@ -27,7 +27,7 @@ def of(receipt: Receipt, name: Name, now: int) -> PurgeReport:
     )
 
 
-def nothing(reason: PurgeReason, at: int) -> PurgeReport:
+def empty_report(reason: PurgeReason, at: int) -> PurgeReport:
     """The report of a purge that purged nothing."""
     text = time_text(at)
     return PurgeReport(reason=reason, started_at=text, completed_at=text, purged_count=0, failures=())
@@ -39,7 +39,7 @@ def held_back(found: RetentionScan, error: SweepRefused, name: Name, at: int) ->
         PurgeFailure(conversation_id=name(due.session), error=f"due, but held back: {error.message}")
         for due in found.going
     )
-    empty = nothing("retention-expired", at)
+    empty = empty_report("retention-expired", at)
     return PurgeReport(
         reason=empty.reason, started_at=empty.started_at, completed_at=empty.completed_at, purged_count=0,
         failures=failures,
@@ -48,8 +48,8 @@ def held_back(found: RetentionScan, error: SweepRefused, name: Name, at: int) ->
 
 def _failures(receipt: Receipt, name: Name) -> Iterator[PurgeFailure]:
     for failed in receipt.failures:
-        said = failed.error.replace(failed.session, name(failed.session))
-        yield PurgeFailure(conversation_id=name(failed.session), error=said)
+        error = failed.error.replace(failed.session, name(failed.session))
+        yield PurgeFailure(conversation_id=name(failed.session), error=error)
     for kept in receipt.kept:
         others = ", ".join(name(one) for one in kept.needed_by) or "messages saved outside a session"
         why = f"{kept.messages:,} of its messages remain because others share them: {others}"

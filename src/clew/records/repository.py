@@ -57,11 +57,11 @@ class Repository:
 
     def load_row(self, row: RefRow) -> StoredRecord:
         """Decodes and checks a row. Raises Corrupted."""
-        data = unpack(self._refs.data(self._refs.checked(row)))
-        said = record_fields(data, f"session {ids.text(row.key)}")
-        if said.conversation_id is not None and session_key(self._engine, said.conversation_id) != row.key:
-            said = msgspec.structs.replace(said, conversation_id=None)  # a fork, or the id was redacted
-        return StoredRecord(row, data, said)
+        data = unpack(self._refs.data(self._refs.verify(row)))
+        fields = record_fields(data, f"session {ids.text(row.key)}")
+        if fields.conversation_id is not None and session_key(self._engine, fields.conversation_id) != row.key:
+            fields = msgspec.structs.replace(fields, conversation_id=None)  # a fork, or the id was redacted
+        return StoredRecord(row, data, fields)
 
     def is_record(self, row: RefRow) -> bool:
         """True if a service has written to the session, or if its data cannot be read."""
@@ -92,8 +92,8 @@ class Repository:
                 return None
             if row.head_id == head:
                 return FullRecord(self.load_row(row), [])
-            (tip,) = paths.last(self._engine, tx, row.head, 1)
-            nodes = paths.last(self._engine, tx, row.head, max(1, tip.depth - depth))
+            (newest,) = paths.last(self._engine, tx, row.head, 1)
+            nodes = paths.last(self._engine, tx, row.head, max(1, newest.depth - depth))
             return FullRecord(self.load_row(row), nodes) if parent_key(nodes[0]) == head else None
 
         return self._engine.read(work)
@@ -112,11 +112,11 @@ class Repository:
 
     def _size(self, tx: Tx, found: StoredRecord) -> int:
         """Bytes of a record's messages: as noted by the last write, or counted if the head has changed since."""
-        head, head_id, said = found.row.head, found.row.head_id, found.kept
+        head, head_id, fields = found.row.head, found.row.head_id, found.fields
         if head is None or head_id is None:
             return 0
-        if said.sized == ids.text(head_id):
-            return said.size
+        if fields.sized == ids.text(head_id):
+            return fields.size
         spans = ((run.run << SEQ_BITS, run.run << SEQ_BITS | upto) for run, upto in paths.lineage(tx, head))
         return sum(tx.body_bytes(low, high) for low, high in spans)
 
@@ -133,17 +133,17 @@ class Repository:
 
         def work(tx: Tx) -> StoredRecord:
             row = tx.ref(self._engine.workspace, SESSION, key)
-            if row is not None and (row.trashed_at is not None or not self.load_row(row).kept.begun):
+            if row is not None and (row.trashed_at is not None or not self.load_row(row).fields.begun):
                 raise Conflict("a record with this id is already stored", hint="Update it, or use another id.")
             found = self._begin(tx, key, record.conversation_id) if row is None else self.load_row(row)
-            said = msgspec.structs.replace(
-                found.kept, created_at=record.created_at, participants=record.participants,
-                summary=record.summary or found.kept.summary, begun=False,
+            fields = msgspec.structs.replace(
+                found.fields, created_at=record.created_at, participants=record.participants,
+                summary=record.summary or found.fields.summary, begun=False,
             )  # fmt: skip
             data = msgspec.structs.replace(found.data, title=record.title)
-            after = self._append(tx, StoredRecord(found.row, data, said), drafts, record.messages)
+            after = self._append(tx, StoredRecord(found.row, data, fields), drafts, record.messages)
             self._refuse_words(tx, found, after)
-            return self._save(tx, after._replace(kept=after.kept.measure(record.metrics)))
+            return self._save(tx, after._replace(fields=after.fields.measure(record.metrics)))
 
         return self._write(work)
 
@@ -161,22 +161,22 @@ class Repository:
             changes.refuse_stale(found, change.fields, expected_version)
             mutation = change.mutation
             added = self._append(tx, found, change.drafts, change.frames)
-            said = added.kept
+            fields = added.fields
             if committed:
-                said = _committed(said, self._marks.take(tx, key))
-            said = said.measure(mutation.metrics)
+                fields = _apply_mark(fields, self._marks.take(tx, key))
+            fields = fields.measure(mutation.metrics)
             if mutation.summary is not None:
-                said = msgspec.structs.replace(said, summary=mutation.summary)
+                fields = msgspec.structs.replace(fields, summary=mutation.summary)
             data = added.data if mutation.title is None else msgspec.structs.replace(added.data, title=mutation.title)
-            self._refuse_words(tx, found, StoredRecord(added.row, data, said))
+            self._refuse_words(tx, found, StoredRecord(added.row, data, fields))
             columns = {} if mutation.retention is None else changes.columns(added.row, mutation.retention)
             version = added.row.version + 1
-            said = msgspec.structs.replace(
-                said,
-                changed=said.changed | dict.fromkeys(change.fields, version),
+            fields = msgspec.structs.replace(
+                fields,
+                changed=fields.changed | dict.fromkeys(change.fields, version),
                 changed_at=time_text(self._engine.clock()),
             )
-            return self._save(tx, StoredRecord(added.row, data, said), **columns)
+            return self._save(tx, StoredRecord(added.row, data, fields), **columns)
 
         return self._write(work)
 
@@ -185,12 +185,12 @@ class Repository:
 
         def work(tx: Tx) -> StoredRecord:
             found = self.load_row(self._refs.get(tx, SESSION, key))
-            said = found.kept
+            fields = found.fields
             if exportable is not None:
-                said = msgspec.structs.replace(said, exportable=exportable)
+                fields = msgspec.structs.replace(fields, exportable=exportable)
             if consent_capture is not None:
-                said = msgspec.structs.replace(said, consent_capture=consent_capture)
-            return self._save(tx, found._replace(kept=said))
+                fields = msgspec.structs.replace(fields, consent_capture=consent_capture)
+            return self._save(tx, found._replace(fields=fields))
 
         return self._write(work)
 
@@ -198,41 +198,41 @@ class Repository:
         self, work: Callable[[Tx], StoredRecord], left: Callable[[StoredRecord], RefRow] = lambda found: found.row
     ) -> StoredRecord:
         """Runs `work`. If the commit fails, checks the session's ref to find out whether the change was stored."""
-        return self._engine.write_settled(work, lambda tx, found: self._refs.stands(tx, left(found)))
+        return self._engine.write_settled(work, lambda tx, found: self._refs.is_stored(tx, left(found)))
 
     def _begin(self, tx: Tx, key: bytes, conversation_id: str) -> StoredRecord:
         """Creates an empty session."""
-        said = RecordFields(
+        fields = RecordFields(
             conversation_id=foreign(conversation_id, key),
             exportable=False if not self._exportable else None,
             begun=True,
         )
         self._table.ensure_vacant(tx, key)
         tree = tx.add_tree(self._engine.workspace, self._engine.clock())
-        payload, look, _ = self._table.pack(said.into(SessionData()))
-        row = self._refs.add(tx, SESSION, key, payload, tree=tree, at=None, look=look)
-        audit.may_note(self._engine, self._refs, tx, "create", ids.text(key))
-        return StoredRecord(row, unpack(payload), said)
+        payload, cwd_hash, _ = self._table.pack(fields.into(SessionData()))
+        row = self._refs.add(tx, SESSION, key, payload, tree=tree, at=None, look=cwd_hash)
+        audit.note_if_enabled(self._engine, self._refs, tx, "create", ids.text(key))
+        return StoredRecord(row, unpack(payload), fields)
 
     def _append(
-        self, tx: Tx, found: StoredRecord, drafts: Sequence[Draft], said: Sequence[MessageFrame]
+        self, tx: Tx, found: StoredRecord, drafts: Sequence[Draft], frames: Sequence[MessageFrame]
     ) -> StoredRecord:
         """Appends the messages that are not stored yet. Raises Conflict, or Invalid if the record becomes too large."""
         row = found.row
-        new = [n for n, one in enumerate(drafts) if not self._is_stored(tx, row, one, clip(said[n].frame_id))]
+        new = [n for n, one in enumerate(drafts) if not self._is_stored(tx, row, one, clip(frames[n].frame_id))]
         if not new:
             return found
         size = self._size(tx, found)
         self._refuse_size(found, size + sum(len(drafts[n].encoded.payload) for n in new))
         for n in new:
-            self._check_attachments(tx, row, said[n])
-        tip = self._refs.tip(tx, row)
-        self._refs.ensure_sound(tx, tip.pos)
-        nodes = append_chain(self._engine, tx, tip.ground, [drafts[n] for n in new])
+            self._check_attachments(tx, row, frames[n])
+        state = self._refs.head_state(tx, row)
+        self._refs.ensure_sound(tx, state.pos)
+        nodes = append_chain(self._engine, tx, state.insert_point, [drafts[n] for n in new])
         last = node_row(nodes[-1])
-        move = self._refs.move(tx, row.ref, tip, last[POS], last[ID])
-        counted = found.kept.count([said[n] for n in new]).weigh(last[ID], size + size_of(nodes))
-        return found._replace(row=row._replace(**move._asdict()), kept=counted)
+        move = self._refs.move(tx, row.ref, state, last[POS], last[ID])
+        counted = found.fields.count([frames[n] for n in new]).weigh(last[ID], size + size_of(nodes))
+        return found._replace(row=row._replace(**move._asdict()), fields=counted)
 
     def _refuse_size(self, found: StoredRecord, messages: int) -> None:
         """Raises Invalid if this is too many bytes of messages for a record."""
@@ -264,7 +264,7 @@ class Repository:
 
     def _check_attachments(self, tx: Tx, row: RefRow, frame: MessageFrame) -> None:
         for one in frame.attachments or ():
-            blob = tx.blobs.blob(row.tree or 0, self._engine.blob_look(row.tree or 0, one.checksum))
+            blob = tx.blobs.blob(row.tree or 0, self._engine.blob_hash(row.tree or 0, one.checksum))
             if blob is not None and blob.size != one.byte_length:
                 raise Invalid(
                     "the byteLength of an attachment is wrong", hint="Use the AttachmentRef that attach() returned."
@@ -272,13 +272,13 @@ class Repository:
 
     def _save(self, tx: Tx, found: StoredRecord, **columns: int | None) -> StoredRecord:
         """Stores the session's data."""
-        data = found.kept.into(found.data)
+        data = found.fields.into(found.data)
         if "hold" in columns and not columns["hold"]:
             data = msgspec.structs.replace(data, hold_reason=None)
-        payload, look, _ = self._table.pack(data)
-        row = self._refs.change(tx, found.row, payload, look=look, **columns)
-        for deed in changes.deeds(found.row, columns):
-            audit.note(self._engine, self._refs, tx, deed, ids.text(row.key))
+        payload, cwd_hash, _ = self._table.pack(data)
+        row = self._refs.change(tx, found.row, payload, look=cwd_hash, **columns)
+        for event in changes.audit_events(found.row, columns):
+            audit.note(self._engine, self._refs, tx, event, ids.text(row.key))
         return self.load_row(row)
 
     # -- snapshots
@@ -286,7 +286,7 @@ class Repository:
     def mark(self, snapshot: RecoverySnapshot, drafts: Sequence[Draft]) -> StoredRecord:
         """Stores pending messages and marks where they begin; creates the conversation if it does not exist."""
         key = self.key(snapshot.conversation_id)
-        said = PendingMark(
+        pending = PendingMark(
             session_id=snapshot.session_id, last_interaction_at=snapshot.last_interaction_at,
             updated_at=snapshot.updated_at, summary=snapshot.summary, metrics=snapshot.metrics,
         )  # fmt: skip
@@ -296,9 +296,9 @@ class Repository:
         def work(tx: Tx) -> StoredRecord:
             row = self._row(tx, key)
             before = self._begin(tx, key, snapshot.conversation_id) if row is None else self.load_row(row)
-            if said.summary is not None:
-                self._refuse_size(before, self._size(tx, before) + len(codec.to_json(said)))
-            mark[:] = [self._marks.set(tx, before.row, said)]
+            if pending.summary is not None:
+                self._refuse_size(before, self._size(tx, before) + len(codec.to_json(pending)))
+            mark[:] = [self._marks.set(tx, before.row, pending)]
             after = self._append(tx, before, drafts, snapshot.pending_messages)
             return before if after is before else self._save(tx, after)
 
@@ -311,16 +311,16 @@ class Repository:
             whole, mark = self._whole(tx, key), self._marks.row(tx, key)
             if whole is None or mark is None:
                 return None
-            said = self._marks.read_mark(mark)
+            pending = self._marks.read_mark(mark)
             return RecoverySnapshot(
-                conversation_id=whole.found.conversation_id, session_id=said.session_id,
-                last_interaction_at=said.last_interaction_at, pending_messages=_after(whole.nodes, mark.head_id),
-                updated_at=said.updated_at, summary=said.summary, metrics=said.metrics,
+                conversation_id=whole.found.conversation_id, session_id=pending.session_id,
+                last_interaction_at=pending.last_interaction_at, pending_messages=_after(whole.nodes, mark.head_id),
+                updated_at=pending.updated_at, summary=pending.summary, metrics=pending.metrics,
             )  # fmt: skip
 
         return self._engine.read(work)
 
-    def mark_anew(self, key: bytes) -> None:
+    def replace_mark(self, key: bytes) -> None:
         """Replaces an unreadable mark. The last committed message is unknown, so all messages become pending."""
 
         def work(tx: Tx) -> None:
@@ -328,8 +328,8 @@ class Repository:
             if mark is None or self._marks.sound(mark):
                 return  # another writer replaced it first
             at, now = time_text(row.active_at), time_text(self._engine.clock())
-            said = PendingMark(session_id=ids.text(key), last_interaction_at=at, updated_at=now)
-            self._marks.set(tx, row._replace(head_id=None), said)
+            pending = PendingMark(session_id=ids.text(key), last_interaction_at=at, updated_at=now)
+            self._marks.set(tx, row._replace(head_id=None), pending)
 
         self._engine.write(work)
 
@@ -345,12 +345,12 @@ class Repository:
             edge = marks[-1].rank, marks[-1].ref
 
 
-def _committed(kept: RecordFields, marked: PendingMark | None) -> RecordFields:
+def _apply_mark(fields: RecordFields, marked: PendingMark | None) -> RecordFields:
     """Applies the summary and metrics of a snapshot, unless the commit sets newer ones."""
-    kept = msgspec.structs.replace(kept, begun=False)
+    fields = msgspec.structs.replace(fields, begun=False)
     if marked is None:
-        return kept
-    return msgspec.structs.replace(kept.measure(marked.metrics), summary=marked.summary or kept.summary)
+        return fields
+    return msgspec.structs.replace(fields.measure(marked.metrics), summary=marked.summary or fields.summary)
 
 
 def _after(nodes: Sequence[Node], base: bytes | None) -> tuple[MessageFrame, ...]:

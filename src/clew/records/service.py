@@ -234,7 +234,7 @@ class RecordService:
         """
         with self._operation("purge_all", None):
             self._recent.forget()
-            return self._purging.everything(reason)
+            return self._purging.purge_all(reason)
 
     # -- recovery
 

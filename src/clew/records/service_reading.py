@@ -57,13 +57,13 @@ class RecordReader:
                 found = self._recent.whole(key)
             except Corrupted as error:
                 damaged = not isinstance(error, ForeignFormat)
-                purged = self._strict and damaged and self._purging.damaged(conversation_id, key)
+                purged = self._strict and damaged and self._purging.purge_damaged(conversation_id, key)
                 self.report_damage(conversation_id, error, purged=purged)
                 raise
         if found is None:
             return None
         if found.messages.damage:
-            purged = self._strict and self._purging.damaged(conversation_id, key)
+            purged = self._strict and self._purging.purge_damaged(conversation_id, key)
             self.report_damage(conversation_id, found.messages.damage[0], purged=purged)
             if self._strict:
                 raise found.messages.damage[0]

@@ -36,7 +36,7 @@ class Recovery:
             except Corrupted as error:
                 damage = error
         self._reader.report_damage(conversation_id, damage, purged=False)
-        self._records.mark_anew(key)
+        self._records.replace_mark(key)
         return self._records.read_pending(key)
 
     def recoverable(self) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def readable_policy(store: Store) -> Policy | None:
 def count(store: Store, policy: Policy | None, now: int, is_record: IsRecord, *, include_expired: bool) -> int:
     """Number of sessions. The table's count ignores the policy, so those that it has expired are subtracted."""
     table, workspace = Parts.of(store).table, Parts.of(store).engine.workspace
-    total = table.count(SESSION, include_expired=include_expired, now=now)
+    total = table.count(SESSION, None, None, None, include_expired=include_expired, now=now)
     if include_expired:
         return total
     return total - sum(1 for _ in expiry.overdue(table, policy, now, workspace, is_record))

@@ -81,7 +81,7 @@ class RecordWriter:
     def announce(self, found: StoredRecord, *, summarise: bool = False) -> ConversationRecord:
         """Emits `ConversationStored`, and returns the record as it is now."""
         self._events.emit(ConversationStored(summary=found.summary(readable_policy(self._store))))
-        if summarise and self._summarise is not None and found.kept.summary is None:
+        if summarise and self._summarise is not None and found.fields.summary is None:
             self._writes.after(lambda: self._summarise_now(found.row.key))
         record = self._reader.read(found.conversation_id, found.row.key, self._recent.after_write)
         if record is None:

@@ -1,11 +1,11 @@
-r"""Redaction: secrets and personal data are taken out of messages before they are stored.
+r"""Redaction: removes secrets and personal data from messages before they are stored.
 
     rules = Rules([*builtin("email"), Rule("ticket", r"ACME-\d{6}", replacement="[ticket]")])
     store = clew.open("chats.db", redact=rules)
 
-Every message passes here on its way into the store, whichever call it came with; so do titles, labels, free data and
-log entries. What was found is not kept anywhere: the message says by which rules, and has a keyed hash of each value,
-so that equal values can be told without being known.
+The rules apply to every message, whichever call stores it, and to titles, labels, free data and log entries. The
+removed values are not stored anywhere. The message lists the rules that matched, and a keyed hash of each value, so
+that equal values can be recognized without revealing them.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ __all__ = ["NOTE", "PERSONAL", "Annotation", "Finding", "Redacted", "Rule", "Rul
 NOTE = "clew.redaction"
 """The key of the annotation in a message's `extra`."""
 REPLAYABLE = "clew.replayable"
-"""In a block's `extra`, false: it was signed or encrypted by a provider, and is no longer what it was."""
+"""In a block's `extra`, false: a provider signed or encrypted the block, and redaction has changed it."""
 MOST_TOKENS = 100
-"""The most tokens a message gets: a list of addresses must not become a list of hashes."""
+"""Maximum tokens in a message: a list of addresses must not become a list of hashes."""
 DEEPEST = 4
 """How many levels of JSON inside JSON strings are searched."""
 
 At = tuple[str, int | None, str]
-"""A rule, and where it found something."""
+"""A rule, and the place of its match."""
 Token = Callable[[str, str], str]
-"""Makes a token from a rule's id and the value it found. Equal values have equal tokens; a token reveals no more."""
+"""Makes a token from a rule's id and the matched value. Equal values have equal tokens; a token reveals no more."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A find of a rule in one place of a message; never the value itself."""
+    """The matches of a rule in one place of a message; never the value itself."""
 
     rule: str
     block: int | None
-    """The number of the block; None if it is in none: in the label, in `extra`."""
+    """The number of the block; None outside of blocks, such as in the label or in `extra`."""
     kind: str
     """The kind of block, or the member of the message."""
     count: int
@@ -55,19 +55,19 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Redacted(NamedTuple):
-    """A message without what was found in it."""
+    """A message after redaction."""
 
     said: AnyMessage
     findings: tuple[Finding, ...] = ()
     not_replayable: tuple[int, ...] = ()
-    """Blocks that a provider had signed or encrypted, and in which something was replaced: their signature is gone."""
+    """Changed blocks that a provider had signed or encrypted: their signature is removed."""
 
 
 class Annotation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The annotation of a redacted message."""
 
     contains_secrets: bool
-    """It did contain some; they are not in it any more."""
+    """The message contained secrets before redaction."""
     redaction_rules_applied: tuple[str, ...]
     pii_tokens: tuple[str, ...] = ()
     not_replayable: tuple[int, ...] = ()
@@ -78,18 +78,18 @@ _TOKEN = re.compile(r"[a-z0-9._-]{1,64}:[0-9a-f]{32}")
 
 
 def redact(said: AnyMessage, rules: Rules, *, token: Token | None = None) -> Redacted:
-    """The message without what the rules find in it, annotated; if they find nothing, the very same message.
+    """The message with all matches replaced, and annotated; the same object if no rule matches.
 
-    Signatures, and reasoning that a provider encrypted, are left as they are; a signed block in which something is
-    replaced loses its signature. Invalid if the message cannot be stored, or if it takes too long.
+    Signatures, and reasoning that a provider encrypted, are not changed; a signed block loses its signature if
+    something in it is replaced. Invalid if the message cannot be stored, or if redaction takes too long.
     """
     if not isinstance(said, Message | Native):
         raise Invalid(f"a message is clew.user(…), clew.assistant(…), clew.native(…), not {type(said).__name__}")
     if not isinstance(rules, Rules):
-        raise Invalid(f"rules are redaction.Rules, not {type(rules).__name__}")
+        raise Invalid(f"rules must be redaction.Rules, not {type(rules).__name__}")
     if isinstance(said, Message):
         if _spotless(said, rules):
-            return Redacted(said)  # most messages, and this is the fast way to know
+            return Redacted(said)  # fast path for most messages
         raw = codec.to_json(said)
         work = _Work(rules, token, len(raw))
         new = work.document(raw, free=False)
@@ -106,12 +106,12 @@ def redact(said: AnyMessage, rules: Rules, *, token: Token | None = None) -> Red
 
 
 def redact_bytes(data: bytes, rules: Rules, *, own: bool = False) -> bytes:
-    """The same for JSON and for text in UTF-8; other bytes are left as they are. `own` if it is JSON of clew's."""
+    """`redact` for JSON and UTF-8 text; other bytes are not changed. `own` if clew wrote the JSON."""
     return _Work(rules, None, len(data)).bytes(data, own)
 
 
 def findings(data: bytes, rules: Rules, *, own: bool = False) -> tuple[Finding, ...]:
-    """The finds that `redact_bytes` would replace."""
+    """The matches that `redact_bytes` would replace."""
     work = _Work(rules, None, len(data))
     work.bytes(data, own)
     return work.findings()
@@ -126,7 +126,7 @@ def annotation(said: AnyMessage) -> Annotation | None:
 
 
 class _Work:
-    """The redaction of one message; collects the finds."""
+    """The redaction of one message; collects the matches."""
 
     def __init__(self, rules: Rules, token: Token | None, size: int) -> None:
         self.rules = rules
@@ -140,7 +140,7 @@ class _Work:
     def document(
         self, raw: bytes, *, free: bool, signed: bool = True, where: Where | None = None, depth: int = 0
     ) -> bytes | None:
-        """A JSON document without what is found in it; None if nothing is."""
+        """A JSON document with all matches replaced; None if there are none."""
         changes: dict[tuple[int, int], bytes] = {}
         all = leaves(raw, free=free, signed=signed)
         keys: defaultdict[JsonPath, set[str]] = defaultdict(set)
@@ -157,13 +157,13 @@ class _Work:
                     leaf.place.change()
         for leaf in all:
             if leaf.kind != "text" and leaf.signed.changed:
-                self.unsigned.add(leaf.where[0] or 0)  # in no block: then the message is one
+                self.unsigned.add(leaf.where[0] or 0)  # outside of blocks, the message counts as one
                 if leaf.kind == "signature":
                     changes[leaf.start, leaf.end] = b"null"
         return spliced(raw, changes) if changes else None
 
     def text(self, text: str, where: Where, depth: int = 0) -> str:
-        """A text without what is found in it, also if it is JSON and hides it behind escapes."""
+        """A text with all matches replaced, also those behind escapes if it is JSON."""
 
         def found(rule: Rule, value: str) -> None:
             at = (rule.id, *where)
@@ -193,16 +193,16 @@ class _Work:
                 msgspec.json.decode(data)
                 return self.document(data, free=not own, signed=not own) or data
         except (msgspec.MsgspecError, RecursionError):
-            pass  # it is text that begins as JSON does
+            pass  # text that only starts like JSON
         new = self.text(text, (None, "text"))
         return data if new == text else new.encode()
 
     def findings(self) -> tuple[Finding, ...]:
-        """The finds, place by place."""
+        """The matches, by place."""
         return tuple(Finding(*at, count, tuple(self.tokens.get(at, ()))) for at, count in self.counts.items())
 
     def redact_message(self, said: AnyMessage) -> Redacted:
-        """The annotated message, and the finds."""
+        """The annotated message, and the matches."""
         findings = self.findings()
         before = annotation(said) or Annotation(False, ())
         tokens = {*before.pii_tokens, *(token for finding in findings for token in finding.tokens)}
@@ -216,7 +216,7 @@ class _Work:
         return Redacted(msgspec.structs.replace(said, extra=extra), findings, tuple(sorted(self.unsigned)))
 
     def _is_annotation(self, leaf: JsonLeaf) -> bool:
-        """True for what an annotation consists of: a rule may well find something in its own name."""
+        """True for parts of an annotation: a rule may match its own name."""
         place, above = leaf.place, leaf.place.above
         if leaf.is_key:
             return (place.name == "extra" and leaf.text == NOTE) or (place.name == NOTE and leaf.text in _FIELDS)
@@ -227,13 +227,13 @@ class _Work:
         return place.name == "redactionRulesApplied" and leaf.text in self.rules.ids
 
     def _formal(self, leaf: JsonLeaf) -> bool:
-        """True for what a record consists of beside words; but a token must not have a secret before its hash."""
+        """True for formal values of a record. A token with a secret before its hash is not one."""
         before = leaf.text.rpartition(":")[0]
         return leaf.formal and not (leaf.place.name == "piiTokens" and self.rules.finds(before, self.allowance))
 
 
 def _spotless(said: Message, rules: Rules) -> bool:
-    """True if a message is text and nothing else, and nothing is found in it; False if that needs a full search."""
+    """True if a message is only text, and no rule matches. False if it needs a full search."""
     if not (said.label is None and said.extra is None and said.model is None):
         return False
     for block in said.blocks:
@@ -245,7 +245,7 @@ def _spotless(said: Message, rules: Rules) -> bool:
 
 
 def _mark_unsendable(said: AnyMessage, blocks: set[int]) -> AnyMessage:
-    """A neutral message, each of these blocks with the mark that it cannot be sent to its provider again."""
+    """Marks these blocks of a neutral message: they cannot be sent to their provider again."""
     assert isinstance(said, Message)
     marked = [
         msgspec.structs.replace(block, extra={**(block.extra or {}), REPLAYABLE: False}) if n in blocks else block
@@ -255,7 +255,7 @@ def _mark_unsendable(said: AnyMessage, blocks: set[int]) -> AnyMessage:
 
 
 def _apart(key: str, taken: set[str]) -> str:
-    """A key that no other of its object has; it is taken now."""
+    """A key that is unique in its object. Adds it to `taken`."""
     number = 2
     apart = key
     while apart in taken:

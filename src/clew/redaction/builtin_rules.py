@@ -1,4 +1,4 @@
-"""The built-in rules: secrets, known by their form, and personal data, which is opt-in. A new rule is a row here."""
+"""The built-in rules: for secrets, and opt-in rules for personal data. To add a rule, add a row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from clew.errors import Invalid, clip
 from clew.redaction.rule import Rule
 
 _TO = r"""["'\\]*\s*(?:=>|[:=])\s*["'\\]*"""
-"""Between a name and its value, in most notations."""
+"""The separator between a name and its value, in most notations."""
 _FOUR = r"[ -]?\d{4}"
 
 
@@ -120,7 +120,7 @@ _SECRETS = (
         "private-key",
         r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?s:.{40,}?)-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-        r"|(?:\s*[0-9A-Za-z+/=]{32,})+(?:\s*[0-9A-Za-z+/=]+)?)",  # cut off before its end
+        r"|(?:\s*[0-9A-Za-z+/=]{32,})+(?:\s*[0-9A-Za-z+/=]+)?)",  # without its end
         "PRIVATE",
     ),
     _rule("age-key", r"AGE-SECRET-KEY-1[0-9A-Z]{58}", "AGE-SECRET-KEY-1"),
@@ -172,7 +172,7 @@ _PERSONAL = (
 
 _BY_ID = {rule.id: rule for rule in (*_SECRETS, *_PERSONAL)}
 PERSONAL = tuple(rule.id for rule in _PERSONAL)
-"""The ids of the built-in rules that are used only if they are named."""
+"""Ids of the built-in rules that are used only if they are named."""
 
 
 def builtin(*also: str) -> tuple[Rule, ...]:
@@ -183,5 +183,5 @@ def builtin(*also: str) -> tuple[Rule, ...]:
 def builtin_rule(id: str) -> Rule:
     """The built-in rule with this id. Invalid if there is none."""
     if not isinstance(id, str) or id not in _BY_ID:
-        raise Invalid(f"there is no built-in redaction rule {clip(str(id))}", hint=f"There are {', '.join(_BY_ID)}.")
+        raise Invalid(f"unknown built-in redaction rule {clip(str(id))}", hint=f"Known rules: {', '.join(_BY_ID)}.")
     return _BY_ID[id]

@@ -1,7 +1,7 @@
 """Finds the texts in a JSON document, their places, and those that must not be changed.
 
-Nothing is parsed into values and written again: a text that changes is replaced in the bytes, and every other byte of
-the document (its numbers, the order of its keys, its escapes, its spaces) stays as it is.
+The document is not parsed and written again: changed texts are replaced in the bytes, and every other byte (numbers,
+order of keys, escapes, spaces) stays the same.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LONG = 12
 _FREE = frozenset({"extra", "arguments", "data", "metadata", "parameters"})
 """Members of clew's own objects that hold free data."""
 _FIXED = frozenset({"type", "role", "modality", "blob", "cwd", "forked_from", "forked_at"})
-"""Members of clew's own objects whose values are clew's words, or names of other things in the store."""
+"""Members of clew's own objects whose values are keywords of clew, or ids."""
 
 SIGNATURES = {
     ("thinking", "signature"),
     ("reasoning.text", "signature"),
     ("reasoningText", "signature"),
 }
-"""Where providers put a signature: the type of the object, or else the name under which it stands, and the member."""
+"""Where providers put a signature: the type of the object, or else its name, and the member."""
 _SIGNED_PARTS = frozenset({"thoughtSignature", "thought_signature"})
 CIPHERTEXTS = {
     ("thinking", "redacted"),
@@ -52,7 +52,7 @@ _INPUTS = frozenset({"input", "arguments", "args", "response"})
 Where = tuple[int | None, str]
 """The number of a block and its kind; or None, and the member of the message."""
 BLOCK = 3
-"""How deep the blocks of a message are: its object, one of its lists, and the block in there."""
+"""Depth of the blocks of a message: its object, one of its lists, the block."""
 
 
 class JsonPath:
@@ -66,22 +66,22 @@ class JsonPath:
         self.depth: int = 0 if above is None else above.depth + 1
         self.type: str | None = None
         self.free = free
-        """True if its keys and numbers are its author's, not clew's."""
+        """True if its keys and numbers are user data, not clew's."""
         self.input = input
         """True if nothing in it is a provider's signature."""
         self.record: bool = above is not None and (above.record or (name == RECORD and above.name == "extra"))
-        """True for what a record keeps in free data, and what is in it."""
+        """True inside the data of a record."""
         self.changed = False
 
     def change(self) -> None:
-        """Notes that something in it is to be replaced."""
+        """Marks it and its parents as changed."""
         place: JsonPath | None = self
         while place is not None and not place.changed:
             place.changed = True
             place = place.above
 
     def block(self) -> Where | None:
-        """The block of the message that it is or is part of; None if it is in none."""
+        """The block of the message that contains it; None if there is none."""
         place = self
         while place.depth > BLOCK and place.above is not None:
             place = place.above
@@ -91,7 +91,7 @@ class JsonPath:
 
 
 class JsonLeaf(NamedTuple):
-    """A text, a key or a long number: its bytes in the document, and what it is the value or the key of."""
+    """A text, a key or a long number: its bytes in the document, its container and its name."""
 
     start: int
     end: int
@@ -113,14 +113,14 @@ class JsonLeaf(NamedTuple):
 
     @property
     def touchable(self) -> bool:
-        """False for clew's own words: its keys, its numbers, names of kinds and of other things."""
+        """False for clew's own keys, numbers, keywords and ids."""
         if self.place.free:
             return True
         return not self.is_key and self.name not in _FIXED
 
     @property
     def formal(self) -> bool:
-        """True for what a record consists of beside words: its names, and what has the form that its name demands."""
+        """True for formal parts of a record: its keys, and values that match the pattern of their key."""
         place = self.place
         if self.is_key:
             return self.text == RECORD if place.name == "extra" else place.record and self.text in KEYS
@@ -140,13 +140,13 @@ class JsonLeaf(NamedTuple):
 
     @property
     def signed(self) -> JsonPath:
-        """The object that a signature signs: the one around it. A block of clew's has the signature in its extra."""
+        """The object that a signature signs: its container. In clew's own blocks the signature is in `extra`."""
         place = self.place
         return place.above if place.name == "extra" and place.above is not None and not place.above.free else place
 
 
 def leaves(raw: bytes, *, free: bool, signed: bool) -> list[JsonLeaf]:
-    """The leaves of a valid JSON document, in order. It does not recurse, however deep the document is nested.
+    """The leaves of a valid JSON document, in order. Not recursive, so that deep nesting is safe.
 
     `free` if the document is not clew's own, `signed` if it may have a provider's signatures.
     """
@@ -201,11 +201,11 @@ def to_json_string(text: str) -> bytes:
 
 
 def is_json(text: str) -> bool:
-    """True if a text is a JSON object, list or text with escapes in it, behind which something may be hidden."""
+    """True if a text is a JSON object, list or string with escapes, which may hide a match."""
     if not text.lstrip().startswith(("{", "[", '"')) or "\\" not in text:
         return False
     try:
-        json.loads(text, parse_int=len)  # a number may be longer than Python cares to read
+        json.loads(text, parse_int=len)  # Python refuses to parse very long numbers
     except (ValueError, RecursionError):
         return False
     return True
@@ -216,5 +216,5 @@ def _text(literal: bytes) -> str:
         return literal[1:-1].decode()
     try:
         return _decode(literal)
-    except msgspec.MsgspecError:  # a lone surrogate, which some programs write
+    except msgspec.MsgspecError:  # a lone surrogate
         return str(json.loads(literal))

@@ -1,4 +1,4 @@
-"""Keys and values that records need in free data: without them a record is unreadable, so no rule replaces them."""
+"""Keys and values in free data that no rule replaces, because a record cannot be read without them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMS = {
     "uri": re.compile("blobs/[0-9a-f]{64}"),
     "piiTokens": re.compile("([a-z0-9._-]{1,64}:)?[0-9a-f]{32,128}"),
 }
-"""The form of the value under each name; a value of another form is searched like any text."""
+"""The pattern of the value under each name; other values are searched like any text."""
 KEYS = frozenset({
     *FORMS, "conversation_id", "participants", "id", "displayName", "summary", "synopsis", "keywords", "actionItems",
     "exportable", "consent_capture", "changed", "title", "retention", "metrics", "begun", "frame_id", "privacy",

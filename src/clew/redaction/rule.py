@@ -10,9 +10,9 @@ import msgspec
 class Rule(msgspec.Struct, frozen=True):
     """A pattern to find, and the replacement for it.
 
-    `pattern` is a regular expression in RE2's syntax. If it has a group named ``value``, that part alone is replaced,
-    else all it finds. `flags` are letters: ``i`` ignores case, ``m`` lets ^ and $ match at lines, ``s`` lets a dot
-    match a newline; ``g`` and ``u`` are always on. `replacement` is put in as it is.
+    `pattern` is a regular expression in RE2's syntax. If it has a group named ``value``, only that group is
+    replaced, otherwise the whole match. `flags` are letters: ``i`` ignores case, ``m`` lets ^ and $ match at lines,
+    ``s`` lets a dot match a newline; ``g`` and ``u`` are always on. `replacement` is literal text.
     """
 
     id: str
@@ -20,9 +20,9 @@ class Rule(msgspec.Struct, frozen=True):
     flags: str = ""
     replacement: str = "***"
     check: Literal["luhn"] | None = None
-    """``luhn``: only numbers whose check digit is right."""
+    """``luhn``: matches only numbers with a valid check digit."""
     personal: bool = False
     """Personal data, not a secret."""
     hints: tuple[str, ...] = ()
-    """Texts of which one is in every text where the rule finds something: others are not searched. Lower case if the
-    rule ignores case."""
+    """Every match contains one of these texts: texts without any are not searched. Lower case if the rule ignores
+    case."""

@@ -1,9 +1,9 @@
-"""Rules, and how they find things in a text: in time that grows with the text alone, whatever the pattern.
+"""Rules, and the search for their matches, in time linear in the text for any pattern.
 
-Patterns are RE2's: no look-around and no back-references, so no pattern can make a search explode. RE2 alone does not
-bound the search for *all* that is found, nor does it bound one search well enough if the pattern is large, so three
-limits do: a pattern may have `LARGEST` steps, a search sees `VIEW` bytes at a time, and a message has a `TimeBudget`
-of processor time; one that needs more is refused, never stored unredacted.
+Patterns use RE2's syntax, without look-around and back-references, so a single search is linear. RE2 does not bound the
+search for *all* matches, nor a search with a large pattern, so there are three limits: a pattern may have `LARGEST`
+steps, a search sees `VIEW` bytes at a time, and a message has a `TimeBudget` of processor time. A message that exceeds
+it is refused, never stored unredacted.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from clew.redaction.rule import Rule
 LARGEST = 1000
 """Steps a pattern may compile to. The worst pattern of this size takes half a second for one view."""
 LONGEST = 4000
-"""Characters of a pattern at most."""
+"""Maximum characters of a pattern."""
 MOST_HINTS, LONGEST_HINT = 50, 100
-"""Hints of a rule at most, and letters of each."""
+"""Maximum hints of a rule, and characters of each."""
 VIEW = 64 * 1024
 """Bytes that a rule sees at once."""
 OVERLAP = 16 * 1024
 """Bytes by which two views overlap: a match up to this long is always found; a longer one may be."""
 SECONDS, SECONDS_PER_MB = 3.0, 2.0
-"""Processor time that a message has, and more for each megabyte: a hundred times what the built-in rules need."""
+"""Processor time for a message, and for each megabyte: a hundred times what the built-in rules need."""
 
 PASSES = 64
-"""The most passes over a text until nothing more is found; a second one is rare."""
+"""Maximum passes over a text until nothing more matches; a second pass is rare."""
 KEPT = 100
-"""Patterns at hand that find the hints not yet seen."""
+"""Cached patterns for sets of hints."""
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _PROBES = (b"", b"a", b"0 a\n.", b"\n")
 
 
 class RuleMatch(NamedTuple):
-    """A find of a rule: the bytes of a text from `start` up to `end`."""
+    """A match of a rule: the bytes of a text from `start` up to `end`."""
 
     start: int
     end: int
@@ -61,7 +61,7 @@ class TimeBudget:
         self._until = time.thread_time() + SECONDS + SECONDS_PER_MB * size / 1e6
 
     def spend(self, rule: Rule) -> None:
-        """Invalid, naming the rule, if there is none left."""
+        """Invalid, naming the rule, if the time is used up."""
         if time.thread_time() > self._until:
             raise Invalid(
                 f"redaction rule {rule.id} takes too long on this message",
@@ -75,20 +75,20 @@ class Rules:
     def __init__(self, rules: Iterable[Rule | str]) -> None:
         """Takes rules, and the ids of built-in ones."""
         if isinstance(rules, str | Rule) or not isinstance(rules, Iterable):
-            raise Invalid("rules are a list of redaction.Rule and of the ids of built-in rules")
+            raise Invalid("rules must be a list of redaction.Rule or ids of built-in rules")
         self._rules = tuple(builtin_rule(rule) if isinstance(rule, str) else rule for rule in rules)
         self._searches = [_search(rule) for rule in self._rules]
         self._hints = _Hints(self._rules)
         self.ids = frozenset(rule.id for rule in self._rules)
         for n, rule in enumerate(self._rules):
             if any(rule.id == other.id for other in self._rules[:n]):
-                raise Invalid(f"there are two redaction rules {rule.id}")
+                raise Invalid(f"two redaction rules have the id {rule.id}", hint="Rename or remove one.")
         self._replacements = frozenset(rule.replacement.encode() for rule in self._rules)
         for rule in self._rules:
             for put in self._replacements:
                 if any(find.rule is rule for find in self._finds(put, TimeBudget(0))):
                     raise Invalid(
-                        f"redaction rule {rule.id} finds something in the replacement {clip(put.decode())}",
+                        f"redaction rule {rule.id} matches the replacement {clip(put.decode())}",
                         hint="Choose another replacement, one that no rule matches.",
                     )
 
@@ -102,17 +102,17 @@ class Rules:
         return f"<Rules {', '.join(sorted(self.ids))}>"
 
     def finds(self, text: str, allowance: TimeBudget) -> bool:
-        """True if a rule finds something in a text."""
+        """True if a rule matches in a text."""
         data = text.encode(errors="surrogatepass")
         return any(True for _ in self._search(data, allowance)) or (
             (softened := _softened(data)) != data and any(True for _ in self._search(softened, allowance))
         )
 
     def clean(self, text: str, allowance: TimeBudget, found: Callable[[Rule, str], None]) -> str:
-        """`text` with each find replaced; calls `found` for each. The same text if there are none."""
+        """`text` with each match replaced; calls `found` for each. The same object if there are none."""
         data = text.encode(errors="surrogatepass")
         passes = 0
-        while finds := self._finds(data, allowance):  # again, for what a replacement and its surroundings make together
+        while finds := self._finds(data, allowance):  # again: a replacement and its surroundings may match too
             for find in finds:
                 found(find.rule, data[find.start : find.end].decode(errors="surrogatepass"))
             data = _replace(data, finds)
@@ -125,7 +125,7 @@ class Rules:
         return data.decode(errors="surrogatepass") if passes else text
 
     def _finds(self, data: bytes, allowance: TimeBudget) -> list[RuleMatch]:
-        """The finds, in order; if one rule finds the same thing twice, that is one find."""
+        """The matches, in order; overlapping matches of one rule are merged."""
         finds = list(self._search(data, allowance))
         if (softened := _softened(data)) != data:
             finds = [_unescaped(data, find) for find in finds] + list(self._search(softened, allowance))
@@ -146,7 +146,7 @@ class Rules:
             yield from self._found_by(search, data, allowance)
 
     def _promising(self, data: bytes) -> Iterable[_Search]:
-        """The searches that may find something: those of whose hints one is there, and those that have none."""
+        """The searches that may match: those with a hint in the text, and those without hints."""
         seen = self._hints.find_hints(data)
         return [search for search in self._searches if not search.rule.hints or not seen.isdisjoint(search.rule.hints)]
 
@@ -159,7 +159,7 @@ class Rules:
             match = pattern.search(data, at, stop)
             if match is None:
                 at, view = (size if stop == size else stop - OVERLAP), VIEW
-            elif match.end() == stop < size:  # there may be more of it: look again, from where it begins
+            elif match.end() == stop < size:  # it may continue: search again from its start
                 at, view = (match.start(), VIEW) if match.start() > at else (at, 2 * view)
             else:
                 start, end = _whole(data, *(match.span() if match.start(group) < 0 else match.span(group)))
@@ -197,11 +197,11 @@ class _Hints:
             text = match[0].decode()
             here = {hint for hint in left if hint[0] in (text.lower() if hint[1] else text)}
             seen |= {hint for hint, _ in here}
-            left, at = left - here, match.start() + 1  # those that are still to be seen begin further on
+            left, at = left - here, match.start() + 1  # the remaining hints can only start later
         return seen
 
     def _any(self, hints: frozenset[tuple[str, bool]]) -> Any:
-        """Finds any of the hints, and where several begin the longest."""
+        """A pattern that finds any of the hints, the longest first."""
         pattern = self._patterns.get(hints)
         if pattern is None:
             re2 = _engine()
@@ -214,10 +214,10 @@ class _Hints:
 
 
 def _compile(rule: Rule) -> Any:
-    """The pattern, ready to search. Invalid if the rule cannot be used."""
+    """The compiled pattern. Invalid if the rule cannot be used."""
     re2 = _engine()
     if not isinstance(rule, Rule):
-        raise Invalid(f"a rule is a redaction.Rule or the id of a built-in one, not {type(rule).__name__}")
+        raise Invalid(f"a rule must be a redaction.Rule or the id of a built-in rule, not {type(rule).__name__}")
     if not isinstance(rule.id, str) or not _ID.fullmatch(rule.id):
         raise Invalid(
             f"{clip(str(rule.id))} is not a valid id for a redaction rule",
@@ -226,7 +226,7 @@ def _compile(rule: Rule) -> Any:
     if not all(isinstance(text, str) for text in (rule.pattern, rule.flags, rule.replacement)) or not (
         isinstance(rule.hints, tuple) and all(isinstance(hint, str) and hint for hint in rule.hints)
     ):
-        raise Invalid(f"redaction rule {rule.id}: pattern, flags and replacement are text, hints a tuple of texts")
+        raise Invalid(f"redaction rule {rule.id}: pattern, flags and replacement must be str, hints a tuple of str")
     if len(rule.hints) > MOST_HINTS or any(len(hint) > LONGEST_HINT for hint in rule.hints):
         raise Invalid(
             f"redaction rule {rule.id} has more than {MOST_HINTS} hints, or one of over {LONGEST_HINT} letters"
@@ -252,7 +252,7 @@ def _compile(rule: Rule) -> Any:
         why = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
         raise Invalid(
             f"the pattern of redaction rule {rule.id} cannot be used: {why}",
-            hint="The syntax is RE2's: without look-around, back-references, or counts over 1000.",
+            hint="Use RE2's syntax: no look-around, no back-references, no counts over 1000.",
         ) from None
     if max(pattern.programsize, pattern.reverseprogramsize) > LARGEST:
         raise Invalid(
@@ -265,7 +265,7 @@ def _compile(rule: Rule) -> Any:
 
 
 def _replace(data: bytes, finds: list[RuleMatch]) -> bytes:
-    """`data` with each find replaced; those that overlap are one, with the replacement of the first and longest."""
+    """`data` with each match replaced; overlapping ones are merged, with the replacement of the first and longest."""
     parts: list[bytes] = []
     done = 0
     for start, end, rule in finds:
@@ -276,14 +276,14 @@ def _replace(data: bytes, finds: list[RuleMatch]) -> bytes:
 
 
 def _softened(data: bytes) -> bytes:
-    r"""The same with blanks for line breaks written as escapes: in ``\nsk-…`` no word begins with ``sk``."""
+    r"""`data` with spaces for escaped line breaks: in ``\nsk-…`` no word starts with ``sk``."""
     if b"\\" not in data:
         return data
     return data.replace(b"\\n", b"  ").replace(b"\\r", b"  ").replace(b"\\t", b"  ")
 
 
 def _unescaped(data: bytes, find: RuleMatch) -> RuleMatch:
-    """The find without the letter of an escape that stands before it."""
+    """The match without the letter of an escape before it."""
     start = find.start
     escaped = start > 0 and data[start - 1] == 0x5C and data[start] in b"nrt" and find.end - start > 1
     return find._replace(start=start + 1) if escaped else find
@@ -303,7 +303,7 @@ def _passes_check(rule: Rule, value: bytes) -> bool:
 
 
 def luhn(number: str) -> bool:
-    """True if the check digit of a number is right; other characters are skipped."""
+    """True if the check digit of a number is valid; other characters are skipped."""
     digits = [int(char) for char in number if char in "0123456789"]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return bool(digits) and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

@@ -194,7 +194,7 @@ class RetentionScan:
         return SweepReport(self.judge.now, self.total, receipt, self.spared)
 
     def _verdicts(self, tx: Tx, records: bool) -> tuple[list[RefRow], list[Due | Spared | None]]:
-        rows = self._parts.table.standing(tx)
+        rows = self._parts.table.purgeable(tx)
         if records:
             rows = [row for row in rows if self._is_record(row)]
         return rows, [self.judge(tx, row) for row in rows]

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from clew.backends import RefRow, Tx, creation_counter
 from clew.base import ids
-from clew.engine.deletion import TALKS, owners
+from clew.engine.deletion import SESSION_KINDS, owners
 from clew.engine.node import moment
 from clew.engine.refs import Refs
 from clew.engine.session_data import is_record, unpack
@@ -91,11 +91,11 @@ class Evaluator:
 
     def is_record(self, row: RefRow) -> bool:
         """True if the session is a conversation record. Raises Corrupted if the data that a sweep uses is damaged."""
-        return is_record(unpack(self._refs.data(self._refs.checked(row))))
+        return is_record(unpack(self._refs.data(self._refs.verify(row))))
 
     def _active(self, row: RefRow) -> datetime:
         """The session's last activity. Raises Corrupted if the data that a sweep uses is damaged."""
-        self._refs.data(self._refs.checked(row))
+        self._refs.data(self._refs.verify(row))
         return moment(row.active_at)
 
     def _family(self, tx: Tx, row: RefRow) -> list[RefRow]:
@@ -106,7 +106,7 @@ class Evaluator:
             owned = [
                 other for other in tx.refs_owned(one.ref) if creation_counter(other.ref) > creation_counter(one.ref)
             ]
-            family += [other for other in owned if other.kind in TALKS]
+            family += [other for other in owned if other.kind in SESSION_KINDS]
         return family
 
     def _due(self, row: RefRow, last: datetime, record: bool) -> datetime:

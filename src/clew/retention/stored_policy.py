@@ -39,7 +39,7 @@ def _store_policy(store: Store, policy: Policy, reason: str | None = None) -> Po
         if found is not None:
             return _read_policy(refs, found)  # another writer stored one first
         own = refs.own(tx, RETENTION)
-        if own is None or refs.data(refs.checked(own)) != payload:
+        if own is None or refs.data(refs.verify(own)) != payload:
             refs.change(tx, refs.add_own(tx, RETENTION), payload, look=None)
             days = policy.days_for(engine.workspace, record=reason is not None)
             audit.note(engine, refs, tx, "retention", "policy", reason=reason, amount=days or 0)
@@ -62,7 +62,7 @@ def _policy_row(refs: Refs, tx: Tx) -> RefRow | None:
 
 def _read_policy(refs: Refs, row: RefRow) -> Policy:
     try:
-        return msgspec.json.decode(refs.data(refs.checked(row))[1:], type=Policy)
+        return msgspec.json.decode(refs.data(refs.verify(row))[1:], type=Policy)
     except msgspec.DecodeError:
         raise Invalid("a newer version of clew wrote the store's policy", hint="Upgrade clew.") from None
 

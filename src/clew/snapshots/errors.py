@@ -6,7 +6,7 @@ from clew.errors import Invalid, clip
 
 
 class InvalidSnapshotID(Invalid):
-    """The id of a snapshot is not a UUID in canonical form. No file and no row was touched."""
+    """The id of a snapshot is not a UUID in canonical form. Nothing was read or changed."""
 
     hint = "A snapshot's id is a UUID in lowercase, like 7d444840-9dc0-41d1-b245-5ffdce74fad2."
 

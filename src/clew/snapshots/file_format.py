@@ -1,13 +1,13 @@
-"""How a snapshot lies in a file: its bytes, plain and sealed, and those of the program that this format comes from.
+"""The file format of snapshots, plain and sealed, and that of the original program.
 
-A plain file is the snapshot's document, with one field more in front::
+A plain file is the snapshot's document with one more field in front::
 
     {
       "clew": {"form":1,"crc32":"89abcdef","id":…,"provider":…,"model":…,"created_at":…,"message_count":…,…},
       "id": …
 
-so that a list has to read no more than its beginning, and a flipped bit shows: the checksum covers every byte after it.
-If large media were cut out of the messages, these are called ``messages_without_media``.
+A list reads only this beginning. The checksum covers every byte after it. If large media are stored in files of their
+own, the field of the messages is ``messages_without_media``.
 
 =======  ========================================================================================================
 bytes    a sealed file
@@ -20,8 +20,8 @@ bytes    a sealed file
 …        the document: the same; bound to ``body``, all the bytes before it, and the id
 =======  ========================================================================================================
 
-The original writes the document alone, plain, or as nonce and ciphertext bound to nothing. Both are read; with
-`compatible` both are written. Their first bytes differ from ours.
+The original program writes only the document, plain, or as nonce and ciphertext that are not bound to an id. clew reads
+both, and writes them with `compatible`. Their first bytes differ from those of clew's files.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 HEAD = 4096
-"""Bytes at the beginning of a file that hold its head, unless it names many media."""
+"""Bytes to read for the head of a file; a head with many media is longer."""
 
 _MAGIC = b"CLEWSNAP"
 _FORM = 1
@@ -55,11 +55,11 @@ _NONCE, _TAG = 12, 16
 _OURS = b'{\n  "clew": '
 _CHECKED = _OURS + b'{"form":1,"crc32":"'
 _CUT = "messages_without_media"
-"""The field of messages without their media, so that no reader takes them for complete."""
+"""The field name of messages without their media, so that no reader takes them as complete."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The beginning of a file: all that a list shows, and the media that are in files of their own."""
+    """The beginning of a file: the fields for a list, and the media in files of their own."""
 
     form: int = _FORM
     id: str
@@ -80,18 +80,18 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Damaged(Corrupted):
-    """It was sealed with the key that was given, and is damaged: the key is right."""
+    """The file is damaged, but was sealed with the given key, so the key is right."""
 
 
 class Packed(NamedTuple):
-    """A snapshot as bytes, and those of the media that are to be kept beside it."""
+    """The bytes of a snapshot, and of the media to store next to it."""
 
     data: bytes
     media: dict[str, bytes]
 
 
 _LEAST = _NONCE + _TAG + 128
-"""Bytes of the shortest snapshot that the original program encrypts."""
+"""Size of the shortest encrypted snapshot of the original program."""
 
 _encode = msgspec.json.Encoder().encode
 _head = msgspec.json.Decoder(Head).decode
@@ -107,38 +107,38 @@ def summarise(snapshot: Snapshot, media: tuple[Span, ...] = ()) -> Head:
 
 
 class Form:
-    """Turns snapshots into the bytes of files and back, plain or with a key of 32 bytes."""
+    """Encodes and decodes snapshot files, plain or with a key of 32 bytes."""
 
     def __init__(self, key: bytes | None = None, *, compatible: bool = False) -> None:
         if key is not None and not isinstance(key, bytes):
-            raise Invalid(f"a key is {KEY_SIZE} bytes, not {type(key).__name__}", hint="generate_key makes one.")
+            raise Invalid(f"a key is {KEY_SIZE} bytes, not {type(key).__name__}", hint="Create one with generate_key.")
         if key is not None and len(key) != KEY_SIZE:
-            hint = "generate_key makes one; a passphrase is no key."
+            hint = "Create one with generate_key; a passphrase is not a key."
             raise Invalid(f"a key has {KEY_SIZE} bytes, this one has {len(key)}", hint=hint)
         self._key = key
         self._compatible = compatible
         if key is not None:
-            _ = self._cipher  # if the library for it is missing, say so now
+            _ = self._cipher  # raise now if the library is missing
 
     # -- writing
 
     def pack(self, snapshot: Snapshot, *, split: bool = False) -> Packed:
-        """The bytes of a snapshot; with `split` its large media are apart. Invalid as `Snapshot.check` says."""
+        """The bytes of a snapshot; with `split`, large media are separate. Invalid as in `Snapshot.check`."""
         snapshot.check()
         if self._compatible:
-            data = _indented(snapshot, snapshot.messages)
-            return Packed(data if self._key is None else self._closed(data, None), {})
+            data = _write_document(snapshot, snapshot.messages)
+            return Packed(data if self._key is None else self._encrypt(data, None), {})
         cut = cut_media(snapshot.messages, self.name) if split else Cut(snapshot.messages, (), {})
         head = summarise(snapshot, cut.spans)
-        document = _indented(snapshot, cut.rest, _CUT if cut.spans else "messages")
+        document = _write_document(snapshot, cut.rest, _CUT if cut.spans else "messages")
         media = {name: self._close_medium(name, content) for name, content in cut.media.items()}
         if self._key is None:
             rest = b'",' + _encode(head)[1:] + b"," + document[1:]
             return Packed(b"%s%08x%s" % (_CHECKED, crc32(rest), rest), media)
-        return Packed(self._sealed(snapshot.id, _encode(head), document), media)
+        return Packed(self._seal(snapshot.id, _encode(head), document), media)
 
     def name(self, content: bytes) -> str:
-        """The name of a medium: that of equal contents is equal, and tells nothing of them to who has not the key."""
+        """The name of a medium. Equal contents have equal names; with a key, the name is a keyed hash."""
         if self._key is None:
             return sha256(content).hexdigest()
         return blake2b(content, key=self._naming, digest_size=32).hexdigest()
@@ -146,9 +146,9 @@ class Form:
     # -- reading
 
     def head(self, id: str, data: bytes) -> Head | None:
-        """The head at the beginning of a file; None if more of the file is needed to tell.
+        """The head at the beginning of a file; None if more of the file is needed.
 
-        Corrupted, WrongKey, Sealed, and Invalid if it is none.
+        Corrupted, WrongKey, Sealed, and Invalid if it is not a snapshot.
         """
         length = _PREFIX + int.from_bytes(data[_PREFIX - 4 : _PREFIX], "big")
         if self._key is not None and self._opens_but_for_prefix(id, data[:length], length):
@@ -176,20 +176,20 @@ class Form:
         return head
 
     def whole_head(self, id: str, data: bytes) -> Head:
-        """The head of a file that is there as a whole."""
+        """The head of a complete file."""
         return self.head(id, data) or summarise(self.unpack(id, data, _no_media))
 
     def unpack(self, id: str, data: bytes, medium: Callable[[str], bytes]) -> Snapshot:
-        """The snapshot that a file holds. `medium` finds what is kept beside it.
+        """The snapshot in a file. `medium` reads media stored next to it.
 
-        Corrupted if it is not what was written, or another one than its name says; WrongKey, Sealed, SchemaTooNew.
+        Corrupted if it is not what was written, or if its id is not its name; WrongKey, Sealed, SchemaTooNew.
         """
         try:
             document, spans = self._document(id, data)
             fields = members(document)
             fields.pop("clew", None)
             if spans:
-                fields["messages"] = put_back(fields.pop(_CUT, b""), spans, self._opened(medium))
+                fields["messages"] = put_back(fields.pop(_CUT, b""), spans, self._media_reader(medium))
             snapshot = Snapshot.from_fields(fields)
         except Invalid as error:
             raise Corrupted(f"snapshot {id}", error.message) from None
@@ -197,7 +197,7 @@ class Form:
         return snapshot
 
     def _document(self, id: str, data: bytes) -> tuple[bytes, tuple[Span, ...]]:
-        """The document in a file, and the media that it lacks."""
+        """The document in a file, and the media stored outside it."""
         head = self.head(id, data)
         if data.startswith(_MAGIC):
             if head is None:
@@ -242,20 +242,20 @@ class Form:
 
     @cached_property
     def _naming(self) -> bytes:
-        """Names media: another key than the one that closes them."""
+        """The key for names of media; it differs from the one that encrypts them."""
         return blake2b(key=self._key or b"", person=b"clew media").digest()
 
-    def _sealed(self, id: str, head: bytes, document: bytes) -> bytes:
+    def _seal(self, id: str, head: bytes, document: bytes) -> bytes:
         prefix = _MAGIC + bytes([_FORM]) + self._key_id + (_NONCE + len(head) + _TAG).to_bytes(4, "big")
-        start = prefix + self._closed(head, _bound(b"head", prefix, id))
-        return start + self._closed(document, _bound(b"body", start, id))
+        start = prefix + self._encrypt(head, _bound(b"head", prefix, id))
+        return start + self._encrypt(document, _bound(b"body", start, id))
 
-    def _closed(self, payload: bytes, bound: bytes | None) -> bytes:
+    def _encrypt(self, payload: bytes, bound: bytes | None) -> bytes:
         nonce = os.urandom(_NONCE)
         return nonce + self._cipher.encrypt(nonce, payload, bound)
 
     def _open(self, where: str, sealed: bytes, bound: bytes | None, data: bytes) -> bytes:
-        """The plaintext. The file, `data`, names the key, unless the original program wrote it."""
+        """The plaintext. The file `data` contains the id of its key, unless the original program wrote it."""
         if bound is None:
             return self._open_original(where, sealed)
         form, theirs = data[len(_MAGIC)], data[len(_MAGIC) + 1 : _PREFIX - 4]
@@ -265,20 +265,20 @@ class Form:
             raise SchemaTooNew(where, form, _FORM)
         if theirs != self._key_id:
             raise WrongKey(where, [theirs], self._key_id)
-        opened = self._decrypted(sealed, bound)
+        opened = self._decrypt(sealed, bound)
         if opened is None:
-            raise Damaged(where, "it was changed, cut short, or belongs elsewhere")
+            raise Damaged(where, "it was changed, truncated, or moved from another id")
         return opened
 
     def _opens_but_for_prefix(self, id: str, data: bytes, length: int) -> bool:
-        """True if the bytes before a head were changed, so that they do not tell the key or the form any more."""
+        """True if the bytes before the head were changed, so that the key and the form are unknown."""
         prefix = _MAGIC + bytes([_FORM]) + self._key_id + data[_PREFIX - 4 : _PREFIX]
         if len(data) != length or data.startswith(prefix):
             return False
-        return self._decrypted(data[_PREFIX:], _bound(b"head", prefix, id)) is not None
+        return self._decrypt(data[_PREFIX:], _bound(b"head", prefix, id)) is not None
 
     def _open_original(self, where: str, sealed: bytes) -> bytes:
-        opened = self._decrypted(sealed, None)
+        opened = self._decrypt(sealed, None)
         if opened is None:
             if is_document(sealed):
                 raise Invalid("it is not encrypted, and the store has a key")
@@ -288,7 +288,7 @@ class Form:
             raise WrongKey(where, [], self._key_id, hint=hint)
         return opened
 
-    def _decrypted(self, sealed: bytes, bound: bytes | None) -> bytes | None:
+    def _decrypt(self, sealed: bytes, bound: bytes | None) -> bytes | None:
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], bound)
         except (self._invalid, ValueError):  # ValueError: too short for a nonce
@@ -300,9 +300,9 @@ class Form:
         if self._key is None:
             return content
         prefix = _MAGIC + bytes([_FORM]) + self._key_id + bytes(4)
-        return prefix + self._closed(content, _bound(b"media", prefix, name))
+        return prefix + self._encrypt(content, _bound(b"media", prefix, name))
 
-    def _opened(self, medium: Callable[[str], bytes]) -> Callable[[str], bytes]:
+    def _media_reader(self, medium: Callable[[str], bytes]) -> Callable[[str], bytes]:
         def content(name: str) -> bytes:
             data, where = medium(name), f"medium {name[:8]}"
             if self._key is not None and not data.startswith(_MAGIC):
@@ -321,15 +321,15 @@ def summaries(
 ) -> list[SnapshotSummary]:
     """The summaries for a list, newest first, from the heads of files or the errors of reading them.
 
-    A file that does not open is skipped with a call of `warn`. If none opens and none is known to be of the key that
-    was given, the key may be wrong, and Sealed or WrongKey is raised: the store must not look empty.
+    Skips a file that cannot be opened, and calls `warn`. If none can be opened and none is known to have the given key,
+    the key may be wrong: raises Sealed or WrongKey, so that the store does not look empty.
     """
     found, locked, right_key = list[SnapshotSummary](), list[Sealed](), False
     for id, head in heads:
         if isinstance(head, Head):
             found.append(head.summary)
         elif not isinstance(head, NotFound):  # else it was deleted meanwhile
-            warn("snapshot %s is passed over: %s", id, head.message)
+            warn("snapshot %s is skipped: %s", id, head.message)
             right_key = right_key or isinstance(head, Damaged)
             locked += [head] if isinstance(head, Sealed) else []
     if locked and not found and not right_key:
@@ -337,8 +337,8 @@ def summaries(
     return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
 
 
-def _indented(snapshot: Snapshot, messages: bytes, name: str = "messages") -> bytes:
-    """A snapshot's document, a field on each line, the last one of this name and with these bytes."""
+def _write_document(snapshot: Snapshot, messages: bytes, name: str = "messages") -> bytes:
+    """A snapshot's document, one field per line; the last field has this name and these bytes."""
     lines = [b'  "%s": %s' % (field.encode(), _encode(value)) for field, value in snapshot.fields().items()]
     return b"{\n" + b",\n".join([*lines, b'  "%s": %s' % (name.encode(), messages)]) + b"\n}\n"
 
@@ -358,7 +358,7 @@ def _bound(what: bytes, before: bytes, name: str) -> bytes:
 
 def _is(id: str, found: str) -> None:
     if found != id:
-        raise Corrupted(f"snapshot {id}", "it is another one, under this name")
+        raise Corrupted(f"snapshot {id}", "it contains a snapshot with another id")
 
 
 def _no_media(name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Snapshots as files in a directory: one for each, and one for each large medium that some of them show."""
+"""Snapshots as files in a directory: one file for each snapshot, and one for each large medium."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     import logging
 
 MEDIA = "media"
-"""The folder, inside the store's, of what is too large to be saved again with every snapshot."""
+"""The subfolder for large media, which are not written again with every snapshot."""
 _ENDING = ".json"
 _MEDIUM = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{12}\.part)?")
-"""The name of a medium, or of what a crash left of one; other files are not the store's."""
+"""The name of a medium, or of a temporary file that a crash left; other files do not belong to the store."""
 
 Summaries = list[SnapshotSummary]  # inside `FileStore`, list is its method
 
 
 class FileStore:
-    """Keeps snapshots in a directory, which is made when the first one is saved. A `SnapshotStore`.
+    """A `SnapshotStore` in a directory, which the first save creates.
 
-    With `key`, 32 bytes from `generate_key`, everything is encrypted, and bound to its id: a file under another name
-    does not open. Files of the original program are read, plain and encrypted; with `compatible` its form is written,
-    too. `~` is not expanded. `logger` gets the files that a list skips. `fs` is another file system, for tests.
+    With `key`, 32 bytes from `generate_key`, everything is encrypted and bound to its id: a renamed file cannot be
+    opened. Reads files of the original program, plain and encrypted; writes them with `compatible`. `~` is not
+    expanded. `logger` gets warnings about files that a list skips. `fs` is another file system, for tests.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class FileStore:
     ) -> None:
         name = os.fspath(directory) if isinstance(directory, str | os.PathLike) else None
         if not isinstance(name, str) or "\0" in name:
-            raise Invalid("a directory is named by a path")
+            raise Invalid("directory must be a path")
         if name.startswith("~"):
             raise Invalid("clew does not expand ~", hint="Use os.path.expanduser first, or write ./~ if you mean it.")
         self._directory = os.path.abspath(name)
@@ -81,7 +81,7 @@ class FileStore:
                 before, data = data, self._read(path, id)
                 if data == before:
                     raise
-                # It was saved meanwhile, and the media that it showed before went.
+                # Another save replaced it meanwhile and removed the media of the old version.
 
     def list(self) -> Summaries:
         return summaries(map(self._head_or_error, self._ids()), self._warn)
@@ -108,7 +108,7 @@ class FileStore:
     # -- files
 
     def _path(self, id: str) -> str:
-        """Where a snapshot is. The id is looked at first, and then whether that leads out of the directory."""
+        """The path of a snapshot. Checks the id first, then that the path stays in the directory."""
         return self._inside(self._directory, validate_snapshot_id(id) + _ENDING)
 
     def _inside(self, directory: str, name: str) -> str:
@@ -118,7 +118,7 @@ class FileStore:
         return path
 
     def _ids(self) -> Iterator[str]:
-        """The ids that names in the directory stand for; other names are passed over."""
+        """The ids of the snapshots in the directory; ignores other names."""
         try:
             names = self._fs.names(self._directory)
         except FileNotFoundError:
@@ -141,7 +141,7 @@ class FileStore:
 
     def _head(self, id: str) -> Head:
         """The head of a file. Reads the whole file only if its beginning is not enough."""
-        path = self._directory + os.sep + id + _ENDING  # the id is known to be one
+        path = self._directory + os.sep + id + _ENDING  # the id is valid
         data = self._read(path, id, HEAD)
         return self._form.head(id, data) or self._form.whole_head(id, self._read(path, id))
 
@@ -154,7 +154,7 @@ class FileStore:
             raise _unread(error, path) from error
 
     def _tidy(self, id: str) -> None:
-        """Removes what a crash in the middle of a save may have left of a snapshot."""
+        """Removes temporary files that a crash during a save left."""
         for name in self._fs.names(self._directory):
             if name.startswith(f"{id}{_ENDING}.") and name.endswith(".part"):
                 with suppress(FileNotFoundError):
@@ -166,7 +166,7 @@ class FileStore:
         return bool(self._media_names())
 
     def _media_names(self) -> set[str]:
-        """The names in the folder of media. A link to elsewhere is refused: its files are not the store's."""
+        """The names in the media folder. Refuses a link: its files do not belong to the store."""
         try:
             return set(self._fs.names(self._media, follow=False))
         except FileNotFoundError:
@@ -175,7 +175,7 @@ class FileStore:
             raise unwritten(error, self._media) from error
 
     def _media_of(self, id: str) -> set[str]:
-        """The media that a snapshot shows; none if there is no such snapshot, or it cannot be read."""
+        """The media of a snapshot; none if it does not exist or cannot be read."""
         try:
             return {span.name for span in self._head(id).media}
         except ClewError:
@@ -191,12 +191,12 @@ class FileStore:
         try:
             return self._fs.read(self._inside(self._media, name))
         except FileNotFoundError:
-            raise Corrupted(f"snapshot {id}", "a medium that it shows is missing") from None
+            raise Corrupted(f"snapshot {id}", "one of its media is missing") from None
         except OSError as error:
             raise _unread(error, self._media) from error
 
     def _collect(self) -> None:
-        """Removes every medium that no snapshot shows. If one of them cannot be read, all stay. The lock is held."""
+        """Removes media that no snapshot uses; none if a snapshot cannot be read. The caller holds the lock."""
         used = set[str]()
         for id in self._ids():
             try:
@@ -204,12 +204,12 @@ class FileStore:
             except NotFound:
                 continue
             except ClewError as error:
-                self._warn("media stay: snapshot %s may show them: %s", id, error.message)
+                self._warn("no media removed: snapshot %s may use them: %s", id, error.message)
                 return
         for name in filter(_MEDIUM.fullmatch, self._media_names() - used):
             self._fs.remove(os.path.join(self._media, name))
 
-    # -- telling
+    # -- errors
 
     def _debug(self, text: str, *about: object) -> None:
         if self._logger is not None:

@@ -1,4 +1,4 @@
-"""The file system that a `FileStore` works on: that of the machine, or one in memory."""
+"""The file system of a `FileStore`: the real one, or one in memory."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Protocol
 from clew.base import files
 
 LOCK = ".lock"
-"""The file that is locked; it is empty, and stays."""
+"""The name of the lock file. It is empty and is never removed."""
 LARGEST = 2**31 - 1
-"""Bytes of a file that is read: more cannot be decrypted at once."""
+"""Maximum size of a file in bytes: more cannot be decrypted at once."""
 PATIENCE = 60.0
-"""Seconds to wait for another process that is tidying the same folder."""
+"""Seconds to wait for another process that cleans up the same folder."""
 
 
 class Files(Protocol):
     """The file system of a `FileStore`. Paths are absolute; failures are OSErrors."""
 
     def read(self, path: str, limit: int | None = None) -> bytes:
-        """A file, or its first `limit` bytes. A link is not followed."""
+        """A file, or its first `limit` bytes. Does not follow a link."""
 
     def replace(self, path: str, data: bytes) -> None:
-        """Writes a file whole, in place of what had that name: mode 0600, never seen half written, durable."""
+        """Writes or replaces a file atomically, with mode 0600. Durable on return."""
 
     def remove(self, path: str) -> None:
         """Removes a file, durably."""
@@ -36,24 +36,24 @@ class Files(Protocol):
         """The names in a directory; with `follow` also if it is a link to one."""
 
     def make_directory(self, path: str) -> None:
-        """Makes a directory with mode 0700, and those above it, unless it is there."""
+        """Creates a directory with mode 0700, and its parents, unless it exists."""
 
     def lock(self, directory: str) -> AbstractContextManager[None]:
-        """One holder at a time, among all who use the directory."""
+        """An exclusive lock among all processes that use the directory."""
 
 
 class LocalFiles:
-    """The file system of the machine."""
+    """The real file system."""
 
     def read(self, path: str, limit: int | None = None) -> bytes:
         fd = os.open(path, _READ)
         try:
             if limit is not None:
                 return os.read(fd, limit)
-            said = os.fstat(fd)
-            if not stat.S_ISREG(said.st_mode):
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "it is not a regular file", path)
-            if said.st_size > LARGEST:
+            if status.st_size > LARGEST:
                 raise OSError(errno.EFBIG, "it is larger than any snapshot", path)
             with os.fdopen(fd, "rb", closefd=False) as file:
                 return file.read()
@@ -86,7 +86,7 @@ _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0
 
 
 class MemoryFiles:
-    """Files that are gone with the process: for tests."""
+    """A file system in memory, for tests."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}

@@ -1,8 +1,8 @@
 """Token estimates and large media in the JSON of messages.
 
-A picture in a message is a long string of base64. It is cut out by its place in the bytes and put back at the same
-place: nothing in the JSON marks it, so no text can be taken for a mark. It is only cut out if the same base64 comes out
-of what it stands for.
+An image in a message is a long base64 string. It is removed by its position in the bytes and inserted again at the same
+position. The JSON contains no marker, so no text can be mistaken for one. A string is removed only if encoding its
+decoded bytes gives the same string.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import msgspec
 from clew.errors import Corrupted
 
 LARGE = 64 * 1024
-"""Letters of base64 from which on a medium has a file of its own."""
+"""Minimum length of the base64 of a medium that gets a file of its own."""
 TOKENS_OF_MEDIA = 1_000
-"""Tokens of a picture or a page, estimated."""
+"""Estimated tokens of an image or a page."""
 _LETTERS = 4
-"""Letters in a token, estimated."""
+"""Estimated characters per token."""
 _LONG = 1024
 
 _MEDIA = re.compile(rb'(?<=["\',])[A-Za-z0-9+/]{%d,}={0,2}(?=["\'\\])' % _LONG)
@@ -29,10 +29,10 @@ _LARGE = re.compile(rb'(?<=["\',])[A-Za-z0-9+/]{%d,}={0,2}(?=["\'\\])' % LARGE)
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """A medium that was cut out of the messages: where they lack it, and the name of its content."""
+    """A medium that was removed from the messages: its position, and the name of its content."""
 
     at: int
-    """Its place in what is left of the messages."""
+    """Its position in the remaining bytes of the messages."""
     name: str
 
 
@@ -46,7 +46,7 @@ class Cut(NamedTuple):
 
 
 def count_tokens(*texts: bytes) -> int:
-    """How many tokens these take, about: a quarter of the letters, and a round number for each medium."""
+    """An estimate of the tokens: a quarter of the characters, and a fixed number for each medium."""
     letters = media = 0
     for text in texts:
         letters += len(text)
@@ -59,26 +59,26 @@ def count_tokens(*texts: bytes) -> int:
 
 def cut_media(messages: bytes, name: Callable[[bytes], str]) -> Cut:
     """The messages without large media, each named by its content."""
-    kept, spans, media = [], [], dict[str, bytes]()
+    remaining, spans, media = [], [], dict[str, bytes]()
     at = end = 0
     for found in _LARGE.finditer(messages) if len(messages) >= LARGE else ():
         content = _content(found.group())
         if content is None:
             continue
-        kept.append(messages[end : found.start()])
+        remaining.append(messages[end : found.start()])
         at, end = at + found.start() - end, found.end()
         named = name(content)
         media[named] = content
         spans.append(Span(at, named))
-    return Cut(b"".join([*kept, messages[end:]]), tuple(spans), media)
+    return Cut(b"".join([*remaining, messages[end:]]), tuple(spans), media)
 
 
 def put_back(rest: bytes, spans: Iterable[Span], content: Callable[[str], bytes]) -> bytes:
-    """The messages with their media again. Corrupted if there is no such place."""
+    """The messages with their media. Corrupted if a position is outside the messages."""
     pieces, end = [], 0
     for span in spans:
         if not end <= span.at <= len(rest):
-            raise Corrupted("the list of media", "it names a place that is not there")
+            raise Corrupted("the list of media", "it has a position outside the messages")
         pieces += [rest[end : span.at], b2a_base64(content(span.name), newline=False)]
         end = span.at
     return b"".join([*pieces, rest[end:]])

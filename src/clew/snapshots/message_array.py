@@ -1,4 +1,4 @@
-"""An array of messages as its elements and what is written between them, so that it can be put together the same."""
+"""Splits a JSON array into its elements and the bytes between them, and joins them to the same bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Frame = tuple[str, ...]
 
 
 def frame(array: bytes, parts: Sequence[bytes]) -> Frame | None:
-    """The bytes around the `parts` of an array; None if they are brackets and commas alone."""
+    """The bytes around the `parts` of an array; None if they are only brackets and commas."""
     gaps, at = list[bytes](), 0
     for part in parts:
         found = _gap(array, at)
@@ -28,7 +28,7 @@ def frame(array: bytes, parts: Sequence[bytes]) -> Frame | None:
 
 
 def join(frame: Frame | None, parts: Iterable[bytes]) -> bytes:
-    """The array again."""
+    """Joins the array."""
     if frame is None:
         return b"[" + b",".join(parts) + b"]"
     gaps = [gap.encode() for gap in frame]

@@ -1,4 +1,4 @@
-"""Snapshots as objects in a bucket: S3, Google Cloud Storage, Azure, and what speaks like them."""
+"""Snapshots as objects in a bucket: S3, Google Cloud Storage, Azure, and compatible services."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from obstore import Bytes
 
 AT_ONCE = 16
-"""Objects whose beginnings are asked for at the same time."""
+"""Number of objects whose heads are read at the same time."""
 _ENDING = ".json"
 
 T = TypeVar("T")
@@ -26,12 +26,13 @@ Summaries = list[SnapshotSummary]  # inside `ObjectStore`, list is its method
 
 
 class ObjectStore:
-    """Keeps snapshots in a bucket: ``s3://bucket/prefix``, and likewise gs, az, file, memory. A `SnapshotStore`.
+    """A `SnapshotStore` in a bucket: ``s3://bucket/prefix``, and likewise gs, az, file, memory.
 
-    A save replaces only what this store has last loaded or saved: if someone else has saved the snapshot since, it is a
-    Conflict, and theirs stays. What this store has never seen is overwritten. `key` and `compatible` are those of
-    `FileStore`. `options` go to obstore: ``config`` with endpoint, region and credentials, ``client_options``,
-    ``retry_config``. Without credentials in them, obstore looks where the tools of the provider look.
+    A save replaces only the version that this store last loaded or saved: if another writer has saved the snapshot
+    since, it raises Conflict and theirs stays. A snapshot that this store has never loaded is overwritten. `key` and
+    `compatible` are those of `FileStore`. `options` are passed to obstore: ``config`` with endpoint, region and
+    credentials, ``client_options``, ``retry_config``. By default obstore reads credentials from the provider's usual
+    places.
     """
 
     def __init__(
@@ -51,13 +52,13 @@ class ObjectStore:
         self._tags: dict[str, str] = {}
         """The version of each snapshot that this store saw last."""
         self._tried: dict[str, set[bytes]] = {}
-        """Hashes of what was sent since, and may have arrived though no answer came."""
+        """Hashes of later uploads that may have been stored although the response was lost."""
         self._conditional = self._folder is None
 
     def save(self, snapshot: Snapshot) -> None:
-        """Keeps a snapshot, in place of the one with the same id if there is one. Durable when it returns.
+        """Saves a snapshot and replaces the one with the same id, if any. Durable on return.
 
-        Conflict if someone else has saved or deleted it since this store last loaded or saved it.
+        Conflict if another writer has saved or deleted it since this store last loaded or saved it.
         """
         name = validate_snapshot_id(a_snapshot(snapshot).id) + _ENDING
         data = self._form.pack(snapshot).data
@@ -69,13 +70,13 @@ class ObjectStore:
             put = self._put_last(snapshot.id, data)
         except FileNotFoundError as error:
             put = self._put_again(snapshot.id, data, error)
-        self._saw(snapshot.id, put["e_tag"])
+        self._remember_tag(snapshot.id, put["e_tag"])
         self._tried.pop(snapshot.id, None)
 
     def load(self, id: str) -> Snapshot:
         data, tag = self._get(validate_snapshot_id(id))
         snapshot = self._form.unpack(id, data, _no_media)
-        self._saw(id, tag)
+        self._remember_tag(id, tag)
         return snapshot
 
     def list(self) -> Summaries:
@@ -89,7 +90,7 @@ class ObjectStore:
 
         name = validate_snapshot_id(id) + _ENDING
         try:
-            self._ask(lambda: obstore.head(self._bucket, name))  # some buckets delete what is not there
+            self._ask(lambda: obstore.head(self._bucket, name))  # some services report success for a missing object
             self._ask(lambda: obstore.delete(self._bucket, name))
         except FileNotFoundError:
             raise NotFound("snapshot", id) from None
@@ -103,7 +104,7 @@ class ObjectStore:
     # -- the bucket
 
     def _place(self, name: str, data: bytes) -> None:
-        """In a folder obstore neither waits for the disk nor keeps others out: clew's own way does."""
+        """For a local folder, uses clew's own file code: obstore neither syncs to disk nor sets private modes."""
         assert self._folder is not None
         path = os.path.join(self._folder, name)
         try:
@@ -112,11 +113,11 @@ class ObjectStore:
             raise files.unwritten(error, path) from error
 
     def _put_last(self, id: str, data: bytes) -> Any:
-        """Puts an object in place of the one that was last seen. FileNotFoundError if that is not there any more."""
+        """Replaces the version that was last seen. FileNotFoundError if the object no longer exists."""
         tag = self._tags.get(id) if self._conditional else None
         try:
             return self._ask(lambda: self._put(id + _ENDING, data, tag))
-        except NotImplementedError:  # a server that knows no conditions
+        except NotImplementedError:  # the server does not support conditional writes
             self._conditional = False
             return self._ask(lambda: self._put(id + _ENDING, data, None))
 
@@ -126,11 +127,11 @@ class ObjectStore:
         return obstore.put(self._bucket, name, data, mode="overwrite" if tag is None else {"e_tag": tag})
 
     def _put_again(self, id: str, data: bytes, error: FileNotFoundError) -> Any:
-        """Puts an object in place of one that this store has sent: the answer was lost, and not the save. Conflict."""
+        """Replaces an object that this store has uploaded itself, if only the response was lost. Conflict."""
         try:
             there, tag = self._get(id)
             if sha256(there).digest() in self._tried.get(id, ()):
-                self._saw(id, tag)
+                self._remember_tag(id, tag)
                 return self._put_last(id, data)
         except (NotFound, FileNotFoundError):
             pass
@@ -151,7 +152,7 @@ class ObjectStore:
         return bytes(data), tag
 
     def _ids(self) -> Iterator[tuple[str, int]]:
-        """The snapshots in the bucket, each with its size; other names are passed over."""
+        """The snapshots in the bucket with their sizes; ignores other names."""
         import obstore
 
         for chunk in self._pages(obstore.list(self._bucket)):
@@ -193,10 +194,10 @@ class ObjectStore:
         return self._form.head(id, bytes(start)) or self._form.whole_head(id, self._get(id)[0])
 
     def _ask(self, work: Callable[[], T]) -> T:
-        """The answer of the bucket. FileNotFoundError, NotImplementedError, Unavailable."""
+        """The response of the bucket. FileNotFoundError, NotImplementedError, Unavailable."""
         return buckets.ask(self._name, work)
 
-    def _saw(self, id: str, tag: str | None) -> None:
+    def _remember_tag(self, id: str, tag: str | None) -> None:
         if tag is not None:
             self._tags[id] = tag
 

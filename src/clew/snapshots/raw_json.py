@@ -1,6 +1,6 @@
-"""JSON taken apart without being read: its parts as the bytes they are written in.
+"""Splits JSON into parts, each as its original bytes, without decoding it.
 
-Some programs write escapes of lone surrogates, which strict readers refuse. They are kept like all other bytes.
+Some programs write escaped lone surrogates, which strict parsers refuse. They are kept like all other bytes.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ _text = msgspec.json.Decoder(str).decode
 
 def well_formed(raw: bytes) -> None:
     """Invalid if the bytes are not one JSON value in UTF-8."""
-    if _read(_any, raw) is None and _read(_any, _tamed(raw)) is None:
+    if _read(_any, raw) is None and _read(_any, _replace_surrogates(raw)) is None:
         raise Invalid("the messages are not JSON", hint="Pass the bytes as the provider sent them.")
 
 
 def elements(raw: bytes) -> list[bytes]:
-    """The elements of an array. Invalid if it is none."""
+    """The elements of an array. Invalid if it is not an array."""
     found = _read(_array, raw)
     if found is not None:
         return [bytes(one) for one in found]
-    if _read(_array, _tamed(raw)) is None:
+    if _read(_array, _replace_surrogates(raw)) is None:
         raise Invalid("the messages are not a JSON array", hint="Pass all of them as one list, in the provider's JSON.")
     return _items(raw)
 
 
 def members(raw: bytes) -> dict[str, bytes]:
-    """The members of an object. Invalid if it is none."""
+    """The members of an object. Invalid if it is not an object."""
     found = _read(_object, raw)
     if found is not None:
         return {name: bytes(one) for name, one in found.items()}
-    if _read(_object, _tamed(raw)) is None:
+    if _read(_object, _replace_surrogates(raw)) is None:
         raise Invalid("it is not a JSON object", hint="A snapshot's document is what Snapshot.to_json writes.")
     return dict(map(_member, _items(raw)))
 
@@ -59,13 +59,13 @@ def _read(decoder: msgspec.json.Decoder[T], raw: bytes) -> T | None:
         return None
 
 
-def _tamed(raw: bytes) -> bytes:
-    """The same JSON with a letter for every escaped surrogate: if this can be read, the other is well formed."""
+def _replace_surrogates(raw: bytes) -> bytes:
+    """The JSON with a letter for every escaped surrogate: if this parses, the original is well formed."""
     return _SURROGATE.sub(rb"\\u0041", raw)
 
 
 def _items(raw: bytes) -> list[bytes]:
-    """The parts between the commas of an array or an object that is known to be well formed."""
+    """The parts between the commas of a well-formed array or object."""
     found, depth, start = list[bytes](), 0, 0
     for token in _tokens(raw):
         sign = raw[token.start() : token.start() + 1]
@@ -83,4 +83,4 @@ def _items(raw: bytes) -> list[bytes]:
 def _member(item: bytes) -> tuple[str, bytes]:
     found = _key(item)
     assert found is not None
-    return _text(_tamed(found[1])), item[found.end() :]
+    return _text(_replace_surrogates(found[1])), item[found.end() :]

@@ -1,7 +1,7 @@
-"""The snapshot: a conversation with one provider at one moment; and the contract of stores for snapshots.
+"""The snapshot: a conversation with one provider at one point in time; and the contract of snapshot stores.
 
-The provider's messages are kept as the JSON they came in, byte for byte: no field is renamed, no number is rounded. As
-a document a snapshot is a JSON object in snake case; what is empty is left out.
+The provider's messages are stored byte for byte: no field is renamed, no number rounded. The document of a snapshot is
+a JSON object in snake case without empty fields.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from clew.snapshots.errors import InvalidSnapshotID
 from clew.snapshots.raw_json import elements, members, well_formed
 
 SNAPSHOT_VERSION = 1
-"""The version of the document that this clew writes."""
+"""The version of the documents that this version of clew writes."""
 KEY_SIZE = 32
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 Document = dict[str, bytes]
-"""A snapshot's document, each field as the JSON it is written in."""
+"""A snapshot's document, each field as its JSON bytes."""
 Migration = Callable[[Document], Document]
-"""Turns the document of one version into that of the next."""
+"""Converts the document of one version to the next."""
 
 MIGRATIONS: Mapping[int, Migration] = {}
-"""The migrations of documents of older versions; there is none yet."""
+"""The migrations for documents of older versions; none yet."""
 
 
 def validate_snapshot_id(id: str) -> str:
-    """`id` itself, if it is a UUID in canonical form: lowercase, 8-4-4-4-12. InvalidSnapshotID if it is anything else.
+    """Returns `id` if it is a UUID in canonical form: lowercase, 8-4-4-4-12. InvalidSnapshotID otherwise.
 
-    Call it where an id comes in from outside. Every store does so before it touches anything.
+    Call it for every id from outside. Every store does so first.
     """
     if not isinstance(id, str) or not is_snapshot_id(id):
         raise InvalidSnapshotID(id)
@@ -47,12 +47,12 @@ def validate_snapshot_id(id: str) -> str:
 
 
 def is_snapshot_id(text: str) -> bool:
-    """True if `validate_snapshot_id` lets it through."""
-    return _CANONICAL.fullmatch(text) is not None  # with $ a newline could follow
+    """True if `validate_snapshot_id` accepts it."""
+    return _CANONICAL.fullmatch(text) is not None  # $ would accept a newline at the end
 
 
 def generate_key() -> bytes:
-    """A new key for an encrypted store: 32 bytes from the random source of the system. A passphrase is no key."""
+    """Creates a key for an encrypted store: 32 random bytes."""
     return os.urandom(KEY_SIZE)
 
 
@@ -66,10 +66,10 @@ class ToolSnapshot(msgspec.Struct, frozen=True):
 
 
 class Messages(Sequence[bytes]):
-    """A provider's messages, each as its own JSON; what a client keeps its conversation in. It only ever grows.
+    """A provider's messages, each in its own JSON: the conversation of a client. Append-only.
 
-    A snapshot of it costs nothing, whatever its length, and a store that has its beginning saves the rest alone. To
-    take something back, begin another with what is left.
+    A snapshot of it takes constant time, and a store that has its first messages saves only the rest. To remove
+    messages, create another one.
     """
 
     __slots__ = ("__weakref__", "_items")
@@ -83,7 +83,7 @@ class Messages(Sequence[bytes]):
         self.extend((raw,))
 
     def extend(self, items: Iterable[bytes]) -> None:
-        """Adds several messages at once: a snapshot taken meanwhile has all of them or none."""
+        """Adds several messages: a concurrent snapshot has all of them or none."""
         found = list(items)
         for raw in found:
             if not isinstance(raw, bytes):
@@ -106,7 +106,7 @@ class Messages(Sequence[bytes]):
 
 
 class MessageParts(Sequence[bytes]):
-    """The messages of a snapshot, one by one: the first `size` of a `source` that may have grown since."""
+    """The messages of a snapshot: the first `size` ones of a `source` that may have grown since."""
 
     __slots__ = ("size", "source")
 
@@ -130,7 +130,7 @@ class MessageParts(Sequence[bytes]):
 
 
 class _Fields(msgspec.Struct, frozen=True, kw_only=True):
-    """A document's fields, as they are read."""
+    """The decoded fields of a document."""
 
     id: str
     provider: str
@@ -143,9 +143,9 @@ class _Fields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot:
-    """A conversation as it stood at a moment. It never changes; `replace` makes another.
+    """A conversation at one point in time. Immutable; `replace` creates another.
 
-    `messages` is a JSON array as bytes, or the `Messages` of a client, of which it takes what is there now.
+    `messages` is a JSON array as bytes, or the `Messages` of a client, of which it takes the present ones.
     """
 
     def __init__(
@@ -163,32 +163,32 @@ class Snapshot:
     ) -> None:
         self.id = validate_snapshot_id(id)
         self.provider = provider
-        """The provider whose messages these are."""
+        """The provider of the messages."""
         self.model = model
-        """The model that was in use; for reference."""
+        """The model that was used, for reference."""
         self.system_prompt = system_prompt
         try:
             self.tools = tuple(tools)
             self.metadata = dict(metadata or {})
         except (TypeError, ValueError):
-            raise Invalid("a snapshot has its tools in a list, and its metadata in a dictionary") from None
+            raise Invalid("tools must be a list, and metadata a dictionary") from None
         if not isinstance(created_at, datetime) or created_at.tzinfo is None:
-            raise Invalid("a time must be a datetime with its time zone", hint="Use datetime.now(timezone.utc).")
+            raise Invalid("created_at must be a datetime with a time zone", hint="Use datetime.now(timezone.utc).")
         try:
             self.created_at = created_at.astimezone(UTC)
         except OverflowError:
-            raise Invalid("a time must be one that UTC has, too") from None
+            raise Invalid("created_at is out of range in UTC") from None
         self.version = version
         self._parts: MessageParts | None = None
         self._raw: bytes | None = None
         if isinstance(messages, Messages | MessageParts):
             self._parts = MessageParts(messages, len(messages)) if isinstance(messages, Messages) else messages
         else:
-            self._raw = _bytes(messages).strip(b" \t\r\n")  # what is around a JSON value is not part of it
+            self._raw = _bytes(messages).strip(b" \t\r\n")  # whitespace around a JSON value is not part of it
 
     @property
     def messages(self) -> bytes:
-        """The provider's messages: a JSON array, byte for byte as it was given. Written out when it is asked for."""
+        """The provider's messages: a JSON array, byte for byte as given. Joined on first access."""
         if self._raw is None:
             assert self._parts is not None
             self._raw = b"[" + b",".join(self._parts) + b"]"
@@ -196,20 +196,22 @@ class Snapshot:
 
     @property
     def parts(self) -> MessageParts:
-        """The messages one by one, each as its own JSON; none of null. Invalid if they are not an array."""
+        """The messages, each in its own JSON; empty for null. Invalid if they are not an array."""
         if self._parts is None:
-            found = [] if self.messages == b"null" else elements(self.messages)  # the original's for an empty list
+            found = (
+                [] if self.messages == b"null" else elements(self.messages)
+            )  # the original program writes null for an empty list
             self._parts = MessageParts(found, len(found))
         return self._parts
 
     @property
     def lazy(self) -> bool:
-        """True if the messages are those of a client, and were not written out yet."""
+        """True if the messages are those of a client and are not joined yet."""
         return self._raw is None
 
     @cached_property
     def message_count(self) -> int:
-        """How many messages there are; what is not an array counts as one."""
+        """The number of messages; 1 if they are not an array."""
         try:
             return len(self.parts)
         except Invalid:
@@ -225,7 +227,7 @@ class Snapshot:
         return Snapshot(**{**fields, **changes})
 
     def fields(self) -> dict[str, Any]:
-        """Everything but the messages, as the document has it: what is empty is left out."""
+        """The fields of the document except the messages, without empty ones."""
         found: dict[str, Any] = {"id": self.id, "provider": self.provider, "model": self.model}
         if self.system_prompt:
             found["system_prompt"] = self.system_prompt
@@ -236,9 +238,9 @@ class Snapshot:
         return {**found, "created_at": self.created_at, "version": self.version}
 
     def check(self) -> None:
-        """Invalid if its document cannot be written, or would not be read back the same."""
+        """Invalid if its document cannot be written and read back without a change."""
         if not self.lazy:
-            well_formed(self.messages)  # those of a client were looked at when they came
+            well_formed(self.messages)  # messages of a client were checked when they were added
         try:
             read = _read(codec.to_json(self.fields()))
         except msgspec.ValidationError as error:
@@ -247,7 +249,7 @@ class Snapshot:
         codec.same(back, [self.provider, self.model, self.system_prompt, list(self.tools), self.metadata])
 
     def to_json(self) -> bytes:
-        """Its document. Invalid as `check` says."""
+        """Its document. Invalid as in `check`."""
         self.check()
         fields = {"messages": msgspec.Raw(self.messages), **self.fields()}
         names = [name for name in _ORDER if name in fields]
@@ -255,15 +257,15 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, document: bytes, *, migrations: Mapping[int, Migration] = MIGRATIONS) -> Snapshot:
-        """The snapshot that a document holds; one of an older version goes through `migrations` first.
+        """The snapshot in a document; applies `migrations` to older versions.
 
-        SchemaTooNew if a newer clew wrote it; Invalid if it is not a snapshot.
+        SchemaTooNew if a newer version of clew wrote it; Invalid if it is not a snapshot.
         """
         return cls.from_fields(members(_bytes(document)), migrations=migrations)
 
     @classmethod
     def from_fields(cls, fields: Document, *, migrations: Mapping[int, Migration] = MIGRATIONS) -> Snapshot:
-        """`from_json`, of a document that was taken apart already."""
+        """`from_json` for a document that is split already."""
         fields = _migrate(fields, migrations)
         read = _decode_fields(fields)
         if "messages" not in fields:
@@ -295,24 +297,24 @@ class SnapshotSummary(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     message_count: int
     token_count: int = 0
-    """How much of a context window it takes, about."""
+    """An estimate of its tokens."""
 
 
 @runtime_checkable
 class SnapshotStore(Protocol):
-    """Where snapshots are kept. Every id is validated before anything is touched: InvalidSnapshotID."""
+    """A store of snapshots. Validates every id before anything else: InvalidSnapshotID."""
 
     def save(self, snapshot: Snapshot) -> None:
-        """Keeps a snapshot, in place of the one with the same id if there is one. Durable when it returns."""
+        """Saves a snapshot and replaces the one with the same id, if any. Durable on return."""
 
     def load(self, id: str) -> Snapshot:
-        """The snapshot. NotFound; Corrupted if it is not what was saved, or is another one under this name."""
+        """The snapshot. NotFound; Corrupted if it is not what was saved under this id."""
 
     def list(self) -> list[SnapshotSummary]:
-        """All there are, newest first. What is not a snapshot is passed over."""
+        """All snapshots, newest first. Ignores other data."""
 
     def delete(self, id: str) -> object:
-        """Deletes a snapshot, with everything only it needed. NotFound."""
+        """Deletes a snapshot and the data that only it uses. NotFound."""
 
 
 def new_snapshot(
@@ -324,7 +326,7 @@ def new_snapshot(
     tools: Iterable[ToolSnapshot] = (),
     metadata: Mapping[str, str] | None = None,
 ) -> Snapshot:
-    """A snapshot of now, with a new random id."""
+    """Creates a snapshot with the present time and a new random id."""
     return Snapshot(
         id=str(uuid.uuid4()), provider=provider, model=model, system_prompt=system_prompt, messages=messages,
         tools=tools, metadata=metadata, created_at=datetime.now(UTC), version=SNAPSHOT_VERSION,
@@ -332,7 +334,7 @@ def new_snapshot(
 
 
 def a_snapshot(given: object) -> Snapshot:
-    """`given` itself, if it is a snapshot. Invalid."""
+    """Returns `given` if it is a snapshot. Invalid."""
     if not isinstance(given, Snapshot):
         raise Invalid(f"this takes a Snapshot, not {type(given).__name__}", hint="Snapshot.from_json reads a document.")
     return given

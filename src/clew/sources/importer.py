@@ -217,11 +217,11 @@ class _Conversation:
         engine, refs = self._parts.engine, self._parts.refs
 
         def work(tx: Tx) -> None:
-            head = refs.tip(tx, row)
+            head = refs.head_state(tx, row)
             point, derived = self._insertion_point(tx, first, head.tree)
             stays = {point.id, None if derived is None else ids.parse(first.derived or "")}
             if head.id is not None and head.id not in stays and not self._is_above(tx, head.pos, point.pos):
-                refs.branch(tx, row.ref, head.ground)
+                refs.branch(tx, row.ref, head.insert_point)
             nodes = append_chain(engine, tx, point, [message.draft for message in chain], derived=derived)
             last = node_row(nodes[-1])
             refs.move(tx, row.ref, head, last[POS], last[ID])
@@ -232,13 +232,13 @@ class _Conversation:
     def _insertion_point(self, tx: Tx, first: Entry, tree: int) -> tuple[InsertPoint, int | None]:
         """Where a chain goes: after its parent, as a root that stands for a message, or as a root."""
         if first.parent is not None:
-            point = tx.ground(ids.parse(first.parent))
+            point = tx.insert_point(ids.parse(first.parent))
             if point is not None and point.tree == tree:
                 self._parts.refs.ensure_sound(tx, point.pos)
                 return point, None
             self.notes.append(f"{self._name}: {first.key}: its parent is missing")
         if first.derived is not None:
-            point = tx.ground(ids.parse(first.derived))
+            point = tx.insert_point(ids.parse(first.derived))
             if point is not None and point.tree == tree and point.pos is not None:
                 carried = (point.carried or 0) + (point.run_depth or 0) + (point.pos & ((1 << SEQ_BITS) - 1)) + 1
                 root = point._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
@@ -289,11 +289,11 @@ class _Conversation:
         refs = self._parts.refs
 
         def work(tx: Tx) -> None:
-            state, point = refs.tip(tx, row), tx.ground(target)
+            state, point = refs.head_state(tx, row), tx.insert_point(target)
             if point is None or point.tree != state.tree or state.id == target:
                 return
             if state.pos is not None and not self._is_above(tx, state.pos, point.pos):
-                refs.branch(tx, row.ref, state.ground)
+                refs.branch(tx, row.ref, state.insert_point)
             refs.move(tx, row.ref, state, point.pos, point.id)
 
         self._parts.engine.write(work)

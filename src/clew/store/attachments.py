@@ -1,4 +1,4 @@
-"""What lies beside the messages, for the whole store: blobs of any tree, and the log of any session."""
+"""Attachments and logs for the whole store: blobs of any tree, and the log of any session."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from clew.store.session import Session
 from clew.store.sessions import Sessions
 
 WEEK = timedelta(days=7)
-"""How old an object must be at least that the store does not know, before it is removed."""
+"""The minimum age at which `sweep` removes an object that the store does not know."""
 
 
 class StoreBlobs:
-    """The blobs of a store. Each belongs to a tree, named by a session (or its id or handle) or a message of it."""
+    """The blobs of a store. Each belongs to a tree; `within` is a session of it, its id or handle, or a message."""
 
     def __init__(self, engine: Engine, sessions: Sessions) -> None:
         self._engine = engine
         self._sessions = sessions
 
     def put(self, within: Session | Node | str, source: Source) -> Blob:
-        """Stores bytes, a binary file, or pieces of bytes, as a stream. Content the tree has is not stored twice."""
+        """Stores bytes, a binary file, or an iterable of bytes. Content that the tree has is not stored twice."""
         return self._of(within).put(source)
 
     def get(self, within: Session | Node | str, digest: str) -> bytes:
@@ -35,7 +35,7 @@ class StoreBlobs:
         return self._of(within).get(digest)
 
     def open(self, within: Session | Node | str, digest: str) -> Iterator[bytes]:
-        """The content in pieces; no transaction is held between them. NotFound at once; Corrupted where it is."""
+        """The content in chunks, without an open transaction in between. NotFound at once; Corrupted on reaching it."""
         return self._of(within).open(digest)
 
     def stat(self, within: Session | Node | str, digest: str) -> Blob:
@@ -45,14 +45,13 @@ class StoreBlobs:
     def sweep(self, *, older: timedelta | None = None, dry_run: bool = False) -> Cleared:
         """Removes objects from object storage that nothing in the store needs, and counts them.
 
-        What the store knows to be unneeded goes by itself, sooner or later. This also finds what it has never heard of,
-        or began and did not finish, if it is `older`, by default than a week: what was put by a store that was lost, or
-        replaced by an older copy. So it is not for a copy that is used beside the original, with the same bucket and
-        prefix.
+        The store removes objects that it knows to be unneeded on its own. This also removes unknown and unfinished
+        objects that are `older` than this, by default a week: a store that was lost or replaced by an older copy left
+        them. Do not call it on a copy that is used beside the original with the same bucket and prefix.
         """
         older = WEEK if older is None else older
         if not isinstance(older, timedelta) or older < timedelta(0):
-            raise Invalid("older is a time span", hint="Like timedelta(days=7).")
+            raise Invalid("older must be a timedelta of 0 or more", hint="For example timedelta(days=7).")
         return blob_objects.sweep(self._engine, older, dry_run=dry_run)
 
     def _of(self, within: Session | Node | str) -> Blobs:
@@ -63,7 +62,7 @@ class StoreBlobs:
 
 
 class StoreLog:
-    """The logs of a store. Each belongs to a session, named by itself, its id or its handle."""
+    """The logs of a store. Each belongs to a session; `owner` is the session, its id or its handle."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -71,11 +70,13 @@ class StoreLog:
     def append(
         self, owner: Session | str, data: bytes | Sequence[bytes], *, id: str | Sequence[str] | None = None
     ) -> list[Entry]:
-        """Adds entries, all or none, durable when this returns. The same id and bytes again change nothing."""
+        """Adds entries, all or none, durable on return. Adding the same id and bytes again changes nothing."""
         return self._of(owner).append(data, id=id)
 
     def read(self, owner: Session | str, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
-        """Entries from number `start` up to and without `stop`, in order; no transaction is held between pages."""
+        """Entries from number `start` up to but not including `stop`, in order, without an open transaction between
+        pages.
+        """
         return self._of(owner).read(start, stop)
 
     def count(self, owner: Session | str) -> int:
@@ -91,4 +92,4 @@ def _session(sessions: Sessions, key: Session | str) -> Session:
         return key
     if isinstance(key, str):
         return sessions.get(key)
-    raise Invalid(f"a session is named by itself, its id or its handle, not by {type(key).__name__}")
+    raise Invalid(f"this takes a Session, an id or a handle, not {type(key).__name__}")

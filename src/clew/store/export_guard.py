@@ -1,4 +1,4 @@
-"""Whether a session may leave the store. Every way out asks here."""
+"""Checks whether a session may be exported. Every export calls `refuse` first."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from clew.errors import Conflict
 
 
 def refuse(session_id: str, data: SessionData) -> None:
-    """Conflict if the session was marked as not to be exported. One that nobody marked may go."""
-    said = (data.extra or {}).get(RECORD)
-    if isinstance(said, dict) and said.get("exportable") is False:
+    """Conflict if the session's privacy settings forbid export. Without settings, export is allowed."""
+    record = (data.extra or {}).get(RECORD)
+    if isinstance(record, dict) and record.get("exportable") is False:
         raise Conflict(
-            f"session {session_id} is not to be exported",
-            hint="Whoever keeps it may allow it: set_privacy(exportable=True).",
+            f"session {session_id} is not to be exported", hint="To allow it, call set_privacy(exportable=True)."
         )

@@ -1,4 +1,4 @@
-"""The tree itself: messages saved, read, listed and deleted by id, with or without a session."""
+"""The message tree: save, read, list and delete messages by id, with or without a session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clew.engine import paths
 from clew.engine.append import append_chain
 from clew.engine.engine import Draft, whole_number
 from clew.engine.node import Node, microseconds, node_payload, node_row
-from clew.engine.trash import Sight
+from clew.engine.trash import Visibility
 from clew.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from clew.store.session_table import SessionParts
 
 MOST = 1 << 60
-"""No page is longer: SQLite cannot count further than a little beyond it."""
+"""The largest cursor: SQLite's integers do not go much further."""
 STEP = 200
-"""Nodes that are looked at together, to see which are in sight."""
+"""The number of nodes to check for visibility at a time."""
 CHAIN = "chain"
-"""As a parent: the message before it in the same call."""
+"""As `NewNode.parent`: the previous message of the same call."""
 
 
 class NewNode(NamedTuple):
-    """A message to be saved with more said about it than its place in a list."""
+    """A message to save with its own parent, id or time."""
 
     message: AnyMessage
     parent: str | None = CHAIN
-    """The id it follows, `CHAIN` for the one before it in the call, None for a root of a new tree."""
+    """The id of its parent; `CHAIN` for the previous message of the call, None for the root of a new tree."""
     id: str | None = None
-    """Its id: saving the same again under the same id changes nothing."""
+    """Its id. Saving the same message with the same id again changes nothing."""
     created_at: datetime | None = None
 
 
@@ -52,7 +52,7 @@ NewNodes = list[AnyMessage | NewNode]
 
 
 class Nodes:
-    """Messages by id. What is saved here belongs to no session, and goes only when `delete` says so."""
+    """Messages by id. Messages saved here belong to no session and stay until `delete`."""
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
@@ -64,16 +64,16 @@ class Nodes:
     ) -> NodeList:
         """Stores messages in one transaction, each after the one before it, the first after `parent` or as a root.
 
-        A `NewNode` may name another parent, and an id. A message already stored under its id is returned as it is;
-        Conflict if it has other content or another parent. NotFound without its parent; then nothing is stored.
+        A `NewNode` may have another parent and an id. If its id is stored already, that node is returned; Conflict if
+        its content or parent differs. NotFound if a parent is missing; then nothing is stored.
         """
         items = self._items(messages, parent)
-        return self._engine.write(lambda tx: self._save(tx, items), lambda tx: self._saved(tx, items))
+        return self._engine.write(lambda tx: self._save(tx, items), lambda tx: self._find_saved(tx, items))
 
     def save_dialog(self, dialog: Sequence[Node | AnyMessage | NewNode]) -> NodeList:
-        """Stores a dialog given from its root on: nodes that it begins with are verified, what follows is saved.
+        """Stores a dialog, root first, in one transaction: verifies the nodes in it and saves the messages.
 
-        Conflict if a node is not stored, or not after the one before it. One transaction.
+        Conflict if a node is not stored, or if its parent is not the message before it.
         """
         if not isinstance(dialog, Sequence):
             raise Invalid(f"a dialog is a list of messages, not {type(dialog).__name__}")
@@ -94,10 +94,10 @@ class Nodes:
         def work(tx: Tx) -> NodeList:
             for id in given:
                 if tx.node(id) is None:
-                    raise Conflict(f"node {ids.text(id)} is not stored here", hint="Pass its message to save it anew.")
+                    raise Conflict(f"node {ids.text(id)} is not stored here", hint="Pass its message to save it.")
             return self._save(tx, items)
 
-        return self._engine.write(work, lambda tx: self._saved(tx, items))
+        return self._engine.write(work, lambda tx: self._find_saved(tx, items))
 
     def get(self, ids: str | Iterable[str]) -> NodeList:
         """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
@@ -105,7 +105,7 @@ class Nodes:
         return self._engine.read(lambda tx: [self._node(tx, id) for id in wanted])
 
     def resolve(self, typed: str) -> str:
-        """The id that a handle, or the beginning of one, means. NotFound, Ambiguous."""
+        """The id of the node with this id or handle, or a prefix of one. NotFound, Ambiguous."""
         id = self._engine.resolve_node(typed)
         return self._engine.read(lambda tx: self._node(tx, id)).id
 
@@ -122,10 +122,9 @@ class Nodes:
         ascending: bool = False,
         trashed: bool = True,
     ) -> Page[Node]:
-        """Nodes in the order they were stored, newest first. A page begins at `cursor`, then passes over `offset`.
+        """All nodes in the order they were stored, newest first. A page starts at `cursor`, then skips `offset` nodes.
 
-        These are all that are stored. With ``trashed=False`` those that only sessions in the trash have are left out,
-        which takes a look at each tree.
+        With ``trashed=False`` omits nodes that only sessions in the trash contain; this reads more of each tree.
         """
         whole_number("limit", limit, 1)
         whole_number("offset", offset, 0)
@@ -134,7 +133,7 @@ class Nodes:
         def work(tx: Tx) -> Ordered:
             if trashed:
                 return self._by_ord(tx, edge, ascending, limit + 1, offset)
-            return self._in_sight(tx, edge, ascending, limit + 1, offset)
+            return self._visible_by_ord(tx, edge, ascending, limit + 1, offset)
 
         found = self._engine.read(work)
         nodes = [self._engine.node(place) for _, place in found[:limit]]
@@ -145,7 +144,7 @@ class Nodes:
         )
 
     def path(self, id: str, *, last: int | None = None) -> NodeList:
-        """From the root down to a node; with `last`, the last ones, still in order. Never what follows it. NotFound."""
+        """The nodes from the root down to this one, in order; with `last`, only the last ones. NotFound."""
         if last is not None:
             whole_number("last", last, 0)
         wanted = self._engine.resolve_node(id)
@@ -157,12 +156,12 @@ class Nodes:
         return self._engine.read(work)
 
     def children(self, id: str) -> NodeList:
-        """The messages that follow a node directly, in the order they were stored. NotFound."""
+        """The children of a node, in the order they were stored. NotFound."""
         wanted = self._engine.resolve_node(id)
         return self._engine.read(lambda tx: self._children(tx, self._node(tx, wanted)))
 
     def subtree(self, id: str) -> NodeList:
-        """A node and everything below it, each after its parent. NotFound."""
+        """A node and all its descendants, each after its parent. NotFound."""
         wanted = self._engine.resolve_node(id)
 
         def work(tx: Tx) -> NodeList:
@@ -174,10 +173,10 @@ class Nodes:
         return self._engine.read(work)
 
     def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> Receipt:
-        """Deletes nodes, all or none; unknown ids are passed over. The receipt says how many went, and what is left.
+        """Deletes nodes, all or none; ignores unknown ids. The receipt has the number deleted, and what is left.
 
         Conflict if a node has children that are not deleted with it, or if a snapshot or a hold needs it. A session
-        whose head goes is moved to the nearest message that stays, and loses a title that was made of their words.
+        whose head is deleted moves to the nearest remaining message, and loses a title made from deleted messages.
         """
         wanted = []
         for one in _several(ids):
@@ -215,54 +214,55 @@ class Nodes:
         for chain in _chains(items):
             new = []
             for item in chain:
-                stored = self._stored(tx, item)
+                stored = self._find_stored(tx, item)
                 if stored is None:
                     new.append(item)
                 elif new:
-                    raise _taken(stored)
+                    raise _id_conflict(stored)
                 else:
                     done[item.draft.id] = stored
-            for node in self._grow(tx, new):
+            for node in self._append(tx, new):
                 done[node_row(node)[ID]] = node
         return [done[item.draft.id] for item in items]
 
-    def _grow(self, tx: Tx, chain: Sequence[_Item]) -> Sequence[Node]:
+    def _append(self, tx: Tx, chain: Sequence[_Item]) -> Sequence[Node]:
         if not chain:
             return ()
         parent = chain[0].parent
         if parent is None:
-            ground = InsertPoint(tx.add_tree(self._engine.workspace, self._engine.clock()))
+            point = InsertPoint(tx.add_tree(self._engine.workspace, self._engine.clock()))
         else:
-            found = tx.ground(parent)
+            found = tx.insert_point(parent)
             if found is None or tx.tree_workspace(found.tree) != self._engine.workspace:
                 raise NotFound("node", ids.text(parent), hint="Save the parent first, or in the same call.")
-            ground = found
-            assert ground.pos is not None
-            self._refs.ensure_sound(tx, ground.pos)
-            above = tx.run(ground.pos >> SEQ_BITS)
-            if above is None or above.tip != ground.pos & MAX_SEQ:
-                # What was saved here is the beginning of its run, so that the tip alone tells it from a session's own.
-                ground = ground._replace(open=0)
-        nodes = append_chain(self._engine, tx, ground, [item.draft for item in chain])
+            point = found
+            assert point.pos is not None
+            self._refs.ensure_sound(tx, point.pos)
+            above = tx.run(point.pos >> SEQ_BITS)
+            if above is None or above.tip != point.pos & MAX_SEQ:
+                # Nodes saved here are always the beginning of their run, so that the run's tip alone tells them from a
+                # session's own messages: after a node beyond the tip, start a new run.
+                point = point._replace(open=0)
+        nodes = append_chain(self._engine, tx, point, [item.draft for item in chain])
         pos = node_row(nodes[-1])[POS]
         run = tx.run(pos >> SEQ_BITS)
         assert run is not None
-        tx.set_run(self._engine.changed(tx, run, tip=max(run.tip, pos & MAX_SEQ)))
+        tx.set_run(self._engine.change_run(tx, run, tip=max(run.tip, pos & MAX_SEQ)))
         return nodes
 
-    def _saved(self, tx: Tx, items: Sequence[_Item]) -> NodeList | None:
-        """What a save has stored, if it was kept; None if anything is missing. Conflict."""
-        nodes = [self._stored(tx, item) for item in items]
+    def _find_saved(self, tx: Tx, items: Sequence[_Item]) -> NodeList | None:
+        """The nodes of a save that may have been committed; None if any is missing. Conflict."""
+        nodes = [self._find_stored(tx, item) for item in items]
         return None if None in nodes else [node for node in nodes if node is not None]
 
-    def _stored(self, tx: Tx, item: _Item) -> Node | None:
-        """What is stored under an item's id already. Conflict if that is another message, or stands elsewhere."""
+    def _find_stored(self, tx: Tx, item: _Item) -> Node | None:
+        """The node stored with an item's id; None if there is none. Conflict if its content or parent differs."""
         place = tx.node(item.draft.id)
         if place is None:
             return None
         node = self._engine.node(place)
         if place.parent != item.parent or node_payload(node) != item.draft.encoded.payload:
-            raise _taken(node)
+            raise _id_conflict(node)
         return node
 
     # -- reading
@@ -272,16 +272,16 @@ class Nodes:
         workspace = self._engine.workspace
         return tx.by_ord(after, before, newest=not ascending, limit=limit, offset=offset, workspace=workspace)
 
-    def _in_sight(self, tx: Tx, edge: int | None, ascending: bool, limit: int, offset: int) -> Ordered:
-        """`_by_ord` without what only the trash still needs."""
-        sight = Sight(tx, self._engine.workspace)
+    def _visible_by_ord(self, tx: Tx, edge: int | None, ascending: bool, limit: int, offset: int) -> Ordered:
+        """`_by_ord` without nodes that only the trash still needs."""
+        sight = Visibility(tx, self._engine.workspace)
         found: Ordered = []
         while page := self._by_ord(tx, edge, ascending, STEP):
-            sight.look_at(place for _, place in page)
-            found += [one for one in page if sight.sees(one[1].tree, one[1].row[POS])]
-            passed = min(offset, len(found))
-            del found[:passed]
-            offset -= passed
+            sight.load_trees(place for _, place in page)
+            found += [one for one in page if sight.is_visible(one[1].tree, one[1].row[POS])]
+            skipped = min(offset, len(found))
+            del found[:skipped]
+            offset -= skipped
             if len(found) >= limit:
                 break
             edge = page[-1][0]
@@ -295,17 +295,17 @@ class Nodes:
 
     def _children(self, tx: Tx, node: Node) -> NodeList:
         pos = node_row(node)[POS]
-        # In the order they were stored: the first went on in the node's run, each later one began a run of its own.
+        # In the order they were stored: the first child continues the node's run, each later one starts its own run.
         places = [tx.node_at(pos + 1)] if pos & MAX_SEQ != MAX_SEQ else []
-        # A run grows from an older one; a damaged row must not lead in circles.
+        # A run's parent is in an older run; without this check a damaged row could cause an endless loop.
         here = creation_counter(pos >> SEQ_BITS)
-        grown = [run.run for run in tx.runs_from(pos, pos) if run.parent == pos and creation_counter(run.run) > here]
-        places += [tx.node_at(run << SEQ_BITS) for run in sorted(grown, key=creation_counter)]
+        runs = [run.run for run in tx.runs_from(pos, pos) if run.parent == pos and creation_counter(run.run) > here]
+        places += [tx.node_at(run << SEQ_BITS) for run in sorted(runs, key=creation_counter)]
         return [self._engine.node(place) for place in places if place]
 
 
 def _chains(items: Sequence[_Item]) -> list[list[_Item]]:
-    """Items in an order in which each comes after its parent, cut into straight chains. Invalid if there is a cycle."""
+    """The items ordered so that each comes after its parent, divided into chains. Invalid if there is a cycle."""
     known = {item.draft.id: item for item in items}
     if len(known) != len(items):
         raise Invalid("two messages of one call have the same id")
@@ -332,12 +332,12 @@ def _chains(items: Sequence[_Item]) -> list[list[_Item]]:
     return chains
 
 
-def _taken(node: Node) -> Conflict:
+def _id_conflict(node: Node) -> Conflict:
     return Conflict(f"id {node.id} is taken by another message")
 
 
 def _several(ids: str | Iterable[str]) -> Iterable[str]:
-    """One id or many, as many."""
+    """One id, or several, as an iterable."""
     if isinstance(ids, str):
         return (ids,)
     if not isinstance(ids, Iterable):
@@ -351,4 +351,4 @@ def _read_cursor(cursor: str) -> int:
             raise ValueError
         return place
     except (ValueError, TypeError):
-        raise Invalid("this cursor was not made by list", hint="Pass next_cursor as it came.") from None
+        raise Invalid("the cursor is not one of this list", hint="Pass next_cursor unchanged.") from None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clew.redaction import Rules
 
 LONGEST_WAIT = 1_000_000
-"""Seconds that a timeout may have: eleven days. SQLite counts milliseconds in 31 bits."""
+"""The longest timeout in seconds: eleven days. SQLite counts milliseconds in 31 bits."""
 
 
 class Options(NamedTuple):
@@ -38,7 +38,7 @@ class Options(NamedTuple):
 
 
 def store_name(path: str | os.PathLike[str]) -> str:
-    """The path or the URL of a store as text. Invalid if there can be no store."""
+    """The path or URL of a store as text. Invalid if it cannot name a store."""
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
         raise Invalid("a store is named by a path")
@@ -54,7 +54,7 @@ def store_name(path: str | os.PathLike[str]) -> str:
 
 
 def check_options(options: Options) -> None:
-    """Invalid or Unavailable for options that would fail only after the file is made."""
+    """Invalid or Unavailable for options that would otherwise fail only after the file is created."""
     key, workspace, actor, redact = options.key, options.workspace, options.actor, options.redact
     timeout = options.backend.timeout
     if not isinstance(timeout, int | float) or not 0 <= timeout <= LONGEST_WAIT:
@@ -66,7 +66,7 @@ def check_options(options: Options) -> None:
             from clew.engine.sealing import header
             from clew.keys import Passphrase, check
 
-        header.needed()
+        header.require_cryptography()
 
         if not isinstance(key, Passphrase):
             check(key)

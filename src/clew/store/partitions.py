@@ -1,7 +1,7 @@
-"""Large tables in partitions, for a store on a server that grows beyond some hundred gigabytes.
+"""Partitions the large tables of a PostgreSQL store, for stores of more than a few hundred gigabytes.
 
-A tree, and so a session with all its forks, is in one partition whole. What one session does touches that one alone;
-looking for an id without its session asks them all.
+Each tree, and so a session with all its forks, is in one partition. A call on a session uses that partition only; a
+lookup by id without the session queries all of them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 __all__ = ["PARTS", "divide"]
 
 PARTS = (2, 4, 8, 16, 32, 64)
-"""How many partitions there can be: those into which 256 shards can be cut, up to what a server plans for with ease."""
+"""Allowed numbers of partitions: divisors of the 256 shards, up to a number that a server plans quickly."""
 
 
 def divide(store: Store, parts: int = 16) -> None:
-    """Cuts the large tables of an empty store into `parts` partitions each, one of `PARTS`.
+    """Divides the large tables of an empty store into `parts` partitions each, one of `PARTS`.
 
-    Conflict if it is not empty, is divided already, or has rules for tenants; ReadOnly unless the role owns the store's
-    schema; Invalid if it is a file. A store that has grown is copied into one that is divided.
+    Conflict if the store is not empty, is divided already, or has tenant rules; ReadOnly unless the role owns the
+    store's schema; Invalid if the store is a file. To divide a store that has data, copy it into a divided one.
     """
     if parts not in PARTS:
-        hint = f"Take one of {', '.join(map(str, PARTS))}; 16 will do for most."
+        hint = f"Use one of {', '.join(map(str, PARTS))}; 16 suits most stores."
         raise Invalid(f"a store cannot be divided into {parts!r} parts", hint=hint)
-    found = Parts.of(store).engine.backend.partitions
-    if found is None:
+    partitions = Parts.of(store).engine.backend.partitions
+    if partitions is None:
         raise Invalid(f"{store.path} is a file, which cannot be divided", hint="Partitions need a server.")
-    found.divide(parts)
+    partitions.divide(parts)

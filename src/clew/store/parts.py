@@ -1,4 +1,4 @@
-"""The parts of an open store, made when they are first used: its views, and other rooms, take them from here."""
+"""The parts of an open store, created on first use. The store's views and other rooms get them here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Parts:
 
     @cached_property
     def search(self) -> Search:
-        """Finds messages by their words."""
+        """Full-text search."""
         with loading:
             from clew.store.search.query import Search
 

@@ -1,4 +1,4 @@
-"""What redaction would find in a store as it is: how often, by which rule and where; never what."""
+"""Reports what redaction rules would match in a store: where, by which rule and how often; never the matched text."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ PAGE = 200
 
 
 class Spot(NamedTuple):
-    """A place in the store where something was found."""
+    """A place in the store where rules matched."""
 
     what: str
-    """``message``, ``session`` (its title, its labels, its free data), ``log``, ``snapshot`` (what is around its
-    messages), or ``recovery`` (what a record's own snapshot says)."""
+    """``message``, ``session`` (title, labels, free data), ``log``, ``snapshot`` (its data except the messages), or
+    ``recovery`` (a record's recovery snapshot)."""
     session: str | None
-    """The id of the session; None if it is in the trash, or left behind, or if there never was one."""
+    """The id of the session; None if it is in the trash, or if no session contains the message any more or ever did."""
     id: str
     """The id of the message, of the log entry, of the snapshot, or of the session."""
     findings: tuple[Finding, ...]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each rule found something there."""
-        return dict(_counted([self]))
+        """How often each rule matched there."""
+        return dict(_count_matches([self]))
 
 
 class Scan(NamedTuple):
-    """What was found, and how much was read."""
+    """The matches, and how much was read."""
 
     spots: list[Spot]
     read: dict[str, int]
     unreadable: list[str]
-    """What is damaged, and so may hold anything."""
+    """Damaged items, which may contain anything."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each rule found something, the most frequent first."""
-        return dict(sorted(_counted(self.spots).items(), key=lambda item: (-item[1], item[0])))
+        """How often each rule matched, the most frequent first."""
+        return dict(sorted(_count_matches(self.spots).items(), key=lambda item: (-item[1], item[0])))
 
 
 def scan(store: Store, rules: Rules, *, progress: Progress | None = None) -> Scan:
-    """Reads every message, session, snapshot and log entry, and tells what the rules find. It writes nothing.
+    """Reads every message, session, snapshot and log entry, and reports what the rules match. Writes nothing.
 
-    Attachments are not read, nor the logs and recovery snapshots of sessions in the trash. `progress` is called with
-    what is done and what there is to do.
+    It does not read attachments, nor the logs and recovery snapshots of sessions in the trash. `progress` is called
+    with the numbers of messages done and in all.
     """
     found = Scan([], {"messages": 0, "sessions": 0, "log entries": 0, "snapshots": 0}, [])
     _messages(store, rules, found, progress)
@@ -108,7 +108,7 @@ def _snapshots(store: Store, rules: Rules, found: Scan) -> None:
 
 
 def _sessions(store: Store) -> Iterator[Session]:
-    """Every session, those of subagents and those in the trash too."""
+    """Every session, including those of subagents and those in the trash."""
     for subagents in (False, True):
         yield from store.sessions.list(limit=PAGE, include_expired=True, subagents=subagents).all()
     yield from store.sessions.trashed(limit=PAGE).all()
@@ -119,7 +119,7 @@ def _note(found: Scan, spot: Spot) -> None:
         found.spots.append(spot)
 
 
-def _counted(spots: list[Spot]) -> Counter[str]:
+def _count_matches(spots: list[Spot]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for spot in spots:
         for finding in spot.findings:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
 
-from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx, running
+from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx, current_call
 from clew.base import ids
 from clew.base.loading import loading
 from clew.base.messages import AnyMessage, Message, Native
@@ -28,7 +28,7 @@ _ONE = (Message, Native)
 
 
 class Branch(NamedTuple):
-    """Messages that a session left when its head moved. They are stored and can be read."""
+    """Messages that were after the head when it moved back. They stay stored and can be read."""
 
     id: str
     head_id: str
@@ -36,7 +36,7 @@ class Branch(NamedTuple):
 
 
 class Session(SessionChanges):
-    """A conversation. The object has the fields as they were read; its methods act on the session as it is now."""
+    """A conversation. The object's fields are as of its last read; its methods act on the stored session."""
 
     __slots__ = ()
 
@@ -71,11 +71,11 @@ class Session(SessionChanges):
         expect_head: str | None = UNSET,
         on_conflict: Literal["raise", "branch"] = "raise",
     ) -> Node | list[Node]:
-        """Adds a message, or several in one transaction, after the last message. Durable when it returns.
+        """Adds a message, or several in one transaction, after the last message. Durable on return.
 
-        With `expect_head` only if that is the last message (None: if there is none): else Conflict, or with
-        ``on_conflict="branch"`` the messages become a branch after it. An `id` makes the call safe to repeat: the same
-        message under the same id is stored once.
+        With `expect_head`, only if that is the last message (None: if there are no messages). Otherwise it raises
+        Conflict, or with ``on_conflict="branch"`` stores the messages as a branch after `expect_head`. An `id` makes
+        the call safe to repeat: the same message with the same id is stored once.
         """
         at = None if created_at is None else microseconds(created_at)
         one = isinstance(messages, _ONE)
@@ -93,22 +93,22 @@ class Session(SessionChanges):
             expect = None if expect_head is None else self._engine.resolve_node(expect_head)
             done = self._refs.append(self._read, drafts, expect=expect, branch=on_conflict == "branch")
         if done.move is not None:
-            call = running()
-            self._engine.undoing.if_undone(self, self._as_before)
+            call = current_call()
+            self._engine.rollback_steps.on_rollback(self, self._restorer)
             if call is None:
                 self._move = done.move
-            else:  # it shares a commit that is still to come
+            else:  # the append is part of a group commit that is not done yet
                 call.steps.append(partial(setattr, self, "_move", done.move))
         return done.nodes[0] if one else done.nodes
 
     def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:
-        """Its messages, root first: all, the `last` ones, or those up to and with `until`. NotFound without it."""
+        """Its messages, root first: all, the `last` ones, or those up to and including `until`. NotFound."""
         if last is not None:
             whole_number("last", last, 0)
         stop = None if until is None else self._engine.resolve_node(until)
 
         def work(tx: Tx) -> list[Node]:
-            head = self._here(tx).head
+            head = self._current_row(tx).head
             pos = head if stop is None else self._on_path(tx, head, stop).pos
             if pos is None:
                 return []
@@ -119,28 +119,29 @@ class Session(SessionChanges):
         return self._engine.read(work, tail=tail)
 
     def iter(self) -> Iterator[Node]:
-        """Its messages, root first, a few at a time: the memory used does not grow with the session."""
-        head = self._engine.read(self._here).head
+        """Its messages, root first, read in small batches: memory use does not grow with the session."""
+        head = self._engine.read(self._current_row).head
         return iter(()) if head is None else self._walk(head)
 
     def history(self) -> Iterator[Node]:
-        """Like `iter`, but begins with the messages that compactions replaced."""
-        heads = self._engine.read(lambda tx: paths.origins(self._engine, tx, self._here(tx).head))
+        """Like `iter`, but starts with the messages that compactions replaced."""
+        heads = self._engine.read(lambda tx: paths.origins(self._engine, tx, self._current_row(tx).head))
         for head in reversed(heads):
             yield from self._walk(head)
 
     def watch(self, *, after: str | None = UNSET, timeout: float | None = None) -> Watch:
-        """Its messages as they come, whoever appends them and on whatever machine: waits for each, and gives it once.
+        """Waits for new messages, from any process or machine, and yields each once.
 
-        From now on; or with `after` those after that message, with None from the first on. NotFound if it is not in
-        the session's tree. When the head moves elsewhere, it goes on with what is new on the way there: a message whose
-        `parent_id` is not the one before. What was taken back before it was given is not given. It ends when nothing
-        has come for `timeout` seconds; NotFound once the session is deleted or in the trash, Closed with the store.
+        Starts with the next message; with `after`, after that message; with ``after=None``, at the first. NotFound if
+        `after` is not in the session's tree. If the head moves elsewhere, continues with the new messages of that path:
+        `parent_id` of the first is not the message yielded before. Messages removed before they are yielded are
+        skipped. Ends when no message comes for `timeout` seconds. NotFound once the session is deleted or in the trash;
+        Closed if the store is closed.
         """
         with loading:
             from clew.engine.watch import Watch, WatchState
 
-        row, trashed = self._row, self._row.trashed_at is not None  # now: this object may go to the trash meanwhile
+        row, trashed = self._row, self._row.trashed_at is not None  # read now: `trash` may change this object later
 
         def here(tx: Tx) -> RefRow:
             return self._refs.get(tx, row.kind, row.key, trashed=trashed)
@@ -150,66 +151,66 @@ class Session(SessionChanges):
     # -- forks and branches
 
     def fork(self, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
-        """A new session that shares everything up to `at`, or up to the last message. Nothing is copied."""
+        """Creates a session that shares the messages up to `at`, by default the last one. Copies nothing."""
         return Session(self._parts, self._parts.table.fork(self._row, at=at, title=title, id=id))
 
     def rewind(self, to: str | None) -> Branch | None:
         """Moves the head back to a message, or with None before the first. Returns the messages after it as a branch.
 
-        NotFound if `to` is not among its messages.
+        NotFound if `to` is not one of its messages.
         """
         target = None if to is None else self._engine.resolve_node(to)
 
         def work(tx: Tx) -> tuple[Move | None, RefRow | None]:
-            tip = self._refs.tip(tx, self._row)
-            ground = None if target is None else self._on_path(tx, tip.pos, target)
-            if tip.id == target:
+            state = self._refs.head_state(tx, self._row)
+            point = None if target is None else self._on_path(tx, state.pos, target)
+            if state.id == target:
                 return None, None
-            left = self._refs.branch(tx, self._row.ref, tip.ground)
-            head = (None, None) if ground is None else (ground.pos, ground.id)
-            return self._refs.move(tx, self._row.ref, tip, *head), left
+            left = self._refs.branch(tx, self._row.ref, state.insert_point)
+            head = (None, None) if point is None else (point.pos, point.id)
+            return self._refs.move(tx, self._row.ref, state, *head), left
 
         move, left = self._engine.write(work)
         if move is not None:
-            self._engine.undoing.if_undone(self, self._as_before)
+            self._engine.rollback_steps.on_rollback(self, self._restorer)
             self._move = move
         return None if left is None else _branch(left)
 
     def branches(self) -> list[Branch]:
         """Its branches, oldest first."""
-        return [_branch(row) for row in self._owned(BRANCH) if self._refs.data(row)]
+        return [_branch(row) for row in self._owned_rows(BRANCH) if self._refs.data(row)]
 
     def subagents(self) -> list[Session]:
         """The traces of its subagents, oldest first."""
-        return [Session(self._parts, row) for row in self._owned("subagent")]
+        return [Session(self._parts, row) for row in self._owned_rows("subagent")]
 
     def compact(self, messages: AnyMessage | Sequence[AnyMessage], *, expect_head: str | None = UNSET) -> list[Node]:
-        """Continues from a summary: `messages` become a new root that replaces all messages before it.
+        """Replaces all messages by a summary: `messages` become a new root, where `path` begins.
 
-        `path` begins there; `history` still returns the rest, and the counters continue. Invalid if it has no messages.
+        `history` still returns the replaced messages, and the counters continue. Invalid if the session is empty.
         """
         many = [messages] if isinstance(messages, Message | Native) else messages
         drafts = self._drafts(many, None, None)
         if not drafts:
-            raise Invalid("a compaction needs at least one message to go on from")
+            raise Invalid("a compaction needs at least one message")
         expect = UNSET if expect_head is UNSET else expect_head and self._engine.resolve_node(expect_head)
 
         def work(tx: Tx) -> Appended:
-            tip = self._refs.tip(tx, self._row)
-            if tip.pos is None:
+            state = self._refs.head_state(tx, self._row)
+            if state.pos is None:
                 raise Invalid("a session without messages has nothing to compact")
-            if expect is not UNSET and expect != tip.id:
-                raise self._refs.moved(self._row)
-            carried = (tip.carried or 0) + (tip.run_depth or 0) + (tip.pos & ((1 << SEQ_BITS) - 1)) + 1
-            ground = tip.ground._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
-            nodes = append_chain(self._engine, tx, ground, drafts, derived=tip.pos)
+            if expect is not UNSET and expect != state.id:
+                raise self._refs.moved_error(self._row)
+            carried = (state.carried or 0) + (state.run_depth or 0) + (state.pos & ((1 << SEQ_BITS) - 1)) + 1
+            point = state.insert_point._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
+            nodes = append_chain(self._engine, tx, point, drafts, derived=state.pos)
             last = node_row(nodes[-1])
-            return Appended(nodes, self._refs.move(tx, self._row.ref, tip, last[POS], last[ID]))
+            return Appended(nodes, self._refs.move(tx, self._row.ref, state, last[POS], last[ID]))
 
         self._refs.ensure_sound_head(self._row)
-        done = self._engine.write(work, lambda tx: self._refs.appended(tx, self._row, drafts))
+        done = self._engine.write(work, lambda tx: self._refs.find_appended(tx, self._row, drafts))
         if done.move is not None:
-            self._engine.undoing.if_undone(self, self._as_before)
+            self._engine.rollback_steps.on_rollback(self, self._restorer)
             self._move = done.move
         return done.nodes
 
@@ -231,11 +232,11 @@ class Session(SessionChanges):
     # -- inside
 
     def _walk(self, head: int) -> Iterator[Node]:
-        """The messages down to `head`. NotFound if the session is deleted meanwhile, which must not pass for damage."""
+        """The messages down to `head`. NotFound if the session was deleted meanwhile: that is not corruption."""
         try:
             yield from paths.walk(self._engine, head)
         except Corrupted:
-            self._engine.read(self._here)
+            self._engine.read(self._current_row)
             raise
 
     def _drafts(self, messages: Any, id: str | Sequence[str] | None, at: int | None) -> list[Draft]:
@@ -243,25 +244,25 @@ class Session(SessionChanges):
             raise Invalid(f"this takes a message or a list of messages, not {type(messages).__name__}")
         if id is not None and (not isinstance(id, Sequence) or isinstance(id, str) or len(id) != len(messages)):
             raise Invalid("there must be as many ids as messages")
-        return [self._engine.draft(said, id[n] if id else None, at) for n, said in enumerate(messages)]
+        return [self._engine.draft(message, id[n] if id else None, at) for n, message in enumerate(messages)]
 
     def _on_path(self, tx: Tx, head: int | None, id: bytes) -> InsertPoint:
-        """Where a message of this session stands. NotFound if it is not among them."""
-        ground = tx.ground(id)
-        if ground is None or head is None or ground.pos is None or not paths.on_path(tx, head, ground.pos):
-            raise NotFound("node", ids.text(id), hint=f"It is not among the messages of session {self.id}.")
-        return ground
+        """The insertion point after a message of this session. NotFound if it is not one of its messages."""
+        point = tx.insert_point(id)
+        if point is None or head is None or point.pos is None or not paths.on_path(tx, head, point.pos):
+            raise NotFound("node", ids.text(id), hint=f"It is not a message of session {self.id}.")
+        return point
 
 
 def row_of(session: Session) -> RefRow:
-    """The row of a session as it was last read: for modules of clew, not for its users."""
+    """The row of a session as of its last read. For modules of clew, not for users."""
     return session._row
 
 
 def delete_session(session: Session) -> Receipt:
-    """Deletes a session and each message that nothing else needs, and leaves traces: for modules of clew.
+    """Deletes a session and each message that nothing else needs, without clearing traces. For modules of clew.
 
-    It may be part of a transaction. NotFound; Conflict if the session, its owner or a subagent's trace is held.
+    May be part of a transaction. NotFound; Conflict if the session, its owner or a subagent's trace is held.
     """
     row = session._row
     return session._parts.purger.delete(row.kind, row.key)
@@ -269,7 +270,7 @@ def delete_session(session: Session) -> Receipt:
 
 def owned_rows(session: Session, kind: str) -> Iterator[RefRow]:
     """The rows of one kind that a session owns and that are not in the trash, oldest first. Corrupted."""
-    return session._owned(kind)
+    return session._owned_rows(kind)
 
 
 def _branch(row: RefRow) -> Branch:

@@ -1,4 +1,4 @@
-"""Changes to a session: its fields, its hold and retention, the trash and the purge."""
+"""Changes to a session: fields, hold, retention, trash and purge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 UNSET: Any = object()
 """The default of an argument for which None has a meaning."""
 _OWN = (SETUP, RECORD)
-"""Keys in free data that clew itself uses."""
+"""Keys in free data that are reserved for clew."""
 
 
 class SessionChanges(SessionFields):
@@ -57,8 +57,7 @@ class SessionChanges(SessionFields):
     ) -> Self:
         """Changes its model, its directory or its free data.
 
-        `extra` replaces what was there, but for what `clew.records` keeps in it, and what `clew.chat` does unless it is
-        given.
+        `extra` replaces the free data, except the entry of `clew.records`, and that of `clew.chat` unless given.
         """
         given = {
             name: value for name, value in (("model", model), ("cwd", cwd), ("extra", extra)) if value is not UNSET
@@ -68,7 +67,8 @@ class SessionChanges(SessionFields):
 
         def change(data: SessionData) -> SessionData:
             if isinstance(extra, dict | None):
-                setup, record = ({name: had for name, had in (data.extra or {}).items() if name == own} for own in _OWN)
+                stored = data.extra or {}
+                setup, record = ({name: stored[name]} if name in stored else {} for name in _OWN)
                 given["extra"] = {**setup, **(extra or {}), **record} or extra
             return msgspec.structs.replace(data, **given)
 
@@ -81,17 +81,17 @@ class SessionChanges(SessionFields):
     def attach(
         self, source: bytes | IO[bytes], *, mime_type: str, modality: Modality = "document", name: str | None = None
     ) -> Media:
-        """Stores a file as a blob of this session, and returns the block that shows it in a message."""
+        """Stores a file as a blob of this session. Returns the block to put into a message."""
         blob: Blob = self.blobs.put(source)
         return Media(mime_type=mime_type, modality=modality, blob=blob.digest, name=name)
 
     # -- hold, retention, trash, purge
 
     def hold(self, reason: str | None = None) -> Self:
-        """Prevents every kind of deletion, and the trash, until `release`.
+        """Prevents every kind of deletion, including the trash, until `release`.
 
-        The hold covers its branches, its subagents, its log, and every message that any of them has said. The session
-        may still be talked in, renamed and labelled.
+        The hold covers its branches, its subagents, its log, and all their messages. The session can still be
+        continued, renamed and labelled.
         """
         return self._change(
             lambda data: data if reason is None else msgspec.structs.replace(data, hold_reason=reason), "hold", hold=1
@@ -102,16 +102,19 @@ class SessionChanges(SessionFields):
         return self._change(lambda data: msgspec.structs.replace(data, hold_reason=None), "release", hold=0)
 
     def retain(self, *, days: int | None = None, until: datetime | None = None) -> Self:
-        """Gives it a retention of its own: `days` after its last activity, or `until` a moment.
+        """Sets its own retention: `days` after its last activity, or `until` a time. With neither, the store's policy
+        applies again.
 
-        That of a conversation record ends 7 to 180 days after its last activity. With neither, the store's policy
-        counts again. Once it has expired it is not listed or picked by `latest`, and the next sweep purges it, unless
-        it is held. Invalid for a trace that goes with its owner.
+        An expired session is not listed or returned by `latest`, and the next sweep purges it unless it is held. The
+        retention of a conversation record must end 7 to 180 days after its last activity. Invalid for a trace with an
+        owner: it is deleted with the owner.
         """
         if days is not None and until is not None:
-            raise Invalid("a retention is a number of days or a moment", hint="Give one.")
+            raise Invalid("retain takes days or until, not both", hint="Pass one of them.")
         if self._row.owner is not None:
-            raise Invalid("a trace goes with the session that owns it", hint="Give that one a retention.")
+            raise Invalid(
+                "a subagent's trace has the retention of its owner", hint="Set the retention of the owner instead."
+            )
         at = None
         if days is not None:
             at = -retention_days(days) * DAY
@@ -126,9 +129,9 @@ class SessionChanges(SessionFields):
         return self._change(check, "retain", expires_at=at)
 
     def trash(self) -> Self:
-        """Puts it in the trash with its branches and subagents: not found, listed or searched until it is restored.
+        """Moves it to the trash with its branches and subagents. It cannot be found, listed or searched until restored.
 
-        Messages that other sessions share stay with them. Conflict if it, its owner or a subagent's trace is held.
+        Messages shared with other sessions stay. Conflict if it, its owner or a subagent's trace is held.
         """
         with loading:
             from clew.engine import audit, trash
@@ -139,16 +142,16 @@ class SessionChanges(SessionFields):
             now = self._refs.get(tx, row.kind, row.key, trashed=True)
             if now.trashed_at is not None:
                 return now
-            audit.may_note(self._engine, self._refs, tx, "trash", self.id)
+            audit.note_if_enabled(self._engine, self._refs, tx, "trash", self.id)
             return trash.put(self._engine, self._refs, tx, now)
 
-        return self._saw(self._engine.write(work))
+        return self._update_row(self._engine.write(work))
 
     def purge(self, *, reason: Reason = "user-requested", dry_run: bool = False) -> Receipt:
-        """Deletes it for good, in the trash or not, and clears every trace of it. See `Sessions.purge`.
+        """Deletes it permanently, in the trash or not, and clears every trace of it. See `Sessions.purge`.
 
-        Messages that other sessions share stay. If it is held, the receipt names the failure and nothing is deleted.
-        With `dry_run` nothing changes, and the receipt says what would be deleted. NotFound if it does not exist.
+        Messages shared with other sessions stay. If it is held, nothing is deleted and the receipt names the failure.
+        With `dry_run` nothing changes, and the receipt lists what would be deleted. NotFound if it does not exist.
         """
         row = self._row
         if self._parts.table.get(row.kind, row.key) is None:
@@ -156,20 +159,20 @@ class SessionChanges(SessionFields):
         return self._parts.purger.purge([row], reason=reason, dry_run=dry_run)
 
     def _change(
-        self, change: Callable[[SessionData], SessionData], deed: str | None = None, **columns: int | None
+        self, change: Callable[[SessionData], SessionData], event: str | None = None, **columns: int | None
     ) -> Self:
         table = self._parts.table
 
         def work(tx: Tx) -> RefRow:
             row = self._refs.get(tx, self._row.kind, self._row.key)
-            payload, look, labelled = table.pack(change(table.data(row)))
-            row = self._refs.change(tx, row, payload, look=look, **columns)
-            tx.set_labels(row.ref, labelled)
-            if deed is not None:
+            payload, cwd_hash, label_hashes = table.pack(change(table.data(row)))
+            row = self._refs.change(tx, row, payload, look=cwd_hash, **columns)
+            tx.set_labels(row.ref, label_hashes)
+            if event is not None:
                 with loading:
                     from clew.engine import audit
 
-                audit.note(self._engine, self._refs, tx, deed, self.id)
+                audit.note(self._engine, self._refs, tx, event, self.id)
             return row
 
-        return self._saw(self._engine.write(work))
+        return self._update_row(self._engine.write(work))

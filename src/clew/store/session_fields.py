@@ -1,4 +1,4 @@
-"""The fields of a session, and the row that they are read from."""
+"""The fields of a session, and the row they come from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class SessionFields:
-    """The fields of a session, as it was last read."""
+    """The fields of a session as of its last read. Corrupted if the stored bytes are not what was written."""
 
     __slots__ = ("_data", "_engine", "_move", "_parts", "_read", "_refs")
 
@@ -44,14 +44,14 @@ class SessionFields:
 
     @property
     def handle(self) -> str:
-        """Its short name, for typing."""
+        """A short name that is easy to type."""
         return self._refs.handle(self._row)
 
     @property
     def data(self) -> SessionData:
-        """Everything it carries. Corrupted if the bytes are not what was written."""
+        """All of its data."""
         if self._data is None:
-            self._data = unpack(self._sound(self._refs.data))
+            self._data = unpack(self._check_row(self._refs.data))
         return self._data
 
     @property
@@ -61,12 +61,12 @@ class SessionFields:
 
     @property
     def cwd(self) -> str | None:
-        """The directory it belongs to."""
+        """Its working directory."""
         return self.data.cwd
 
     @property
     def model(self) -> str | None:
-        """The model it talks to."""
+        """The model it uses."""
         return self.data.model
 
     @property
@@ -76,17 +76,17 @@ class SessionFields:
 
     @property
     def agent(self) -> str | None:
-        """The agent whose trace it is, if it is a subagent's."""
+        """The name of the subagent, if this is the trace of one."""
         return self.data.agent
 
     @property
     def is_subagent(self) -> bool:
-        """True for the trace of a subagent: it is never continued by `latest`."""
+        """True for the trace of a subagent, which `latest` never returns."""
         return self._row.kind != "session"
 
     @property
     def owner_id(self) -> str | None:
-        """The id of the session that owns it, if it is a subagent's; None without an owner."""
+        """The id of the session that owns this trace of a subagent; None without an owner."""
         number = self._bound.owner
         owner = None if number is None else self._engine.read(lambda tx: tx.ref_at(number), single=True)
         return None if owner is None else ids.text(owner.key)
@@ -108,28 +108,28 @@ class SessionFields:
 
     @property
     def head_id(self) -> str | None:
-        """The id of its last message; None while it has none. Corrupted if the row is not what was written."""
-        head = self._sound(self._refs.checked).head_id
+        """The id of its last message; None while it has none."""
+        head = self._check_row(self._refs.verify).head_id
         return None if head is None else ids.text(head)
 
     @property
     def version(self) -> int:
-        """Grows with every change."""
-        return self._sound(self._refs.checked).version
+        """A number that grows with every change."""
+        return self._check_row(self._refs.verify).version
 
     @property
     def created_at(self) -> datetime:
-        """When it was created. Corrupted if the row is not what was written."""
+        """When it was created."""
         return moment(self._bound.created_at)
 
     @property
     def updated_at(self) -> datetime:
         """When its head last moved."""
-        return moment(self._sound(self._refs.checked).active_at)
+        return moment(self._check_row(self._refs.verify).active_at)
 
     @property
     def held(self) -> bool:
-        """True if it cannot be deleted: see `hold`. Corrupted if the row is not what was written."""
+        """True if it cannot be deleted: see `hold`."""
         return bool(self._bound.hold)
 
     @property
@@ -139,19 +139,19 @@ class SessionFields:
 
     @property
     def expires_at(self) -> datetime | None:
-        """When its own retention ends: see `retain`. None if it has none of its own. Corrupted as in `held`."""
-        at = expiry(self._refs.checked(self._row)) if self.data is not None else None
+        """When its own retention ends: see `retain`. None if it has none."""
+        at = expiry(self._refs.verify(self._row)) if self.data is not None else None
         return None if at is None else moment(at)
 
     @property
     def trashed_at(self) -> datetime | None:
-        """When it was put in the trash; None if it is not there. Corrupted if the row is not what was written."""
+        """When it was moved to the trash; None if it is not there."""
         at = self._bound.trashed_at
         return None if at is None else moment(at)
 
     @property
     def counters(self) -> Counters:
-        """Messages, turns, tokens and cost, as its head has them now."""
+        """Messages, turns, tokens and cost up to its present last message."""
         return self._engine.read(self._counters)
 
     @property
@@ -160,82 +160,82 @@ class SessionFields:
         with loading:
             from clew.engine.blobs import Blobs
 
-        return Blobs(self._engine, lambda: self._now().tree or 0)
+        return Blobs(self._engine, lambda: self._live_row().tree or 0)
 
     @property
     def log(self) -> Log:
-        """Entries beside its messages: a transcript, an audit."""
+        """Its log: entries apart from its messages, such as a transcript."""
         with loading:
             from clew.engine.log import Log
 
-        return Log(self._engine, self._now)
+        return Log(self._engine, self._live_row)
 
     def refresh(self) -> Self:
-        """Reads it again. NotFound if it is gone."""
-        return self._saw(self._engine.read(self._here))
+        """Reads it again. NotFound if it was deleted."""
+        return self._update_row(self._engine.read(self._current_row))
 
     # -- the row
 
-    def _now(self) -> RefRow:
-        """Its row as it is now. NotFound if it is gone: nothing may be hung on what is no longer there."""
+    def _live_row(self) -> RefRow:
+        """Its present row. NotFound if it was deleted or trashed: nothing may be added to it then."""
         row = self._row
         return self._engine.read(lambda tx: self._refs.get(tx, row.kind, row.key))
 
-    def _here(self, tx: Tx) -> RefRow:
-        """Its row as it is now, to look at: if it was in the trash when it was read, it may still be there."""
+    def _current_row(self, tx: Tx) -> RefRow:
+        """Its present row, for reading. If it was in the trash when it was read, it may still be there."""
         return self._parts.table.current(tx, self._row)
 
-    def _sound(self, look: Callable[[RefRow], T]) -> T:
-        """What `look` finds in its row; it is read again if the data key was exchanged since. Corrupted."""
+    def _check_row(self, check: Callable[[RefRow], T]) -> T:
+        """Calls `check` with its row, and again with the present row if the data key was rotated. Corrupted."""
         try:
-            return look(self._row)
+            return check(self._row)
         except Corrupted:
-            now = self._engine.read(self._here)
+            now = self._engine.read(self._current_row)
             if now.wrapped_key == self._row.wrapped_key:
                 raise
-            return look(self._saw(now)._row)
+            return check(self._update_row(now)._row)
 
-    def _owned(self, kind: str) -> Iterator[RefRow]:
+    def _owned_rows(self, kind: str) -> Iterator[RefRow]:
         rows = self._engine.read(lambda tx: tx.refs_owned(self._row.ref))
-        return (self._refs.checked(row) for row in rows if row.kind == kind and row.trashed_at is None)
+        return (self._refs.verify(row) for row in rows if row.kind == kind and row.trashed_at is None)
 
     def _counters(self, tx: Tx) -> Counters:
-        head = self._here(tx).head_id
-        place = None if head is None else tx.node(head)
-        if place is None and head is not None:
-            raise Corrupted(f"session {self.id}", "its head is missing")
-        if place is None:
+        head = self._current_row(tx).head_id
+        if head is None:
             return Counters()
+        place = tx.node(head)
+        if place is None:
+            raise Corrupted(f"session {self.id}", "its head is missing")
         run = tx.run(place.row[POS] >> SEQ_BITS)
         assert run is not None  # the place was found through it
-        self._engine.checked(tx, run)
+        self._engine.verify_run(tx, run)
         return self._engine.node(place).counters
 
     @property
     def _row(self) -> RefRow:
-        """The ref as it was last seen. What an append moved is put in when someone looks: most appends are not."""
+        """Its row as of the last read or append. Merges the pending move here: after most appends no one reads it."""
         if self._move is not None:
             self._read, self._move = self._read._replace(**self._move._asdict()), None
         return self._read
 
     @property
     def _bound(self) -> RefRow:
-        """The ref, for what its data is bound to. Corrupted if the data does not open under it."""
+        """Its row, verified by decrypting its data, which is bound to the row. Corrupted."""
         _ = self.data
         return self._row
 
-    def _saw(self, row: RefRow) -> Self:
-        self._engine.undoing.if_undone(self, self._as_before)
+    def _update_row(self, row: RefRow) -> Self:
+        self._engine.rollback_steps.on_rollback(self, self._restorer)
         self._read, self._move, self._data = row, None, None
         return self
 
-    def _as_before(self) -> Callable[[], object]:
-        """A function that resets the object to its present fields, and then to the stored ones if they can be read."""
+    def _restorer(self) -> Callable[[], object]:
+        """A function that resets the object to its present fields, and then reads the stored ones if possible."""
         before = self._row
 
         def restore() -> None:
             self._read, self._move, self._data = before, None, None
-            with suppress(ClewError):  # it was made in the transaction, or the store cannot be read now
+            with suppress(ClewError):  # the transaction created the session, or the store cannot be read now
                 self.refresh()
 
         return restore

@@ -1,4 +1,4 @@
-"""The rows of sessions: found, listed, counted, forked. `Session` is the object around one row."""
+"""Finds, lists, counts, creates and forks rows of sessions. A `Session` wraps one row."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 SESSION, SUBAGENT = "session", "subagent"
 TRASHED = "session in the trash"
 SCAN = 200
-"""Sessions read at a time when a filter needs their data."""
+"""The number of sessions to read at a time when a filter needs their data."""
 
 Edge = tuple[int, int]
-"""Rank, or time of trashing, and number of the last session of a page."""
+"""The rank, or the time of trashing, and the number of the last session of a page."""
 T = TypeVar("T")
 
 
@@ -63,7 +63,7 @@ class SessionTable:
         return self._engine.read(lambda tx: tx.ref(workspace, kind, key), single=True)
 
     def find(self, typed: str, *, trashed: bool = False) -> RefRow:
-        """The row of the session with this id or handle; with `trashed` of one in the trash. NotFound, Ambiguous."""
+        """The row of the session with this id or handle; with `trashed`, of one in the trash. NotFound, Ambiguous."""
         found: list[RefRow] = []
         hint = ""
         for kind in (SESSION, SUBAGENT):
@@ -96,7 +96,7 @@ class SessionTable:
         return self.read_sound(row, lambda row: unpack(self._refs.data(row)))
 
     def read_sound(self, row: RefRow, read: Callable[[RefRow], T]) -> T:
-        """What `read` makes of a row; the row is read again if its data key has changed since. Corrupted."""
+        """Calls `read` with the row, and again with the present row if its data key has changed. Corrupted."""
         try:
             return read(row)
         except Corrupted:
@@ -106,27 +106,28 @@ class SessionTable:
             return read(now)
 
     def current(self, tx: Tx, row: RefRow) -> RefRow:
-        """A row as it is now; a row that was in the trash may still be there. NotFound."""
+        """The present row; a row that was in the trash may still be there. NotFound."""
         return self._refs.get(tx, row.kind, row.key, trashed=row.trashed_at is not None)
 
     def ensure_vacant(self, tx: Tx, key: bytes) -> None:
-        """Conflict if a session of either kind has this id: `get` must never have to choose."""
+        """Conflict if a session of either kind has this id, so that ids stay unique across both."""
         if any(tx.ref(self._engine.workspace, kind, key) is not None for kind in (SESSION, SUBAGENT)):
             raise Conflict("a session with this id is already stored")
 
     # -- many
 
     def recent(
-        self, kind: str, before: Edge | None, look: bytes | None, label: bytes | None, limit: int
+        self, kind: str, before: Edge | None, cwd_hash: bytes | None, label_hash: bytes | None, limit: int
     ) -> Sequence[RefRow]:
-        """The sessions last active before an edge, the last one first; filtered by lookup hashes."""
+        """The sessions last active before an edge, newest first; filtered by lookup hashes."""
         workspace = self._engine.workspace
         return self._engine.read(
-            lambda tx: tx.refs_recent(workspace, kind, before=before, look=look, label=label, limit=limit), single=True
+            lambda tx: tx.refs_recent(workspace, kind, before=before, look=cwd_hash, label=label_hash, limit=limit),
+            single=True,
         )
 
     def all(self, tx: Tx, *, live: bool, before: int | None) -> list[RefRow]:
-        """Sessions in the trash that were not trashed with an owner; with `live` all without owner, trashed or not."""
+        """Sessions in the trash, except those trashed with their owner; with `live`, all without an owner."""
         found: list[RefRow] = []
         at = 0
         while rows := tx.refs_after(at, SCAN):
@@ -141,7 +142,7 @@ class SessionTable:
             ]
         return found
 
-    def standing(self, tx: Tx) -> list[RefRow]:
+    def purgeable(self, tx: Tx) -> list[RefRow]:
         """Every session that can be purged on its own, in the trash or not; subagents before their owners."""
         traces = [row for row in self.all(tx, live=False, before=None) if row.owner is not None]
         return traces + self.all(tx, live=True, before=None)
@@ -149,43 +150,45 @@ class SessionTable:
     def count(
         self,
         kind: str,
+        cwd_hash: bytes | None,
+        label_hash: bytes | None,
+        title: str | None,
         *,
-        look: bytes | None = None,
-        label: bytes | None = None,
-        title: str | None = None,
-        include_expired: bool = False,
-        now: int = 0,
+        include_expired: bool,
+        now: int,
     ) -> int:
-        """How many sessions the filters let through; `title` in casefolded form."""
+        """The number of sessions that match; `title` in casefolded form."""
         engine = self._engine
         if title is None:
             since = -1 if include_expired else now
-            return engine.read(lambda tx: tx.count_refs(engine.workspace, kind, look=look, label=label, now=since))
+            return engine.read(
+                lambda tx: tx.count_refs(engine.workspace, kind, look=cwd_hash, label=label_hash, now=since)
+            )
         count, edge = 0, None
         while True:
-            rows = self.recent(kind, edge, look, label, SCAN)
+            rows = self.recent(kind, edge, cwd_hash, label_hash, SCAN)
             count += sum((include_expired or not expired(row, now)) and self.has_title(row, title) for row in rows)
             if len(rows) < SCAN:
                 return count
             edge = rows[-1].rank, rows[-1].ref
 
     def has_title(self, row: RefRow, title: str | None) -> bool:
-        """True if these casefolded words are in its title, or if none are given. Corrupted."""
+        """True if its casefolded title contains `title`, or if that is None. Corrupted."""
         return title is None or title in (self.data(row).title or "").casefold()
 
     # -- cursors
 
     def cursor(self, at: int, ref: int, of: str = "cursor") -> str:
-        """Where a page ends, as text that `read_cursor` reads; `of` names the list."""
+        """The end of a page as text for `read_cursor`; `of` is the name of the list."""
         place = f"{at:x}.{ref:x}"
-        return f"{place}.{self._engine.look(of, place.encode()).hex()}"
+        return f"{place}.{self._engine.lookup_hash(of, place.encode()).hex()}"
 
     def read_cursor(self, cursor: str, of: str = "cursor") -> Edge:
-        """Where the page of a cursor ended. Invalid if `cursor` did not make it for this list."""
+        """The end of a page from its cursor. Invalid if `cursor` was not called for this list."""
         try:
             place, _, proof = cursor.rpartition(".")
             at, _, ref = place.partition(".")
-            if self._engine.look(of, place.encode()).hex() != proof:
+            if self._engine.lookup_hash(of, place.encode()).hex() != proof:
                 raise ValueError
             return int(at, 16), int(ref, 16)
         except (ValueError, AttributeError, TypeError):
@@ -194,7 +197,7 @@ class SessionTable:
     # -- writing
 
     def pack(self, data: SessionData) -> tuple[bytes, bytes | None, Sequence[bytes]]:
-        """The data of a session as stored, redacted; and the lookup hashes of its directory and its labels."""
+        """The redacted data of a session as bytes, and the lookup hashes of its directory and its labels."""
         payload = pack(data)
         redacted = self._engine.redacted(payload[1:], own=True)
         if redacted != payload[1:]:
@@ -208,14 +211,14 @@ class SessionTable:
         if cwd is None:
             return None
         try:
-            return self._engine.look("cwd", cwd.encode())
+            return self._engine.lookup_hash("cwd", cwd.encode())
         except UnicodeEncodeError:
             raise Invalid("the directory's name is not valid Unicode") from None
 
     def label_hash(self, label: str) -> bytes:
         """The lookup hash of a label."""
         try:
-            return self._engine.look("label", label.encode())
+            return self._engine.lookup_hash("label", label.encode())
         except (AttributeError, UnicodeEncodeError):
             raise Invalid("a label must be text in valid Unicode") from None
 
@@ -224,17 +227,17 @@ class SessionTable:
     ) -> RefRow:
         """Adds a session, empty or at a message. Conflict if the id is in use; NotFound."""
         engine = self._engine
-        payload, look, labels = self.pack(data)
+        payload, cwd_hash, label_hashes = self.pack(data)
 
         def work(tx: Tx) -> RefRow:
-            ground = None if at is None else tx.ground(at)
-            if at is not None and (ground is None or tx.tree_workspace(ground.tree) != engine.workspace):
+            point = None if at is None else tx.insert_point(at)
+            if at is not None and (point is None or tx.tree_workspace(point.tree) != engine.workspace):
                 raise NotFound("node", ids.text(at))
             above = None if owner is None else self._refs.get(tx, *owner).ref
             self.ensure_vacant(tx, key)
-            tree = tx.add_tree(engine.workspace, engine.clock()) if ground is None else ground.tree
-            row = self._refs.add(tx, kind, key, payload, tree=tree, at=ground, owner=above, look=look)
-            tx.set_labels(row.ref, labels)
+            tree = tx.add_tree(engine.workspace, engine.clock()) if point is None else point.tree
+            row = self._refs.add(tx, kind, key, payload, tree=tree, at=point, owner=above, look=cwd_hash)
+            tx.set_labels(row.ref, label_hashes)
             self.record_event(tx, "create", key)
             return row
 
@@ -249,20 +252,20 @@ class SessionTable:
             row = self._refs.get(tx, source.kind, source.key)
             assert row.tree is not None
             wanted = row.head_id if target is None else target
-            ground = None if wanted is None else tx.ground(wanted)
-            if wanted is not None and (ground is None or ground.tree != row.tree):
+            point = None if wanted is None else tx.insert_point(wanted)
+            if wanted is not None and (point is None or point.tree != row.tree):
                 raise NotFound("node", ids.text(wanted), hint="A fork begins at a message of the same tree.")
             old = self.data(row)
             data = SessionData(
                 old.title if title is None else title, old.cwd, old.model, old.labels, None,
                 ids.text(row.key), None if wanted is None else ids.text(wanted), old.extra, moved=old.moved,
             )  # fmt: skip
-            payload, look, labels = self.pack(data)
+            payload, cwd_hash, label_hashes = self.pack(data)
             self.ensure_vacant(tx, key)
-            made = self._refs.add(tx, SESSION, key, payload, tree=row.tree, at=ground, look=look)
-            tx.set_labels(made.ref, labels)
+            fork = self._refs.add(tx, SESSION, key, payload, tree=row.tree, at=point, look=cwd_hash)
+            tx.set_labels(fork.ref, label_hashes)
             self.record_event(tx, "create", key)
-            return made
+            return fork
 
         return self._refs.write_one(work)
 
@@ -282,6 +285,6 @@ def expired(row: RefRow, now: int) -> bool:
 
 
 def _in_trash(tx: Tx, row: RefRow) -> bool:
-    """True for a session in the trash whose owner is not there."""
+    """True for a session in the trash whose owner is not in the trash."""
     owner = None if row.owner is None else tx.ref_at(row.owner)
     return row.trashed_at is not None and (owner is None or owner.trashed_at is None)

@@ -45,12 +45,14 @@ class Sessions:
         owner: Session | None = None,
         at: str | None = None,
     ) -> Session:
-        """A new session, empty, or with `at` going on from any stored message. Conflict if the id is taken. NotFound.
+        """Creates a session: empty, or with `at` continuing from any stored message. Conflict if the id is taken.
+        NotFound.
 
-        With `agent` it is the trace of a subagent: never picked by `latest`; with `owner` it goes when its owner goes.
+        With `agent` it is the trace of a subagent, which `latest` never returns; with `owner` it is deleted with its
+        owner.
         """
         if owner is not None and agent is None:
-            raise Invalid("only a subagent's session has an owner", hint="Name the agent.")
+            raise Invalid("only a subagent's session has an owner", hint="Pass agent as well.")
         if owner is not None and not isinstance(owner, Session):
             raise Invalid(f"an owner is a Session, not {type(owner).__name__}")
         data = SessionData(title, directory(cwd), model, label_set(labels), agent, extra=extra)
@@ -65,10 +67,10 @@ class Sessions:
 
     def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
-        look = self._table.cwd_hash(directory(cwd))
+        cwd_hash = self._table.cwd_hash(directory(cwd))
         now = self._engine.clock()
         edge: Edge | None = None
-        while rows := self._table.recent(SESSION, edge, look, None, 1):
+        while rows := self._table.recent(SESSION, edge, cwd_hash, None, 1):
             if not expired(rows[0], now):
                 return Session(self._parts, rows[0])
             edge = rows[0].rank, rows[0].ref
@@ -87,24 +89,24 @@ class Sessions:
         subagents: bool = False,
         total: bool = False,
     ) -> Page[Session]:
-        """Sessions, last active first; filtered by exact directory, by label, by words in the title.
+        """Sessions, last active first; filtered by exact directory, by label, by a part of the title.
 
-        `cursor` is the `next_cursor` of the page before; it stays good when sessions change. With `subagents` the
-        traces of subagents are listed instead. `total` counts all that the filters let through.
+        `cursor` is the `next_cursor` of the previous page; it stays valid when sessions change. With `subagents` lists
+        the traces of subagents instead. With `total` the page has the number of all sessions that match.
         """
         whole_number("limit", limit, 1)
         if title is not None and not isinstance(title, str):
             raise Invalid(f"a title is text, not {type(title).__name__}")
         kind = SUBAGENT if subagents else SESSION
         table, now = self._table, self._engine.clock()
-        look = table.cwd_hash(directory(cwd))
-        mark = None if label is None else table.label_hash(label)
+        cwd_hash = table.cwd_hash(directory(cwd))
+        label_hash = None if label is None else table.label_hash(label)
         edge = None if cursor is None else table.read_cursor(cursor)
         wanted = None if title is None else title.casefold()
         found: Rows = []
         step = limit + 1 if wanted is None else SCAN
         while len(found) <= limit:
-            rows = table.recent(kind, edge, look, mark, step)
+            rows = table.recent(kind, edge, cwd_hash, label_hash, step)
             found += [
                 row for row in rows if (include_expired or not expired(row, now)) and table.has_title(row, wanted)
             ]
@@ -114,7 +116,7 @@ class Sessions:
         last = found[limit - 1] if len(found) > limit else None
         count = None
         if total:
-            count = table.count(kind, look=look, label=mark, title=wanted, include_expired=include_expired, now=now)
+            count = table.count(kind, cwd_hash, label_hash, wanted, include_expired=include_expired, now=now)
         items = [Session(self._parts, row) for row in found[:limit]]
         return Page(
             items,
@@ -134,7 +136,7 @@ class Sessions:
     def fork(
         self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None
     ) -> Session:
-        """A new session at a message of the source's tree, or at its last one. Nothing is copied.
+        """Creates a session at a message of the source's tree, by default its last one. Copies nothing.
 
         NotFound if there is no such message; Conflict if the id is taken.
         """
@@ -142,7 +144,7 @@ class Sessions:
         return Session(self._parts, self._table.fork(row, at=at, title=title, id=id))
 
     def hold(self, key: str, reason: str | None = None) -> Session:
-        """Prevents every kind of deletion of a session, and the trash, until `release`."""
+        """Prevents every kind of deletion of a session, including the trash, until `release`."""
         return self.get(key).hold(reason)
 
     def release(self, key: str) -> Session:
@@ -152,17 +154,14 @@ class Sessions:
     # -- the trash
 
     def trash(self, key: str) -> Session:
-        """Puts a session in the trash, with all it owns; one that is there already stays there. Conflict if it is held.
+        """Moves a session to the trash, with all it owns. Idempotent. Conflict if it is held.
 
-        It is not found, listed, searched or talked in until `restore`; messages that others share stay with them.
+        It cannot be found, listed, searched or continued until `restore`. Messages shared with other sessions stay.
         """
         return Session(self._parts, self._table.find_anywhere(key)).trash()
 
     def trashed(self, *, limit: int = 50, cursor: str | None = None) -> Page[Session]:
-        """The sessions in the trash, last trashed first, without those that were trashed with their owner.
-
-        These sessions are read-only until `restore`.
-        """
+        """The sessions in the trash, last trashed first, except those trashed with their owner. They are read-only."""
         whole_number("limit", limit, 1)
         edge = None if cursor is None else self._table.read_cursor(cursor, "trash")
         workspace = self._engine.workspace
@@ -173,9 +172,9 @@ class Sessions:
         return Page(items, following, fetch=lambda cursor: self.trashed(limit=limit, cursor=cursor))
 
     def restore(self, key: str) -> Session:
-        """Brings a session back from the trash with all that went there with it, to its old place among the others.
+        """Restores a session from the trash, with all that was trashed with it, to its old place in the list.
 
-        NotFound if it is not in the trash; Conflict if it is a subagent's and its owner is there.
+        NotFound if it is not in the trash; Conflict if it is a subagent's and its owner is in the trash.
         """
         with loading:
             from clew.engine import trash
@@ -187,7 +186,7 @@ class Sessions:
             if now.trashed_at is None:
                 raise NotFound(TRASHED, key)
             self._table.record_event(tx, "restore", now.key)
-            return trash.take_back(self._refs, tx, now)
+            return trash.restore(self._refs, tx, now)
 
         return Session(self._parts, self._engine.write(work))
 
@@ -203,21 +202,21 @@ class Sessions:
         reason: Reason = "user-requested",
         dry_run: bool = False,
     ) -> Receipt:
-        """Deletes sessions for good, in the trash or not, and clears every trace of them: rows, keys, index, files.
+        """Deletes sessions permanently, in the trash or not, and clears every trace of them: rows, keys, index, files.
 
-        Those with these ids or handles; or with `trashed` all that are in the trash, with `everything` all there are,
-        of either only those that were last active, or put in the trash, `before` a moment. What other sessions share
-        stays. One that is held is a failure in the receipt, and the others go; so is one whose own row is damaged,
-        unless ``reason="corruption-detected"`` says that this is known. The receipt is kept in the store; with
-        `dry_run` it only says what would be. NotFound, and nothing is purged, if there is no such session.
+        Pass ids or handles, `trashed` for all in the trash, or `everything`; `before` limits the last two to sessions
+        last active, or trashed, before that time. Messages shared with other sessions stay. A held session is listed as
+        a failure in the receipt and the others are purged; so is one whose row is damaged, unless
+        ``reason="corruption-detected"``. The store keeps the receipt; with `dry_run` nothing changes, and the receipt
+        lists what would be deleted. NotFound, and nothing is purged, if one of the sessions does not exist.
         """
         if (keys is not None) + bool(trashed) + bool(everything) != 1:
-            raise Invalid("a purge takes ids, or all that is in the trash, or everything", hint="Say which.")
+            raise Invalid("purge takes one of ids, trashed and everything", hint="Pass exactly one of them.")
         if keys is not None:
             if before is not None:
-                raise Invalid("sessions that are named are purged whenever they were active", hint="Leave out before.")
+                raise Invalid("before cannot be combined with ids", hint="Leave out before.")
             if not isinstance(keys, Iterable):
-                raise Invalid(f"sessions are named by ids, not {type(keys).__name__}")
+                raise Invalid(f"purge takes ids of sessions, not {type(keys).__name__}")
             names = [keys] if isinstance(keys, str) else dict.fromkeys(keys)
             rows = list({row.ref: row for row in map(self._table.find_anywhere, names)}.values())
         else:

@@ -1,4 +1,4 @@
-"""The messages of a stored snapshot, and how each is written as a node and read again."""
+"""The messages of a stored snapshot: writes each as a node and reads it back."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SNAPSHOT = "snapshot"
 NEUTRAL = "clew"
 """The provider of a snapshot whose messages are in clew's own form."""
 _RAW = "clew/raw"
-"""The kind of the opaque block that stands for what is no provider's message."""
+"""The kind of the opaque block that holds bytes which are not a valid message of the provider."""
 _encode = msgspec.json.Encoder().encode
 
 
 def draft(engine: Engine, provider: str, raw: bytes, *, blobs: bool) -> Draft:
-    """A message to be stored: the provider's, or if no provider would send it, bytes that mean nothing to clew.
+    """A draft of a message: native, or opaque bytes if it is not a valid message of the provider.
 
-    One in clew's own form is stored as such, but if it shows blobs only where these are.
+    A message in clew's neutral form is stored in that form. If it refers to blobs, only with `blobs`: where they are.
     """
     try:
         own = _neutral(raw) if provider == NEUTRAL else None
@@ -43,27 +43,27 @@ def draft(engine: Engine, provider: str, raw: bytes, *, blobs: bool) -> Draft:
 
 
 def _neutral(raw: bytes) -> Message | None:
-    """The message in clew's own form that these bytes are, and would be again; None if there is none."""
+    """The neutral message that encodes to exactly these bytes; None if there is none."""
     try:
-        said = codec.decode(b"\x01" + raw, "")
+        message = codec.decode(b"\x01" + raw, "")
     except Corrupted:
         return None
-    return said if isinstance(said, Message) and _encode(said) == raw else None
+    return message if isinstance(message, Message) and _encode(message) == raw else None
 
 
 def raw_of(node: Node) -> bytes:
-    """A message as it stands in a snapshot."""
-    said = node.said
-    if isinstance(said, Native):
-        return said.raw
-    block = said.blocks[0] if len(said.blocks) == 1 else None
+    """The bytes of a message in a snapshot."""
+    message = node.said
+    if isinstance(message, Native):
+        return message.raw
+    block = message.blocks[0] if len(message.blocks) == 1 else None
     if isinstance(block, Opaque) and block.kind == _RAW and isinstance(block.data, str):
         return block.data.encode()
-    return _encode(said)
+    return _encode(message)
 
 
 def conversation(nodes: Sequence[Node]) -> tuple[str, str, int]:
-    """The provider of a session's messages, its system prompt, and how many of the first messages are that alone."""
+    """The provider of a session's messages, its system prompt, and how many leading messages are only the prompt."""
     count = next((at for at, node in enumerate(nodes) if node.role != "system"), len(nodes))
     providers = {_provider(node) for node in nodes[count:] or nodes[:1]} or {NEUTRAL}
     if len(providers) > 1:
@@ -80,9 +80,9 @@ def _provider(node: Node) -> str:
 
 
 def leading_prompt(snapshot: Snapshot, parts: Sequence[bytes]) -> str:
-    """The system prompt, if it is not one of the messages already: it is then stored before the first of them.
+    """The system prompt, if it must be stored before the first message; empty if it is one of the messages already.
 
-    So a session at the last message of the snapshot has it, too.
+    It is stored so that a session which continues from the snapshot's last message has it, too.
     """
     prompt, provider = snapshot.system_prompt, snapshot.provider
     if prompt and parts and (provider == NEUTRAL or prompt_is_message(provider)) and _is_system(provider, parts[0]):
@@ -91,22 +91,22 @@ def leading_prompt(snapshot: Snapshot, parts: Sequence[bytes]) -> str:
 
 
 def is_prompt(node: Node, prompt: str) -> bool:
-    """True if a message is this system prompt, and nothing else."""
+    """True if a message is exactly this system prompt."""
     return node.role == "system" and node.text == prompt and all(isinstance(one, Text) for one in node.message.blocks)
 
 
 def _is_system(provider: str, raw: bytes) -> bool:
     try:
-        said = codec.decode(b"\x01" + raw, "") if provider == NEUTRAL else Native(provider, raw)
-        return neutral(said).role == "system"
+        message = codec.decode(b"\x01" + raw, "") if provider == NEUTRAL else Native(provider, raw)
+        return neutral(message).role == "system"
     except (Invalid, Corrupted, msgspec.MsgspecError, RecursionError):
         return False
 
 
 class StoredMessages(Sequence[bytes]):
-    """The messages of a stored snapshot, read when one is first asked for.
+    """The messages of a stored snapshot, read on first access.
 
-    If the snapshot is `prompted`, the first node is its system prompt, and not one of them.
+    If the snapshot is `prompted`, the first node is its system prompt, which is not one of the messages.
     """
 
     def __init__(self, engine: Engine, row: RefRow, size: int, prompted: bool) -> None:
@@ -125,7 +125,7 @@ class StoredMessages(Sequence[bytes]):
         return self._found
 
     def _read(self, tx: Tx) -> list[Node]:
-        """NotFound if the snapshot was deleted, or saved again, since it was loaded: that must not pass for damage."""
+        """NotFound if the snapshot was deleted or saved again after it was loaded: that is not corruption."""
         head = self._row.head
         try:
             return [] if head is None else paths.whole(self._engine, tx, head)

@@ -1,7 +1,7 @@
-"""Snapshots in a store: each a ref at a message, so that what two of them have in common is stored once.
+"""Snapshots in a store. Each is a ref at a message, so that messages shared by several snapshots are stored once.
 
-A snapshot's array is cut into its elements, each a native message. Saving a conversation that has grown stores what
-came since; the store remembers how far it has saved each client's `Messages`, and only looks at the rest.
+The elements of a snapshot's array are stored as native messages. Saving a conversation again stores only its new
+messages: the store remembers how much of each client's `Messages` it has saved, and does not read that part again.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from clew.store.snapshot_messages import (
 from clew.store.snapshot_setup import Setup, setup_of, with_setup
 
 TRIES = 5
-"""How often a save is tried while others may be first; then they have to wait."""
+"""How often a save is tried. All tries but the last are optimistic; the last one blocks other writers."""
 PAGE = 200
 
 Summaries = list[SnapshotSummary]  # inside `Snapshots`, list is its method
 
 
-class Kept(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a snapshot's ref carries."""
+class SnapshotData(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The data of a snapshot's ref."""
 
     provider: str
     model: str = ""
@@ -70,14 +70,14 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     message_count: int = 0
     token_count: int = 0
     size: int = 0
-    """How many messages it is stored as: one, if it is no array."""
+    """The number of nodes of its messages: one if they are not a JSON array."""
     prompted: bool = False
-    """True if the system prompt is stored, too, as a node before the messages."""
+    """True if the system prompt is also stored as a node before the messages."""
     frame: Frame | None = None
 
 
-class _Around(msgspec.Struct, frozen=True):
-    """What a snapshot has beside its messages that may be anybody's words."""
+class _Fields(msgspec.Struct, frozen=True):
+    """The fields of a snapshot, apart from its messages, that are redacted."""
 
     model: str
     system_prompt: str
@@ -86,25 +86,25 @@ class _Around(msgspec.Struct, frozen=True):
 
 
 class Mark(NamedTuple):
-    """How far the messages of a client are stored."""
+    """How many messages of a client are stored."""
 
     size: int
     head: bytes
-    """Id of the last one."""
+    """The id of the last one."""
     tokens: int
     prompt: str = ""
-    """The system prompt that is stored before them; empty if none is."""
+    """The system prompt stored before them, or empty."""
 
 
 class _Plan(NamedTuple):
-    """What a save has found: the ref as it was, and how many of the messages are stored, and where."""
+    """The state that a save starts from: the ref, and the messages that are stored already."""
 
     seen: tuple[int, int] | None
     mark: Mark | None
 
 
 class Snapshots:
-    """The snapshots of a store. A `SnapshotStore`; what snapshots, and sessions, have in common is stored once."""
+    """The snapshots of a store. A `SnapshotStore` that stores messages shared with sessions or snapshots once."""
 
     def __init__(self, parts: SessionParts, sessions: Sessions) -> None:
         self._parts = parts
@@ -114,75 +114,75 @@ class Snapshots:
         self._marks: WeakKeyDictionary[Sequence[bytes], Mark] = WeakKeyDictionary()
 
     def save(self, snapshot: Snapshot) -> None:
-        """Keeps a snapshot, in place of the one with the same id if there is one. Durable when it returns.
+        """Saves a snapshot and replaces the one with the same id, if any. Durable on return.
 
-        Of a client's messages only those are stored that came since the last time.
+        Stores only the messages of a client that are new since its last save.
         """
         validate_snapshot_id(a_snapshot(snapshot).id)
-        snapshot = self._ready(snapshot)
-        self._keep(snapshot, leading_prompt(snapshot, _parted(snapshot)[0]))
+        snapshot = self._check_and_redact(snapshot)
+        self._save(snapshot, leading_prompt(snapshot, _split(snapshot)[0]))
 
-    def _keep(self, snapshot: Snapshot, prompt: str, tree: int | None = None) -> None:
-        """Stores a snapshot, with `prompt` as a system message before its own; with none if it is empty.
+    def _save(self, snapshot: Snapshot, prompt: str, tree: int | None = None) -> None:
+        """Stores a snapshot, and `prompt`, unless it is empty, as a system message before the others.
 
-        In `tree`, if that is given and still there: it has the blobs that the messages show.
+        Stores them in `tree` if given and still there: that tree has the blobs that the messages refer to.
         """
         key = ids.parse(snapshot.id)
-        parts, told = _parted(snapshot)
+        parts, frame = _split(snapshot)
         for left in reversed(range(TRIES)):
-            # The last time nobody else can be first.
+            # The last try holds the write lock, so that no other save can come first.
             with nullcontext() if left else self._engine.transaction():
-                if self._saved(key, snapshot, parts, told, prompt, tree):
+                if self._try_save(key, snapshot, parts, frame, prompt, tree):
                     return
-        raise AssertionError("a transaction has seen another's changes")
+        raise AssertionError("another writer changed the snapshot during a transaction")
 
-    def _saved(
-        self, key: bytes, snapshot: Snapshot, parts: MessageParts, told: Frame | None, prompt: str, tree: int | None
+    def _try_save(
+        self, key: bytes, snapshot: Snapshot, parts: MessageParts, frame: Frame | None, prompt: str, tree: int | None
     ) -> bool:
-        """Stores what is not stored yet; False, and nothing is done, if someone else has saved it meanwhile."""
+        """Stores the messages that are not stored yet. False, without a change, if another save came first."""
         plan = self._engine.read(lambda tx: self._plan(tx, key, parts, prompt))
         fresh = parts[plan.mark.size if plan.mark else 0 :]
         drafts = [self._engine.draft(system(prompt))] if prompt and plan.mark is None else []
         drafts += [draft(self._engine, snapshot.provider, raw, blobs=tree is not None) for raw in fresh]
         tokens = (plan.mark.tokens if plan.mark else 0) + sum(map(count_tokens, fresh))
-        payload = _pack(snapshot, len(parts), tokens, told, prompted=bool(prompt))
+        payload = _pack(snapshot, len(parts), tokens, frame, prompted=bool(prompt))
         head = self._put(key, plan, drafts, payload, tree)
         if head and isinstance(parts.source, Messages | StoredMessages):
             self._marks[parts.source] = Mark(len(parts), head, tokens, prompt)
         return head is not None
 
     def load(self, id: str) -> Snapshot:
-        """The snapshot. Its messages are read when they are first asked for. NotFound; Corrupted."""
+        """The snapshot; its messages are read on first access. NotFound; Corrupted."""
         row = self._row(id)
-        kept = self._unpack(row)
-        source = StoredMessages(self._engine, row, kept.size, kept.prompted)
-        parts = MessageParts(source, kept.size)
+        data = self._unpack(row)
+        source = StoredMessages(self._engine, row, data.size, data.prompted)
+        parts = MessageParts(source, data.size)
         if row.head_id is not None:
-            around = count_tokens(*_around(kept.system_prompt, kept.tools))
-            prompt = kept.system_prompt if kept.prompted else ""
-            self._marks[source] = Mark(kept.size, row.head_id, kept.token_count - around, prompt)
+            other_tokens = count_tokens(*_prompt_and_tools(data.system_prompt, data.tools))
+            prompt = data.system_prompt if data.prompted else ""
+            self._marks[source] = Mark(data.size, row.head_id, data.token_count - other_tokens, prompt)
         return Snapshot(
-            id=id, provider=kept.provider, model=kept.model, system_prompt=kept.system_prompt,
-            messages=parts if kept.frame is None else join(kept.frame, parts), tools=kept.tools,
-            metadata=kept.metadata, created_at=kept.created_at, version=kept.version,
+            id=id, provider=data.provider, model=data.model, system_prompt=data.system_prompt,
+            messages=parts if data.frame is None else join(data.frame, parts), tools=data.tools,
+            metadata=data.metadata, created_at=data.created_at, version=data.version,
         )  # fmt: skip
 
     def list(self) -> Summaries:
-        """All there are, newest first. Corrupted if one is not what was saved."""
+        """All snapshots, newest first. Corrupted if one is not what was saved."""
         found = [_summary(row, self._unpack(row)) for row in self._rows()]
         return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
 
     def delete(self, id: str) -> Receipt:
-        """Deletes a snapshot, and each message that nothing else needs. NotFound.
+        """Deletes a snapshot and each message that nothing else needs. NotFound.
 
-        Traces are left in the files until they are overwritten, and the receipt says so; `purge` clears them.
+        Traces stay in the files until they are overwritten, as the receipt reports; `purge` clears them.
         """
         return self._parts.purger.delete(SNAPSHOT, ids.parse(validate_snapshot_id(id)))
 
     def purge(self, id: str, *, reason: Reason = "user-requested") -> Receipt:
-        """Deletes a snapshot for good, and clears every trace of it: rows, keys, index, files. NotFound.
+        """Deletes a snapshot permanently and clears every trace of it: rows, keys, index, files. NotFound.
 
-        What sessions or other snapshots share stays, and the receipt names them.
+        Messages shared with sessions or other snapshots stay, and the receipt lists these.
         """
         return self._parts.purger.purge([self._row(id)], reason=reason)
 
@@ -197,15 +197,15 @@ class Snapshots:
         tools: Iterable[ToolSnapshot] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Snapshot:
-        """A snapshot of a session as it is now. Its provider is that of the session's messages.
+        """Saves and returns a snapshot of the present session. Its provider is that of the session's messages.
 
-        Messages are copied only after a compaction or a conversion: a snapshot keeps nothing that it does not show.
-        The system prompt and the tools are those of the session, unless they are given: restored into a client, the
-        snapshot sends what the session would. Messages in neutral form make a snapshot of the provider ``clew``.
-        Invalid if they are of several providers: `clew.convert.convert_session` makes a session of one.
+        Messages are shared with the session; they are copied only after a compaction or a conversion, so that the
+        snapshot does not keep the replaced messages. System prompt and tools are those of the session, unless given.
+        Neutral messages make a snapshot of the provider ``clew``. Invalid if the messages are of several providers:
+        convert them with `clew.convert.convert_session`.
         """
-        talk = session if isinstance(session, Session) else self._sessions.get(session)
-        nodes = talk.path()
+        source_session = session if isinstance(session, Session) else self._sessions.get(session)
+        nodes = source_session.path()
         provider, prompt, count = conversation(nodes)
         source = Messages(map(raw_of, nodes[count:]))
         leading = prompt if count == 1 and is_prompt(nodes[0], prompt) and system_prompt in (None, prompt) else ""
@@ -213,84 +213,76 @@ class Snapshots:
         if shared:
             self._marks[source] = Mark(len(source), node_row(nodes[-1])[ID], sum(map(count_tokens, source)), leading)
         snapshot = new_snapshot(
-            provider=provider, messages=source, model=talk.model or "" if model is None else model,
+            provider=provider, messages=source, model=source_session.model or "" if model is None else model,
             system_prompt=prompt if system_prompt is None else system_prompt,
-            tools=setup_of(talk).tools if tools is None else tools, metadata=metadata,
+            tools=setup_of(source_session).tools if tools is None else tools, metadata=metadata,
         )  # fmt: skip
-        snapshot = self._ready(snapshot)
-        self._keep(snapshot, leading if shared else leading_prompt(snapshot, source), row_of(talk).tree)
+        snapshot = self._check_and_redact(snapshot)
+        self._save(snapshot, leading if shared else leading_prompt(snapshot, source), row_of(source_session).tree)
         return snapshot
 
     def resume(self, id: str, *, title: str | None = None) -> Session:
-        """A new session that continues from a snapshot, with its system prompt and tools. NotFound.
+        """Creates a session that continues from a snapshot, with its system prompt and tools. NotFound.
 
-        The system prompt is the first message of the session. No message is copied, unless `take` was given a system
-        prompt that is not the session's own.
+        The system prompt is the first message of the session. Copies no messages, unless `take` was given a system
+        prompt that differs from the session's.
         """
         with self._engine.transaction():
             row, snapshot = self._row(id), self.load(id)
-            kept, prompt = self._unpack(row), leading_prompt(snapshot, _parted(snapshot)[0])
-            if kept.system_prompt and not kept.prompted and prompt:
-                self._keep(
-                    self._ready(snapshot), prompt, row.tree
-                )  # its messages are stored without it: those of a session, or by an older clew
+            data, prompt = self._unpack(row), leading_prompt(snapshot, _split(snapshot)[0])
+            if data.system_prompt and not data.prompted and prompt:  # `take` shared messages stored without the prompt
+                self._save(self._check_and_redact(snapshot), prompt, row.tree)
             head = self._row(id).head_id
-            setup = Setup(tools=kept.tools)
+            setup = Setup(tools=data.tools)
             at = None if head is None else ids.text(head)
-            return self._sessions.create(title=title, model=kept.model or None, at=at, extra=with_setup({}, setup))
+            return self._sessions.create(title=title, model=data.model or None, at=at, extra=with_setup({}, setup))
 
     # -- inside
 
     def _is_derived(self, head: Node) -> bool:
-        """True if a compaction or a conversion made the path: to share it would keep what it was made of."""
+        """True if a compaction or conversion created the path: sharing it would keep the replaced messages."""
         return len(self._engine.read(lambda tx: paths.origins(self._engine, tx, node_row(head)[POS]))) > 1
 
     def _rows(self) -> Iterator[RefRow]:
         edge = None
-        while rows := self._page(edge):
+        while rows := self._parts.table.recent(SNAPSHOT, edge, None, None, PAGE):
             yield from rows
             edge = rows[-1].rank, rows[-1].ref
-
-    def _page(self, edge: tuple[int, int] | None) -> Sequence[RefRow]:
-        workspace = self._engine.workspace
-        return self._engine.read(
-            lambda tx: tx.refs_recent(workspace, SNAPSHOT, before=edge, look=None, label=None, limit=PAGE)
-        )
 
     def _row(self, id: str) -> RefRow:
         key = ids.parse(validate_snapshot_id(id))
         return self._engine.read(lambda tx: self._refs.get(tx, SNAPSHOT, key))
 
-    def _unpack(self, row: RefRow) -> Kept:
+    def _unpack(self, row: RefRow) -> SnapshotData:
         try:
             return _decode(self._refs.data(row)[1:])
         except msgspec.DecodeError as error:
             why = f"its data does not decode ({type(error).__name__})"
             raise Corrupted(f"snapshot {ids.text(row.key)}", why) from None
 
-    def _ready(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot, checked; what is around its messages is redacted. These are when they are drafted."""
+    def _check_and_redact(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot, checked, with everything but its messages redacted: `draft` redacts those."""
         snapshot.check()
         if self._engine.rules is None:
             return snapshot
-        said = codec.to_json(_Around(snapshot.model, snapshot.system_prompt, snapshot.tools, snapshot.metadata))
-        kept = self._engine.redacted(said, own=True)
-        return snapshot if kept == said else snapshot.replace(**msgspec.structs.asdict(_around_of(kept)))
+        fields = codec.to_json(_Fields(snapshot.model, snapshot.system_prompt, snapshot.tools, snapshot.metadata))
+        redacted = self._engine.redacted(fields, own=True)
+        return snapshot if redacted == fields else snapshot.replace(**msgspec.structs.asdict(_decode_fields(redacted)))
 
     def _plan(self, tx: Tx, key: bytes, parts: MessageParts, prompt: str) -> _Plan:
         row = tx.ref(self._engine.workspace, SNAPSHOT, key)
         seen = None if row is None else (row.ref, row.version)
         mark = self._marks.get(parts.source) if isinstance(parts.source, Messages | StoredMessages) else None
-        ground = None if mark is None or mark.prompt != prompt else tx.ground(mark.head)
-        if mark is None or ground is None or tx.tree_workspace(ground.tree) != self._engine.workspace:
+        point = None if mark is None or mark.prompt != prompt else tx.insert_point(mark.head)
+        if mark is None or point is None or tx.tree_workspace(point.tree) != self._engine.workspace:
             return _Plan(seen, None if row is None or row.head is None else self._common(tx, row.head, parts, prompt))
         if mark.size <= len(parts):
             return _Plan(seen, mark)
-        assert ground.pos is not None
-        return _Plan(seen, self._common(tx, ground.pos, parts, prompt))
+        assert point.pos is not None
+        return _Plan(seen, self._common(tx, point.pos, parts, prompt))
 
     def _common(self, tx: Tx, head: int, parts: MessageParts, prompt: str) -> Mark | None:
-        """How many of the messages are those of the path to `head`, from its root on, after the same system prompt."""
+        """The leading messages that the path to `head` has, too, after the same system prompt."""
         mark, tokens = None, 0
         nodes = paths.whole(self._engine, tx, head)
         if prompt:
@@ -305,27 +297,27 @@ class Snapshots:
         return mark
 
     def _put(
-        self, key: bytes, plan: _Plan, drafts: Sequence[Draft], payload: bytes, beside: int | None
+        self, key: bytes, plan: _Plan, drafts: Sequence[Draft], payload: bytes, preferred_tree: int | None
     ) -> bytes | None:
-        """Stores what is new, and points the ref at it. The id of the head, or b""; None if another was first."""
+        """Appends the drafts and updates the ref. The id of the head, or b""; None if another save came first."""
         engine = self._engine
 
         def work(tx: Tx) -> bytes | None:
             row = tx.ref(engine.workspace, SNAPSHOT, key)
-            ground = None if plan.mark is None else tx.ground(plan.mark.head)
-            if (row and (row.ref, row.version)) != plan.seen or (plan.mark and ground is None):
+            point = None if plan.mark is None else tx.insert_point(plan.mark.head)
+            if (row and (row.ref, row.version)) != plan.seen or (plan.mark and point is None):
                 return None
             if row is not None:
-                self._refs.checked(row)
-            if ground is None:
-                tree = beside if row is None or row.tree is None else row.tree
+                self._refs.verify(row)
+            if point is None:
+                tree = preferred_tree if row is None or row.tree is None else row.tree
                 if tree is None or tx.tree_workspace(tree) != engine.workspace:
                     tree = tx.add_tree(engine.workspace, engine.clock())
-                ground = InsertPoint(tree)
-            self._refs.ensure_sound(tx, ground.pos if drafts else None)
-            at = _last(ground, append_chain(engine, tx, ground, drafts)) if drafts else ground
+                point = InsertPoint(tree)
+            self._refs.ensure_sound(tx, point.pos if drafts else None)
+            at = _last(point, append_chain(engine, tx, point, drafts)) if drafts else point
             if row is None or row.tree != at.tree:
-                self._refs_anew(tx, key, payload, row, at)
+                self._replace_ref(tx, key, payload, row, at)
             else:
                 self._move(tx, row, payload, at)
             return at.id or b""
@@ -338,8 +330,8 @@ class Snapshots:
 
         return engine.write(work, settle)
 
-    def _refs_anew(self, tx: Tx, key: bytes, payload: bytes, row: RefRow | None, at: InsertPoint) -> None:
-        """A new ref; the one that stood in another tree goes."""
+    def _replace_ref(self, tx: Tx, key: bytes, payload: bytes, row: RefRow | None, at: InsertPoint) -> None:
+        """Adds a ref, and deletes the old one, which is in another tree."""
         if row is not None:
             deletion.delete_ref(self._engine, tx, row)
         self._refs.add(tx, SNAPSHOT, key, payload, tree=at.tree, at=at if at.pos is not None else None)
@@ -352,13 +344,13 @@ class Snapshots:
             deletion.prune(self._engine, tx, row.head)
 
 
-_decode = msgspec.json.Decoder(Kept).decode
-_around_of = msgspec.json.Decoder(_Around).decode
+_decode = msgspec.json.Decoder(SnapshotData).decode
+_decode_fields = msgspec.json.Decoder(_Fields).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def _parted(snapshot: Snapshot) -> tuple[MessageParts, Frame | None]:
-    """The messages of a snapshot one by one, and what is written around them."""
+def _split(snapshot: Snapshot) -> tuple[MessageParts, Frame | None]:
+    """The messages of a snapshot, and the bytes between them."""
     if snapshot.lazy:
         return snapshot.parts, None
     try:
@@ -367,27 +359,27 @@ def _parted(snapshot: Snapshot) -> tuple[MessageParts, Frame | None]:
         return MessageParts([snapshot.messages], 1), ("", "")
 
 
-def _around(system_prompt: str, tools: Sequence[ToolSnapshot]) -> tuple[bytes, bytes]:
+def _prompt_and_tools(system_prompt: str, tools: Sequence[ToolSnapshot]) -> tuple[bytes, bytes]:
     return system_prompt.encode(), _encode(tools) if tools else b""
 
 
-def _pack(snapshot: Snapshot, size: int, tokens: int, told: Frame | None, *, prompted: bool) -> bytes:
-    kept = Kept(
+def _pack(snapshot: Snapshot, size: int, tokens: int, frame: Frame | None, *, prompted: bool) -> bytes:
+    data = SnapshotData(
         provider=snapshot.provider, model=snapshot.model, system_prompt=snapshot.system_prompt, tools=snapshot.tools,
         metadata=snapshot.metadata, created_at=snapshot.created_at, version=snapshot.version,
-        message_count=snapshot.message_count, size=size, prompted=prompted, frame=told,
-        token_count=tokens + count_tokens(*_around(snapshot.system_prompt, snapshot.tools)),
+        message_count=snapshot.message_count, size=size, prompted=prompted, frame=frame,
+        token_count=tokens + count_tokens(*_prompt_and_tools(snapshot.system_prompt, snapshot.tools)),
     )  # fmt: skip
-    return b"\x01" + codec.to_json(kept)
+    return b"\x01" + codec.to_json(data)
 
 
-def _summary(row: RefRow, kept: Kept) -> SnapshotSummary:
+def _summary(row: RefRow, data: SnapshotData) -> SnapshotSummary:
     return SnapshotSummary(
-        id=ids.text(row.key), provider=kept.provider, model=kept.model, created_at=kept.created_at,
-        message_count=kept.message_count, token_count=kept.token_count,
+        id=ids.text(row.key), provider=data.provider, model=data.model, created_at=data.created_at,
+        message_count=data.message_count, token_count=data.token_count,
     )  # fmt: skip
 
 
-def _last(ground: InsertPoint, nodes: Sequence[Node]) -> InsertPoint:
+def _last(point: InsertPoint, nodes: Sequence[Node]) -> InsertPoint:
     row = node_row(nodes[-1])
-    return InsertPoint(ground.tree, row[POS], row[ID])
+    return InsertPoint(point.tree, row[POS], row[ID])

@@ -1,4 +1,4 @@
-"""What is in a store, counted: by model, by day, by project."""
+"""Statistics of a store: messages, tokens and cost by model, by day, by project."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from clew.store.store import Store
 Progress = Callable[[int, int], None]
 PAGE = 500
 UNKNOWN = ""
-"""The name of what has none: an answer without a model, a session without a directory."""
+"""The name used for an answer without a model and a session without a directory."""
 
 
 class Tally(NamedTuple):
-    """How much there is of something."""
+    """Counts and sums."""
 
     sessions: int = 0
     messages: int = 0
     turns: int = 0
-    """Messages from the person."""
+    """Messages from the user."""
     tokens_in: int = 0
     tokens_out: int = 0
     cost: int = 0
     """In millionths of the currency's unit."""
     cost_unknown: int = 0
-    """Answers whose cost is unknown: the cost is a lower bound by these."""
+    """Answers whose cost is unknown. If there are any, `cost` is a lower bound."""
 
     def plus(self, other: Tally) -> Tally:
-        """The two together."""
+        """The sum of both."""
         return Tally(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 class Stats(NamedTuple):
-    """Everything counted. A message is counted once, however many sessions share it."""
+    """The statistics. A message is counted once, however many sessions share it."""
 
     total: Tally
     by_model: dict[str, Tally]
     """Answers, by the model that gave them."""
     by_day: dict[str, Tally]
-    """By the date they were said, oldest first."""
+    """Messages by their date, oldest first."""
     by_project: dict[str, Tally]
-    """By the directory of the session that their tree began with."""
+    """Messages by the directory of the first session of their tree."""
     unknown: int
-    """Answers whose tokens are unknown: the sums are lower bounds by these."""
+    """Answers whose tokens are unknown. If there are any, the sums are lower bounds."""
     damaged: int
-    """Messages that cannot be read, and are not counted."""
+    """Messages that cannot be read. They are not counted."""
 
 
 def stats(
@@ -60,9 +60,9 @@ def stats(
     zone: tzinfo | None = None,
     progress: Progress | None = None,
 ) -> Stats:
-    """Counts what was said from `since` up to `until`, and the sessions that were active then.
+    """Counts the messages from `since` up to `until`, and the sessions active in that time.
 
-    What is in the trash is not counted. Days are those of `zone`, or UTC. Reads every message once.
+    Sessions in the trash are not counted. Days are those of `zone`, or UTC. Reads every message once.
     """
     homes, sessions = _projects(store, since, until)
     total, unknown, damaged, seen = Tally(), 0, 0, 0
@@ -94,7 +94,7 @@ def stats(
 
 
 def _read(node: Node) -> tuple[Tally, str | None, bool]:
-    """One message counted, the model if it is an answer, and whether its tokens are known."""
+    """The tally of one message, its model if it is an answer, and whether its tokens are known."""
     if node.role != "assistant":
         return Tally(messages=1, turns=int(node.role == "user")), None, True
     message = node.message
@@ -107,7 +107,7 @@ def _read(node: Node) -> tuple[Tally, str | None, bool]:
 
 
 def _projects(store: Store, since: datetime | None, until: datetime | None) -> tuple[dict[int, str], dict[str, int]]:
-    """The directory of each tree, that of its first session; and how many sessions of each directory were active."""
+    """The directory of each tree, taken from its first session, and the number of active sessions per directory."""
     homes: dict[int, tuple[datetime, str]] = {}
     counts: dict[str, int] = {}
     for session in store.sessions.list(limit=PAGE, include_expired=True).all():

@@ -1,4 +1,4 @@
-"""A store as people use it: its views on one engine, and what concerns the whole."""
+"""`Store`, the object that users work with: its views, and the operations on the store as a whole."""
 
 from __future__ import annotations
 
@@ -55,20 +55,23 @@ def open(
     clock: Clock = wall_clock,
     ids: IdSource = new_id,
 ) -> Store:
-    """Opens the store in a SQLite file, made if it is not there; ``":memory:"`` for one that is never written; a
-    ``postgresql://`` URL for one that many machines share, with at most `pool_size` connections of this process's.
+    """Opens the store in a SQLite file, which is created if it does not exist. ``":memory:"`` opens a store that is
+    never written to disk, a ``postgresql://`` URL one that many machines share.
 
-    With `key`, 32 bytes or one from `clew.keys`, a new store is sealed: nothing readable reaches the disk. A sealed
-    store opens with its key alone; WrongKey, and nothing is changed, with any other.
-    With `blobs`, the URL of a bucket like ``s3://bucket/prefix`` or a `clew.buckets.Bucket`, attachments from 1 MiB on
-    go to object storage, and those that are there are found again.
-    `durability="relaxed"` is faster and may lose the last seconds in a power cut, never in a crash of the program.
-    `timeout` is how long a write may wait for other writers, and any call for a server that is away.
-    `network=True` allows a network file system. `workspace`
-    keeps the sessions of several tenants apart. With `audit` the audit has all that is done to sessions, and not only
-    what takes away, holds or touches keys; `actor` is who it says it was. `max_body` limits one message. `redact` are
-    the rules of `clew.redaction` by which everything is redacted before it is stored. What a purge had to leave,
-    because someone was reading, is cleared after a write or at the close; not with `tidy=False`, for who only looks.
+    `key`: 32 bytes or a key from `clew.keys`. Seals a new store: no plaintext reaches the disk. Opening a sealed store
+    with any other key raises WrongKey and changes nothing.
+    `blobs`: the URL of a bucket, like ``s3://bucket/prefix``, or a `clew.buckets.Bucket`. Attachments of 1 MiB or more
+    are stored there.
+    `durability`: ``"relaxed"`` is faster; a power failure, but not a crash, may lose the last seconds.
+    `timeout`: how many seconds a write waits for other writers, and any call for an unreachable server.
+    `create`: if False, the store must exist. `network`: allows a file on a network file system. `pool_size`: the
+    maximum number of connections to a server.
+    `workspace`: separates the sessions of several tenants.
+    `audit`: records all events of sessions in the audit log, not only deletions, holds and key changes; `actor` is the
+    name recorded with each.
+    `max_body`: the maximum size of a message. `redact`: rules of `clew.redaction`, applied to everything before it is
+    stored.
+    `tidy`: if a purge could not clear all traces because of readers, clears them after a write or on close.
     `clock` (microseconds since 1970) and `ids` are for tests.
     """
     backend = BackendOptions(durability, timeout, create, network, pool_size)
@@ -77,7 +80,7 @@ def open(
 
 
 def open_store(path: str | os.PathLike[str], options: Options) -> Store:
-    """Opens a store; what is wrong with the options is found before a file is made."""
+    """Opens a store. Checks the options before it creates a file."""
     name = store_name(path)
     check_options(options)
     bucket = None
@@ -118,7 +121,7 @@ def open_store(path: str | os.PathLike[str], options: Options) -> Store:
 
 
 class Store:
-    """Where conversations are kept. Threads may share it; a process made by fork must open its own."""
+    """A store of conversations. Threads may share it; a forked process must open its own."""
 
     def __init__(self, engine: Engine, *, tidy: bool = True) -> None:
         self._parts = Parts(engine)
@@ -130,7 +133,7 @@ class Store:
 
     @property
     def path(self) -> str:
-        """The file it is in, or the server and the schema, without a password."""
+        """Its file, or its server and schema without the password."""
         return self._engine.backend.path
 
     @cached_property
@@ -140,7 +143,7 @@ class Store:
 
     @cached_property
     def nodes(self) -> Nodes:
-        """Its messages, as a tree."""
+        """Its messages as a tree, by id."""
         with loading:
             from clew.store.nodes import Nodes
 
@@ -148,7 +151,7 @@ class Store:
 
     @cached_property
     def blobs(self) -> StoreBlobs:
-        """Attachments, images, files: of any session."""
+        """The attachments of all sessions."""
         with loading:
             from clew.store.attachments import StoreBlobs
 
@@ -156,7 +159,7 @@ class Store:
 
     @cached_property
     def log(self) -> StoreLog:
-        """Entries beside the messages: of any session."""
+        """The logs of all sessions."""
         with loading:
             from clew.store.attachments import StoreLog
 
@@ -164,7 +167,7 @@ class Store:
 
     @cached_property
     def snapshots(self) -> Snapshots:
-        """Conversations with a provider, saved whole, to be restored elsewhere."""
+        """Saved conversations with a provider, which any client of that provider can restore."""
         with loading:
             from clew.store.snapshots import Snapshots
 
@@ -172,7 +175,7 @@ class Store:
 
     @cached_property
     def quarantine(self) -> Quarantine:
-        """What was taken out because it is damaged."""
+        """Damaged messages that were moved out of the way."""
         with loading:
             from clew.upkeep.quarantine import Quarantine
 
@@ -180,7 +183,7 @@ class Store:
 
     @cached_property
     def audit(self) -> Audit:
-        """Who did what and when, without a word of what was said."""
+        """The audit log: who did what and when, without content."""
         with loading:
             from clew.engine.audit import Audit
 
@@ -198,10 +201,10 @@ class Store:
         mode: Mode = "words",
         progress: Progress | None = None,
     ) -> list[Hit]:
-        """Messages in which all the words are found, best first; whatever is typed, it is never a syntax error.
+        """Messages that contain all the words, best match first. No query is a syntax error.
 
-        Words are whole words, ``"in quotes"`` a phrase, ``pre*`` a beginning; capitals and accents do not matter.
-        ``mode="substring"`` finds any run of characters: for code, and for languages without spaces. Filters: a
+        Matches whole words, ``"a phrase"`` in quotes, and ``pre*`` as a prefix; ignores case and accents.
+        ``mode="substring"`` matches any sequence of characters: for code, and for languages without spaces. Filters: a
         session, a role, a time from `since` up to `until`. `progress` is called while new messages are indexed.
         """
         return self._parts.search(
@@ -209,10 +212,10 @@ class Store:
         )
 
     def verify(self, *, since: str | None = None, progress: Progress | None = None) -> Report:
-        """Reads everything and checks it: bodies, tree, refs, blobs, log, search index. Names what is damaged.
+        """Reads and checks everything: bodies, tree, refs, blobs, log, search index. Reports what is damaged.
 
-        It writes nothing, and others may go on writing. With `since`, a `head` that was kept elsewhere, it also reports
-        that the store was rolled back to an earlier copy. Invalid if that is not a head.
+        Writes nothing and does not block writers. With `since`, a value of `head` that was kept elsewhere, it also
+        detects that the store was rolled back to an earlier copy. Invalid if `since` is not a head.
         """
         with loading:
             from clew.upkeep.verify import verify
@@ -220,55 +223,54 @@ class Store:
         return verify(self._engine, since=since, progress=progress, checks=[self._parts.search.check])
 
     def head(self) -> str:
-        """A short text that says how far the store has come, without content: keep it elsewhere, for `verify`."""
+        """A short text, without content, that identifies the present state. Keep it elsewhere, for `verify`."""
         with loading:
             from clew.upkeep.verify import head
 
         return head(self._engine)
 
     def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Backup:
-        """Copies the store as it is now into a new file, while others go on writing. Conflict if the file exists."""
-        made = self._engine.backend.backup(path, progress=progress)
+        """Copies the present store into a new file without blocking writers. Conflict if the file exists."""
+        backup = self._engine.backend.backup(path, progress=progress)
         if self._engine.audits:
             with loading:
                 from clew.engine.audit import record_event
 
             record_event(self._engine, self._refs, "export", "store", reason="backup")
-        return made
+        return backup
 
     # -- keys
 
     def seal(self, key: Key, *, progress: Progress | None = None) -> Status:
-        """Gives a plain store a key: everything in it is encrypted, in place, while others who have the key go on.
+        """Encrypts a plain store in place with this key. Others who have the key can use the store meanwhile.
 
-        Cut short, it goes on where it was when it is asked again. Invalid if the store is sealed already. What is
-        returned says `unclean` if readable traces are left in the files because somebody is reading: they are cleared
-        by a later write, by the close, or by whoever opens the store next.
+        If interrupted, call it again to continue. Invalid if the store is sealed already. The status is `unclean` if
+        readers prevented the removal of plaintext from the files; a later write, close or open removes it.
         """
         return self._rekey("seal", key, progress)
 
     def unseal(self, *, progress: Progress | None = None) -> Status:
-        """Makes a sealed store a plain one again. Cut short, it goes on where it was when it is asked again."""
+        """Decrypts a sealed store in place. If interrupted, call it again to continue."""
         return self._rekey("unseal", None, progress)
 
     def rotate(self, key: Key, *, deep: bool = False, progress: Progress | None = None) -> Status:
-        """Exchanges the store's key for another, while others go on; they keep the old one until they open it again.
+        """Replaces the store's key. Others can use the store meanwhile, and keep the old key until they reopen it.
 
-        The data keys are wrapped anew, which is fast; with `deep` there are new ones, and everything is encrypted
-        again. Cut short, it goes on where it was when it is asked again, with either key. The old key is retired when
-        everything was read and found sound: if something is damaged, Corrupted, and both keys stay good.
+        Wraps the data keys again, which is fast; with `deep`, replaces them and encrypts everything again. If
+        interrupted, call it again to continue; either key opens the store. Retires the old key only after it has
+        verified everything: if something is damaged, raises Corrupted, and both keys stay valid.
         """
         return self._rekey("deep" if deep else "rotate", key, progress)
 
     def key_status(self) -> Status:
-        """How the store is kept, by which keys, how far an exchange has come, and whether traces are left."""
+        """Whether the store is sealed, its keys, the progress of a key change, and whether traces are left."""
         with loading:
             from clew.upkeep.rekey import status
 
         return status(self._engine)
 
     def recovery_key(self) -> str:
-        """The store's key, also one from a passphrase, as letters to be printed: see `clew.keys.recovery`. Invalid."""
+        """The store's key, also one made from a passphrase, as text to print: see `clew.keys.recovery`. Invalid."""
         with loading:
             from clew.upkeep.rekey import recovery
 
@@ -280,15 +282,15 @@ class Store:
             from clew.upkeep import rekey
 
         rekey.begin(self._engine, kind, key)
-        self._parts.search.remove()  # words in clear text, of a store that is to have none
+        self._parts.search.remove()  # the index of a plain store has its words in plaintext
         self._engine.write(mark_dirty)
-        rekey.go_on(self._engine, progress)
+        rekey.run(self._engine, progress)
         damage = self.verify(progress=progress).damage
         if damage:
-            raise Corrupted(self.path, f"{len(damage)} things in it are, so nothing that opens it is given up yet")
+            raise Corrupted(self.path, f"verify found {len(damage)} problems, so the old key is not retired yet")
         rekey.finish(self._engine, lambda tx: self._note_key(tx, "rotate" if kind == "deep" else kind))
         cleared = False
-        with suppress(ClewError):  # it is done all the same; the status says that traces are left
+        with suppress(ClewError):  # the key change is complete; the status reports the traces
             self._parts.search.remove()
             cleared = self._finish()
         if not cleared:
@@ -296,22 +298,22 @@ class Store:
         return self.key_status()
 
     def _key_id(self) -> str:
-        """Which key the store is kept with; ``none`` while it is plain."""
+        """The id of the store's key; ``none`` for a plain store."""
         return (self._engine.read(lambda tx: tx.state()).key_id or b"").hex() or "none"
 
     def _note_key(self, tx: Tx, kind: str) -> None:
-        """Notes in the audit which key is the store's from now on, or was the last one."""
+        """Records the id of the new key in the audit log, or of the last one if the store becomes plain."""
         with loading:
             from clew.engine import audit
 
         audit.note(self._engine, self._refs, tx, kind, (tx.state().key_id or b"").hex())
 
     def _finish(self) -> bool:
-        """Clears traces that were left; True if none are."""
+        """Clears remaining traces; True if none are left."""
         return self._parts.purger.finish()
 
     def _objects_pending(self) -> bool:
-        """True if objects wait to be removed, and can be."""
+        """True if objects are to be removed from object storage, and this store may do it."""
         if not self._tidy or self._engine.bucket is None:
             return False
         with loading:
@@ -320,14 +322,14 @@ class Store:
         return blob_objects.removal_pending(self._engine)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Makes several steps of this thread one: all are kept, or none. Other writers wait meanwhile."""
+        """Runs several calls of this thread in one transaction: all or none take effect. Other writers wait."""
         return self._engine.transaction()
 
     def close(self) -> None:
-        """Finishes, and lets go of the files. Idempotent; the store raises Closed afterwards."""
+        """Finishes pending cleanup and closes the files. Idempotent; later calls on the store raise Closed."""
         with suppress(Closed):
-            self._engine.backend.in_transaction()  # Closed in a forked process: all there is belongs to its parent
-            with suppress(ClewError):  # what is left to be cleared stays noted
+            self._engine.backend.in_transaction()  # Closed in a forked process: cleanup belongs to its parent
+            with suppress(ClewError):  # the pending cleanup stays recorded in the store
                 if self._engine.cleanup.pending or self._objects_pending():
                     self._engine.backend.hurry()
                     self._finish()

@@ -1,4 +1,4 @@
-"""What a list shows of many sessions, read together: one by one each would take several reads."""
+"""Handles and counters of many sessions, read in one transaction: one by one, each would take several reads."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from clew.store.session import Session, row_of
 
 
 class Brief(NamedTuple):
-    """What takes a read to know of a session."""
+    """The facts about a session that need a read."""
 
     handle: str
     counters: Counters
 
 
 def briefs(sessions: Sequence[Session]) -> list[Brief | None]:
-    """One for each session, as it was read; None for one that is damaged or has changed: it is to be asked itself."""
+    """One for each session, as it was read. None for a damaged or changed one: ask that session itself."""
     if not sessions:
         return []
 
@@ -37,7 +37,7 @@ def briefs(sessions: Sequence[Session]) -> list[Brief | None]:
 
 
 class Around(NamedTuple):
-    """What stands around the sessions: their last messages, the runs those are in, and the keys beside theirs."""
+    """Rows related to the sessions: their last messages, the runs of these, and the neighbours of their keys."""
 
     places: Mapping[int, NodeLocation]
     runs: Mapping[int, RunRow]
@@ -61,7 +61,7 @@ def _brief(tx: Tx, session: Session, around: Around) -> Brief | None:
     if place is None or run is None or place.row[ID] != row.head_id:
         return None
     try:
-        engine.checked(tx, run)
+        engine.verify_run(tx, run)
     except Corrupted:
         return None
     return Brief(handle, engine.node(place).counters)

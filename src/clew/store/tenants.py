@@ -1,7 +1,7 @@
-"""Many tenants on one server: each database role sees the workspaces it was admitted to, and nothing else.
+"""Many tenants on one server: each database role sees only the workspaces it was admitted to.
 
-The rules are PostgreSQL's own, row-level security, so they bind whoever connects as that role, with clew or without.
-Whoever owns the store's schema sets them, and is not bound by them.
+PostgreSQL enforces this with row-level security, so it applies to every connection of the role, also from other
+programs. The owner of the store's schema sets the rules and is exempt from them.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ __all__ = ["admit", "dismiss", "isolate"]
 
 
 def isolate(store: Store) -> None:
-    """Switches the rules on, for every role but the owner's. Again, and nothing changes. ReadOnly for others."""
+    """Enables the rules for every role except the owner. Idempotent. ReadOnly unless called as the owner."""
     _server(store).isolate()
 
 
 def admit(store: Store, role: str, workspace: str) -> None:
-    """Lets a role, which must exist, into a workspace: to read and write there."""
+    """Allows a role, which must exist, to read and write a workspace."""
     _server(store).admit(role, workspace)
 
 
 def dismiss(store: Store, role: str, workspace: str | None = None) -> None:
-    """Takes a workspace from a role; without one, all of them and the right to connect to the store."""
+    """Revokes a role's access to a workspace; without one, to all of them and to the store."""
     _server(store).dismiss(role, workspace)
 
 
 def _server(store: Store) -> Tenants:
-    found = Parts.of(store).engine.backend.tenants
-    if found is None:
+    tenants = Parts.of(store).engine.backend.tenants
+    if tenants is None:
         raise Invalid(
             f"{store.path} is a file, and every program that opens it sees all of it", hint="Tenants need a server."
         )
-    return found
+    return tenants

@@ -1,4 +1,4 @@
-"""A copy of a store to try something on, for dry runs: other writers of the store do not wait for it."""
+"""A temporary copy of a store for dry runs, which do not block other writers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from clew.store.store import Store
 
 
 class _Undo(Exception):
-    """Takes back what was tried."""
+    """Rolls the transaction back."""
 
 
 @contextmanager
 def trial(store: Store) -> Iterator[Store]:
-    """A store that has what `store` has now; what is done to it is thrown away.
+    """A store with the present content of `store`; changes to it are discarded.
 
-    It is a copy in a temporary file without a name, with the rows of a sealed store as they are. On a server, with
-    attachments in object storage, in memory, and inside a transaction, it is `store` itself in a transaction that is
-    undone: then other writers wait.
+    It is a copy in an unnamed temporary file; rows of a sealed store stay encrypted. For stores on a server, with
+    attachments in object storage or in memory, and inside a transaction, it is `store` itself in a transaction that is
+    rolled back. Other writers wait for that transaction.
     """
     engine = Parts.of(store).engine
     copy = None if engine.bucket is not None else engine.backend.scratch_copy()
@@ -30,10 +30,10 @@ def trial(store: Store) -> Iterator[Store]:
             raise _Undo
         return
     try:
-        again = Engine(
+        engine_of_copy = Engine(
             copy, workspace=engine.workspace, clock=engine.clock, new_id=engine.new_id, max_body=engine.max_body,
             key=engine.key if engine.keyed else None, redact=engine.rules,
         )  # fmt: skip
-        yield Store(again, tidy=False)
+        yield Store(engine_of_copy, tidy=False)
     finally:
         copy.close()

@@ -7,8 +7,8 @@
         def open_store(self, tmp_path):
             return lambda **settings: clew.open(tmp_path / "chats.db", **settings)
 
-Each test is one sentence of the contract, and uses nothing but a store's public names. pytest itself is only needed
-to run them.
+Each test checks one sentence of the contract and uses only the public API of a store. pytest is needed only to run
+them.
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ from clew.store.session import Session
 from clew.store.store import Store
 
 OpenStore = Callable[..., Store]
-"""Opens the store under test, with the settings of `clew.open`; called again, it opens the same store again."""
+"""Opens the store under test with the settings of `clew.open`. Every call opens the same store."""
 
 
 class Contract:
-    """Sentences of a contract, each a test. A subclass provides the fixture `open_store`: an `OpenStore`."""
+    """Base class of contract tests. A subclass provides the fixture `open_store`: an `OpenStore`."""
 
     reopens = True
-    """False for a store that ends when it is closed, and that only its opener sees."""
+    """False for a store that is lost on close and cannot be opened twice."""
 
 
 def an_id(number: int) -> str:
@@ -43,7 +43,7 @@ def titles(sessions: Iterable[Session]) -> list[str | None]:
 
 @contextmanager
 def raises(kind: type[ClewError], *, naming: str = "") -> Iterator[None]:
-    """Passes over exactly this kind of error, if it says `naming`; AssertionError if there is none."""
+    """Expects exactly this class of error, with `naming` in its message. AssertionError otherwise."""
     try:
         yield
     except kind as error:
@@ -55,6 +55,6 @@ def raises(kind: type[ClewError], *, naming: str = "") -> Iterator[None]:
 
 def skip(why: str) -> None:
     """Skips the test."""
-    import pytest  # only there when the tests run
+    import pytest  # installed only where the tests run
 
     pytest.skip(why)

@@ -9,13 +9,13 @@ from clew.base import ids
 
 
 class FakeClock:
-    """A clock that a test moves: microseconds since 1970, for `clew.open(clock=…)`."""
+    """A clock that a test sets: microseconds since 1970, for `clew.open(clock=…)`."""
 
     def __init__(self, start: int = 1_700_000_000_000_000, *, tick: int = 0) -> None:
         self.now = start
         """The time that the next call returns."""
         self.tick = tick
-        """Microseconds that pass with every call."""
+        """Microseconds added by every call."""
 
     def __call__(self) -> int:
         now = self.now
@@ -23,7 +23,7 @@ class FakeClock:
         return now
 
     def advance(self, by: int | timedelta = 1) -> None:
-        """Moves it by microseconds, or by a timedelta; backwards if that is negative."""
+        """Advances the clock by microseconds or a timedelta; negative values move it back."""
         self.now += by if isinstance(by, int) else by // timedelta(microseconds=1)
 
 

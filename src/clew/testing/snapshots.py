@@ -1,6 +1,6 @@
-"""The contract of a snapshot store, as tests: pour any store through them.
+"""Conformance tests for snapshot stores.
 
-Make a class of it, in a module that pytest collects, whose `store` makes an empty one::
+Subclass `SnapshotConformance` in a test module; `store` returns an empty store::
 
     class TestMyStore(SnapshotConformance):
         def store(self, tmp_path):
@@ -33,17 +33,17 @@ NO_IDS = [
     "\u0430" + "0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "\u0660" * 8 + "-9c0b-4ef8-bb6d-6bb9bd380a11",
     "../a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11/..", "{uuid}", "\ud800",
 ]  # fmt: skip
-"""What is not the id of a snapshot, each for another reason."""
+"""Invalid ids, each for another reason."""
 
 ODD = (
     b'[ {"role" : "user","content":[{"type":"text","text":"caf\xc3\xa9 \\u00e9 \\ud83d"}], "n":'
     b' 123456789012345678901234567890,\n   "x":1.0, "x":1.00 , "e":1E400,"b":"data:media/0"} ,{"z":0,"a":1}\t]'
 )
-"""An array that no program would write the same again: spaces, a key twice, numbers beyond range, escapes."""
+"""An array that no encoder reproduces: spaces, a duplicate key, numbers out of range, escapes."""
 
 
 def sample(**changes: Any) -> Snapshot:
-    """A snapshot with something in every field."""
+    """A snapshot with a value in every field."""
     fields: dict[str, Any] = {
         "provider": "claude", "model": "a-model", "system_prompt": "Be brief.", "messages": ODD,
         "tools": [ToolSnapshot("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})],
@@ -53,7 +53,7 @@ def sample(**changes: Any) -> Snapshot:
 
 
 class SnapshotConformance(ABC):
-    """Every store of snapshots passes these. Each test gets a new store."""
+    """The contract of a snapshot store. Each test gets a new store."""
 
     @abstractmethod
     def store(self, tmp_path: Path) -> SnapshotStore:
@@ -61,7 +61,7 @@ class SnapshotConformance(ABC):
 
     @pytest.fixture
     def made(self, tmp_path: Path) -> Iterator[SnapshotStore]:
-        """The store of a test; closed after it, if it can be."""
+        """The store of a test. Closed after the test if it has `close`."""
         store = self.store(tmp_path)
         yield store
         close: Callable[[], None] | None = getattr(store, "close", None)
@@ -69,11 +69,11 @@ class SnapshotConformance(ABC):
             close()
 
     def test_it_is_a_store(self, made: SnapshotStore) -> None:
-        """It has the methods of one."""
+        """The store has the methods of a `SnapshotStore`."""
         assert isinstance(made, SnapshotStore)
 
     def test_what_is_saved_is_loaded(self, made: SnapshotStore) -> None:
-        """Every field comes back, and the messages byte for byte."""
+        """`load` returns every field as saved, and the messages byte for byte."""
         snapshot = sample()
         made.save(snapshot)
         loaded = made.load(snapshot.id)
@@ -83,20 +83,20 @@ class SnapshotConformance(ABC):
 
     @pytest.mark.parametrize("messages", [b"[]", b"null", b'{"history":[]}', b'["a", 1, null, [[]]]', b" [ ] ", b'""'])
     def test_messages_of_any_shape(self, made: SnapshotStore, messages: bytes) -> None:
-        """What a provider calls its messages need not be an array of objects."""
+        """The messages may be any JSON, not only an array of objects."""
         snapshot = new_snapshot(provider="other", messages=messages)
         made.save(snapshot)
         assert made.load(snapshot.id) == snapshot
 
     def test_text_like_a_mark(self, made: SnapshotStore) -> None:
-        """Text that looks like the place of a medium, a checksum or a file is text."""
+        """Text that looks like a media reference, a checksum or a file header stays text."""
         marks = ["media:0", '"clew":{"form":1}', "CLEWSNAP", "\n", '{\n  "clew": {"form":1,"crc32":"', "A" * 200_000]
         snapshot = new_snapshot(provider="claude", messages=json.dumps(marks).encode())
         made.save(snapshot)
         assert made.load(snapshot.id).messages == snapshot.messages
 
     def test_media(self, made: SnapshotStore) -> None:
-        """Large media come back byte for byte, also one that is not written as base64 should be."""
+        """Large media are stored byte for byte, including non-canonical base64."""
         data, odd = "QUJD" * 50_000, "QUJ" + "D" * 100_000 + "="
         messages = json.dumps([{"data": data}, {"url": f"data:image/png;base64,{data}"}, {"data": odd}]).encode()
         snapshot = new_snapshot(provider="claude", messages=messages)
@@ -104,7 +104,7 @@ class SnapshotConformance(ABC):
         assert made.load(snapshot.id).messages == messages
 
     def test_overwrite(self, made: SnapshotStore) -> None:
-        """A snapshot with the same id takes the place of the one before."""
+        """Saving replaces the snapshot with the same id."""
         first = sample()
         made.save(first)
         second = first.replace(messages=b'[{"role":"user","content":"again"}]', model="another", tools=(), metadata={})
@@ -113,7 +113,7 @@ class SnapshotConformance(ABC):
         assert len(made.list()) == 1
 
     def test_list(self, made: SnapshotStore) -> None:
-        """All there are, of every provider, newest first, with counts and without messages."""
+        """`list` returns all snapshots of all providers, newest first, with counts and without messages."""
         assert made.list() == []
         start = datetime(2026, 3, 26, tzinfo=UTC)
         saved = [
@@ -131,7 +131,7 @@ class SnapshotConformance(ABC):
             assert 30 < one.token_count < 120
 
     def test_delete(self, made: SnapshotStore) -> None:
-        """What is deleted is not found, and nothing else is gone."""
+        """A deleted snapshot is not found; all others remain."""
         gone, kept = sample(), sample()
         made.save(gone)
         made.save(kept)
@@ -142,7 +142,7 @@ class SnapshotConformance(ABC):
         assert made.load(kept.id) == kept
 
     def test_missing(self, made: SnapshotStore) -> None:
-        """What was never saved is not found: neither to load nor to delete."""
+        """`load` and `delete` raise NotFound for an unknown id."""
         for _ in range(2):
             with pytest.raises(NotFound):
                 made.load(str(uuid.uuid4()))
@@ -152,7 +152,7 @@ class SnapshotConformance(ABC):
 
     @pytest.mark.parametrize("id", NO_IDS)
     def test_no_id(self, made: SnapshotStore, id: str) -> None:
-        """What is no id is refused, to load and to delete; a snapshot cannot even be made with it."""
+        """`load`, `delete` and `Snapshot` refuse an invalid id."""
         for call in (made.load, made.delete):
             with pytest.raises(InvalidSnapshotID):
                 call(id)
@@ -165,7 +165,7 @@ class SnapshotConformance(ABC):
         assert made.list() == []
 
     def test_a_conversation_that_grows(self, made: SnapshotStore) -> None:
-        """A client's messages are saved again and again under one id, and each time all of them are there."""
+        """Saving a growing conversation under one id stores all of its messages each time."""
         messages, id = Messages(), str(uuid.uuid4())
         for turn in range(20):
             messages.append(b'{"role":"user","content":"question %d"}' % turn)
@@ -180,7 +180,7 @@ class SnapshotConformance(ABC):
         assert list(made.load(id).parts) == list(shorter)
 
     def test_a_snapshot_stands_still(self, made: SnapshotStore) -> None:
-        """What a client says after a snapshot was taken is not in it."""
+        """A snapshot does not contain messages that a client adds later."""
         messages = Messages([b'{"role":"user","content":"before"}'])
         snapshot = new_snapshot(provider="claude", messages=messages)
         messages.append(b'{"role":"assistant","content":"after"}')
@@ -192,7 +192,7 @@ class SnapshotConformance(ABC):
         assert made.load(other.id).message_count == 1
 
     def test_threads(self, made: SnapshotStore) -> None:
-        """Threads may share a store: each finds what it saved."""
+        """Threads may share a store: each can load what it saved."""
 
         def work(number: int) -> bool:
             snapshot = sample(metadata={"number": str(number)})

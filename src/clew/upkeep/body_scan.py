@@ -52,7 +52,7 @@ class Body(NamedTuple):
 _Walk = Callable[..., list[Body]]
 
 
-def damaged(engine: Engine, progress: Progress | None = None) -> tuple[int, list[Body]]:
+def find_damaged(engine: Engine, progress: Progress | None = None) -> tuple[int, list[Body]]:
     """The number of bodies, and those that did not open twice."""
     sizes = engine.read(lambda tx: tx.maintenance.sizes())
     total = sum(sizes[table] for table in ("nodes", "refs", "log", "chunks"))
@@ -61,19 +61,19 @@ def damaged(engine: Engine, progress: Progress | None = None) -> tuple[int, list
         after = -1
         # Not `read`: damage may have turned a body into invalid text.
         while page := engine.backend.read_fresh(partial(walk, engine=engine, after=after, limit=limit)):
-            found += [again for one in page if one.why is not None for again in _again(engine, walk, one)]
+            found += [again for one in page if one.why is not None for again in _read_again(engine, walk, one)]
             after, done = page[-1].at, done + len(page)
             if progress is not None:
                 progress(min(done, total), total)
     return done, found
 
 
-def still(tx: Tx, engine: Engine, one: Body) -> Node | None:
+def still_damaged(tx: Tx, engine: Engine, one: Body) -> Node | None:
     """The message of a damaged body, if it still does not open and its row is intact."""
     return next((now.node for now in nodes(tx, engine=engine, after=one.at - 1, limit=1) if now.at == one.at), None)
 
 
-def _again(engine: Engine, walk: _Walk, one: Body) -> Sequence[Body]:
+def _read_again(engine: Engine, walk: _Walk, one: Body) -> Sequence[Body]:
     """Reads a body a second time; empty if it opens."""
     look = partial(walk, engine=engine, after=one.at - 1, limit=1)
     return [now for now in engine.backend.read_fresh(look) if now.at == one.at and now.why is not None]
@@ -94,7 +94,7 @@ def nodes(tx: Tx, *, engine: Engine, after: int, limit: int) -> list[Body]:
             why = _wrong(run_info(node).box, place.row[BODY], body_context(node))
         except (*MISTYPED, AttributeError, ValueError):
             node, why = None, _ODD
-        if why is not None and tx.maintenance.quarantined(at) is not None:
+        if why is not None and tx.maintenance.quarantine_row(at) is not None:
             node, why = None, None if place.row[BODY] == b"" else "it is in quarantine, and has a body"
         elif why == _NO_KEY:  # the run is damaged, not the body
             node, name = None, f"run {at >> SEQ_BITS}"

@@ -24,7 +24,7 @@ from clew.backends.open import open_backend
 from clew.backends.tables import CHUNKS, COPIED, REFS, Table
 from clew.base import buckets as objects
 from clew.engine import blob_objects
-from clew.engine.blob_objects import Lost
+from clew.engine.blob_objects import ObjectLost
 from clew.errors import ClewError, Conflict, Corrupted, Invalid, Unavailable
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def copy(
         raise Invalid(
             "the source and the copy have the same object storage", hint="Name another bucket, or another prefix."
         )
-    with _opened(source, create=False) as here, _opened(target, create=True) as there, here.reader() as reader:
+    with _open(source, create=False) as here, _open(target, create=True) as there, here.reader() as reader:
         read = _Side(here, reader, one)
         if one is None and read.objects([]):
             raise Unavailable(f"attachments of {here.path} are in object storage", hint="Pass blobs, or --blobs.")
@@ -150,10 +150,10 @@ class _Side:
         assert self.where is not None
         try:
             yield from blob_objects.envelopes(self.where, self.store_id, kept, count)
-        except Lost as lost:
+        except ObjectLost as lost:
             raise self._missing(kept, lost) from None
 
-    def _missing(self, kept: ObjectRow, lost: Lost) -> ClewError:
+    def _missing(self, kept: ObjectRow, lost: ObjectLost) -> ClewError:
         """The error for a lost object. Objects are not part of the snapshot, so it may have been deleted since."""
         blob = kept.blob
         if blob is None or self._backend.read(lambda tx: tx.blobs.object(blob)) != kept:
@@ -189,7 +189,7 @@ class _Side:
 
 
 @contextmanager
-def _opened(place: str | os.PathLike[str], *, create: bool) -> Iterator[Backend]:
+def _open(place: str | os.PathLike[str], *, create: bool) -> Iterator[Backend]:
     backend = open_backend(os.fspath(place), BackendOptions(create=create))
     try:
         yield backend
@@ -217,14 +217,14 @@ def _copy(read: _Side, there: Backend, number: int, begun: _Mark, done: _Count, 
     `inside` if pieces in object storage are copied separately.
     """
     table = COPIED[number]
-    after = [_key(value) for value in begun.after] if number == begun.table else []
+    after = [_decode_key(value) for value in begun.after] if number == begun.table else []
     rows = read.rows(table, after) if inside else read.whole(table, after)
     owner = list(REFS.columns).index("owner") if table is REFS else None
     limit = FEW if table is CHUNKS else BATCH
     while batch := list(islice(rows, limit)):
         with there.load() as tx:
-            tx.insert_rows(table, [_without(row, owner) for row in batch])
-            last = [_name(value) for value in batch[-1][: table.keys]]
+            tx.insert_rows(table, [_without_owner(row, owner) for row in batch])
+            last = [_encode_key(value) for value in batch[-1][: table.keys]]
             tx.set_header(COPYING, msgspec.json.encode(_Mark(begun.source, number, last)))
         done(len(batch))
     if owner is not None:  # an owner may have a higher number than the refs it owns
@@ -244,15 +244,15 @@ def _copy_objects(read: _Side, there: Backend, where: Bucket) -> None:
             tx.blobs.add_object(kept)
 
 
-def _without(row: tuple[Any, ...], owner: int | None) -> tuple[Any, ...]:
+def _without_owner(row: tuple[Any, ...], owner: int | None) -> tuple[Any, ...]:
     return row if owner is None else (*row[:owner], None, *row[owner + 1 :])
 
 
-def _name(value: Any) -> Any:
+def _encode_key(value: Any) -> Any:
     return f"x{value.hex()}" if isinstance(value, bytes) else value
 
 
-def _key(value: Any) -> Any:
+def _decode_key(value: Any) -> Any:
     return bytes.fromhex(value[1:]) if isinstance(value, str) else value
 
 

@@ -18,29 +18,28 @@ import msgspec
 
 from clew.backends import MAX_POS, RefRow, Tx
 from clew.base import ids
-from clew.engine import audit, deletion, titles
-from clew.engine import blob_objects as outside
+from clew.engine import audit, blob_objects, deletion, titles
 from clew.engine.cleanup import cleanup_mark, clear_mark, mark_dirty
 from clew.engine.engine import Engine
 from clew.engine.mirrors import Mirrors
-from clew.engine.receipts import DELETED, TRACES, Entry, Failure, Kept, Reason, Receipt, ReceiptLog
+from clew.engine.receipts import DELETED, TRACES, Failure, Kept, Reason, Receipt, ReceiptEntry, ReceiptLog
 from clew.engine.refs import Refs
 from clew.errors import ClewError, Invalid, NotFound, StorageFull
 
 DAMAGED: Reason = "corruption-detected"
 """With this reason a session is purged even if its own row is damaged, unless it is held."""
 _OLD_KEY = "its data key stays, because shared messages are damaged"
-_STANDING = (*deletion.TALKS, "snapshot")
+_NAMED_KINDS = (*deletion.SESSION_KINDS, "snapshot")
 """Kinds of ref that keep messages, and are named in receipts."""
 
 
-class Loss(NamedTuple):
+class DestroyedBodies(NamedTuple):
     """Destroyed bodies, and failures."""
 
     messages: int
     bytes: int
     failures: tuple[Failure, ...]
-    talks: tuple[str, ...]
+    sessions: tuple[str, ...]
     """Ids of the sessions that had them."""
 
 
@@ -54,11 +53,11 @@ class WordIndex(Protocol):
         """Removes the words of deleted messages from the files. False if this is not possible now."""
 
 
-class _Gone(NamedTuple):
+class _RemovedRef(NamedTuple):
     """A ref deleted with all that it owned."""
 
-    entry: Entry
-    talks: list[str]
+    entry: ReceiptEntry
+    sessions: list[str]
 
 
 Check = Callable[[Tx, RefRow], object]
@@ -87,7 +86,7 @@ class Purger:
         deleted. With `dry_run` nothing changes, and the receipt says what would happen. `check` runs in the transaction
         that deletes a session, and may raise.
         """
-        entry = self._begun(reason)
+        entry = self._new_entry(reason)
         if dry_run:
             with suppress(_Undo), self._engine.transaction():
                 entry = self._delete(entry, targets, check)
@@ -100,19 +99,19 @@ class Purger:
         entry, *_ = self._clear([entry], unnoted)
         return entry.receipt(self._engine)
 
-    def destroy(self, work: Callable[[Tx], Loss], *, reason: Reason, dry_run: bool = False) -> Receipt:
+    def destroy(self, work: Callable[[Tx], DestroyedBodies], *, reason: Reason, dry_run: bool = False) -> Receipt:
         """Runs `work`, which removes bodies and leaves their rows, and clears every trace of them.
 
         The receipt is part of its transaction; `dry_run` rolls it back. If `work` removes nothing, no receipt is kept.
         """
-        entry = self._begun(reason)
+        entry = self._new_entry(reason)
 
-        def go(tx: Tx) -> Entry:
+        def go(tx: Tx) -> ReceiptEntry:
             loss = work(tx)
             done = msgspec.structs.replace(entry, messages=loss.messages, bytes=loss.bytes, failures=loss.failures)
             if done.messages:
                 self._log.note(tx, [done])
-                self.mirrors.note(tx, loss.talks)
+                self.mirrors.note(tx, loss.sessions)
                 mark_dirty(tx)
                 audit.note(self._engine, self._refs, tx, "purge", done.id, reason=reason, amount=done.messages)
             return done
@@ -138,7 +137,7 @@ class Purger:
 
     # -- rows
 
-    def _begun(self, reason: Reason) -> Entry:
+    def _new_entry(self, reason: Reason) -> ReceiptEntry:
         """The first entry of a receipt. Invalid for an unknown reason, or inside a transaction."""
         if reason not in get_args(Reason):
             raise Invalid(f"the reason must be one of {', '.join(get_args(Reason))}")
@@ -147,52 +146,54 @@ class Purger:
             raise Invalid(
                 "a purge cannot be part of a transaction", hint="It clears files, which cannot be rolled back."
             )
-        return Entry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
+        return ReceiptEntry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
 
-    def _delete(self, entry: Entry, targets: Sequence[RefRow], check: Check | None) -> Entry:
+    def _delete(self, entry: ReceiptEntry, targets: Sequence[RefRow], check: Check | None) -> ReceiptEntry:
         for row in targets:
             name = ids.text(row.key)
             try:
-                entry = self._write(partial(self._go, entry=entry, row=row, check=check))
+                entry = self._write(partial(self._purge_one, entry=entry, row=row, check=check))
             except ClewError as error:
                 failure = Failure(name, error.message)
                 entry = msgspec.structs.replace(entry, failures=(*entry.failures, failure))
         return entry
 
-    def _write(self, work: Callable[[Tx], Entry]) -> Entry:
+    def _write(self, work: Callable[[Tx], ReceiptEntry]) -> ReceiptEntry:
         """Runs `work`, which notes a receipt. If the commit fails, checks the receipts for it."""
         try:
-            return self._engine.write_settled(work, self._noted)
+            return self._engine.write_settled(work, self._is_noted)
         except StorageFull:
             self._index().remove()  # it can be rebuilt, and frees the space that a deletion needs
             self._engine.backend.make_room()
-            return self._engine.write_settled(work, self._noted)
+            return self._engine.write_settled(work, self._is_noted)
 
-    def _noted(self, _: Tx, entry: Entry) -> bool:
+    def _is_noted(self, _: Tx, entry: ReceiptEntry) -> bool:
         """True if the log has this receipt with all of its sessions."""
         return any(one.id == entry.id and {*entry.sessions} <= {*one.sessions} for one in self._log.entries())
 
-    def _go(self, tx: Tx, entry: Entry, row: RefRow, check: Check | None) -> Entry:
+    def _purge_one(self, tx: Tx, entry: ReceiptEntry, row: RefRow, check: Check | None) -> ReceiptEntry:
         """Deletes one session and notes the receipt, in one transaction."""
         damaged = entry.reason == DAMAGED
         now = tx.ref(self._engine.workspace, row.kind, row.key)
         if now is None:
             raise NotFound(row.kind, ids.text(row.key))
-        row = now if damaged else self._refs.checked(now)
+        row = now if damaged else self._refs.verify(now)
         if check is not None:
             check(tx, row)
         gone = self._remove_ref(tx, row, entry, shred=True, damaged=damaged)
         self._log.note(tx, [gone.entry])
         mark_dirty(tx)
-        self.mirrors.note(tx, gone.talks)
+        self.mirrors.note(tx, gone.sessions)
         name, count = ids.text(row.key), gone.entry.messages
         audit.note(self._engine, self._refs, tx, "purge", name, reason=entry.reason, amount=count)
         return entry.plus(gone.entry)
 
-    def _remove_ref(self, tx: Tx, row: RefRow, entry: Entry, *, shred: bool, damaged: bool = False) -> _Gone:
+    def _remove_ref(
+        self, tx: Tx, row: RefRow, entry: ReceiptEntry, *, shred: bool, damaged: bool = False
+    ) -> _RemovedRef:
         """Deletes a ref with all that it owns; returns the part of the receipt."""
         outside = tx.blobs.bytes_left()
-        said, talks = deletion.reached(tx, row), deletion.talks(tx, row)
+        said, sessions = deletion.reachable_runs(tx, row), deletion.session_ids(tx, row)
         gone = deletion.delete_ref(self._engine, tx, row, shred=shred, damaged=damaged)
         name = ids.text(row.key)
         left = [(run.tree, min(end, tx.last_seq(run.run) + 1)) for run, end in said]
@@ -200,14 +201,14 @@ class Purger:
         kept: tuple[Kept, ...] = ()
         if stay:
             trees = dict.fromkeys(tree for tree, count in left if count)
-            standing = (one for tree in trees for one in tx.refs_in_tree(tree, 0, MAX_POS) if one.kind in _STANDING)
+            standing = (one for tree in trees for one in tx.refs_in_tree(tree, 0, MAX_POS) if one.kind in _NAMED_KINDS)
             kept = (Kept(name, stay, tuple(ids.text(one.key) for one in standing)),)
-        part = Entry(
+        part = ReceiptEntry(
             entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,
             blobs=gone.blobs, bytes=gone.bytes, kept=kept, pending=entry.pending,
             failures=(Failure(name, _OLD_KEY),) * bool(gone.old_keys), outside=tx.blobs.bytes_left() - outside,
         )  # fmt: skip
-        return _Gone(part, talks)
+        return _RemovedRef(part, sessions)
 
     # -- deleting without clearing
 
@@ -217,40 +218,40 @@ class Purger:
         Removes the files of mirrors, and leaves traces in the store's own files, which the receipt lists. The receipt
         is not kept. NotFound; Conflict if it is held.
         """
-        entry = self._deleting()
+        entry = self._deletion_entry()
 
-        def work(tx: Tx) -> Entry:
+        def work(tx: Tx) -> ReceiptEntry:
             gone = self._remove_ref(tx, self._refs.get(tx, kind, key), entry, shred=False)
-            self.mirrors.note(tx, gone.talks)
-            audit.may_note(self._engine, self._refs, tx, "delete", ids.text(key), amount=gone.entry.messages)
+            self.mirrors.note(tx, gone.sessions)
+            audit.note_if_enabled(self._engine, self._refs, tx, "delete", ids.text(key), amount=gone.entry.messages)
             return gone.entry
 
-        return self._deleted(self._engine.write(work))
+        return self._deletion_receipt(self._engine.write(work))
 
     def delete_nodes(self, targets: Iterable[bytes], *, recursive: bool) -> Receipt:
         """Deletes nodes as `deletion.delete_nodes` does, and titles of sessions made from their words.
 
         A record's summary stays, and is a failure in the receipt. Otherwise as `delete`.
         """
-        entry, engine, refs = self._deleting(), self._engine, self._refs
+        entry, engine, refs = self._deletion_entry(), self._engine, self._refs
 
-        def work(tx: Tx) -> Entry:
+        def work(tx: Tx) -> ReceiptEntry:
             cuts = deletion.plan_nodes(engine, tx, targets, recursive=recursive)
-            talks = deletion.talks_at(tx, cuts)
-            words = titles.of_cuts(engine, tx, cuts) if talks else set()
+            sessions = deletion.sessions_at(tx, cuts)
+            words = titles.of_cuts(engine, tx, cuts) if sessions else set()
             gone = deletion.delete_nodes(engine, refs, tx, cuts)
-            failures = [failed for row in talks if (failed := titles.clear(refs, tx, row, words)) is not None]
-            self.mirrors.note(tx, [ids.text(row.key) for row in talks])
+            failures = [failed for row in sessions if (failed := titles.clear(refs, tx, row, words)) is not None]
+            self.mirrors.note(tx, [ids.text(row.key) for row in sessions])
             return msgspec.structs.replace(
                 entry, messages=gone.messages, bytes=gone.bytes, blobs=gone.blobs, failures=tuple(failures)
             )
 
-        return self._deleted(engine.write(work))
+        return self._deletion_receipt(engine.write(work))
 
-    def _deleting(self) -> Entry:
-        return Entry("", DELETED, self._engine.clock())
+    def _deletion_entry(self) -> ReceiptEntry:
+        return ReceiptEntry("", DELETED, self._engine.clock())
 
-    def _deleted(self, entry: Entry) -> Receipt:
+    def _deletion_receipt(self, entry: ReceiptEntry) -> Receipt:
         """The receipt of a deletion, also before its transaction is committed."""
         traces = (TRACES,) if entry.messages or entry.sessions else ()
         left = self._unmirror()
@@ -260,9 +261,9 @@ class Purger:
 
     # -- traces
 
-    def _clear(self, entries: Sequence[Entry], failures: tuple[Failure, ...] = ()) -> Sequence[Entry]:
+    def _clear(self, entries: Sequence[ReceiptEntry], failures: tuple[Failure, ...] = ()) -> Sequence[ReceiptEntry]:
         """Clears every place that may hold traces, and notes the endings of these entries, with new failures."""
-        mark, objects_mark = self._engine.read(lambda tx: (cleanup_mark(tx), tx.header(outside.PENDING_MARK)))
+        mark, objects_mark = self._engine.read(lambda tx: (cleanup_mark(tx), tx.header(blob_objects.PENDING_MARK)))
         mine = {entry.id for entry in entries}
         if objects_mark is not None:
             entries = [*entries, *(entry for entry in self._log.entries() if entry.pending and entry.id not in mine)]
@@ -280,13 +281,13 @@ class Purger:
             if changed:
                 self._log.note(tx, notes)
             if "objects" in pending:
-                tx.set_header(outside.PENDING_MARK, os.urandom(8))
-            elif tx.header(outside.PENDING_MARK) == objects_mark:
-                tx.set_header(outside.PENDING_MARK, None)
+                tx.set_header(blob_objects.PENDING_MARK, os.urandom(8))
+            elif tx.header(blob_objects.PENDING_MARK) == objects_mark:
+                tx.set_header(blob_objects.PENDING_MARK, None)
             if not here and cleanup_mark(tx) == mark:  # else another purge has set a new mark, and clears it
                 clear_mark(tx)
                 for row, left in others:
-                    self._log.write_down(tx, row, left)
+                    self._log.append_to(tx, row, left)
 
         try:
             if (
@@ -314,7 +315,7 @@ class Purger:
     def _remove(self) -> tuple[str, ...]:
         """Removes unused objects. Returns ``objects`` if that failed."""
         try:
-            outside.clear(self._engine)
+            blob_objects.clear(self._engine)
         except ClewError:
             return ("objects",)
         return ()

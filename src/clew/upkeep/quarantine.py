@@ -20,11 +20,10 @@ from clew.engine import deletion
 from clew.engine.engine import Engine
 from clew.engine.node import Node, body_context, moment, node_row, run_info
 from clew.engine.receipts import Failure, Receipt
-from clew.engine.sealing.envelope import MISTYPED, kept_context, kept_parts, kept_payload
+from clew.engine.sealing.envelope import MISTYPED, quarantine_context, quarantine_parts, quarantine_payload
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
-from clew.upkeep.body_scan import BATCH, Body, Progress, still
-from clew.upkeep.body_scan import damaged as damaged_bodies
-from clew.upkeep.purge import Loss, Purger
+from clew.upkeep.body_scan import BATCH, Body, Progress, find_damaged, still_damaged
+from clew.upkeep.purge import DestroyedBodies, Purger
 
 MOST = 3
 """Bodies that a sweep moves without `force`. More point to a cause that still exists."""
@@ -114,15 +113,15 @@ class Quarantine:
         at once, with a receipt, unless a hold covers them. With `dry_run` nothing moves, and the result says what
         would.
         """
-        self._alone()
+        self._refuse_transaction()
         engine = self._engine
         engine.read(engine.renew)  # raises unless the key is the store's
-        bodies, damaged = damaged_bodies(engine, progress)
+        bodies, damaged = find_damaged(engine, progress)
         if not force and (len(damaged) > MOST or len(damaged) * SHARE > bodies):
             raise Conflict(
-                f"{len(damaged)} of {bodies} stored bodies are damaged; more than {MOST}, or than one in {SHARE}, point"
-                " to a cause that may still be there, so nothing was moved",
-                hint="Check the disk, and see what a backup has; then sweep with force.",
+                f"{len(damaged)} of {bodies} stored bodies are damaged, which suggests a cause that still exists, such"
+                " as a failing disk; nothing was moved",
+                hint="Check the disk and your backups, then sweep with force.",
             )
         left = tuple(dict.fromkeys(Left(one.where, one.why or "") for one in damaged if one.node is None))
         moved = tuple(one.node.id for one in damaged if one.node is not None)
@@ -132,32 +131,32 @@ class Quarantine:
         def take(tx: Tx) -> _Items:
             nonlocal moved
             items = self._take_out(tx, damaged)
-            moved = _names(items)
+            moved = _node_ids(items)
             return items
 
         receipt, gone = self._destroy(take) if strict else (None, ())
         if not strict:
             engine.write(take)
-        self._tell("quarantined", moved)
-        self._tell("purged", gone)
+        self._notify("quarantined", moved)
+        self._notify("purged", gone)
         return Swept(bodies, moved, left, receipt)
 
     def list(self) -> QuarantinedList:
         """The messages in quarantine, in the order of the store."""
-        found = self._engine.read(self._all)
-        return [self._shown(row, node) for row, node in found]
+        found = self._engine.read(self._list_rows)
+        return [self._describe(row, node) for row, node in found]
 
     def restore(self, node: str) -> Node:
         """Restores a message, if its body opens now. Corrupted, and nothing changes, if it does not.
 
         A body opens again if only other columns of its row were damaged, and have been repaired.
         """
-        self._alone()
+        self._refuse_transaction()
         wanted = self._engine.resolve_node(node)
 
         def work(tx: Tx) -> NodeLocation:
             row, found = self._find(tx, wanted, node)
-            body = _found(row, found)
+            body = _damaged_body(row, found)
             if body is None:
                 raise Corrupted(f"node {found.id}", "its quarantined body is purged or damaged")
             if not _opens(found, body):
@@ -169,7 +168,7 @@ class Quarantine:
             return place
 
         back = self._engine.node(self._engine.write(work))
-        self._tell("restored", (back.id,))
+        self._notify("restored", (back.id,))
         return back
 
     def purge(
@@ -182,16 +181,16 @@ class Quarantine:
         is purged, if a message is not in quarantine.
         """
         if (nodes is None) != bool(everything):
-            raise Invalid("a purge takes ids, or everything", hint="Say which.")
+            raise Invalid("a purge needs either ids or everything=True", hint="Pass one of them.")
         names = [nodes] if isinstance(nodes, str) else list(dict.fromkeys(nodes or ()))
         wanted = [(self._engine.resolve_node(name), name) for name in names]
 
         def choose(tx: Tx) -> _Items:
-            return self._all(tx) if everything else [self._find(tx, id, name) for id, name in wanted]
+            return self._list_rows(tx) if everything else [self._find(tx, id, name) for id, name in wanted]
 
         receipt, gone = self._destroy(choose, dry_run=dry_run)
         if not dry_run:
-            self._tell("purged", gone)
+            self._notify("purged", gone)
         return receipt
 
     def on_event(self, listener: Callable[[Event], object]) -> None:
@@ -201,9 +200,11 @@ class Quarantine:
         """
         self._listeners = (*self._listeners, listener)
 
-    def _alone(self) -> None:
+    def _refuse_transaction(self) -> None:
         if self._engine.backend.in_transaction():
-            raise Invalid("this cannot be part of a transaction", hint="Do it before the transaction, or after it.")
+            raise Invalid(
+                "the quarantine cannot be changed inside a transaction", hint="Do it before or after the transaction."
+            )
 
     # -- taking out, and destroying
 
@@ -212,9 +213,9 @@ class Quarantine:
         moved: _Items = []
         now = self._engine.clock()
         for one in damaged:
-            node = still(tx, self._engine, one)
+            node = still_damaged(tx, self._engine, one)
             if node is not None:
-                row = _closed(QuarantineRow(one.at, now, one.why or "", b""), node, _bytes(node_row(node)[BODY]))
+                row = _encrypt(QuarantineRow(one.at, now, one.why or "", b""), node, _bytes(node_row(node)[BODY]))
                 tx.maintenance.add_quarantined(row)
                 tx.maintenance.set_bodies("nodes", [(b"", row.pos)])
                 moved.append((row, node))
@@ -224,7 +225,7 @@ class Quarantine:
         """Purges the bodies of the messages that `choose` returns. Returns the receipt and the purged ids."""
         gone: tuple[str, ...] = ()
 
-        def work(tx: Tx) -> Loss:
+        def work(tx: Tx) -> DestroyedBodies:
             nonlocal gone
             loss, gone = self._empty(tx, choose(tx))
             return loss
@@ -232,30 +233,30 @@ class Quarantine:
         receipt = self._purger.destroy(work, reason="corruption-detected", dry_run=dry_run)
         return receipt, gone
 
-    def _empty(self, tx: Tx, items: _Items) -> tuple[Loss, tuple[str, ...]]:
+    def _empty(self, tx: Tx, items: _Items) -> tuple[DestroyedBodies, tuple[str, ...]]:
         """Destroys bodies, except held ones. Returns the loss and the ids."""
         gone, failures = list[_Item](), list[Failure]()
         for row, node in items:
-            payload = _opened(row, node)
-            if payload is not None and kept_parts(payload)[1] is None:
+            payload = _decrypt(row, node)
+            if payload is not None and quarantine_parts(payload)[1] is None:
                 continue  # already purged
             holder = deletion.held_by(self._engine, tx, row.pos)
             if holder is not None:
-                why = "it is held" if holder.hold else "its row does not tell whether it is held"
+                why = "it is held" if holder.hold else "its row does not show whether it is held"
                 failures.append(Failure(ids.text(holder.key), f"{why}, and so is node {node.id}"))
                 continue
             body = b""
             with suppress(Corrupted, *MISTYPED):  # if nothing can be encrypted any more, store nothing
-                body = _closed(row, node, None).body
+                body = _encrypt(row, node, None).body
             tx.maintenance.set_bodies("quarantine", [(body, row.pos)])
             gone.append((row, node))
         shown = {one for row, _ in gone for one in deletion.shown_by(tx, row.pos)}
-        loss = Loss(len(gone), sum(len(row.body) for row, _ in gone), tuple(failures), tuple(sorted(shown)))
-        return loss, _names(gone)
+        loss = DestroyedBodies(len(gone), sum(len(row.body) for row, _ in gone), tuple(failures), tuple(sorted(shown)))
+        return loss, _node_ids(gone)
 
-    # -- what is there
+    # -- listing
 
-    def _all(self, tx: Tx) -> _Items:
+    def _list_rows(self, tx: Tx) -> _Items:
         """All messages of this workspace in quarantine."""
         found: _Items = []
         after = -1
@@ -270,19 +271,19 @@ class Quarantine:
     def _find(self, tx: Tx, id: bytes, typed: str) -> _Item:
         """A message in quarantine. NotFound."""
         place = tx.node(id)
-        row = None if place is None else tx.maintenance.quarantined(place.row[POS])
+        row = None if place is None else tx.maintenance.quarantine_row(place.row[POS])
         if place is None or row is None or tx.tree_workspace(place.tree) != self._engine.workspace:
             raise NotFound("message in quarantine", typed)
         return row, self._engine.node(place)
 
-    def _shown(self, row: QuarantineRow, node: Node) -> Quarantined:
-        body = _found(row, node)
+    def _describe(self, row: QuarantineRow, node: Node) -> Quarantined:
+        body = _damaged_body(row, node)
         session = None
         with suppress(Corrupted):  # the list must work on damaged stores
             session = self._search.session_id_of(node)
         return Quarantined(node.id, session, moment(row.created_at), row.why, len(body or b""), body is not None)
 
-    def _tell(self, kind: Kind, nodes: tuple[str, ...]) -> None:
+    def _notify(self, kind: Kind, nodes: tuple[str, ...]) -> None:
         """Updates search and calls the listeners."""
         if not nodes:
             return
@@ -293,23 +294,23 @@ class Quarantine:
                 listener(event)
 
 
-def _closed(row: QuarantineRow, node: Node, found: bytes | None) -> QuarantineRow:
+def _encrypt(row: QuarantineRow, node: Node, found: bytes | None) -> QuarantineRow:
     """`row` with a body that holds the context of the message, and the damaged bytes unless they are None."""
-    payload = kept_payload(body_context(node), found)
-    return row._replace(body=run_info(node).box.close(payload, kept_context(row)))
+    payload = quarantine_payload(body_context(node), found)
+    return row._replace(body=run_info(node).box.close(payload, quarantine_context(row)))
 
 
-def _opened(row: QuarantineRow, node: Node) -> bytes | None:
+def _decrypt(row: QuarantineRow, node: Node) -> bytes | None:
     try:
-        return run_info(node).box.open(row.body, kept_context(row))
+        return run_info(node).box.open(row.body, quarantine_context(row))
     except MISTYPED:
         return None
 
 
-def _found(row: QuarantineRow, node: Node) -> bytes | None:
+def _damaged_body(row: QuarantineRow, node: Node) -> bytes | None:
     """The damaged body; None if it is purged, or cannot be read."""
-    payload = _opened(row, node)
-    return None if payload is None else kept_parts(payload)[1]
+    payload = _decrypt(row, node)
+    return None if payload is None else quarantine_parts(payload)[1]
 
 
 def _opens(node: Node, body: bytes) -> bool:
@@ -324,5 +325,5 @@ def _bytes(body: object) -> bytes:
     return body if isinstance(body, bytes) else str(body).encode(errors="surrogateescape")
 
 
-def _names(items: _Items) -> tuple[str, ...]:
+def _node_ids(items: _Items) -> tuple[str, ...]:
     return tuple(node.id for _, node in items)

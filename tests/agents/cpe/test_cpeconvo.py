@@ -1,4 +1,4 @@
-"""Files of CPE: looked at in place, imported once, and never changed."""
+"""CPE files: viewed in place, imported once, and never changed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_trees_become_sessions(store: clew.Store, file: Path) -> None:
 
 
 def test_a_subagents_trace_stays_one(store: clew.Store, file: Path) -> None:
-    """Its agent is known by its label, and it is never continued by itself."""
+    """A subagent is recognised by its label, and `latest` never returns it."""
     done = cpe.import_file(store, file)
     trace = store.sessions.get(done.sessions[1].id)
     assert (trace.agent, trace.is_subagent) == ("code-review", True)
@@ -100,7 +100,7 @@ def test_every_kind_of_block(store: clew.Store, file: Path) -> None:
 
 
 def test_importing_again_adds_what_came_since(store: clew.Store, file: Path) -> None:
-    """What is there stays; new messages go after their parents, and a session that went on meanwhile is not moved."""
+    """Stored messages stay; new ones follow their parents, and a session that was continued is not moved."""
     first = cpe.import_file(store, file)
     again = cpe.import_file(store, file)
     assert [(one.id, one.messages, one.known) for one in again.sessions] == [
@@ -126,7 +126,7 @@ def test_importing_again_adds_what_came_since(store: clew.Store, file: Path) -> 
 
 
 def test_a_session_can_be_deleted_as_any_other(store: clew.Store, file: Path) -> None:
-    """Nothing of it is left: it was not saved outside of sessions."""
+    """Nothing remains: the messages belonged only to the session."""
     done = cpe.import_file(store, file)
     for one in done.sessions:
         delete_session(store.sessions.get(one.id))

@@ -55,7 +55,7 @@ def ask(stored: Stored) -> Callable[..., Any]:
 
 
 async def tour(client: Client) -> tuple[set[str], Any, Any, Any, Any]:
-    """What an agent does: look what there is, search, read, and follow a resource."""
+    """An agent lists, searches and reads conversations, and reads a resource."""
     tools = {tool.name for tool in (await client.list_tools()).tools}
     found = await client.call_tool("search_conversations", {"query": "lint"})
     assert found.structured_content is not None
@@ -84,7 +84,7 @@ def test_over_stdio(stored: Stored, environment: dict[str, str]) -> None:
 
 
 def test_over_http(stored: Stored, url: str) -> None:
-    """With the token of this start; nobody gets in without it, from a page, or under another name."""
+    """The server needs the token of this start, and refuses web pages and other host names."""
 
     async def main() -> Any:
         headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -204,7 +204,7 @@ def test_pages_of_conversations(stored: Stored, ask: Callable[..., Any]) -> None
 
 
 def test_an_overview(stored: Stored, ask: Callable[..., Any]) -> None:
-    """How it began, how it ends, and how much is between."""
+    """The overview has the first message, the last ones, and the number in between."""
     answer = ask("get_overview", conversation=stored.long)
     about = answer["conversation"]
     assert (about["messages"], about["turns"], answer["left_out"]["messages_between"]) == (201, 200, 197)
@@ -275,7 +275,7 @@ def test_a_resource_that_is_not_there(stored: Stored) -> None:
 def test_a_token_has_to_be_a_good_one(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A short one is refused; without one a new one is told, and another start has another."""
+    """A short token is refused; without one, a new token is created and shown at each start."""
     from click.testing import CliRunner
 
     from clew.agents.mcp import http

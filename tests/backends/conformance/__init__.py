@@ -1,1 +1,1 @@
-"""The published contract, poured through every backend."""
+"""The published contract, tested with every backend."""

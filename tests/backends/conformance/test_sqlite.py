@@ -1,4 +1,4 @@
-"""The contract of a backend, kept by SQLite: in a file, with relaxed durability, sealed, and in memory."""
+"""The contract of a backend, tested with SQLite: in a file, with relaxed durability, sealed, and in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TestFile(BackendConformance):
 
 
 class TestRelaxed(BackendConformance):
-    """A store that does not wait for the disk keeps the same contract but for power cuts."""
+    """A store with relaxed durability has the same contract, except for power cuts."""
 
     @pytest.fixture
     def open_store(self, path: Path) -> OpenStore:
@@ -33,7 +33,7 @@ class TestRelaxed(BackendConformance):
 
 
 class TestSealed(BackendConformance):
-    """A store with a key keeps the same contract."""
+    """A sealed store has the same contract."""
 
     @pytest.fixture
     def open_store(self, path: Path) -> OpenStore:
@@ -41,7 +41,7 @@ class TestSealed(BackendConformance):
 
 
 class TestSealedMemory(BackendConformance):
-    """A store with a key that is never written to a file."""
+    """A sealed store in memory."""
 
     reopens = False
 
@@ -51,7 +51,7 @@ class TestSealedMemory(BackendConformance):
 
 
 class TestMemory(BackendConformance):
-    """A store that is never written to a file."""
+    """A store in memory."""
 
     reopens = False
 

@@ -1,4 +1,4 @@
-"""One server for all tests of a run; each test has a schema of its own in it."""
+"""One server for all tests of a run. Each test uses its own schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.backends.postgres.server import Server, started
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """A server of this run's own."""
+    """The server of this test run."""
     server = started()
     yield server
     server.stop()
@@ -22,7 +22,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def proxy(server: Server) -> Iterator[Proxy]:
-    """A link to the server that can be cut."""
+    """A proxy to the server whose connections can be cut."""
     proxy = Proxy(server)
     yield proxy
     proxy.close()
@@ -30,7 +30,7 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:
-    """Where a test may make a store: on the server of this run, or on the one that CLEW_TEST_PG names."""
+    """A URL for a new store, on the server of this run or on the one in CLEW_TEST_PG."""
     given = os.environ.get("CLEW_TEST_PG")
     if given:
         return f"{given}{'&' if '?' in given else '?'}schema=t{uuid.uuid4().hex}"

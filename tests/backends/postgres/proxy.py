@@ -1,4 +1,4 @@
-"""A link to a server that can be cut at a chosen moment, or made to hang."""
+"""A proxy to a server, whose connections can be cut at a chosen moment, or made to hang."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Cut = Literal["before", "after"]
 
 
 class Proxy:
-    """Listens on a port of this machine, and passes on what is said."""
+    """Listens on a local port, and forwards data in both directions."""
 
     def __init__(self, server: Server, port: int = 0) -> None:
         self._server = server
@@ -26,22 +26,22 @@ class Proxy:
         self._links: list[_Link] = []
         self.refuses = False
         self.flows = threading.Event()
-        """Cleared, nothing comes back from the server any more."""
+        """While it is cleared, nothing is forwarded from the server."""
         self.flows.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def url(self, **query: str) -> str:
-        """The server's, by way of here."""
+        """The URL of the server through this proxy."""
         return self._server.url(**query).replace(
             f"host={self._server.folder}&port={self._server.port}", f"host=127.0.0.1&port={self.port}"
         )
 
     def cut_at(self, word: bytes, when: Cut, *, times: int = 1) -> None:
-        """Cuts the link of whoever sends `word`: before the server hears of it, or after it has answered."""
+        """Cuts the connection that sends `word`: before it reaches the server, or after the server has answered."""
         self._word, self._cut, self._left = word, when, times
 
     def drop(self) -> None:
-        """Cuts all links there are."""
+        """Cuts all connections."""
         while self._links:
             self._links.pop()._end()
 

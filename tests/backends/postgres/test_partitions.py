@@ -98,7 +98,7 @@ def test_pruning(server: Server, url: str) -> None:
         session.append([clew.user(str(number)) for number in range(50)])
         head, key = conn.execute("SELECT head, key FROM refs WHERE head IS NOT NULL").fetchone() or (0, b"")
         home = f"nodes_{(head >> 55) * PARTS // 256}"
-        assert touched(conn, "stretch", head - 19, head) == {home}
+        assert touched(conn, "nodes_between", head - 19, head) == {home}
         assert touched(conn, "node_at", head) == {home}
         assert touched(conn, "last_pos", head - 19, head) == {home}
         assert touched(conn, "tail", 19, "", "session", key) == {home}

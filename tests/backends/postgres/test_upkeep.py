@@ -131,7 +131,7 @@ def test_who_has_no_key_stops_at_once(url: str) -> None:
         rekey.begin(one._engine, "seal", K1)
         with pytest.raises(Sealed):
             session.append(clew.user("too late"))
-        rekey.go_on(one._engine, None)
+        rekey.run(one._engine, None)
 
 
 @pytest.mark.parametrize("key", [None, K1], ids=["plain", "sealed"])

@@ -72,7 +72,7 @@ def test_a_notification_is_soon_and_says_nothing(server: Server, monkeypatch: py
                 began = time.monotonic()
                 theirs.append(clew.user(f"CANARY {number}"))
                 assert next(watch).text == f"CANARY {number}"
-                assert time.monotonic() - began < listener.AGAIN / 2
+                assert time.monotonic() - began < listener.RENEW / 2
             notes += [note.payload for note in conn.notifies(timeout=1, stop_after=5)]
     assert len(notes) == 5
     assert all(len(note.split()) == 2 and note.replace(" ", "").isdigit() for note in notes)
@@ -156,7 +156,7 @@ def test_the_server_is_killed() -> None:
 
 def test_an_append_that_began_before(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that looked for watchers before there were any, and commits when they wait, is not missed."""
-    monkeypatch.setattr(listener, "AGAIN", 1000.0)
+    monkeypatch.setattr(listener, "RENEW", 1000.0)
     url = server.url()
     appended = threading.Event()
     with clew.open(url) as store, clew.open(url) as other:
@@ -261,5 +261,5 @@ def test_tenants(server: Server) -> None:
             began = time.monotonic()
             with pytest.raises(clew.NotFound):
                 next(watch)
-            assert time.monotonic() - began < listener.AGAIN / 2
+            assert time.monotonic() - began < listener.RENEW / 2
             purge.join()

@@ -1,4 +1,4 @@
-"""What a store does in a process made by fork."""
+"""Stores in forked processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def in_child(work: Callable[[], None]) -> None:
-    """Runs `work` in a forked process; fails if it does."""
+    """Runs `work` in a forked process, and fails if it fails."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -39,7 +39,7 @@ def in_child(work: Callable[[], None]) -> None:
 
 
 def test_a_store_says_that_it_is_the_parents(store: Store, sound: Callable[[Store], None]) -> None:
-    """In the child every use is Closed, closing included in peace; the parent goes on unharmed."""
+    """In the child every use raises Closed, except closing; the parent can continue."""
     session = store.sessions.create()
     node = session.append(clew.user("before"))
 
@@ -65,7 +65,7 @@ def test_a_store_says_that_it_is_the_parents(store: Store, sound: Callable[[Stor
 
 
 def test_a_child_may_open_its_own(store: Store, path: Path, sound: Callable[[Store], None]) -> None:
-    """A child that opens the store again writes beside its parent; nothing is lost on either side."""
+    """A child that opens the store again can write while its parent writes; neither loses anything."""
     session = store.sessions.create()
     session.append(clew.user("before"))
 
@@ -82,7 +82,7 @@ def test_a_child_may_open_its_own(store: Store, path: Path, sound: Callable[[Sto
 
 
 def test_forking_inside_a_transaction(store: Store) -> None:
-    """A child made in the middle of the parent's transaction neither joins it nor ends it."""
+    """A child that is forked during a transaction of the parent neither joins nor ends it."""
     session = store.sessions.create()
     with store.transaction():
         session.append(clew.user("in"))
@@ -111,7 +111,7 @@ def test_a_store_in_memory_is_the_parents_too() -> None:
 
 
 def test_a_task_of_a_child_is_told_too(path: Path) -> None:
-    """In the child nobody serves the parent's tasks: a call there is Closed, and does not wait for ever."""
+    """An async call in the child raises Closed; it does not wait forever for the parent's thread."""
 
     async def talk() -> tuple[clew.aio.Store, clew.aio.Session]:
         store = await clew.aio.open(path)
@@ -183,7 +183,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     ids=["never opens it", "opens it before its parent closes it", "opens it after"],
 )
 def test_a_child_that_outlives_its_parents_store(path: Path, when: str, said: list[str]) -> None:
-    """A child ends, or writes with a store of its own, when its parent has closed: nothing acknowledged goes."""
+    """A child that exits, or writes with its own store, after its parent has closed loses no acknowledged message."""
     done = subprocess.run([sys.executable, "-c", FORKED, str(path), when], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     with clew.open(path) as store:
@@ -194,7 +194,7 @@ def test_a_child_that_outlives_its_parents_store(path: Path, when: str, said: li
 @pytest.mark.parametrize("ending", ["sys.exit(0)", "raise ValueError", "pass"])
 @pytest.mark.parametrize("nested", ["nullcontext()", "store.transaction()"], ids=["", "nested"])
 def test_a_child_that_leaves_its_parents_transaction(path: Path, ending: str, nested: str) -> None:
-    """A child made in the middle of a long transaction neither undoes nor commits it, however it ends."""
+    """A child that is forked during a long transaction neither rolls it back nor commits it, however it exits."""
     program = f"""
 import os, sys
 from contextlib import nullcontext

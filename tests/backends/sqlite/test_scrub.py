@@ -1,4 +1,4 @@
-"""What a SQLite file holds besides live rows: it is found, and it goes."""
+"""Finding and removing the data in a SQLite file that no live row uses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def rows(path: Path) -> dict[str, list[Any]]:
-    """Everything that SQL can see, in every table; the file must be sound."""
+    """All rows of all tables. Fails if the file is damaged."""
     with closing(connect(path)) as conn:
         conn.execute("PRAGMA query_only = ON")
         assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -42,20 +42,20 @@ def rows(path: Path) -> dict[str, list[Any]]:
 
 
 def differing(before: bytes, after: bytes) -> list[int]:
-    """What is in each place where something else was before. Blocks that are the same are skipped: most are."""
+    """The bytes that differ from before, by offset. Skips equal blocks, which most are."""
     assert len(before) == len(after)
     blocks = ((before[start : start + 256], after[start : start + 256]) for start in range(0, len(before), 256))
     return [new for was, now in blocks if was != now for old, new in zip(was, now, strict=True) if old != new]
 
 
 def run(path: Path, *, write: bool) -> scrub.Report:
-    """The program, in this process: no connection to the file may be open."""
+    """Runs the program in this process, which must have no connection to the file."""
     with ExitStack() as opened:
         return scrub.scrub(str(path), opened, write=write)
 
 
 def scrubbed(path: Path) -> dict[str, Any]:
-    """Clears the file. Live bytes must be as they were."""
+    """Clears the file. Fails if a live byte changes."""
     before, live = path.read_bytes(), rows(path)
     report = run(path, write=True)
     assert report["error"] is None
@@ -69,11 +69,11 @@ def scrubbed(path: Path) -> dict[str, Any]:
     return report
 
 
-# -- deleting leaves traces, and they go
+# -- deleted rows leave traces, which scrubbing removes
 
 
 def churn(path: Path, seed: int) -> tuple[sqlite3.Connection, list[bytes]]:
-    """A database as a store has it, after many inserts and deletes: its connection, and the texts that were deleted."""
+    """A database like that of a store after many inserts and deletes: its connection, and the deleted texts."""
     source = random.Random(seed)
     conn = connect(path)
     for pragma in ("page_size = 4096", "auto_vacuum = INCREMENTAL", "journal_mode = WAL", "secure_delete = ON"):
@@ -104,7 +104,7 @@ def traces(path: Path, gone: list[bytes]) -> list[bytes]:
 
 
 def trace(tmp_path: Path) -> tuple[Path, sqlite3.Connection, list[bytes]]:
-    """A database where deleted texts can still be read, though SQLite was told to delete securely."""
+    """A database in which deleted texts can still be found, although `secure_delete` is on."""
     for seed in range(20):
         path = tmp_path / f"{seed}.db"
         conn, gone = churn(path, seed)
@@ -115,7 +115,7 @@ def trace(tmp_path: Path) -> tuple[Path, sqlite3.Connection, list[bytes]]:
 
 
 def test_secure_delete_leaves_traces_and_scrubbing_does_not(tmp_path: Path) -> None:
-    """Texts deleted with secure_delete are in the main file after a checkpoint; once it is scrubbed, none is."""
+    """Texts that were deleted with secure_delete are in the main file after a checkpoint, but not after a scrub."""
     path, conn, gone = trace(tmp_path)
     conn.close()
     report = scrubbed(path)
@@ -124,7 +124,7 @@ def test_secure_delete_leaves_traces_and_scrubbing_does_not(tmp_path: Path) -> N
 
 
 def fill(path: Path) -> list[bytes]:
-    """A store with bodies of every size, attachments and forks, of which much is deleted; what must be gone."""
+    """A store with bodies of many sizes, attachments and forks, partly deleted; returns the deleted texts."""
     source = random.Random(7)
     gone = []
     with clew.open(path, durability="relaxed") as store:
@@ -149,7 +149,7 @@ def fill(path: Path) -> list[bytes]:
 
 
 def test_a_store_keeps_its_live_rows_alone(path: Path, sound: Callable[[clew.Store], None]) -> None:
-    """A real store with forks, attachments and long bodies reads as before, and has nothing of what was deleted."""
+    """A store with forks, attachments and long bodies reads as before, and contains no deleted data."""
     gone = fill(path)
     report = scrubbed(path)
     assert report["dirty"] > 0 and report["freelist"] > 0
@@ -162,7 +162,7 @@ def test_a_store_keeps_its_live_rows_alone(path: Path, sound: Callable[[clew.Sto
 
 
 def reserve(path: Path, count: int) -> None:
-    """Makes the end of every page of a still empty database belong to extensions."""
+    """Reserves the end of every page for extensions, in an empty database."""
     data = bytearray(path.read_bytes())
     data[20] = count
     data[105:107] = (len(data) - count & 0xFFFF).to_bytes(2, "big")
@@ -172,7 +172,7 @@ def reserve(path: Path, count: int) -> None:
 def make(
     path: Path, seed: int, page_size: int, vacuum: str, *, count: int = 250, secure: str = "OFF", reserved: int = 0
 ) -> None:
-    """A database of many shapes of table. Deleted rows have the canary in them, and live ones do not."""
+    """A database with many kinds of tables. Deleted rows contain the canary, live ones do not."""
     source = random.Random(seed)
     with closing(connect(path)) as conn:
         for pragma in (f"page_size = {page_size}", f"auto_vacuum = {vacuum}", "user_version = 1"):
@@ -223,7 +223,7 @@ def delete(conn: sqlite3.Connection) -> None:
 @pytest.mark.parametrize("vacuum", ["NONE", "INCREMENTAL", "FULL"])
 @pytest.mark.parametrize("page_size", PAGE_SIZES)
 def test_any_shape(tmp_path: Path, page_size: int, vacuum: str, reserved: int) -> None:
-    """Whatever the pages look like, all that was deleted goes and all that is live stays."""
+    """For any layout of pages, scrubbing removes all deleted data and no live data."""
     left = 0
     for seed, count in enumerate((0, 20, 250, 250)):
         path = tmp_path / f"{seed}.db"
@@ -237,7 +237,7 @@ def test_any_shape(tmp_path: Path, page_size: int, vacuum: str, reserved: int) -
 
 @pytest.mark.parametrize("page_size", [512, 1024, 65536])
 def test_rows_that_just_fit_and_just_do_not(tmp_path: Path, page_size: int) -> None:
-    """Every length around those at which a row, or a key, begins to have pages of its own."""
+    """Rows and keys of all lengths around those that need overflow pages are handled."""
     path = tmp_path / "lengths.db"
     with closing(connect(path)) as conn:
         conn.execute(f"PRAGMA page_size = {page_size}")
@@ -255,7 +255,7 @@ def test_rows_that_just_fit_and_just_do_not(tmp_path: Path, page_size: int) -> N
 
 
 def test_the_last_loose_bytes_go(tmp_path: Path) -> None:
-    """A row in the place of a slightly longer one leaves two bytes of that between itself and the next."""
+    """A row that replaces a slightly longer one leaves two bytes of it before the next row, and they are removed."""
     path = tmp_path / "loose.db"
     with closing(connect(path)) as conn:
         conn.execute("PRAGMA secure_delete = OFF")
@@ -269,7 +269,7 @@ def test_the_last_loose_bytes_go(tmp_path: Path) -> None:
 
 
 def test_a_cell_shorter_than_its_place(tmp_path: Path) -> None:
-    """No cell takes less than four bytes; the fourth of one that needs three is not in use."""
+    """A cell has at least four bytes; the fourth byte of one that needs three is unused."""
     path = tmp_path / "tiny.db"
     with closing(connect(path)) as conn:
         conn.execute("CREATE TABLE tiny (one PRIMARY KEY) WITHOUT ROWID")
@@ -282,7 +282,7 @@ def test_a_cell_shorter_than_its_place(tmp_path: Path) -> None:
 
 
 def test_the_end_of_the_pointer_map(tmp_path: Path, sample: bytes) -> None:
-    """What the pointer map says of pages that are gone, and what follows it, goes."""
+    """Entries of the pointer map for removed pages, and the bytes after it, are removed."""
     path = tmp_path / "map.db"
     path.write_bytes(sample)
     scrubbed(path)
@@ -293,7 +293,7 @@ def test_the_end_of_the_pointer_map(tmp_path: Path, sample: bytes) -> None:
 
 
 def test_a_database_without_tables(tmp_path: Path) -> None:
-    """One page is a database too."""
+    """A database with one page can be scrubbed."""
     path = tmp_path / "one.db"
     with closing(connect(path)) as conn:
         conn.execute("PRAGMA user_version = 1")
@@ -301,7 +301,7 @@ def test_a_database_without_tables(tmp_path: Path) -> None:
 
 
 def test_what_an_extension_keeps_in_each_page_is_left_alone(tmp_path: Path) -> None:
-    """Bytes at the end of a page may be a checksum over it: then nothing is written."""
+    """If the reserved end of a page is in use, perhaps as a checksum, nothing is written."""
     path = tmp_path / "reserved.db"
     make(path, 1, 1024, "NONE", reserved=8)
     data = bytearray(path.read_bytes())
@@ -341,7 +341,7 @@ print("fine")
 @pytest.mark.parametrize("vacuum", ["NONE", "INCREMENTAL"])
 @pytest.mark.parametrize("lock_page", [65, 2 + 2 * 205])
 def test_the_page_for_locks(tmp_path: Path, vacuum: str, lock_page: int) -> None:
-    """A database with the page for locks in it, which is at 1 GiB and moved here: also where a map would be."""
+    """The lock page, usually at 1 GiB and moved here, is handled, also at the position of a pointer map."""
     try:
         known = ctypes.CDLL("libsqlite3.so.0").sqlite3_libversion
     except OSError:
@@ -355,11 +355,11 @@ def test_the_page_for_locks(tmp_path: Path, vacuum: str, lock_page: int) -> None
     assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == "fine\n"
 
 
-# -- what is not as it should be is not touched
+# -- malformed files are not changed
 
 
 def refused(path: Path, data: bytes, why: str) -> None:
-    """The file with this content ends in an error, and not one byte of it changes."""
+    """Scrubs a file with this content: fails unless there is an error, and no byte changes."""
     path.write_bytes(data)
     assert why in str(run(path, write=False)["error"])
     report = run(path, write=True)
@@ -369,7 +369,7 @@ def refused(path: Path, data: bytes, why: str) -> None:
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A database with pages of all kinds, and stale bytes in it."""
+    """A database with all kinds of pages, and stale bytes."""
     path = tmp_path_factory.mktemp("sample") / "sample.db"
     make(path, 1, 1024, "INCREMENTAL", count=80, secure="ON")
     found = run(path, write=False)
@@ -378,13 +378,13 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def put(data: bytes, at: int, *values: int, width: int = 4) -> bytes:
-    """`data` with other numbers from `at` on."""
+    """`data` with these numbers written at `at`."""
     new = b"".join(value.to_bytes(width, "big") for value in values)
     return data[:at] + new + data[at + len(new) :]
 
 
 def of_kind(data: bytes, kind: int, most: Callable[[bytes], int]) -> int:
-    """The offset of a page of a b-tree of the sample: of those of the kind, the one that has most of something."""
+    """The offset of the b-tree page of this kind that has the highest value of a measure."""
     maps = range(1024, len(data), 1024 * (1024 // 5 + 1))
     found = [at for at in range(1024, len(data), 1024) if data[at] == kind and at not in maps]
     return max(found, key=lambda at: most(data[at : at + 1024]))
@@ -395,7 +395,7 @@ def cells(page: bytes) -> int:
 
 
 def freeblock(page: bytes) -> int:
-    """How long the first free block is, where there is one."""
+    """The length of the first free block, if there is one."""
     at = int.from_bytes(page[1:3], "big")
     return int.from_bytes(page[at + 2 : at + 4], "big") if at else 0
 
@@ -421,20 +421,20 @@ HEADERS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a free page beyond the end": (lambda data: put(data, 32, 0x7FFFFFFF), "does not exist"),
     "other free pages": (lambda data: put(data, 36, 10_000), "free pages"),
     "another largest root": (lambda data: put(data, 52, 3), "largest root"),
-    "no pointer map": (lambda data: put(data, 52, 0), "belongs to nothing"),
+    "no pointer map": (lambda data: put(data, 52, 0), "not in use and not free"),
     "a wrong pointer map": (lambda data: put(data, 1024 + 6, 0xFF, width=1), "pointer map"),
 }
 
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_a_malformed_file_is_refused(tmp_path: Path, sample: bytes, name: str) -> None:
-    """A file that is cut off, or says of itself what is not so, ends in an error, unchanged."""
+    """A truncated file, or one with a wrong header, raises an error and stays unchanged."""
     spoil, why = HEADERS[name]
     refused(tmp_path / "bad.db", spoil(sample), why)
 
 
 def test_malformed_pages_are_refused(tmp_path: Path, sample: bytes) -> None:
-    """Pointers that go in circles or out of the page, cells that overlap, wrong counts: an error, unchanged."""
+    """Cyclic or invalid pointers, overlapping cells and wrong counts raise an error, and change nothing."""
     path = tmp_path / "bad.db"
     leaf, inner = of_kind(sample, 13, cells), of_kind(sample, 5, cells)
     number, inner_number = leaf // 1024 + 1, inner // 1024 + 1
@@ -444,13 +444,13 @@ def test_malformed_pages_are_refused(tmp_path: Path, sample: bytes) -> None:
     assert block
     trunk = (int.from_bytes(sample[32:36], "big") - 1) * 1024
 
-    refused(path, put(sample, leaf, 7, width=1), "not of a tree")
+    refused(path, put(sample, leaf, 7, width=1), "not a b-tree page")
     refused(path, put(sample, leaf, 10, width=1), "")
     refused(path, put(sample, leaf + 3, 0xFFFF, width=2), "outside")
     refused(path, put(sample, leaf + 5, 1025, width=2), "outside")
     refused(path, put(sample, leaf + 5, 0, width=2), "outside")
     refused(path, put(sample, leaf + 7, sample[leaf + 7] ^ 1, width=1), "loose")
-    refused(path, put(sample, leaf + 8, 0xFFFF, width=2), "runs out")
+    refused(path, put(sample, leaf + 8, 0xFFFF, width=2), "extends beyond")
     refused(path, put(sample, leaf + 8, 1023, width=2), "")
     refused(path, put(sample, leaf + 8, 0, width=2), "")
     refused(path, put(sample, leaf + 8, *[cell] * 2, width=2), "overlap")
@@ -471,7 +471,7 @@ def test_malformed_pages_are_refused(tmp_path: Path, sample: bytes) -> None:
 
 
 def test_trees_that_share_branches_are_refused(tmp_path: Path) -> None:
-    """A page of an index does not belong under one of a table."""
+    """A page of an index below a page of a table is refused."""
     path = tmp_path / "mixed.db"
     make(path, 1, 1024, "NONE", count=80, secure="ON")
     data = path.read_bytes()
@@ -481,7 +481,7 @@ def test_trees_that_share_branches_are_refused(tmp_path: Path) -> None:
 
 
 def test_long_rows_that_go_in_circles_are_refused(tmp_path: Path) -> None:
-    """A chain of pages that returns, ends early or goes on after its row: an error, unchanged."""
+    """An overflow chain that is cyclic, too short or too long raises an error, and changes nothing."""
     path = tmp_path / "long.db"
     with closing(connect(path)) as conn:
         for pragma in ("page_size = 1024", "auto_vacuum = NONE"):
@@ -492,11 +492,11 @@ def test_long_rows_that_go_in_circles_are_refused(tmp_path: Path) -> None:
     assert int.from_bytes(data[2 * 1024 : 2 * 1024 + 4], "big") == 4
     refused(path, put(data, 2 * 1024, 3), "another owner")
     refused(path, put(data, 2 * 1024, 0), "does not exist")
-    refused(path, put(data, len(data) - 1024, 5), "goes on")
+    refused(path, put(data, len(data) - 1024, 5), "next page")
 
 
 def test_a_malformed_schema_is_refused(tmp_path: Path) -> None:
-    """Root pages are taken from well-formed rows alone."""
+    """Malformed rows of the schema are refused."""
     path = tmp_path / "schema.db"
     with closing(connect(path)) as conn:
         conn.execute("CREATE TABLE t (body)")
@@ -507,12 +507,12 @@ def test_a_malformed_schema_is_refused(tmp_path: Path) -> None:
     refused(path, put(data, row + 4, 7, width=1), "schema")
     refused(path, put(data, row + 4, 10, width=1), "schema")
     refused(path, put(data, row + 4, 9, width=1), "another owner")
-    refused(path, put(data, row + 4, 0, width=1), "belongs to nothing")
+    refused(path, put(data, row + 4, 0, width=1), "not in use and not free")
     refused(path, put(data, data.index(b"tablett") + 7, 200, width=1), "does not exist")
 
 
 def test_no_flip_makes_it_change_what_is_read(tmp_path: Path, sample: bytes) -> None:
-    """Any byte of the structure may be wrong: nothing that SQLite reads is other than without scrubbing."""
+    """If any byte of the structure is wrong, SQLite reads the same before and after scrubbing."""
     source = random.Random(3)
     path = tmp_path / "flipped.db"
     refusals = 0
@@ -534,7 +534,7 @@ def test_no_flip_makes_it_change_what_is_read(tmp_path: Path, sample: bytes) -> 
 
 
 def dump(path: Path) -> list[Any]:
-    """What SQLite reads of a file that may be damaged."""
+    """The rows that SQLite reads from a file that may be damaged."""
     with closing(connect(path)) as conn:
         conn.execute("PRAGMA query_only = ON")
         conn.text_factory = bytes
@@ -547,11 +547,11 @@ def dump(path: Path) -> list[Any]:
         return found
 
 
-# -- as the library calls it
+# -- called by the library
 
 
 def test_the_program_prints_one_line(tmp_path: Path) -> None:
-    """Run alone, without site packages, it says in JSON what it found; with an error it ends with 1."""
+    """The program runs without site packages, prints a JSON report, and exits with 1 on an error."""
     path = tmp_path / "a.db"
     make(path, 1, 4096, "INCREMENTAL")
 
@@ -572,7 +572,7 @@ def test_the_program_prints_one_line(tmp_path: Path) -> None:
 
 
 def test_it_is_on_disk_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the last write the file is synced, once; with nothing to clear it is not."""
+    """The file is synced once after the last write; not at all if nothing was written."""
     path = tmp_path / "a.db"
     make(path, 1, 4096, "NONE", count=20)
     calls: list[str] = []
@@ -594,7 +594,7 @@ def test_it_is_on_disk_before_it_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_errors_are_clews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the program says, or that it says nothing, becomes an error that tells what to do."""
+    """An error report of the program, or a missing report, becomes an error with a hint."""
     path = tmp_path / "a.db"
     with pytest.raises(NotFound):
         clean(str(path), write=True)
@@ -603,18 +603,18 @@ def test_errors_are_clews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         clean(str(path), write=True)
     assert path.read_bytes() == b"no database"
     monkeypatch.setattr(sys, "executable", "/bin/true")
-    with pytest.raises(Unavailable, match="ended with 0"):
+    with pytest.raises(Unavailable, match="exited with 0"):
         clean(str(path), write=True)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(Unavailable, match="cannot be run"):
         clean(str(path), write=True)
     monkeypatch.setattr(sys, "executable", "")
-    with pytest.raises(Unavailable, match="no Python"):
+    with pytest.raises(Unavailable, match="needs a Python"):
         clean(str(path), write=True)
 
 
 def test_a_write_that_fails(tmp_path: Path) -> None:
-    """If the system takes no bytes, that is the error, and the file can be cleared later."""
+    """A failed write is reported, and the file can be cleared later."""
     path = tmp_path / "a.db"
     make(path, 1, 4096, "NONE", count=20)
     before = path.read_bytes()
@@ -634,7 +634,7 @@ def test_a_write_that_fails(tmp_path: Path) -> None:
     [(errno.EROFS, ReadOnly), (errno.EACCES, ReadOnly), (errno.ENOSPC, StorageFull), (errno.EIO, Unavailable)],
 )
 def test_what_the_system_says_is_told(number: int, kind: type[ClewError], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of the system is never taken for damage."""
+    """An error of the operating system is never reported as damage."""
     counts = dict.fromkeys(("pages", "dirty", "stale", "cleared", "freelist", "wal"), 0)
     answer = json.dumps({**counts, "errno": number, "error": "it failed"}).encode()
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, answer))
@@ -644,7 +644,7 @@ def test_what_the_system_says_is_told(number: int, kind: type[ClewError], monkey
 
 
 def test_nothing_is_written_while_the_log_is_not_empty(tmp_path: Path) -> None:
-    """Pages in the write-ahead log differ from those in the file: looking is allowed, writing is not."""
+    """While the write-ahead log is not empty, the file can be scanned but not written."""
     path = tmp_path / "a.db"
     link = tmp_path / "link.db"
     link.symlink_to(path)
@@ -674,7 +674,7 @@ except sqlite3.OperationalError as error:
 
 
 def test_readers_go_on_and_locks_stay(tmp_path: Path) -> None:
-    """A reader in the middle of its rows reads on; the locks of this process still keep others out afterwards."""
+    """A reader can continue during a scrub, and the locks of this process remain effective afterwards."""
     path, conn, gone = trace(tmp_path)
     expected = conn.execute("SELECT * FROM t").fetchall()
     with closing(connect(path)) as reader:
@@ -694,7 +694,7 @@ def test_readers_go_on_and_locks_stay(tmp_path: Path) -> None:
 
 
 def test_pages_in_memory_do_not_bring_it_back(tmp_path: Path) -> None:
-    """Two connections that remember the pages as they were write none of it again, if the caller does its part."""
+    """Connections with cached pages do not write deleted data back, if the caller truncates the log."""
     path, conn, gone = trace(tmp_path)
     live = [id for (id,) in conn.execute("SELECT id FROM t WHERE length(body) > -1 AND key > ''")]
     with closing(connect(path)) as other:

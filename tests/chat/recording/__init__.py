@@ -1,1 +1,1 @@
-"""What a chat client says and hears is stored as it happens."""
+"""Messages of a chat client are stored while they are exchanged."""

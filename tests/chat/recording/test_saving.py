@@ -94,7 +94,7 @@ def test_the_question_is_stored_before_it_is_sent(store: clew.Store, server: Pro
 
 
 def test_the_same_question_again_is_stored_once(store: clew.Store, server: ProviderServer) -> None:
-    """Who asks again what got no answer goes on from the question that is stored."""
+    """Asking an unanswered question again continues from the stored question."""
     saving = SavingMiddleware(store)
     client = saving.wrap(connect(server))
     server.fail(500)
@@ -108,7 +108,7 @@ def test_the_same_question_again_is_stored_once(store: clew.Store, server: Provi
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_interrupted_answer_is_kept_and_marked(store: clew.Store, server: ProviderServer, provider: str) -> None:
-    """Whoever stops in the middle finds what arrived, marked; and the conversation goes on from it."""
+    """If the caller stops early, the partial answer is stored and marked, and the conversation continues from it."""
     server.say("One two three four five six")
     saving = SavingMiddleware(store)
     client = saving.wrap(connect(server, provider))
@@ -136,7 +136,7 @@ def test_an_answer_that_breaks_off_is_kept_and_marked(store: clew.Store, server:
 
 
 def test_thoughts_without_words_are_kept(store: clew.Store, server: ProviderServer) -> None:
-    """Thinking that its provider would not take back is stored all the same, beside the conversation that goes on."""
+    """Thinking that its provider would refuse is stored in a branch, and the conversation continues without it."""
     server.say("Rome.", thinking="A capital, surely.")
     saving = SavingMiddleware(store)
     client = saving.wrap(connect(server))
@@ -253,7 +253,7 @@ def test_a_system_prompt_is_stored_first(store: clew.Store, server: ProviderServ
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_session_is_gone_on_in_by_another_client(store: clew.Store, server: ProviderServer, provider: str) -> None:
-    """A client that has said nothing gets what the session has said, byte for byte; tool calls included."""
+    """A client without messages gets those of the session byte for byte, including tool calls."""
     server.say(calls=[ToolUse("weather", {"city": "Rome"})])
     server.say("Clear.")
     first = SavingMiddleware(store)
@@ -270,7 +270,7 @@ def test_a_session_is_gone_on_in_by_another_client(store: clew.Store, server: Pr
 
 
 def test_a_session_is_gone_on_in_with_another_provider(store: clew.Store, server: ProviderServer) -> None:
-    """What another provider said is converted for the model, and stays in the store as it was said."""
+    """Messages of another provider are converted for the model and stay unchanged in the store."""
     first = SavingMiddleware(store)
     server.say("Rome.")
     first.wrap(connect(server, "claude")).chat("Where?")
@@ -294,7 +294,7 @@ def test_a_question_without_an_answer_is_left_behind(store: clew.Store, server: 
 
 
 def test_two_talks_in_one_session_lose_nothing(store: clew.Store, server: ProviderServer) -> None:
-    """The one that comes second goes on in a fork: both are whole."""
+    """The second writer continues in a fork; both conversations are complete."""
     session = store.sessions.create()
     session.append([clew.user("One"), clew.assistant("1")])
     left, right = (SavingMiddleware(store, session=store.sessions.get(session.id)) for _ in range(2))
@@ -309,7 +309,7 @@ def test_two_talks_in_one_session_lose_nothing(store: clew.Store, server: Provid
 
 
 def test_a_client_that_talked_before_is_stored_whole(store: clew.Store) -> None:
-    """What was said before the middleware came is stored with the next question; so after a restore."""
+    """Earlier messages of the client are stored with the next question, also after a restore."""
     bare = chat.connect(provider="offline")
     bare.chat("One")
     saving = SavingMiddleware(store)
@@ -332,7 +332,7 @@ def test_a_value_is_stored_as_the_answer_it_was(store: clew.Store) -> None:
 
 
 def test_a_subagent_has_a_linear_trace_of_its_own(store: clew.Store) -> None:
-    """It is labelled on every message, belongs to its parent, and is never what one goes on with."""
+    """Every message of a subagent is labelled; its trace belongs to its parent and is never the latest session."""
     parent = store.sessions.create(cwd="/src")
     parent.append([clew.user("Review it"), clew.assistant("I ask for help.")])
     saving = SavingMiddleware(store, label="subagent:code-review:a1b2c3d4", parent=parent, cwd="/src")
@@ -405,7 +405,7 @@ with clew.open(sys.argv[1]) as store:
 
 
 def test_a_kill_in_the_middle_of_an_answer_leaves_the_question(tmp_path: Path, server: ProviderServer) -> None:
-    """The store is clean, has the question, and can be gone on in."""
+    """The store is clean, has the question, and the conversation can be continued."""
     server.say("One two three", stalls=5)
     path = str(tmp_path / "chats.db")
     with subprocess.Popen(
@@ -423,7 +423,7 @@ def test_a_kill_in_the_middle_of_an_answer_leaves_the_question(tmp_path: Path, s
 
 
 def test_a_session_notes_the_tools_it_is_held_with() -> None:
-    """Those that the model is told of now, also if there are none any more; other free data stays."""
+    """The session stores the current tools, even if there are none; other free data stays."""
 
     def lookup(word: str) -> str:
         """Looks a word up."""

@@ -90,7 +90,7 @@ async def test_a_value_and_a_snapshot(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_task_keeps_what_arrived(tmp_path: Path) -> None:
-    """The words that came are stored, marked; the session is gone on in."""
+    """The partial answer is stored and marked; the session can be continued."""
     with ProviderServer() as server, clew.open(tmp_path / "chats.db") as store:
         server.say("One two three four", stalls=4)
         saving = SavingMiddleware(store)

@@ -1,4 +1,4 @@
-"""Whatever way a conversation goes, the next request has its system prompt, its tools and its messages."""
+"""However a conversation is continued, the next request has its system prompt, tools and messages."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def system_of(provider: str, asked: Any) -> Any:
 
 
 def tools_of(asked: Any) -> list[tuple[str, str, str]]:
-    """The tools of a request, in whatever form a provider has them."""
+    """The tools of a request in any provider's form."""
     found = []
     for one in asked["tools"] or []:
         for told in one.get("functionDeclarations") or [one.get("function") or one]:
@@ -148,7 +148,7 @@ def test_the_next_request_is_the_same(server: ProviderServer, script: Script, wa
 @QUICK
 @CONVERTED
 def test_another_provider_is_sent_the_same(server: ProviderServer, script: Script, ways: Any, end: str) -> None:
-    """After a conversion the system prompt and the tools are the same, and so is everything that was said."""
+    """A conversion keeps the system prompt, the tools and all content."""
     check_converted(server, script, [*ways[0], ways[1], *ways[2]], end)
 
 

@@ -1,4 +1,4 @@
-"""One conversation by every way there is, and the request that it ends in."""
+"""One conversation in every way it can be continued, and the request that each ends in."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _question(client: chat.Client, turn: Turn) -> Any:
 
 
 def request(server: ProviderServer, client: chat.Client) -> dict[str, Any]:
-    """What arrives when the client asks one more question: the oracle, for the client that held the conversation."""
+    """The request for one more question of the original client: the expected result."""
     before = len(server.requests)
     server.say("Yes.")
     client.chat("Still there?")

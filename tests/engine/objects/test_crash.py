@@ -33,7 +33,7 @@ place = NodeLocation(Server, sys.argv[3])
 store = clew.open(sys.argv[1], key=bytes.fromhex(sys.argv[4]) or None, blobs=place.open())
 session = store.sessions.get(sys.argv[5])
 """
-BEFORE_COMMIT = "blobs.Blobs._finish_outside = die\nsession.blobs.put(LARGE[::-1])"
+BEFORE_COMMIT = "blobs.Blobs._finish_object = die\nsession.blobs.put(LARGE[::-1])"
 IN_THE_MIDDLE = """
 def stream():
     yield LARGE * 30

@@ -92,16 +92,16 @@ def test_an_exchange_that_was_cut_short(path: Path, place: NodeLocation, monkeyp
     """It stops where the bucket cannot be reached, with both keys good, and goes on when it is asked again."""
     with clew.open(path, key=KEY, blobs=place.open()) as store:
         made = [attached(store, LARGE[at:]) for at in range(3)]
-        reclose, calls = blob_objects.reclose, 0
+        reencrypt, calls = blob_objects.reencrypt, 0
 
         def cut(*args: object) -> bool:
             nonlocal calls
             calls += 1
             if calls == 2:
                 raise Unavailable("cut")
-            return reclose(*args)  # type: ignore[arg-type]
+            return reencrypt(*args)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(blob_objects, "reclose", cut)
+        monkeypatch.setattr(blob_objects, "reencrypt", cut)
         with pytest.raises(Unavailable, match="cut"):
             deep(store)
     for key in (KEY, OTHER):

@@ -167,19 +167,19 @@ def _message(node: Node, room: int, offset: int = 0) -> Answer:
     """A message: its text from a given character on, as far as it fits, and its other content."""
     place = {"id": node.id, "handle": node.handle, "role": node.role, "created_at": iso(node.created_at)}
     try:
-        said = node.message
+        message = node.message
     except Corrupted as error:
         return {**place, "damaged": error.why}
-    text = said.text
-    one: Answer = {**place, "model": words(said.model), "text": escape_hidden(text[offset : offset + room])}
-    beside = list(_beside(said))
+    text = message.text
+    one: Answer = {**place, "model": words(message.model), "text": escape_hidden(text[offset : offset + room])}
+    beside = list(_beside(message))
     if beside:
         one["beside"] = beside[:20]
     left: Answer = {}
     if len(text) > offset + room:
         left["characters"] = len(text) - offset - room
         left["go_on_with"] = {"tool": "get_messages", "message": node.id, "offset": offset + room}
-    thought = sum(len(block.text) for block in said.blocks if isinstance(block, Thinking))
+    thought = sum(len(block.text) for block in message.blocks if isinstance(block, Thinking))
     left |= {"characters_of_thinking": thought} if thought else {}
     left |= {"parts": len(beside) - 20} if len(beside) > 20 else {}
     if left:
@@ -187,9 +187,9 @@ def _message(node: Node, room: int, offset: int = 0) -> Answer:
     return one
 
 
-def _beside(said: Message) -> Iterator[Answer]:
+def _beside(message: Message) -> Iterator[Answer]:
     """The content of a message other than its text."""
-    for block in said.blocks:
+    for block in message.blocks:
         match block:
             case ToolCall():
                 arguments = msgspec.json.encode(block.arguments).decode()

@@ -40,7 +40,9 @@ def server(store: Store, *, allow_write: bool = False, version: str = "") -> MCP
     """
     made = _Server(store, version)
     tools = _Tools(store)
-    look = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+    read_only = ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
     change = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
     reads: tuple[Tool, ...] = (
         tools.search_conversations,
@@ -50,9 +52,9 @@ def server(store: Store, *, allow_write: bool = False, version: str = "") -> MCP
     )
     writes: tuple[Tool, ...] = (tools.fork, tools.tag, tools.append_note)
     for tool in reads:
-        made.add_tool(_answering(tool), annotations=look)
+        made.add_tool(_report_errors(tool), annotations=read_only)
     for tool in writes if allow_write else ():
-        made.add_tool(_answering(tool), annotations=change)
+        made.add_tool(_report_errors(tool), annotations=change)
 
     @made.resource(SCHEME + "{id}", name="conversation", mime_type="application/json")
     def conversation(id: str) -> str:
@@ -173,7 +175,7 @@ class _Tools:
         return {"conversation": session.id, "message": node.id}
 
 
-def _answering(tool: Tool) -> Tool:
+def _report_errors(tool: Tool) -> Tool:
     """Wraps a tool so that an agent can read its errors: the problem and the fix, never any content."""
 
     @wraps(tool)

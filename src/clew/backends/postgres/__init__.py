@@ -1,8 +1,8 @@
-"""A store on a PostgreSQL server, for many machines.
+"""A store on a PostgreSQL server, for several machines.
 
-Write transactions take their turn: one lock for each store, waited for in order, released with the transaction. An
-append to a session does without: it is one statement that moves the head if everything is still as it was seen, so
-that appends to many sessions go on side by side. See `OptimisticAppend`.
+Write transactions run one at a time: each waits for the lock of the store, and holds it until its end. An append to a
+session needs no lock: it is one statement, which moves the head only if nothing has changed since it was read. So
+appends to different sessions run concurrently. See `OptimisticAppend`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from clew.backends.listeners import Watching
 from clew.backends.postgres import partitions, tenants
 from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.batches import Batches
-from clew.backends.postgres.connection import Connection, Connections, lost, parse, undo
-from clew.backends.postgres.errors import Told
-from clew.backends.postgres.exclusive import exclusively, lock_number
+from clew.backends.postgres.connection import Connection, Connections, is_lost, parse, undo
+from clew.backends.postgres.errors import TranslateErrors
+from clew.backends.postgres.exclusive import lock_number, run_exclusively
 from clew.backends.postgres.listener import ServerListener
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.optimistic import NeedsLock
@@ -37,14 +37,14 @@ from clew.backends.postgres.rows import SQL, PostgresTx
 from clew.backends.postgres.tail_read import TailRead
 from clew.backends.postgres.transactions import TRIES, Lost, Turns
 from clew.backends.postgres.words import ServerWords
-from clew.backends.process import Opened
+from clew.backends.process import OpenBackend
 from clew.backends.sql.maintenance_rows import TABLES
 from clew.backends.tables import FORMAT
 
 T = TypeVar("T")
 
 
-class PostgresBackend(Opened[PostgresTx]):
+class PostgresBackend(OpenBackend[PostgresTx]):
     """See `clew.backends.Backend`."""
 
     newest = FORMAT
@@ -59,20 +59,20 @@ class PostgresBackend(Opened[PostgresTx]):
         pool_size: int = 8,
         check_older: Callable[[Tx], object] = lambda tx: None,
     ) -> None:
-        """`check_older` is called with a store of an older format before that is changed; it may raise."""
+        """Calls `check_older`, which may raise, before it migrates a store of an older format."""
         if durability not in ("full", "relaxed"):
-            raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
+            raise Invalid(f"durability must be 'full' or 'relaxed', not {durability!r}")
         target = parse(url)
         self.path, self._schema = target.name, target.schema
         super().__init__()
-        self._told = Told(self.path)
+        self._translate_errors = TranslateErrors(self.path)
         self._connections = Connections(target, size=pool_size, timeout=timeout, relaxed=durability == "relaxed")
         self._watching = Watching(lambda: ServerListener(self._connections.connect, self.path), patience=timeout)
         self._turns = Turns(self._connections, self.path, self.refresh_epoch)
-        self._appends = Appends(self._turns, lambda ref: self.read(lambda tx: tx.tip(ref), single=True))
+        self._appends = Appends(self._turns, lambda ref: self.read(lambda tx: tx.head_state(ref), single=True))
         self._batches = Batches(self._turns, self._appends, self._local)
         try:
-            with self._told:
+            with self._translate_errors:
                 self._migrate(check_older, create=create)
                 self._turns.store = lock_number(self.read(lambda tx: tx.header("store_id")) or b"")
             self.refresh_epoch()
@@ -81,24 +81,23 @@ class PostgresBackend(Opened[PostgresTx]):
             raise
 
     def _migrate(self, check_older: Callable[[Tx], object], *, create: bool) -> None:
-        """Makes the store, or brings it to the newest format; again if the connection breaks."""
+        """Creates or migrates the store. Tries again if the connection breaks."""
         for left in reversed(range(TRIES)):
-            with self._connections.patiently() as conn:
+            with self._connections.connect_patiently() as conn:
                 try:
                     return migrate(conn, self._schema, self.path, check_older, create=create)
                 except psycopg.Error as error:
-                    if not lost(conn, error) or not left:
+                    if not is_lost(conn, error) or not left:
                         raise
         raise AssertionError
 
     @property
     def file(self) -> None:
-        """None: it is in no file of this machine's."""
         return
 
     @property
     def unencrypted(self) -> bool:
-        """True if the server is on another host, and is reached without TLS."""
+        """True if the server is on another host, and a connection has no TLS."""
         return self._connections.unencrypted
 
     @property
@@ -115,21 +114,21 @@ class PostgresBackend(Opened[PostgresTx]):
 
     @property
     def beyond(self) -> tuple[str, ...]:
-        """A page keeps the bytes of a row until they are written over; logs and replicas are the server's own."""
+        """Pages keep deleted rows until they are overwritten; clew cannot reach logs and replicas of the server."""
         return ("pages", "wal", "replicas")
 
     # -- the contract
 
     def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
-        tx = self._here()
+        tx = self._current_tx()
         if tx is not None:
-            with self._told:
+            with self._translate_errors:
                 return work(tx)
         if tail is not None:
             with suppress(NeedsLock):
                 return work(cast(Tx, self.read(lambda tx: TailRead(cast(PostgresTx, tx), tail), single=True)))
         for left in reversed(range(TRIES)):
-            with self._told, self._connections.take() as conn:
+            with self._translate_errors, self._connections.take() as conn:
                 try:
                     if single:
                         return work(PostgresTx(conn, self._turns.store))
@@ -139,7 +138,7 @@ class PostgresBackend(Opened[PostgresTx]):
                     finally:
                         _end(conn)
                 except psycopg.Error as error:
-                    if not lost(conn, error) or not left:
+                    if not is_lost(conn, error) or not left:
                         raise
             self._connections.check()
         raise AssertionError
@@ -148,23 +147,23 @@ class PostgresBackend(Opened[PostgresTx]):
         return self.read(work)
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
-        tx = self._here()
+        tx = self._current_tx()
         if tx is not None:
-            return self._batches.inside(tx, work, settle)
-        if self._batches.going_ahead():
-            return self._batches.later(work, settle)
+            return self._batches.run_inside(tx, work, settle)
+        if self._batches.is_preparing():
+            return self._batches.prepare(work, settle)
         self._forbid_reentry()
         try:
-            return self._alone(work, settle)
+            return self._write_once(work, settle)
         finally:
             self._local.frame = None
 
-    def _alone(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
-        """`write` outside of everything else."""
+    def _write_once(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
+        """`write` outside a transaction or batch."""
         stale: set[int] = set()
         for _ in range(TRIES):
             try:
-                result, append = self._appends.prepared(work, stale)
+                result, append = self._appends.prepare(work, stale)
                 if append is None or self._appends.send(append):
                     return result
                 stale.add(append.ref)
@@ -172,16 +171,16 @@ class PostgresBackend(Opened[PostgresTx]):
                 break
             except Lost as error:
                 job: Job = Job(work, settle)
-                if self._turns.settled(job, error) or settle is None:
+                if self._turns.settle(job, error) or settle is None:
                     return job.outcome()  # type: ignore[no-any-return]
                 try:
-                    return self._turns.run(work, settle)  # its id tells if it was done after all
+                    return self._turns.run(work, settle)  # finds the id if it was stored after all
                 except Unavailable:
-                    raise error from None  # and if nobody can be asked, it may have been
+                    raise error from None  # the outcome is unknown
         return self._turns.run(work, settle)
 
     def batch(self, calls: Sequence[Call]) -> None:
-        self._outside()
+        self._forbid_transaction()
         self._forbid_reentry()
         try:
             self._batches.run(calls)
@@ -190,8 +189,7 @@ class PostgresBackend(Opened[PostgresTx]):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What this thread reads and writes inside is one transaction, committed at the end, undone by an error."""
-        open_one = self._here()
+        open_one = self._current_tx()
         if open_one is not None:
             with self._turns.savepoint(open_one):
                 yield
@@ -207,19 +205,18 @@ class PostgresBackend(Opened[PostgresTx]):
         finally:
             self._local.frame = None
 
-    def _outside(self) -> None:
-        """Invalid if this thread is in a transaction: what it is about to do would wait for it."""
-        if self._here() is not None:
-            raise Invalid("this cannot be done inside a transaction")
+    def _forbid_transaction(self) -> None:
+        """Invalid if this thread is in a transaction, for which the operation would wait forever."""
+        if self._current_tx() is not None:
+            raise Invalid("this cannot be done inside a transaction", hint="Finish the transaction first.")
 
     def refresh_epoch(self) -> None:
-        self._turns.epoch = self.read(self._epoch).number
+        self._turns.epoch = self.read(self._load_epoch).number
 
     def clean(self) -> tuple[str, ...]:
-        if self._here() is not None:
+        if self._current_tx() is not None:
             raise Invalid("a store cannot be cleaned inside a transaction")
-        with self._told, self._connections.take() as conn, self._connections.unhurried(conn):
-            # Not in a transaction: it makes room of the rows that nobody sees any more.
+        with self._translate_errors, self._connections.take() as conn, self._connections.without_timeout(conn):
             (before,) = conn.execute(SQL["now"]).fetchone() or (0,)
             for table in (*TABLES, "labels", "uses", "search"):
                 conn.execute(f"VACUUM {table}".encode(), prepare=False)
@@ -227,35 +224,35 @@ class PostgresBackend(Opened[PostgresTx]):
         return ("wal",) if readers else ()
 
     def make_room(self) -> None:
-        """Nothing: the disk is the server's."""
+        """Does nothing: clew does not manage the disk of the server."""
 
-    def settled(self) -> int:
-        with self._told, self._connections.take() as conn:
-            # Whoever writes holds the lock until the end: when it is free, nothing is on its way. Others queue up
-            # behind whoever waits for it, so that must not be long.
+    def settled_ord(self) -> int:
+        with self._translate_errors, self._connections.take() as conn:
+            # Writers hold the lock until they end, so while this holds it, no commit is pending. Other writers queue up
+            # behind this one, so it must be short.
             try:
                 cursor = conn.execute(SQL["settled"] % self._turns.store, prepare=False)
                 while cursor.nextset():
                     pass
                 (number,) = cursor.fetchone() or (0,)
             finally:
-                if not lost(conn):
+                if not is_lost(conn):
                     undo(conn)
             return int(number)
 
-    def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
-        self._here()
-        return self._watching.watch(ref, tell)
+    def watch(self, ref: int, notify: Callable[[], object]) -> Callable[[], None]:
+        self._current_tx()
+        return self._watching.watch(ref, notify)
 
     def _index_transaction(self, work: Callable[[PostgresTx], T]) -> T:
         """Runs `work` on the search index, in a transaction that does not wait for the write lock."""
-        with self._told, self._connections.take() as conn:
+        with self._translate_errors, self._connections.take() as conn:
             conn.execute(SQL["begin"], prepare=False)
             try:
                 result = work(PostgresTx(conn, self._turns.store))
                 conn.execute("COMMIT", prepare=False)
             except BaseException:
-                if not lost(conn):
+                if not is_lost(conn):
                     undo(conn)
                 raise
             return result
@@ -263,9 +260,9 @@ class PostgresBackend(Opened[PostgresTx]):
     def close(self) -> None:
         if self._closed:
             return
-        self._may_close()
+        self._ensure_closable()
         self._closed = True
-        if not self._forked:  # else the connections belong to the parent
+        if not self._forked:  # otherwise the connections belong to the parent
             self._watching.close()
             self._connections.close()
 
@@ -274,34 +271,34 @@ class PostgresBackend(Opened[PostgresTx]):
         raise Invalid(f"{self.path} is on a server, which has its own backups", hint=hint)
 
     def divide(self, parts: int) -> None:
-        self._outside()
+        self._forbid_transaction()
         self._forbid_reentry()
         try:
-            with self._turns.take() as tx, self._told:
+            with self._turns.take() as tx, self._translate_errors:
                 partitions.divide(tx, parts, self.path)
         finally:
             self._local.frame = None
 
     def isolate(self) -> None:
-        self._outside()
-        with self._told, self._connections.take() as conn:
-            exclusively(conn, self._schema, self.path, lambda: tenants.isolate(conn, self._schema))
+        self._forbid_transaction()
+        with self._translate_errors, self._connections.take() as conn:
+            run_exclusively(conn, self._schema, self.path, lambda: tenants.isolate(conn, self._schema))
 
     def admit(self, role: str, workspace: str) -> None:
-        self._outside()
-        with self._told, self._connections.take() as conn:
+        self._forbid_transaction()
+        with self._translate_errors, self._connections.take() as conn:
             tenants.admit(conn, self._schema, role, workspace)
 
     def dismiss(self, role: str, workspace: str | None) -> None:
-        self._outside()
-        with self._told, self._connections.take() as conn:
+        self._forbid_transaction()
+        with self._translate_errors, self._connections.take() as conn:
             tenants.dismiss(conn, self._schema, role, workspace)
 
     @contextmanager
     def reader(self) -> Iterator[ServerReader]:
-        self._here()
+        self._current_tx()
         with self._connections.take() as conn:
-            with self._told:
+            with self._translate_errors:
                 conn.execute(SQL["begin_read"], prepare=False)
                 conn.execute("SET LOCAL statement_timeout = 0", prepare=False)
             try:
@@ -311,6 +308,6 @@ class PostgresBackend(Opened[PostgresTx]):
 
 
 def _end(conn: Connection) -> None:
-    """Ends a transaction that has written nothing. Not by ROLLBACK: the driver would forget its prepared statements."""
-    if not lost(conn):
+    """Ends a read transaction. Not by ROLLBACK, after which the driver would prepare its statements again."""
+    if not is_lost(conn):
         undo(conn, "COMMIT")

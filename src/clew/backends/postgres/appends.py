@@ -1,4 +1,4 @@
-"""Sends prepared appends to the server without the lock, one or several with one statement."""
+"""Sends prepared appends to the server without the lock, one or several in one statement."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import psycopg
 
 from clew.backends import HeadState
-from clew.backends.postgres.connection import lost
+from clew.backends.postgres.connection import is_lost
 from clew.backends.postgres.optimistic import NeedsLock, OptimisticAppend
-from clew.backends.postgres.rows import SQL, Append, columns, joined
+from clew.backends.postgres.rows import SQL, Append, columns, join
 from clew.backends.postgres.transactions import Turns
 from clew.errors import ClewError
 
@@ -19,15 +19,15 @@ _EXTEND, _EXTEND_ALL = SQL["extend"], SQL["extend_all"]
 
 
 class Appends:
-    """Prepares a piece of work, if it is an append, and does such appends."""
+    """Prepares and sends appends without the lock."""
 
-    def __init__(self, turns: Turns, look: Callable[[int], HeadState | None]) -> None:
+    def __init__(self, turns: Turns, read_head: Callable[[int], HeadState | None]) -> None:
         self._turns = turns
-        self._look = look
+        self._read_head = read_head
 
-    def prepared(self, work: Callable[[Any], T], stale: set[int]) -> tuple[T, Append | None]:
-        """What `work` returns if the append was done without a lock. NeedsLock if not: see `OptimisticAppend`."""
-        ahead = OptimisticAppend(self._turns.epoch, self._look, stale)
+    def prepare(self, work: Callable[[Any], T], stale: set[int]) -> tuple[T, Append | None]:
+        """Runs `work` without the lock. Returns its result and the append to send. NeedsLock."""
+        ahead = OptimisticAppend(self._turns.epoch, self._read_head, stale)
         try:
             result = work(ahead)
         except ClewError:
@@ -35,19 +35,19 @@ class Appends:
         return result, ahead.append()
 
     def send(self, append: Append) -> bool:
-        """True if it was done, durably; False if something is not as it was seen.
+        """True if the append is stored durably; False if the ref or its run has changed.
 
-        NeedsLock if an id is taken, or if another is storing the same ids and they wait for each other; Lost.
+        NeedsLock if an id is in use, or on a deadlock with another writer of the same ids. Lost.
         """
-        return bool(self._moved([append]))
+        return bool(self._send([append]))
 
     def send_all(self, appends: Sequence[Append]) -> list[bool]:
-        """`send` for several, with one statement: if it fails, none is done.
+        """`send` for several appends, in one statement. On an error, none is stored.
 
-        Appends to the same ref that follow each other move it once, to where the last one ends.
+        Consecutive appends to one ref are combined, so that its head moves once.
         """
         chains: dict[int, list[Append]] = {}
-        runs: dict[int, int] = {}  # of each ref: the answer tells which were moved, not from where
+        runs: dict[int, int] = {}  # one run for each ref, because the answer contains only refs
         fit = []
         for append in appends:
             chain = chains.get(append.run)
@@ -56,22 +56,22 @@ class Appends:
             )
             if fit[-1]:
                 chains.setdefault(append.run, []).append(append)
-        moved = self._moved([joined(chain) if len(chain) > 1 else chain[0] for chain in chains.values()])
+        moved = self._send([join(chain) if len(chain) > 1 else chain[0] for chain in chains.values()])
         return [yes and append.ref in moved for yes, append in zip(fit, appends, strict=True)]
 
-    def _moved(self, appends: Sequence[Append]) -> Collection[int]:
-        """Does what it can of appends to different runs; the refs that were moved. NeedsLock, Lost."""
+    def _send(self, appends: Sequence[Append]) -> Collection[int]:
+        """Sends appends to different runs; returns the refs that were moved. NeedsLock, Lost."""
         turns, first = self._turns, appends[0]
         one = len(appends) == len(first.rows) == 1
         values = (*first.bounds(), *first.rows[0]) if one else columns(appends)
-        with turns.told, turns.connections.take() as conn:
+        with turns.translate_errors, turns.connections.take() as conn:
             try:
-                answer = conn.kept.execute(_EXTEND if one else _EXTEND_ALL, (turns.store, *values)).fetchone()
+                answer = conn.shared_cursor.execute(_EXTEND if one else _EXTEND_ALL, (turns.store, *values)).fetchone()
             except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
                 raise NeedsLock from None
             except psycopg.Error as error:
-                if lost(conn, error):
-                    raise turns.lost(error, at_commit=True) from error
+                if is_lost(conn, error):
+                    raise turns.lost_error(error, at_commit=True) from error
                 raise
         moved = answer and answer[0]
         return (first.ref,) if moved is True else moved or ()

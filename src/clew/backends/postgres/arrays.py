@@ -1,4 +1,4 @@
-"""Arrays as the server takes them: the driver's own way to write them takes longer than the server has to work."""
+"""Arrays in the server's binary format. The driver's own conversion takes longer than the statement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psycopg.adapt import AdaptersMap, Dumper
 _INT8, _INT8_ARRAY = 20, 1016
 _BYTEA, _BYTEA_ARRAY = 17, 1001
 _HEAD = "!5i"
-"""One dimension, whether there are nulls, the type of the elements, how many there are, the number of the first."""
+"""Number of dimensions, null flag, element type, number of elements, index of the first."""
 _SIZE = Struct("!i").pack
 _NULL = _SIZE(-1)
 
@@ -23,13 +23,13 @@ class Numbers(bytes):
 
     def __new__(cls, values: Sequence[int]) -> Self:
         count = len(values)
-        sized = [8] * (2 * count)  # each after its size
+        sized = [8] * (2 * count)  # each value follows its size
         sized[1::2] = values
         return bytes.__new__(cls, pack(_HEAD + "iq" * count, 1, 0, _INT8, count, 1, *sized))
 
 
 class Strings(bytes):
-    """An array of bytea, in which some may be null."""
+    """An array of bytea and nulls."""
 
     def __new__(cls, values: Sequence[bytes | None]) -> Self:
         parts = [pack(_HEAD, 1, None in values, _BYTEA, len(values), 1)]
@@ -54,6 +54,6 @@ class _StringsDumper(_AsIs):
 
 
 def register(adapters: AdaptersMap) -> None:
-    """Lets statements have them as values."""
+    """Allows these types as parameters of statements."""
     adapters.register_dumper(Numbers, _NumbersDumper)
     adapters.register_dumper(Strings, _StringsDumper)

@@ -1,4 +1,4 @@
-"""Calls that are made together: what can go ahead is sent with one visit, and the rest shares a transaction."""
+"""Runs the calls of a batch: appends without the lock in one round trip, the rest in one transaction."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from clew.errors import ClewError, Unavailable
 
 T = TypeVar("T")
 LARGEST = 1 << 24
-"""Bytes of messages that are sent with one statement, unless a single append has more: it is in memory several times,
-here and on the server."""
+"""Maximum bytes of messages in one statement, unless a single append has more. They are in memory several times, here
+and on the server."""
 _Begun = tuple[Call, Append, Job]
-"""A call of a batch, and what it is going to do."""
+"""A call of a batch, and its prepared append."""
 _Left = tuple[Call, list[Job]]
-"""A call that is to be made again, and what of it may have been done without anybody knowing."""
+"""A call to run again, and its jobs from earlier attempts, which may have been stored."""
 
 
 class Batches:
-    """Runs the calls of a batch. What they write comes back here: `later` for one that goes ahead, `inside` after that.
+    """Runs the calls of a batch. Their writes come back here: to `prepare` without the lock, to `run_inside` with it.
 
-    `local` is the thread's: `tx` the transaction that it is in, `jobs` what a call has written in it, `lost` what it
-    may have written before, `ahead` what a call does that may go ahead.
+    `local` belongs to the thread: `tx` is its transaction, `jobs` the writes of the current call, `lost` the jobs of
+    earlier attempts, `preparing` the state of a call without the lock.
     """
 
     def __init__(self, turns: Turns, appends: Appends, local: Any) -> None:
@@ -36,72 +36,72 @@ class Batches:
         self._local = local
 
     def run(self, calls: Sequence[Call]) -> None:
-        """Makes all calls; each gets its outcome."""
+        """Runs all calls; each gets its own outcome."""
         left: list[_Left] = []
         stale: set[int] = set()
-        undone = self._ahead(calls, left, stale)
-        # Mostly it is another process that has brought a session of its own to the top: a look is enough.
-        left += [(call, []) for call in self._ahead(undone, left, stale)]
+        rejected = self._try_without_lock(calls, left, stale)
+        # Usually another process has only moved another session to the top: reading the state again is enough.
+        left += [(call, []) for call in self._try_without_lock(rejected, left, stale)]
         if left:
-            self._in_turn(left)
+            self._run_locked(left)
 
-    # -- without waiting
+    # -- without the lock
 
-    def going_ahead(self) -> bool:
-        """True inside a call that may still turn out to be an append."""
-        return getattr(self._local, "ahead", None) is not None
+    def is_preparing(self) -> bool:
+        """True inside a call that runs without the lock."""
+        return getattr(self._local, "preparing", None) is not None
 
-    def later(self, work: Callable[[Any], T], settle: Callable[[Tx], T | None] | None) -> T:
-        """`write` inside such a call: what it returns holds if its append is done."""
-        stale, mine = self._local.ahead
-        result, append = self._appends.prepared(work, stale)
+    def prepare(self, work: Callable[[Any], T], settle: Callable[[Tx], T | None] | None) -> T:
+        """`write` inside such a call. The result is valid only if the append succeeds."""
+        stale, mine = self._local.preparing
+        result, append = self._appends.prepare(work, stale)
         if append is not None:
             mine.append((append, Job(work, settle)))
         return result
 
-    def _ahead(self, calls: Sequence[Call], left: list[_Left], stale: set[int]) -> list[Call]:
-        """Makes those calls that are appends, all at once, and returns those that were not done.
+    def _try_without_lock(self, calls: Sequence[Call], left: list[_Left], stale: set[int]) -> list[Call]:
+        """Runs the calls, sends their appends together, and returns the calls whose appends were rejected.
 
-        Their refs are added to `stale`, and the calls that have to wait for their turn to `left`.
+        Adds the refs of rejected appends to `stale`, and the calls that need the lock to `left`.
         """
         begun: list[_Begun] = []
         for call in calls:
             mine: list[tuple[Append, Job]] = []
-            self._local.ahead = stale, mine
+            self._local.preparing = stale, mine
             try:
                 call.run()
             except NeedsLock:
                 left.append((call, []))
                 continue
             finally:
-                self._local.ahead = None
+                self._local.preparing = None
             if call.error is not None or len(mine) > 1:
                 left.append((call, []))
             elif mine:
                 begun.append((call, *mine[0]))
-        undone = [one for part in _parts(begun) for one in self._together(part, left)]
-        stale.update(append.ref for _, append in undone)
-        return [call for call, _ in undone]
+        rejected = [one for part in _parts(begun) for one in self._send(part, left)]
+        stale.update(append.ref for _, append in rejected)
+        return [call for call, _ in rejected]
 
-    def _together(self, begun: Sequence[_Begun], left: list[_Left]) -> list[tuple[Call, Append]]:
-        """Sends appends with one commit. Those that were not done because something is not as it was seen."""
+    def _send(self, begun: Sequence[_Begun], left: list[_Left]) -> list[tuple[Call, Append]]:
+        """Sends appends in one commit. Returns those that the server rejected because something has changed."""
         try:
             done = self._appends.send_all([append for _, append, _ in begun])
         except Lost as error:
-            # A call that is made again makes a new message: the one that may be stored has to be asked for by its id.
+            # A repeated call creates a message with a new id, so the old job must be checked first.
             for _, _, job in begun:
                 job.error = error
             left += [(call, [job]) for call, _, job in begun]
             return []
-        except (NeedsLock, ClewError):  # nothing was done: each is tried again, and told
+        except (NeedsLock, ClewError):  # nothing was stored: each is tried again with the lock, and raises its error
             left += [(call, []) for call, _, _ in begun]
             return []
         return [(call, append) for (call, append, _), yes in zip(begun, done, strict=True) if not yes]
 
-    # -- in turn
+    # -- with the lock
 
-    def _in_turn(self, left: Sequence[_Left], tries: int = TRIES) -> None:
-        """One transaction for all calls; each gets its outcome. A write inside a call has a savepoint of its own."""
+    def _run_locked(self, left: Sequence[_Left], tries: int = TRIES) -> None:
+        """Runs all calls in one transaction; each gets its own outcome. Each write has a savepoint."""
         try:
             with self._turns.take() as tx:
                 self._local.tx = tx
@@ -110,52 +110,52 @@ class Batches:
                         self._local.jobs, self._local.lost = call.jobs, list(lost_jobs)
                         call.run()
                         if not in_transaction(tx.conn):
-                            raise call.error or Unavailable("the transaction was undone")
+                            raise call.error or Unavailable("the transaction was rolled back")
                 finally:
                     self._local.tx, self._local.lost = None, []
         except Lost as error:
-            again = self._undone(left, error) if error.at_commit else left
+            again = self._calls_to_repeat(left, error) if error.at_commit else left
             if again and tries > 1:
-                self._in_turn(again, tries - 1)
+                self._run_locked(again, tries - 1)
             else:
-                _tell(again, error)
+                _set_errors(again, error)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
-            _tell(left, error)
+            _set_errors(left, error)
 
-    def _undone(self, left: Sequence[_Left], error: Lost) -> list[_Left]:
-        """Those calls of a batch whose commit was lost that are to be made again; the others have their outcome."""
+    def _calls_to_repeat(self, left: Sequence[_Left], error: Lost) -> list[_Left]:
+        """After a lost commit: the calls to run again. The others have their outcome."""
         again = []
         for call in (call for call, _ in left if call.error is None):
             if any(job.settle is None for job in call.jobs):
-                call.error = error  # nobody can say
+                call.error = error  # the outcome is unknown
             else:
                 for job in call.jobs:
                     job.error = error
                 again.append((call, list(call.jobs)))
         return again
 
-    def inside(self, tx: PostgresTx, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
-        """`write` inside a transaction: a savepoint, so that its failure leaves nothing behind.
+    def run_inside(self, tx: PostgresTx, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None) -> T:
+        """`write` inside a transaction, in a savepoint, so that its failure stores nothing.
 
-        One that may have been done before is not done again if it was: whoever has the turn sees all that ever will be.
+        First checks whether the job of an earlier attempt was stored. Under the lock, the answer is final.
         """
         lost_jobs = getattr(self._local, "lost", None)
         job: Job = lost_jobs.pop(0) if lost_jobs else Job(work, settle)
         self._local.jobs.append(job)
-        with self._turns.told, self._turns.savepoint(tx):
-            kept = job.settle(tx) if job.work is not work and job.settle is not None else None
-            job.finish(job.work(tx) if kept is None else kept)
+        with self._turns.translate_errors, self._turns.savepoint(tx):
+            stored = job.settle(tx) if job.work is not work and job.settle is not None else None
+            job.finish(job.work(tx) if stored is None else stored)
         return job.outcome()  # type: ignore[no-any-return]
 
 
-def _tell(left: Sequence[_Left], error: Exception) -> None:
-    """Tells those who have no error yet; one whose write may have been done hears that instead."""
+def _set_errors(left: Sequence[_Left], error: Exception) -> None:
+    """Sets the error of calls that have none. If a write may have been stored, its own error says so."""
     for call, lost_jobs in left:
         call.error = call.error or next((job.error for job in lost_jobs if job.error is not None), error)
 
 
 def _parts(begun: Sequence[_Begun]) -> Iterator[list[_Begun]]:
-    """Those that are sent with one statement each, in order; see `LARGEST`."""
+    """Splits the appends into statements, in order; see `LARGEST`."""
     part: list[_Begun] = []
     size = 0
     for one in begun:

@@ -1,4 +1,4 @@
-"""Connections to a server: how they are named, made and shared."""
+"""Connections to a server: URLs, settings, and a pool."""
 
 from __future__ import annotations
 
@@ -18,72 +18,72 @@ from psycopg import pq
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from clew.backends.postgres import arrays
-from clew.backends.postgres.errors import temporary, translate
+from clew.backends.postgres.errors import is_temporary, translate
 from clew.backends.process import forks
 from clew.errors import Invalid, Unavailable
 
 OLDEST_SERVER = 140000
 LIFETIME = 3600.0
-"""Seconds that a connection is kept: after a failover, or a change of addresses, none stays with the old server."""
+"""Seconds to keep a connection, so that none stays with the old server after a failover or a change of addresses."""
 SLOWEST = 10.0
-"""Seconds that a statement may take at least, however short others are to be waited for."""
-TLS = "others on the network can read what is sent. Add sslmode=verify-full to the URL."
+"""Minimum statement timeout in seconds, even if the timeout for locks is shorter."""
+TLS = "others on the network can read the traffic. Add sslmode=verify-full to the URL."
 SCHEMA = "clew"
-"""The schema that a store is in, unless its URL names another: ``postgresql://…/app?schema=chats``."""
+"""The default schema of a store. A URL can name another one: ``postgresql://…/app?schema=chats``."""
 
 
 class Cursor(psycopg.Cursor[tuple[Any, ...]]):
-    """One that is used again and again."""
+    """A reusable cursor."""
 
-    def forget(self) -> None:
-        """Lets go of what the last statement was given and what it found."""
+    def clear(self) -> None:
+        """Frees the parameters and the rows of the last statement."""
         self._reset()
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection with a cursor that is there already: to make one takes as long as to run a statement."""
+    """A connection with a shared cursor: creating one takes as long as running a statement."""
 
-    kept: Cursor
-    made_after: int
-    """How many forks came before it: see `inherited`."""
+    shared_cursor: Cursor
+    forks_when_made: int
+    """The number of forks before it was opened: see `inherited`."""
 
     @property
     def inherited(self) -> bool:
-        """True in a child of the process that made it. The socket is the parent's: what is sent there, it has sent."""
-        return self.made_after != forks()
+        """True in a child of the process that opened it. The child must not use the socket of its parent."""
+        return self.forks_when_made != forks()
 
     def close(self) -> None:
-        """In a forked child nothing: the server would end the parent's transaction."""
+        """Does nothing in a forked child: the server would end the transaction of the parent."""
         if not self.inherited:
             super().close()
 
 
 class UnencryptedConnection(UserWarning):
-    """Messages and passwords can be read on the way to the server: it is on another host, and there is no TLS."""
+    """The server is on another host, and the connection has no TLS: messages and passwords can be intercepted."""
 
 
-class Lent(NamedTuple):
-    """A connection that a thread has."""
+class LentConnection(NamedTuple):
+    """A connection in use by a thread."""
 
     conn: Connection
     made: float
-    """When."""
+    """When it was opened."""
     first: bool
-    """True if it had none before."""
+    """True if the thread had no other."""
 
 
 class Target(NamedTuple):
-    """Where a store is."""
+    """The location of a store."""
 
     conninfo: str
-    """For the driver."""
+    """The URL for the driver."""
     schema: str
     name: str
-    """For people: the URL without its password."""
+    """The URL without its password, for messages."""
 
 
 def parse(url: str) -> Target:
-    """A URL taken apart. Invalid."""
+    """Parses a URL. Invalid."""
     try:
         parts = urlsplit(url)
         query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
@@ -92,9 +92,9 @@ def parse(url: str) -> Target:
         conninfo = urlunsplit(parts._replace(query=urlencode(query, quote_via=quote)))
         known = psycopg.conninfo.conninfo_to_dict(conninfo)
     except (ValueError, psycopg.Error):
-        raise Invalid("this is not the URL of a PostgreSQL database", hint="postgresql://user@host/database") from None
+        raise Invalid("invalid URL of a PostgreSQL database", hint="Use postgresql://user@host/database.") from None
     if not schema or "\0" in schema or len(schema.encode()) > 63:
-        raise Invalid("a schema has a name of 1 to 63 bytes")
+        raise Invalid("the name of a schema must have 1 to 63 bytes")
     user = f"{known['user']}@" if "user" in known else ""
     host = str(known.get("host", ""))
     port = f":{known['port']}" if "port" in known else ""
@@ -103,12 +103,12 @@ def parse(url: str) -> Target:
 
 
 class Connections:
-    """The connections of one store: at most `size`, kept for the next caller, replaced when they break.
+    """A pool of at most `size` connections to one store, which replaces broken ones.
 
-    A thread that has one gets another for the asking: if it waited, those that it waits for might wait for it.
+    A thread that already has a connection gets another one at once, even beyond `size`: waiting could deadlock.
 
-    They are made by the thread that needs one. A pool that makes them in the background waits longer after every
-    failure, and so is late to notice that a server is back.
+    The thread that needs a connection opens it. A pool that opens them in the background backs off after failures, and
+    so detects late that a server is available again.
     """
 
     def __init__(self, target: Target, *, size: int, timeout: float, relaxed: bool) -> None:
@@ -119,27 +119,27 @@ class Connections:
             "search_path": _identifier(target.schema),
             "lock_timeout": _milliseconds(timeout),
             "statement_timeout": _milliseconds(max(timeout, SLOWEST)),
-            # Whoever has waited for its turn must see what was done meanwhile, whatever the server is set to.
+            # After waiting for the lock, a writer must see the commits before it, whatever the server's default is.
             "default_transaction_isolation": "read committed",
         }
         self._relaxed = relaxed
-        self._slots: SimpleQueue[None] = SimpleQueue()  # quicker than a semaphore
+        self._slots: SimpleQueue[None] = SimpleQueue()  # faster than a semaphore
         for _ in range(size):
             self._slots.put(None)
         self._idle: deque[tuple[Connection, float]] = deque()
-        """Those that nobody uses, each with when it was made; the one used last is taken first."""
+        """Idle connections, and when each was opened. The most recently used one is reused first."""
         self._closed = False
         self.unencrypted = False
-        """True once a connection went to another host without TLS."""
+        """True if a connection to another host had no TLS."""
         self._local = threading.local()
-        """Of each thread; `held` are those it has."""
+        """Per thread: `held` are its connections."""
 
     def connect(self, seconds: float | None = None) -> Connection:
-        """A new connection, which the caller closes; each host has up to `seconds` to answer, if not the timeout."""
+        """Opens a connection, which the caller closes. Waits up to `seconds` for each host, by default the timeout."""
         conn = Connection.connect(self._target.conninfo, **self._options(self._timeout if seconds is None else seconds))
-        conn.made_after = forks()
+        conn.forks_when_made = forks()
         try:
-            if unencrypted(conn) and not self.unencrypted:
+            if is_unencrypted(conn) and not self.unencrypted:
                 self.unencrypted = True
                 warnings.warn(f"{self._target.name} is reached without TLS: {TLS}", UnencryptedConnection, stacklevel=2)
             self._configure(conn)
@@ -148,34 +148,34 @@ class Connections:
             raise
         return conn
 
-    def patiently(self) -> Connection:
-        """`connect`, again and again up to the timeout while the server may be coming back."""
+    def connect_patiently(self) -> Connection:
+        """`connect`, with retries until the timeout if the error is temporary."""
         until, pause = time.monotonic() + self._timeout, 0.02
         while True:
             try:
                 return self.connect(until - time.monotonic())
             except psycopg.OperationalError as error:
-                if not temporary(error) or time.monotonic() + pause > until:
+                if not is_temporary(error) or time.monotonic() + pause > until:
                     raise translate(error, self._target.name) from error
             time.sleep(pause)
             pause = min(2 * pause, 0.5)
 
-    def take(self) -> Taken:
-        """A connection for one piece of work. Unavailable if there is none for as long as the timeout."""
-        return Taken(self)
+    def take(self) -> Lease:
+        """A connection as a context manager. Unavailable if none becomes free within the timeout."""
+        return Lease(self)
 
     @contextmanager
-    def unhurried(self, conn: Connection) -> Iterator[None]:
-        """Outside of a transaction: statements may take as long as they take."""
+    def without_timeout(self, conn: Connection) -> Iterator[None]:
+        """Disables the statement timeout. Not inside a transaction."""
         conn.execute("SET statement_timeout = 0")
         try:
             yield
         finally:
-            if not lost(conn):  # RESET would mean the server's own
+            if not is_lost(conn):  # RESET would set the server's default
                 conn.execute(f"SET statement_timeout = {self._settings['statement_timeout']}".encode())
 
     def check(self) -> None:
-        """Lets go of those that nobody uses: where one has broken, others have too."""
+        """Closes the idle connections: if one has broken, others probably have, too."""
         with suppress(IndexError):  # another thread may take the last one
             while True:
                 self._idle.pop()[0].close()
@@ -185,18 +185,18 @@ class Connections:
         self._closed = True
         self.check()
 
-    def lend(self) -> Lent:
-        """A connection for the thread that asks, until it gives it back; see `take`."""
+    def lend(self) -> LentConnection:
+        """Gives the current thread a connection, until `give_back`; see `take`."""
         held: list[Connection] = self._local.__dict__.setdefault("held", [])
         first = not held
         had = len(held)
         slot: list[None] = []
         try:
             if first:
-                # Noted by the same call that gets it: an interrupt in between would lose it for ever.
+                # One call gets the slot and stores it: an interrupt in between would lose the slot forever.
                 slot.extend(map(self._slots.get, (True,), (self._timeout,)))
-            conn, made = self._kept() or (self.patiently(), time.monotonic())
-            lent = Lent(conn, made, first)
+            conn, made = self._pop_idle() or (self.connect_patiently(), time.monotonic())
+            lent = LentConnection(conn, made, first)
             held.append(conn)
         except Empty:
             raise Unavailable(
@@ -211,16 +211,16 @@ class Connections:
             raise
         return lent
 
-    def give_back(self, lent: Lent) -> None:
-        """The end of `lend`."""
+    def give_back(self, lent: LentConnection) -> None:
+        """Returns a connection to the pool."""
         try:
             self._local.held.remove(lent.conn)
-            self._keep(lent.conn, lent.made)
+            self._push_idle(lent.conn, lent.made)
         finally:
             if lent.first:
                 self._slots.put(None)
 
-    def _kept(self) -> tuple[Connection, float] | None:
+    def _pop_idle(self) -> tuple[Connection, float] | None:
         while True:
             try:
                 conn, made = self._idle.pop()
@@ -230,13 +230,13 @@ class Connections:
                 return conn, made
             conn.close()
 
-    def _keep(self, conn: Connection, made: float) -> None:
-        # One that is still in a transaction was interrupted.
-        state = conn.pgconn.transaction_status  # UNKNOWN if it is closed
+    def _push_idle(self, conn: Connection, made: float) -> None:
+        # After an interrupt, it may still be in a transaction. The status is UNKNOWN if it is closed.
+        state = conn.pgconn.transaction_status
         if state != pq.TransactionStatus.IDLE or len(self._idle) >= self._size:
             conn.close()
         else:
-            conn.kept.forget()
+            conn.shared_cursor.clear()
             self._idle.append((conn, made))
         if self._closed:
             self.check()
@@ -246,8 +246,7 @@ class Connections:
         usual: dict[str, Any] = {
             "application_name": "clew",
             "connect_timeout": max(2, min(int(seconds), 10)),
-            # A host that dies without a word is noticed: what is sent is not acknowledged, nor are the probes that are
-            # sent while an answer is waited for.
+            # To detect a dead host: neither data nor the probes that are sent while waiting get acknowledged.
             "tcp_user_timeout": max(2, int(self._timeout)) * 1000,
             "keepalives_idle": 10,
             "keepalives_interval": 5,
@@ -256,21 +255,21 @@ class Connections:
 
     def _configure(self, conn: Connection) -> None:
         conn.prepare_threshold = 0  # the statements are few and always the same
-        conn.adapters.register_dumper(int, Int8Dumper)  # in a list; else the size of the first decides the type of all
-        conn.adapters.register_dumper(int, Int8BinaryDumper)  # else its size decides the type, and each type a plan
+        conn.adapters.register_dumper(int, Int8Dumper)  # for lists, whose first value would decide the type of all
+        conn.adapters.register_dumper(int, Int8BinaryDumper)  # otherwise type and plan depend on the value
         arrays.register(conn.adapters)
         calls = ["set_config(%s, %s, false)"] * len(self._settings)
-        # Whoever was told that something is stored may rely on it, whatever the server is set to.
+        # An acknowledged commit must be durable, whatever the server's default is.
         waits = "'off'" if self._relaxed else "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
         calls.append(f"set_config('synchronous_commit', {waits}, false)")
         values = [part for pair in self._settings.items() for part in pair]
-        conn.kept = Cursor(conn)
-        conn.kept.format = pq.Format.BINARY
-        conn.kept.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
+        conn.shared_cursor = Cursor(conn)
+        conn.shared_cursor.format = pq.Format.BINARY
+        conn.shared_cursor.execute(f"SELECT {', '.join(calls)}".encode(), values, prepare=False)
 
 
-class Taken:
-    """See `Connections.take`. Not by `contextlib.contextmanager`: every append waits for this."""
+class Lease:
+    """See `Connections.take`. Faster than `contextlib.contextmanager`; every append uses it."""
 
     __slots__ = ("_lent", "_of")
 
@@ -285,29 +284,29 @@ class Taken:
         self._of.give_back(self._lent)
 
 
-def unencrypted(conn: Connection) -> bool:
+def is_unencrypted(conn: Connection) -> bool:
     """True if the server is on another host, and the connection has no TLS."""
-    if conn.pgconn.ssl_in_use or not conn.info.hostaddr:  # a socket in a folder has no address
+    if conn.pgconn.ssl_in_use or not conn.info.hostaddr:  # a Unix socket has no address
         return False
     address = ipaddress.ip_address(conn.info.hostaddr.partition("%")[0])
     return not (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def lost(conn: Connection, error: BaseException | None = None) -> bool:
-    """True if a connection has broken, so that nobody can say what became of its last statement."""
+def is_lost(conn: Connection, error: BaseException | None = None) -> bool:
+    """True if a connection has broken, so that the outcome of its last statement is unknown."""
     state = getattr(error, "sqlstate", None) or ""
-    if state.startswith(("08", "57P")):  # the server's last words; the link is about to go
+    if state.startswith(("08", "57P")):  # the server closes the connection after these
         conn.close()
     return conn.closed or conn.pgconn.status == pq.ConnStatus.BAD
 
 
 def in_transaction(conn: Connection) -> bool:
-    """True if a transaction is open, and sound."""
+    """True if a transaction is open and has not failed."""
     return not conn.closed and conn.info.transaction_status == pq.TransactionStatus.INTRANS
 
 
 def undo(conn: Connection, sql: LiteralString = "ROLLBACK") -> None:
-    """Undoes a transaction, or a part of it, after an error. If that fails the link is given up: the error stands.
+    """Rolls back a transaction, or a part of it, after an error. If that fails, closes the connection; does not raise.
 
     Does nothing in a forked child: the transaction belongs to the parent process.
     """
@@ -324,5 +323,5 @@ def _identifier(name: str) -> str:
 
 
 def _milliseconds(seconds: float) -> str:
-    """0 would mean forever."""
+    """At least 1, because 0 would mean no timeout."""
     return str(min(max(1, int(seconds * 1000)), 2**31 - 1))

@@ -1,4 +1,4 @@
-"""Changing tables while other programs have the store open."""
+"""Changes tables while other programs have the store open."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from clew.errors import Unavailable
 
 _CLEW = 0x636C6577 << 32  # "clew"
 BRIEFLY = 250
-"""Milliseconds to wait for a table while others are locked. PostgreSQL looks for a deadlock after a second, and ends
-one of those that are in it, perhaps a reader: this gives way before."""
+"""Milliseconds to wait for a table while others are locked. After a second, PostgreSQL would detect a deadlock and
+abort one of its transactions, perhaps that of a reader. This gives up before."""
 PAUSE = 0.1
-"""Seconds until the next try, in which whoever was in the way gets on."""
+"""Seconds until the next attempt, so that other transactions can continue."""
 
 
-def exclusively(conn: Connection, schema: str, path: str, work: Callable[[], None]) -> None:
-    """Runs `work`, which makes or changes the tables in a schema, in a transaction beside which nobody writes there.
+def run_exclusively(conn: Connection, schema: str, path: str, work: Callable[[], None]) -> None:
+    """Runs `work`, which creates or changes the tables in a schema, in a transaction that excludes writers.
 
-    Writers are waited for in turn, by the lock that each takes first. A reader may have read some tables and want
-    others, in any order: so each table is waited for briefly, and if that is in vain all locks are given back and
-    everything is done again. Unavailable if it does not succeed within the connection's lock timeout; then nothing
-    has changed.
+    The lock that each writer takes first excludes them. Readers lock tables in any order, so this waits only briefly
+    for each table; if that fails, it releases all locks and starts again. Unavailable if it does not succeed within the
+    connection's lock timeout; then nothing has changed.
     """
     (patience,) = conn.execute("SELECT setting::bigint FROM pg_settings WHERE name = 'lock_timeout'").fetchone() or (0,)
     until = time.monotonic() + patience / 1000
@@ -36,14 +35,14 @@ def exclusively(conn: Connection, schema: str, path: str, work: Callable[[], Non
                 return
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             if time.monotonic() > until:
-                hint = "Close the programs that read it for long, such as a verify or a backup, then try again."
+                hint = "Stop programs that read it for a long time, such as a verify or a backup, then try again."
                 raise Unavailable(f"{path} is in use, and its tables cannot be changed now", hint=hint) from error
         time.sleep(PAUSE)
 
 
 def _lock(conn: Connection, schema: str) -> None:
-    """Locks the schema, and the store in it as any writer does; what is waited for after that is tables."""
-    # Whoever comes second waits here, and then sees what the first has done.
+    """Locks the schema, and the store in it as a writer does. Later statements wait only for tables."""
+    # A concurrent process waits here, and then sees the changes.
     conn.execute("SELECT pg_advisory_xact_lock(%s + hashtext(%s))", (_CLEW, schema))
     if conn.execute("SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'header'", (schema,)).fetchone():
         (store_id,) = conn.execute("SELECT value FROM header WHERE name = 'store_id'").fetchone() or (b"",)
@@ -52,5 +51,5 @@ def _lock(conn: Connection, schema: str) -> None:
 
 
 def lock_number(store_id: bytes) -> int:
-    """The number under which a store is locked."""
+    """The number of a store's advisory lock."""
     return int.from_bytes(store_id[:8], "big", signed=True)

@@ -38,11 +38,11 @@ class CatalogReader(Protocol):
         """A cursor with the rows of a statement."""
 
     def last_value(self, counter: str) -> int:
-        """The last number that a sequence has given."""
+        """The last number of a sequence."""
 
 
 def inspect(reader: CatalogReader) -> Iterator[Problem]:
-    """Everything wrong with the schema, the epoch row and the counters."""
+    """All problems of the schema, the epoch row and the counters."""
     for check in (check_tables, check_epoch, check_sequences):
         yield from check(reader)
 
@@ -59,26 +59,26 @@ def check_tables(reader: CatalogReader) -> Iterator[Problem]:
             first = allowed if isinstance(allowed, type) else allowed[0]
             kind = kinds.get((table.name, column))
             if kind != _KINDS[first]:
-                why = "it is missing" if kind is None else f"it is not as format {FORMAT} has it"
+                why = "it is missing" if kind is None else f"it differs from format {FORMAT}"
                 yield Problem("schema", f"{table.name}.{column}", why)
 
 
 def check_epoch(reader: CatalogReader) -> Iterator[Problem]:
-    """One row, of a store of this format."""
+    """There is one row, with the current format."""
     rows = reader.execute("SELECT one, number, format FROM epoch").fetchall()
     if len(rows) != 1:
         yield Problem("epoch", "epoch", f"it has {len(rows)} rows")
         return
     one, number, format = rows[0]
     if (one, format) != (1, FORMAT):
-        yield Problem("epoch", "epoch", f"it is not that of a store of format {FORMAT}")
+        yield Problem("epoch", "epoch", f"it does not match format {FORMAT}")
     if number < 1:
-        yield Problem("epoch", "epoch", "its number is beyond reason")
+        yield Problem("epoch", "epoch", "its number is out of range")
 
 
 def check_sequences(reader: CatalogReader) -> Iterator[Problem]:
-    """No number is given twice: the counters are at or above the highest."""
+    """The counters are not below the highest number in use, so that no number is assigned twice."""
     for counter, highest in _COUNTED.items():
         (most,) = reader.execute(highest).fetchall()[0]
         if reader.last_value(counter) < (most or 0):
-            yield Problem("header", f"counter {counter}", "it stands below a number that is in use")
+            yield Problem("header", f"counter {counter}", "it is below a number that is in use")

@@ -1,4 +1,4 @@
-"""Bringing a schema to the newest format: numbered scripts, all in one transaction, under a lock of its own."""
+"""Migrates a schema to the newest format by numbered scripts, in one transaction under a lock."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable
 from clew.backends import Tx
 from clew.backends.postgres import tenants
 from clew.backends.postgres.connection import OLDEST_SERVER, Connection
-from clew.backends.postgres.exclusive import exclusively
+from clew.backends.postgres.exclusive import run_exclusively
 from clew.backends.postgres.rows import PostgresTx
 from clew.backends.sql import migrations
 from clew.backends.tables import FORMAT
 from clew.errors import NotFound, SchemaTooNew, Unavailable
 
 
-def found(conn: Connection, schema: str, path: str) -> int:
-    """The format of the store in the connection's schema; 0 if there is none. SchemaTooNew, nothing changed."""
+def read_format(conn: Connection, schema: str, path: str) -> int:
+    """The format of the store in the connection's schema; 0 if there is none. SchemaTooNew. Changes nothing."""
     if conn.info.server_version < OLDEST_SERVER:
         raise Unavailable(f"PostgreSQL {conn.info.server_version // 10000} is too old", hint="clew needs 14 or newer.")
-    # The catalogue is asked as a table: a name that was looked up in vain is remembered for the whole transaction.
+    # Queries the catalogue as a table: the server caches a failed name lookup for the whole transaction.
     there = conn.execute("SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'epoch'", (schema,)).fetchone()
     row = conn.execute("SELECT format FROM epoch").fetchone() if there else None
     number = int(row[0]) if row else 0
@@ -30,32 +30,32 @@ def found(conn: Connection, schema: str, path: str) -> int:
 
 
 def migrate(conn: Connection, schema: str, path: str, check_older: Callable[[Tx], object], *, create: bool) -> None:
-    """Makes the store, or brings it to the newest format; one process does, the others find it done."""
-    number = found(conn, schema, path)
+    """Creates or migrates the store. Only one process does so; the others wait for it."""
+    number = read_format(conn, schema, path)
     if number != FORMAT:
         if number:
             check_older(PostgresTx(conn, 0))
-        exclusively(conn, schema, path, lambda: _migrate(conn, schema, path, create=create))
+        run_exclusively(conn, schema, path, lambda: _migrate(conn, schema, path, create=create))
 
 
 def _migrate(conn: Connection, schema: str, path: str, *, create: bool) -> None:
-    number = found(conn, schema, path)
+    number = read_format(conn, schema, path)
     if number == 0:
         if not create:
-            raise NotFound("store", path, hint="Check the URL, and the schema that it names.")
+            raise NotFound("store", path, hint="Check the URL and its schema.")
         conn.execute('CREATE SCHEMA IF NOT EXISTS "{}"'.format(schema.replace('"', '""')).encode())
     for leads_to, script in migrations("postgres"):
         if leads_to > number:
             conn.execute(script.encode(), prepare=False)
             if leads_to == 1:
-                _first(conn)
+                _insert_first_rows(conn)
             conn.execute("UPDATE epoch SET number = number + 1, format = %s", (leads_to,))
     if number:
         tenants.renew(conn, schema)
 
 
-def _first(conn: Connection) -> None:
-    """The rows a new store begins with."""
+def _insert_first_rows(conn: Connection) -> None:
+    """Inserts the first rows of a new store."""
     now = time.time_ns() // 1000
     values = {"store_id": os.urandom(16), "created_at": now.to_bytes(8, "big"), "lookup_key": os.urandom(32)}
     for item in values.items():

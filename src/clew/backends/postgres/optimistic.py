@@ -1,4 +1,4 @@
-"""Prepares one append without the lock; it is not done if anything has changed since it was read."""
+"""Prepares an append without the lock. The server rejects it if anything has changed since it was read."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from clew.backends.postgres.rows import Append
 
 
 class NeedsLock(BaseException):
-    """Control flow: the work needs a transaction of its own. Nothing was done yet."""
+    """Control flow: the work needs a transaction with the lock. Nothing was stored yet."""
 
 
 class OptimisticAppend:
-    """Stands in for a transaction while a piece of work may still turn out to be an append, and nothing else.
+    """Takes the place of a transaction for work that may be only an append.
 
-    It takes down what is to be done instead of doing it; whatever an append does not need raises NeedsLock. `seen` is
-    what the ref was found to be, either by an earlier append of this process or, if it is one of the `stale` ones, by a
-    look now; then it is none of them any more.
+    It records the writes of the work instead of sending them; calls that an append does not need raise NeedsLock. The
+    state of the ref comes from an earlier append of this process. For a `stale` ref, it is read again, and the ref is
+    removed from `stale`.
     """
 
-    __slots__ = ("_epoch", "_look", "_move", "_ref", "_rows", "_seen", "_stale")
+    __slots__ = ("_epoch", "_move", "_read_head", "_ref", "_rows", "_seen", "_stale")
 
-    def __init__(self, epoch: int, look: Callable[[int], HeadState | None], stale: set[int]) -> None:
+    def __init__(self, epoch: int, read_head: Callable[[int], HeadState | None], stale: set[int]) -> None:
         self._epoch = epoch
-        self._look: Callable[[int], HeadState | None] | None = look
+        self._read_head: Callable[[int], HeadState | None] | None = read_head
         self._seen: HeadState | None = None
         self._stale = stale
         self._ref = 0
@@ -33,7 +33,7 @@ class OptimisticAppend:
         self._rows: Sequence[NodeRow] | None = None
 
     def advance(self, ref: int, seen: HeadState, move: Move, top: int) -> bool:
-        """Believed for now; False if an earlier try has shown that it is not so."""
+        """Assumes that nothing has changed. False if an earlier attempt has shown otherwise."""
         if ref in self._stale:
             return False
         if self._move is not None or seen.epoch != self._epoch:
@@ -41,16 +41,16 @@ class OptimisticAppend:
         self._ref, self._seen, self._move = ref, seen, move
         return True
 
-    def tip(self, ref: int) -> HeadState | None:
-        """Read now, and checked again by the server when the head moves."""
-        if self._look is None or self._move is not None:
+    def head_state(self, ref: int) -> HeadState | None:
+        """Reads the state now. The server checks it again when the head moves."""
+        if self._read_head is None or self._move is not None:
             raise NeedsLock
-        tip = self._look(ref)
-        if tip is None or tip.epoch != self._epoch or not tip.open:
+        state = self._read_head(ref)
+        if state is None or state.epoch != self._epoch or not state.open:
             raise NeedsLock
-        self._ref, self._seen, self._look = ref, tip, None
+        self._ref, self._seen, self._read_head = ref, state, None
         self._stale.discard(ref)
-        return tip
+        return state
 
     def add_nodes(self, rows: Sequence[NodeRow]) -> None:
         if self._rows is not None or self._seen is None:
@@ -63,11 +63,11 @@ class OptimisticAppend:
         self._move = move
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Whatever else a transaction can do."""
+        """Any other method of a transaction."""
         raise NeedsLock
 
     def append(self) -> Append | None:
-        """What is to be done; None if that is nothing. NeedsLock if it is not an append."""
+        """The recorded append; None if the work writes nothing. NeedsLock if it is not an append."""
         seen, move, rows = self._seen, self._move, self._rows
         if move is None and rows is None:
             return None

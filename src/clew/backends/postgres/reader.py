@@ -1,4 +1,4 @@
-"""Reads a whole store as it is at one moment, for verify and copies."""
+"""Reads a snapshot of a whole store, for verify and copies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clew.backends.rows import creation_counter
 
 
 class ServerReader:
-    """See `clew.backends.Reader`: a transaction that cannot write."""
+    """See `clew.backends.Reader`. A read-only transaction."""
 
     def __init__(self, conn: Connection, tx: PostgresTx, path: str) -> None:
         self.tx = tx
@@ -26,7 +26,7 @@ class ServerReader:
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[tuple[Any, ...]]:
         try:
-            return self._conn.cursor(binary=True).execute(_translated(sql), values)
+            return self._conn.cursor(binary=True).execute(_with_placeholders(sql), values)
         except psycopg.Error as error:
             raise translate(error, self._path) from error
 
@@ -35,7 +35,7 @@ class ServerReader:
         try:
             with self._conn.cursor(f"scan{self._streams}", binary=True) as cursor:
                 cursor.itersize = 500
-                yield from cursor.execute(_translated(sql), values)
+                yield from cursor.execute(_with_placeholders(sql), values)
         except psycopg.Error as error:
             raise translate(error, self._path) from error
 
@@ -43,7 +43,7 @@ class ServerReader:
         return inspect(self)
 
     def counters(self) -> dict[str, int]:
-        """With the highest shard of a table and the highest counter: above it is no number of a file or a server."""
+        """Combines the highest shard of a table with the highest counter: no existing number is higher."""
         given = {"trees": self.last_value("trees_tree_seq"), "forgotten": self.last_value("forgotten_number_seq")}
         for table, key in (("runs", "run"), ("refs", "ref"), ("blobs", "blob")):
             highest = self._number(f"SELECT coalesce(max({key}), 0) FROM {table}")
@@ -52,12 +52,12 @@ class ServerReader:
         return {**given, "ords": max(self.last_value("ords"), highest)}
 
     def last_value(self, sequence: str) -> int:
-        """The last number of a sequence; 0 if it has given none."""
+        """The last number of a sequence; 0 if it was never used."""
         return self._number("SELECT coalesce(pg_sequence_last_value(to_regclass(?)), 0)", sequence)
 
     def _number(self, sql: str, *values: object) -> int:
         return int((self.execute(sql, values).fetchone() or (0,))[0])
 
 
-def _translated(sql: str) -> bytes:
+def _with_placeholders(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()

@@ -1,4 +1,4 @@
-"""The rows of a store in PostgreSQL: what is said there in its own way."""
+"""`Tx` for PostgreSQL: statements that differ from SQLite, and appends without the lock."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from clew.backends.postgres.arrays import Numbers, Strings
 from clew.backends.postgres.connection import Connection
 from clew.backends.sql import queries
 from clew.backends.sql.rows import SqlTx
+from clew.backends.sql.statements import locate
 from clew.errors import Conflict
 
 _BOUNDS = (
@@ -24,7 +25,7 @@ SQL = {name: statement.replace("?", "%s").encode() for name, statement in querie
 
 
 class Append(NamedTuple):
-    """What an append is to do, if everything still is as it was seen."""
+    """An append that takes effect only if the ref is still as it was `seen`."""
 
     ref: int
     seen: HeadState
@@ -33,16 +34,16 @@ class Append(NamedTuple):
 
     @property
     def run(self) -> int:
-        """The run that grows by it."""
+        """The run to which it adds nodes."""
         return (self.seen.pos or 0) >> SEQ_BITS
 
     @property
     def size(self) -> int:
-        """Bytes of what it stores."""
+        """Size of the bodies in bytes."""
         return sum([len(body) for _, _, _, body in self.rows])
 
     def follows(self, other: Append) -> bool:
-        """True if it begins where the other ends."""
+        """True if it continues where the other ends."""
         seen, move, first = self.seen, other.move, other.seen
         return (
             self.ref == other.ref
@@ -51,7 +52,7 @@ class Append(NamedTuple):
         )
 
     def bounds(self) -> tuple[Any, ...]:
-        """What was seen, and what is to be, as the server's `extend` takes it."""
+        """The expected state and the new one, as parameters of the SQL function `extend`."""
         seen, move = self.seen, self.move
         return (
             seen.epoch, self.ref, seen.version, seen.pos, seen.id, seen.mac, seen.ref_key, seen.wrapped_key,
@@ -59,14 +60,14 @@ class Append(NamedTuple):
         )  # fmt: skip
 
 
-def joined(chain: Sequence[Append]) -> Append:
-    """One that does what all of them do, each of which follows the one before it."""
+def join(chain: Sequence[Append]) -> Append:
+    """Combines appends, each of which follows the previous one."""
     first, last = chain[0], chain[-1]
     return Append(first.ref, first.seen, last.move, [row for append in chain for row in append.rows])
 
 
 def columns(appends: Sequence[Append]) -> list[bytes]:
-    """What the server's `extend_all` takes, for appends to different refs."""
+    """The parameters of the SQL function `extend_all`, for appends to different refs."""
     appends = sorted(appends, key=_REF)
     rows = [row for append in appends for row in append.rows]
     bounds = zip(*[append.bounds() for append in appends], strict=True)
@@ -78,24 +79,24 @@ def columns(appends: Sequence[Append]) -> list[bytes]:
 
 
 class PostgresTx(SqlTx):
-    """A transaction on one connection; what it means is written at `clew.backends.Tx`."""
+    """See `clew.backends.Tx`."""
 
     __slots__ = ("_cursor", "conn", "epoch", "store")
     _sql = SQL
 
     def __init__(self, conn: Connection, store: int) -> None:
         self.conn = conn
-        # One cursor for all, so every method takes its rows whole before it runs the next statement.
-        self._cursor = conn.kept
+        # All methods share one cursor, so every method fetches all rows before it runs the next statement.
+        self._cursor = conn.shared_cursor
         self._run = self._cursor.execute
         self.store = store
-        """The number under which the store is locked."""
+        """The number of the store's advisory lock."""
         self.epoch = 0
-        """Number of the epoch that it began in, if it writes."""
+        """The number of the epoch in which a write transaction began."""
 
     def begin(self) -> int:
-        """Opens a write transaction, when no other is open, and returns the number of the epoch it is in."""
-        # In one message; each statement sees what was committed when the one before it was done.
+        """Waits for the lock, begins a write transaction, and returns the number of the epoch."""
+        # Sent in one message; each statement sees everything that was committed before the previous one ended.
         cursor = self.conn.execute(SQL["begin_write"] % self.store, prepare=False)
         while cursor.nextset():
             pass
@@ -106,7 +107,6 @@ class PostgresTx(SqlTx):
         return bool(self._run("SELECT has_table_privilege('epoch', 'UPDATE')").fetchone()[0])
 
     def _many(self, name: str, rows: Sequence[Sequence[Any]]) -> int:
-        """Runs a statement for each row, sent together; how many rows it changed."""
         if len(rows) == 1:
             return int(self._run(self._sql[name], rows[0]).rowcount)
         if not rows:
@@ -118,7 +118,7 @@ class PostgresTx(SqlTx):
         if self._many(name, rows) != len(rows):
             raise Conflict(taken)
 
-    def _added(self, name: str, row: Sequence[Any], taken: str = "") -> int:
+    def _insert(self, name: str, row: Sequence[Any], taken: str = "") -> int:
         made = self._one(name, *row)
         if made is None:
             raise Conflict(taken)
@@ -127,7 +127,7 @@ class PostgresTx(SqlTx):
     # -- whole tables, for copying a store
 
     def run_sql(self, sql: str, values: Sequence[Any] = ()) -> None:
-        """Runs a statement in which a parameter is a question mark."""
+        """Runs a statement with question marks for parameters."""
         self._run(sql.replace("?", "%s").encode(), values)
 
     def insert_rows(self, table: Table, rows: Sequence[Sequence[object]]) -> None:
@@ -148,14 +148,14 @@ class PostgresTx(SqlTx):
         return self._run(SQL[name], values)
 
     def sizes(self) -> dict[str, int]:
-        self._run(b"SET LOCAL statement_timeout = 0")  # every row is counted, and there may be many
+        self._run(b"SET LOCAL statement_timeout = 0")  # counting many rows takes long
         return super().sizes()
 
     # -- nodes and refs
 
     def nodes_at(self, positions: Sequence[int]) -> dict[int, NodeLocation]:
         rows = self._run(SQL["nodes_at"], (list(positions),)).fetchall() if positions else []
-        return {row[5]: NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows}
+        return {row[5]: locate(row) for row in rows}
 
     def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
         return {
@@ -172,12 +172,12 @@ class PostgresTx(SqlTx):
         return {row[0]: [key for key in row[1:] if key is not None] for row in rows}
 
     def tail(self, workspace: str, kind: str, key: bytes, count: int) -> list[tuple[Any, ...]]:
-        """A ref's head and the `count` nodes before it in its run, last first; beside the head stand ref and run."""
+        """A ref's head and the `count` nodes before it in its run, last first. The row of the head has ref and run."""
         return list(self._run(SQL["tail"], (min(count, MAX_SEQ) + 1, workspace, kind, key)))
 
     def delete_nodes(self, low: int, high: int) -> int:
         gone = super().delete_nodes(low, high)
-        self._run(SQL["drop_words"], (low, high))  # now that nobody can add any
+        self._run(SQL["drop_words"], (low, high))  # last, because no words can be added once the nodes are deleted
         return gone
 
     def advance(self, ref: int, seen: HeadState, move: Move, top: int) -> bool:
@@ -185,5 +185,5 @@ class PostgresTx(SqlTx):
         return moved is not None
 
     def delete_ref(self, ref: int) -> None:
-        self._run(SQL["tell_gone"], (ref,))  # while there is a row by which a tenant may ask who watches it
+        self._run(SQL["tell_gone"], (ref,))  # first: without the row, a tenant could not read its watchers
         super().delete_ref(ref)

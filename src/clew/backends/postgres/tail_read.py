@@ -1,4 +1,4 @@
-"""A session's last messages with one visit to the server, where a transaction would take five."""
+"""Reads the last messages of a session in one round trip. A transaction would take five."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _REF = _NODE + len(RefRow._fields)
 
 
 class TailRead:
-    """A transaction that reads only a ref and the end of its run. Every other call raises NeedsLock."""
+    """Takes the place of a transaction that reads only a ref and the end of its run. Other calls raise NeedsLock."""
 
     def __init__(self, tx: PostgresTx, tail: Tail) -> None:
         self._tail = tail
         rows = tx.tail(*tail)
-        if not rows or rows[0][_NODE] is None:  # no head, or not where it should be
+        if not rows or rows[0][_NODE] is None:  # there is no head, or it is damaged
             raise NeedsLock
-        # The head comes first, and it alone has the ref and the run beside it.
+        # Only the first row, the head, includes the ref and the run.
         self._ref = RefRow._make(rows[0][_NODE:_REF])
         self._run = RunRow._make(rows[0][_REF:])
         self._rows = [row[:_NODE] for row in reversed(rows)]
@@ -36,12 +36,12 @@ class TailRead:
             raise NeedsLock
         return self._run
 
-    def stretch(self, low: int, high: int) -> list[NodeRow]:
-        """The nodes, if they are those that were fetched; if some are missing, that shows by their number."""
+    def nodes_between(self, low: int, high: int) -> list[NodeRow]:
+        """The fetched nodes, if they cover this range. The caller detects missing ones by their number."""
         if high != self._ref.head or low < high - self._tail[3]:
             raise NeedsLock
         return [row for row in self._rows if row[0] >= low]
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Whatever else a transaction can do."""
+        """Any other method of a transaction."""
         raise NeedsLock

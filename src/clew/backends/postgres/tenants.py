@@ -1,4 +1,4 @@
-"""Who may see which workspace: see `clew.store.tenants`."""
+"""Row-level security for tenants: see `clew.store.tenants`."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _NUMBERED = {
     "refs": "DELETE, INSERT, UPDATE (owner, head, head_id, version, active_at, rank, trashed_at, expires_at, hold, "
     "look, wrapped_key, mac, data)",
 }
-"""Tables whose rows are numbered for all tenants, and what a tenant may do there: it chooses no number, and does not
-move a row to a place that is another's."""
+"""Tables that number the rows of all tenants together, and the rights of a tenant. It cannot choose numbers, nor move
+rows to positions of other tenants."""
 _COUNTERS = ("trees_tree_seq", "forgotten_number_seq")
-"""Their sequences. Nobody needs a right to draw from them: the columns do it themselves."""
+"""Sequences of identity columns, which draw from them without rights of the tenant."""
 
 
 def isolate(conn: Connection, schema: str) -> None:
-    """Switches the policies on, and gives the roles that were admitted the rights that they need now."""
+    """Enables the policies, and grants the admitted roles their rights."""
     conn.execute(script("tenants.postgres.sql").encode(), prepare=False)
     for (role,) in conn.execute("SELECT DISTINCT role FROM tenants JOIN pg_roles ON rolname = role").fetchall():
         _grant(conn, schema, role)
 
 
 def admit(conn: Connection, schema: str, role: str, workspace: str) -> None:
-    """Lets a role into a workspace, and gives it what rights it needs for that."""
+    """Gives a role access to a workspace, and grants the necessary rights."""
     with conn.transaction():
         _grant(conn, schema, role)
         conn.execute("INSERT INTO tenants (role, workspace) VALUES (%s, %s) ON CONFLICT DO NOTHING", (role, workspace))
 
 
 def renew(conn: Connection, schema: str) -> None:
-    """Where there are tenants, the policies and their rights are what the newest format needs."""
+    """If the store has tenants, updates their policies and rights to the newest format."""
     if conn.execute("SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'tenants'", (schema,)).fetchone():
         isolate(conn, schema)
 
@@ -62,7 +62,7 @@ def _grant(conn: Connection, schema: str, role: str) -> None:
 
 
 def dismiss(conn: Connection, schema: str, role: str, workspace: str | None) -> None:
-    """Takes one workspace from a role, or everything."""
+    """Removes a role's access to one workspace; with None, all its rights."""
     who, where = sql.Identifier(role), sql.Identifier(schema)
     with conn.transaction():
         conn.execute("DELETE FROM tenants WHERE role = %s AND workspace = coalesce(%s, workspace)", (role, workspace))

@@ -1,4 +1,4 @@
-"""The search index of a plain store on a server: the words of messages, in a table."""
+"""The search index of an unencrypted store on a server: a table with the words of messages."""
 
 from __future__ import annotations
 

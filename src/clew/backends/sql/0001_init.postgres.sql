@@ -1,7 +1,7 @@
--- Format 1 on PostgreSQL: the tables of 0001_init.sqlite.sql, whose comments say what each column must hold.
--- The number of a run, a ref or a blob is shard << 31 | counter, and its shard the eight lowest bits of its tree: so every
--- key begins with the tree's shard of 256, and tables can be cut along it (partitions.postgres.sql). No constraint
--- crosses trees but that of ids.
+-- Format 1 on PostgreSQL: the tables of 0001_init.sqlite.sql, whose comments explain the columns.
+-- The number of a run, a ref or a blob is shard << 31 | counter. Its shard is the lowest eight bits of its tree, so every
+-- key begins with the shard of the tree, and tables can be partitioned by it (partitions.postgres.sql). Only the
+-- uniqueness of ids is a constraint across trees.
 
 CREATE TABLE header (
     name  text PRIMARY KEY,
@@ -78,7 +78,7 @@ CREATE TABLE refs (
     wrapped_key bytea,
     mac         bytea NOT NULL,
     data        bytea NOT NULL
-) WITH (fillfactor = 70); -- a head moves all the time, and stays on its page where there is room
+) WITH (fillfactor = 70); -- heads move often, and free space keeps the updated row on its page
 CREATE UNIQUE INDEX refs_key ON refs (workspace, kind, key);
 CREATE INDEX refs_recent ON refs (workspace, kind, rank) WHERE trashed_at IS NULL;
 CREATE INDEX refs_look ON refs (workspace, kind, look, rank) WHERE look IS NOT NULL AND trashed_at IS NULL;
@@ -117,7 +117,7 @@ CREATE TABLE chunks (
     pos  bigint PRIMARY KEY,
     body bytea NOT NULL
 );
-ALTER TABLE chunks ALTER COLUMN body SET STORAGE EXTERNAL; -- images and the like do not get smaller
+ALTER TABLE chunks ALTER COLUMN body SET STORAGE EXTERNAL; -- most attachments are compressed already
 
 CREATE TABLE objects (
     name       bytea PRIMARY KEY,
@@ -140,7 +140,7 @@ CREATE TABLE forgotten (
     high   bigint NOT NULL
 );
 
-CREATE TABLE search (           -- words of messages in a plain store, derived from them: filled by whoever searches
+CREATE TABLE search (           -- words of messages in an unencrypted store; searches fill it
     workspace  text NOT NULL,
     mode       text NOT NULL,       -- words | substring
     pos        bigint NOT NULL,
@@ -152,20 +152,20 @@ CREATE TABLE search (           -- words of messages in a plain store, derived f
 );
 CREATE INDEX search_lexemes ON search USING gin (lexemes);
 
-CREATE TABLE search_edge (      -- up to which ord the words of a workspace are all in `search`
+CREATE TABLE search_edge (      -- the ord up to which `search` has all words of a workspace
     workspace text NOT NULL,
     mode      text NOT NULL,
     ord       bigint NOT NULL,
     PRIMARY KEY (workspace, mode)
 );
 
-CREATE UNLOGGED TABLE watched ( -- refs that somebody watches, and until when he is to be told of their changes
+CREATE UNLOGGED TABLE watched ( -- watched refs, and until when their changes are notified
     ref   bigint PRIMARY KEY,
     until timestamptz NOT NULL
 );
 
--- Tells whoever watches a ref, once this is committed, which version it has; 0 if it is gone. NOTIFY makes commits wait
--- for each other, so it is kept for refs that somebody watches.
+-- Notifies the watchers of a ref of its new version after the commit; 0 if it was deleted. NOTIFY makes commits wait for
+-- each other, so it is used only for watched refs.
 CREATE FUNCTION tell(the_ref bigint, the_version bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     sent text;
@@ -177,14 +177,14 @@ BEGIN
     RETURN false;
 END $$;
 
--- A whole append of one message: moves the head of a ref that is still as it was seen to the node that it adds, and
--- tells whoever watches the ref. False, and nothing is changed, if anything is otherwise: see `Tx.advance`.
+-- Appends one message: adds a node, moves the head of the ref to it, and notifies the watchers of the ref. Changes
+-- nothing and returns false if anything has changed since the ref was read: see `Tx.advance`.
 --
--- The lock is taken by a statement of its own: what comes after it sees all that was committed before the lock was given.
--- No PERFORM and no FOUND: not every server that speaks this language has them. What is looked up for a row stands in a
--- subquery that has one value, which is never made into a join: it takes one step in an index, however large a table is
--- and whatever the server thinks of its size. `coalesce` keeps it from going through the refs by an index of those that
--- are not in the trash, which seems as good to it while there are few. To call another function would take longer.
+-- A separate statement takes the lock, so that later ones see everything that was committed before. No PERFORM and no
+-- FOUND, because not every compatible server has them. Lookups are scalar subqueries, which the planner never turns into
+-- joins: they take one step in an index, whatever the size of the table or its statistics. `coalesce` prevents a scan of
+-- the refs by the index of refs that are not in the trash, which looks as cheap while there are few. Calling another
+-- function would take longer.
 CREATE FUNCTION extend(
     store bigint, the_epoch bigint, the_ref bigint, seen_version bigint, seen_head bigint, seen_head_id bytea,
     seen_mac bytea, ref_key bytea, run_key bytea,
@@ -219,13 +219,13 @@ BEGIN
     RETURN heard IS NOT NULL;
 END $$;
 
--- `extend` for several refs at once, column by column, in order of their numbers: whoever moves the same ones waits, and
--- does not wait for whoever waits for him. No two of them have their heads in the same run, so that a node belongs to the
--- ref whose head is in its run; each may have any number of nodes, or none. Returns the refs that were moved.
+-- `extend` for several refs, given by columns, in order of their numbers: concurrent calls lock them in the same order,
+-- so they cannot deadlock. No two refs have their heads in the same run, so a node belongs to the ref whose head is in
+-- its run; each ref may have any number of nodes, or none. Returns the refs that were moved.
 --
--- One plan for all calls, for to make it takes as long as to use it for eight appends. It reads by indexes alone, so that
--- it stays good while the tables grow; and it is never compiled, which would be done for each call anew. What is looked up
--- depends on `r`, never on `m` alone: that may be done for every pair of a row and an append, before they are compared.
+-- All calls use one plan, because planning takes as long as eight appends. The plan uses only indexes, so it stays good
+-- while the tables grow, and is never JIT-compiled, which would happen for each call. Lookups depend on `r`, never on `m`
+-- alone: the planner may otherwise run them for every pair of a row and an append, before it compares these.
 CREATE FUNCTION extend_all(
     store bigint, epochs bigint[], the_refs bigint[], seen_versions bigint[], seen_heads bigint[], seen_head_ids bytea[],
     seen_macs bytea[], ref_keys bytea[], run_keys bytea[],

@@ -1,4 +1,4 @@
-"""The SQL of every backend: named statements, and the schema as numbered migrations."""
+"""The SQL of all backends: named statements, and the schema as numbered migrations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COLUMNS = {
 
 
 def queries(dialect: str | None = None) -> dict[str, str]:
-    """The named statements, column lists filled in; those of a dialect's own in place of the common ones."""
+    """The named statements, with column lists filled in. Those of the dialect replace the common ones."""
     files = ["queries.sql"] if dialect is None else ["queries.sql", f"queries.{dialect}.sql"]
     named = {}
     for file in files:
-        text = _read(file)
+        text = script(file)
         for mark, columns in COLUMNS.items():
             text = text.replace(mark, columns)
         for block in text.split("-- name: ")[1:]:
@@ -31,16 +31,12 @@ def queries(dialect: str | None = None) -> dict[str, str]:
 
 
 def migrations(dialect: str) -> list[tuple[int, str]]:
-    """The migrations of one dialect as (format they lead to, script), in order."""
+    """The migrations of a dialect, in order, as (resulting format, script)."""
     names = [name for name in os.listdir(_FOLDER) if name.endswith(f".{dialect}.sql") and name[:4].isdigit()]
-    return [(int(name[:4]), _read(name)) for name in sorted(names)]
+    return [(int(name[:4]), script(name)) for name in sorted(names)]
 
 
 def script(name: str) -> str:
-    """A script beside the migrations."""
-    return _read(name)
-
-
-def _read(name: str) -> str:
+    """The text of a file in this folder."""
     with open(os.path.join(_FOLDER, name), encoding="utf-8") as file:
         return file.read()

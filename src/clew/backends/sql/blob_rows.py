@@ -1,15 +1,10 @@
-"""Blobs and objects in tables: `BlobTx` by the named statements."""
+"""`BlobTx`, implemented with the named statements."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from clew.backends import (
-    MAX_SEQ,
-    SEQ_BITS,
-    BlobRow,
-    ObjectRow,
-)
+from clew.backends import MAX_SEQ, SEQ_BITS, BlobRow, ObjectRow
 from clew.backends.sql.statements import Statements
 
 
@@ -19,21 +14,19 @@ class SqlBlobTx(Statements):
     __slots__ = ()
 
     def blob(self, tree: int, look: bytes) -> BlobRow | None:
-        row = self._one("blob", tree, look)
-        return BlobRow._make(row) if row else None
+        return self._row(BlobRow._make, "blob", tree, look)
 
     def blob_by_number(self, blob: int) -> BlobRow | None:
-        row = self._one("blob_by_number", blob)
-        return BlobRow._make(row) if row else None
+        return self._row(BlobRow._make, "blob_by_number", blob)
 
     def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:
-        return [BlobRow._make(row) for row in self._run(self._sql["blobs_between"], (tree, low, high))]
+        return self._rows(BlobRow._make, "blobs_between", tree, low, high)
 
     def blobs_unused(self, tree: int) -> list[BlobRow]:
-        return [BlobRow._make(row) for row in self._run(self._sql["blobs_unused"], (tree,))]
+        return self._rows(BlobRow._make, "blobs_unused", tree)
 
     def add_blob(self, row: BlobRow) -> int:
-        return self._added("add_blob", row[1:])
+        return self._insert("add_blob", row[1:])
 
     def set_blob(self, row: BlobRow) -> None:
         self._run(self._sql["set_blob"], (row.look, row.size, row.chunks, row.wrapped_key, row.mac, row.blob))
@@ -53,12 +46,15 @@ class SqlBlobTx(Statements):
     def add_uses(self, user: int, blobs: Iterable[int]) -> None:
         self._many("add_use", [(blob, user) for blob in blobs])
 
+    def blobs_used(self, low: int, high: int) -> list[int]:
+        return [blob for (blob,) in self._run(self._sql["blobs_used"], (low, high)).fetchall()]
+
     def delete_uses(self, low: int, high: int) -> None:
-        used = self._run(self._sql["blobs_used"], (low, high)).fetchall()
+        used = self.blobs_used(low, high)
         if not used:
             return
         self._run(self._sql["delete_uses"], (low, high))
-        for (blob,) in used:
+        for blob in used:
             if not self._one("blob_in_use", blob)[0]:
                 self.delete_blob(blob)
 
@@ -66,11 +62,10 @@ class SqlBlobTx(Statements):
         self._run(self._sql["add_object"], row)
 
     def object(self, blob: int) -> ObjectRow | None:
-        row = self._one("object", blob)
-        return ObjectRow._make(row) if row else None
+        return self._row(ObjectRow._make, "object", blob)
 
     def objects_after(self, blob: int, limit: int) -> list[ObjectRow]:
-        return [ObjectRow._make(row) for row in self._run(self._sql["objects_after"], (blob, limit))]
+        return self._rows(ObjectRow._make, "objects_after", blob, limit)
 
     def whole_object(self, name: bytes, blob: int, size: int) -> bool:
         if self._run(self._sql["whole_object"], (size, name, blob)).rowcount != 1:
@@ -79,13 +74,13 @@ class SqlBlobTx(Statements):
         return True
 
     def objects_unfinished(self, before: int) -> list[ObjectRow]:
-        return [ObjectRow._make(row) for row in self._run(self._sql["objects_unfinished"], (before,))]
+        return self._rows(ObjectRow._make, "objects_unfinished", before)
 
     def leave_unfinished(self, before: int) -> None:
         self._run(self._sql["leave_unfinished"], (before,))
 
     def objects_left(self, limit: int) -> list[ObjectRow]:
-        return [ObjectRow._make(row) for row in self._run(self._sql["objects_left"], (limit,))]
+        return self._rows(ObjectRow._make, "objects_left", limit)
 
     def bytes_left(self) -> int:
         return int(self._one("bytes_left")[0])

@@ -1,19 +1,11 @@
-"""Work on the whole store: `MaintenanceTx` by the named statements."""
+"""`MaintenanceTx`, implemented with the named statements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.backends import (
-    BlobRow,
-    Growth,
-    LogRow,
-    NodeLocation,
-    QuarantineRow,
-    RefRow,
-    RunRow,
-)
-from clew.backends.sql.statements import Statements
+from clew.backends import BlobRow, Growth, LogRow, NodeLocation, QuarantineRow, RefRow, RunRow
+from clew.backends.sql.statements import Statements, locate
 from clew.errors import Corrupted
 
 TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine", "objects")
@@ -48,14 +40,13 @@ class SqlMaintenanceTx(Statements):
         return bool(self._one("keys_otherwise", *(length, head, size) * 3)[0])
 
     def places_after(self, pos: int, limit: int) -> list[NodeLocation]:
-        rows = self._run(self._sql["places_after"], (pos, limit))
-        return [NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows]
+        return self._rows(locate, "places_after", pos, limit)
 
     def log_after(self, pos: int, limit: int) -> list[LogRow]:
-        return [LogRow._make(row) for row in self._run(self._sql["log_after"], (pos, limit))]
+        return self._rows(LogRow._make, "log_after", pos, limit)
 
     def blobs_after(self, blob: int, limit: int) -> list[BlobRow]:
-        return [BlobRow._make(row) for row in self._run(self._sql["blobs_after"], (blob, limit))]
+        return self._rows(BlobRow._make, "blobs_after", blob, limit)
 
     def chunks_after(self, pos: int, limit: int) -> list[tuple[int, bytes]]:
         rows: list[tuple[int, bytes]] = self._run(self._sql["chunks_after"], (pos, limit)).fetchall()
@@ -70,21 +61,20 @@ class SqlMaintenanceTx(Statements):
     def set_bodies(self, table: str, bodies: Sequence[tuple[bytes, int]]) -> None:
         self._many(_BODIES[table], bodies)
 
-    def quarantined(self, pos: int) -> QuarantineRow | None:
-        row = self._one("quarantined", pos)
-        return QuarantineRow._make(row) if row else None
+    def quarantine_row(self, pos: int) -> QuarantineRow | None:
+        return self._row(QuarantineRow._make, "quarantined", pos)
 
     def quarantined_after(self, pos: int, limit: int) -> list[QuarantineRow]:
-        return [QuarantineRow._make(row) for row in self._run(self._sql["quarantined_after"], (pos, limit))]
+        return self._rows(QuarantineRow._make, "quarantined_after", pos, limit)
 
     def add_quarantined(self, row: QuarantineRow) -> None:
-        self._store("add_quarantined", [row], "this message is in quarantine")
+        self._store("add_quarantined", [row], "this message is already in quarantine")
 
     def drop_quarantined(self, low: int, high: int) -> None:
         self._run(self._sql["drop_quarantined"], (low, high))
 
     def refs_named(self, kind: str, key: bytes) -> list[RefRow]:
-        return [RefRow._make(row) for row in self._run(self._sql["refs_named"], (kind, key))]
+        return self._rows(RefRow._make, "refs_named", kind, key)
 
     def labels(self, ref: int) -> list[bytes]:
         return [row[0] for row in self._run(self._sql["labels"], (ref,))]
@@ -92,13 +82,13 @@ class SqlMaintenanceTx(Statements):
     def growth(self, ord: int) -> Growth:
         found = Growth._make(self._one("growth", ord))
         if not isinstance(found.last, int):
-            raise Corrupted("a node", "its number in the order of storing is not a number")
+            raise Corrupted("a node", "its number in the commit order is not an integer")
         return found
 
     def ord_id(self, ord: int) -> bytes | None:
         row = self._one("ord_id", ord)
         return row[0] if row else None
 
-    def forgotten(self, after: int, limit: int) -> list[tuple[int, int, int]]:
+    def deletions_after(self, after: int, limit: int) -> list[tuple[int, int, int]]:
         rows: list[tuple[int, int, int]] = self._run(self._sql["forgotten"], (after, limit)).fetchall()
         return rows

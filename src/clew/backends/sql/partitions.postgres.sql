@@ -1,5 +1,5 @@
--- Cuts the large tables of an empty store into partitions, each for as many shards; `clew.partitions` runs it, after
--- `SET clew.partitions = 16` or another power of two. A tree is in one partition whole: its positions are a range.
+-- Divides the large tables of an empty store into partitions with equal numbers of shards. `clew.partitions` runs it,
+-- after `SET clew.partitions = 16` or another power of two. All rows of a tree are in one partition.
 
 DO $cut$
 DECLARE
@@ -14,7 +14,7 @@ BEGIN
         EXECUTE format('ALTER TABLE %I ADD PRIMARY KEY (pos%s)', large, CASE large WHEN 'search' THEN ', mode' END);
         FOR i IN 0 .. parts - 1 LOOP
             part := format('%s_%s', large, i);
-            -- Each has indexes of its own: what is unique in it is unique in the tree.
+            -- Each partition has its own indexes: an id that is unique in it is unique in its trees.
             EXECUTE format('CREATE TABLE %I (LIKE whole INCLUDING ALL)', part);
             EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)', large, part,
                            CASE i WHEN 0 THEN 'MINVALUE' ELSE (width * i)::text END,
@@ -24,10 +24,10 @@ BEGIN
     END LOOP;
 END $cut$;
 
--- An id that is in another tree, and so perhaps in another partition, is taken as well. Whoever stores two such at the
--- same moment is not held up: within a tree an id is unique whatever happens. The functions look at everybody's rows,
--- and tell nothing of them but this. They are bound to the store's schema, with temporary tables last: nobody can put one
--- of theirs in the place of the store's. However many rows there are, each is looked for by the index.
+-- Rejects an id that another tree uses, perhaps in another partition. Two concurrent inserts of the same id in different
+-- trees are not detected; within a tree, ids are always unique. The functions read the rows of all tenants, and reveal
+-- nothing else about them. Their search path is the store's schema with temporary tables last, so that no user can
+-- substitute a table. They look up each row by an index.
 CREATE FUNCTION nodes_are_new() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN

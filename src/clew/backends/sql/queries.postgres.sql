@@ -1,4 +1,4 @@
--- What PostgreSQL says in other words than queries.sql, under the same names; and what it alone needs.
+-- Statements of PostgreSQL that differ from those of the same name in queries.sql, and statements that only it needs.
 
 -- name: begin
 BEGIN
@@ -51,7 +51,7 @@ INSERT INTO forgotten (low, high) VALUES (?, ?) RETURNING number
 
 -- name: forget_old
 DELETE FROM forgotten USING (SELECT ?::bigint AS below) AS v
-WHERE v.below > 0 AND mod(v.below, 1000) = 0 -- now and then: to count takes a while
+WHERE v.below > 0 AND mod(v.below, 1000) = 0 -- rarely, because counting takes time
   AND number <= (SELECT number FROM forgotten ORDER BY number DESC OFFSET 100000 LIMIT 1)
 
 -- name: forgotten
@@ -180,7 +180,7 @@ INSERT INTO search (workspace, mode, pos, id, role, created_at, lexemes)
 SELECT ?, ?, v.pos, v.id, v.role, v.created_at, v.lexemes::tsvector
 FROM unnest(?::bigint[], ?::bytea[], ?::bigint[], ?::bigint[], ?::text[]) AS v (pos, id, role, created_at, lexemes)
 JOIN nodes n ON n.pos = v.pos AND n.id = v.id
-FOR KEY SHARE OF n -- whoever deletes one waits until its words are there, and takes them along
+FOR KEY SHARE OF n -- a concurrent deletion of a node waits for this, and then deletes these words, too
 ON CONFLICT DO NOTHING
 
 -- name: move_edge

@@ -1,6 +1,5 @@
--- Every statement that a backend runs on the row level, by name. A parameter is a question mark, in reading order.
--- They are SQLite's, and PostgreSQL's where queries.postgres.sql has no other of the same name.
--- {run}, {node}, {ref}, {blob} stand for the column lists of the row types in clew.backends.
+-- The named statements of SQLite, and of PostgreSQL unless queries.postgres.sql has one of the same name. Question marks
+-- are parameters, in reading order. {run}, {node}, {ref}, {blob} are the column lists of the row types in clew.backends.
 
 -- name: state
 SELECT number, format, state, key_id FROM epoch
@@ -88,11 +87,11 @@ WITH RECURSIVE up (n, run, seq) AS (
     VALUES (0, ? >> 24, ? & 16777215)
     UNION ALL
     SELECT n + 1, u.parent >> 24, u.parent & 16777215 FROM up JOIN runs u ON u.run = up.run
-    WHERE (u.parent >> 24 & 2147483647) < (u.run & 2147483647) -- a run grows from an older one; a damaged row must not lead in circles
+    WHERE (u.parent >> 24 & 2147483647) < (u.run & 2147483647) -- the parent of a run is older; this prevents endless loops in damaged rows
 )
 SELECT up.seq, {run} FROM up JOIN runs u ON u.run = up.run ORDER BY up.n DESC
 
--- name: stretch
+-- name: nodes_between
 SELECT {node} FROM nodes n WHERE n.pos BETWEEN ? AND ? ORDER BY n.pos
 
 -- name: by_ord_up
@@ -203,7 +202,7 @@ SELECT workspace FROM trees WHERE tree = ?
 SELECT t.tree, t.workspace, EXISTS (SELECT 1 FROM refs r WHERE r.tree = t.tree AND r.trashed_at IS NOT NULL)
 FROM trees t WHERE t.tree = ?
 
--- name: tip
+-- name: head_state
 SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.head_id, r.wrapped_key,
        coalesce((SELECT max(rank) FROM refs WHERE workspace = r.workspace AND kind = r.kind AND trashed_at IS NULL), 0),
        r.tree, h.pos, h.id, u.depth, u.carried, h.facts,
@@ -212,7 +211,7 @@ SELECT e.number, r.key, r.version, r.active_at, r.rank, r.trashed_at, r.mac, r.h
 FROM refs r LEFT JOIN runs u ON u.run = r.head >> 24 LEFT JOIN nodes h ON h.pos = r.head, epoch e
 WHERE r.ref = ?
 
--- name: ground
+-- name: insert_point
 SELECT u.tree, n.pos, n.id, u.depth, u.carried, n.facts,
        u.closed = 0 AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = n.pos + 1),
        u.wrapped_key

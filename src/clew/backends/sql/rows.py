@@ -1,4 +1,4 @@
-"""The rows of a store in tables: `Tx` by the named statements, whatever the dialect."""
+"""`Tx`, implemented with the named statements. Each dialect has a subclass."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from clew.backends import (
 )
 from clew.backends.sql.blob_rows import SqlBlobTx
 from clew.backends.sql.maintenance_rows import SqlMaintenanceTx
+from clew.backends.sql.statements import locate
 from clew.backends.tables import COPIED
 from clew.errors import Conflict, Corrupted
 
 REMEMBERED = 100_000
-"""Deletions that a search index may have missed and still catch up with; one that missed more is built anew."""
-_ODD = "a column has a value of the wrong kind"
+"""Number of recorded deletions. A search index that has missed more of them is rebuilt."""
+_ODD = "a column has a value of a wrong type"
 _FOREVER = (1 << 62, 1 << 62)
 
 
 class SqlTx(SqlBlobTx, SqlMaintenanceTx):
-    """A transaction on one connection; a dialect adds its own ways. See `clew.backends.Tx`."""
+    """A transaction on one connection. See `clew.backends.Tx`."""
 
     __slots__ = ()
 
@@ -43,11 +44,11 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
     def maintenance(self) -> Self:
         return self
 
-    # -- filling a new store with the rows of another
+    # -- `Loader`
 
     @abstractmethod
     def set_counters(self, counters: Mapping[str, int]) -> None:
-        """No number up to these is given again."""
+        """Sets the highest assigned numbers, by table. Later rows get higher ones."""
 
     def clear(self) -> None:
         self.run_sql("DELETE FROM objects")
@@ -64,7 +65,7 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
             self.set_header(name, value)
         self.set_counters(counters)
         self.set_state(state.state, state.key_id)
-        # The secrets are bound to it: see `State.change`.
+        # The encrypted secrets of the header are bound to this number: see `State.change`.
         self.run_sql("UPDATE epoch SET number = ? + format", (state.change + (state.state == "plain"),))
 
     # -- the store itself
@@ -96,16 +97,13 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
     # -- nodes and runs
 
     def node(self, id: bytes) -> NodeLocation | None:
-        row = self._one("node", id)
-        return NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
+        return self._row(locate, "node", id)
 
     def node_at(self, pos: int) -> NodeLocation | None:
-        row = self._one("node_at", pos)
-        return NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) if row else None
+        return self._row(locate, "node_at", pos)
 
-    def ground(self, id: bytes) -> InsertPoint | None:
-        row = self._one("ground", id)
-        return InsertPoint._make(row) if row else None
+    def insert_point(self, id: bytes) -> InsertPoint | None:
+        return self._row(InsertPoint._make, "insert_point", id)
 
     def ids_between(self, low: bytes, high: bytes, limit: int) -> list[bytes]:
         return [row[0] for row in self._run(self._sql["ids_between"], (low, high, limit))]
@@ -117,8 +115,8 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
     def lineage(self, pos: int) -> list[tuple[RunRow, int]]:
         return [(RunRow._make(row[1:]), row[0]) for row in self._run(self._sql["lineage"], (pos, pos))]
 
-    def stretch(self, low: int, high: int) -> list[NodeRow]:
-        rows: list[NodeRow] = self._run(self._sql["stretch"], (low, high)).fetchall()
+    def nodes_between(self, low: int, high: int) -> list[NodeRow]:
+        rows: list[NodeRow] = self._run(self._sql["nodes_between"], (low, high)).fetchall()
         return rows
 
     def by_ord(
@@ -133,14 +131,13 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
     ) -> list[tuple[int, NodeLocation]]:
         bounds = (-1 if after is None else after, 1 << 62 if before is None else before, workspace, limit, offset)
         rows = self._run(self._sql["by_ord_down" if newest else "by_ord_up"], bounds)
-        return [(row[-1], NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:-1])) for row in rows]
+        return [(row[-1], locate(row[:-1])) for row in rows]
 
     def run(self, run: int) -> RunRow | None:
-        row = self._one("run", run)
-        return RunRow._make(row) if row else None
+        return self._row(RunRow._make, "run", run)
 
     def runs_from(self, low: int, high: int) -> list[RunRow]:
-        return [RunRow._make(row) for row in self._run(self._sql["runs_from"], (low, high, low, high))]
+        return self._rows(RunRow._make, "runs_from", low, high, low, high)
 
     def last_seq(self, run: int) -> int:
         low = run << SEQ_BITS
@@ -148,14 +145,14 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         return -1 if found is None else found & MAX_SEQ
 
     def add_tree(self, workspace: str, created_at: int) -> int:
-        return self._added("add_tree", (workspace, created_at))
+        return self._insert("add_tree", (workspace, created_at))
 
     def tree_workspace(self, tree: int) -> str | None:
         row = self._one("tree_workspace", tree)
         return row[0] if row else None
 
     def add_run(self, row: RunRow) -> int:
-        return self._added("add_run", row[1:])
+        return self._insert("add_run", row[1:])
 
     def set_run(self, row: RunRow) -> None:
         self._run(
@@ -169,7 +166,7 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         return int(self._one("body_bytes", low, high, low, high)[0])
 
     def delete_nodes(self, low: int, high: int) -> int:
-        number = self._added("forget", (low, high))
+        number = self._insert("forget", (low, high))
         self._run(self._sql["forget_old"], (number - REMEMBERED,))
         self.drop_quarantined(low, high)
         return int(self._run(self._sql["delete_nodes"], (low, high)).rowcount)
@@ -186,21 +183,18 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         return True
 
     def refs_after(self, ref: int, limit: int) -> list[RefRow]:
-        return [RefRow._make(row) for row in self._run(self._sql["refs_after"], (ref, limit))]
+        return self._rows(RefRow._make, "refs_after", ref, limit)
 
     # -- refs
 
-    def tip(self, ref: int) -> HeadState | None:
-        row = self._one("tip", ref)
-        return HeadState._make(row) if row else None
+    def head_state(self, ref: int) -> HeadState | None:
+        return self._row(HeadState._make, "head_state", ref)
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
-        row = self._one("ref", workspace, kind, key)
-        return RefRow._make(row) if row else None
+        return self._row(RefRow._make, "ref", workspace, kind, key)
 
     def ref_at(self, ref: int) -> RefRow | None:
-        row = self._one("ref_at", ref)
-        return RefRow._make(row) if row else None
+        return self._row(RefRow._make, "ref_at", ref)
 
     def keys_between(self, workspace: str, kind: str, low: bytes, high: bytes, limit: int) -> list[bytes]:
         return [row[0] for row in self._run(self._sql["keys_between"], (workspace, kind, low, high, limit))]
@@ -236,16 +230,16 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         return int(self._one("count_refs", workspace, kind, now, now, look, look, label, label)[0])
 
     def refs_owned(self, ref: int) -> list[RefRow]:
-        return [RefRow._make(row) for row in self._run(self._sql["refs_owned"], (ref,))]
+        return self._rows(RefRow._make, "refs_owned", ref)
 
     def refs_in_tree(self, tree: int, low: int, high: int) -> list[RefRow]:
-        return [RefRow._make(row) for row in self._run(self._sql["refs_in_tree"], (tree, low, high))]
+        return self._rows(RefRow._make, "refs_in_tree", tree, low, high)
 
     def top_rank(self, workspace: str, kind: str) -> int:
         return int(self._one("top_rank", workspace, kind)[0])
 
     def add_ref(self, row: RefRow) -> int:
-        return self._added("add_ref", row[1:], f"a {row.kind} with this id is already stored")
+        return self._insert("add_ref", row[1:], f"a {row.kind} with this id is already stored")
 
     def set_ref(self, row: RefRow) -> None:
         done = self._run(
@@ -254,7 +248,7 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
              row.hold, row.look, row.wrapped_key, row.mac, row.data, row.ref, row.version - 1),
         )  # fmt: skip
         if done.rowcount != 1:
-            raise Conflict(f"the {row.kind} was changed by someone else")
+            raise Conflict(f"another writer has changed the {row.kind}")
 
     def move_ref(self, ref: int, move: Move, *, up: bool) -> None:
         head, head_id, version, active_at, rank, mac = move
@@ -263,7 +257,7 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         else:
             done = self._run(self._sql["move_ref"], (head, head_id, version, active_at, mac, ref, version - 1))
         if done.rowcount != 1:
-            raise Conflict("the ref was changed by someone else")
+            raise Conflict("another writer has changed the ref")
 
     def delete_ref(self, ref: int) -> None:
         self._run(self._sql["delete_log"], (ref << SEQ_BITS, ref << SEQ_BITS | MAX_SEQ))
@@ -282,11 +276,10 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         return low if found is None else found + 1
 
     def log_range(self, low: int, high: int, limit: int) -> list[LogRow]:
-        return [LogRow._make(row) for row in self._run(self._sql["log_range"], (low, high, limit))]
+        return self._rows(LogRow._make, "log_range", low, high, limit)
 
     def log_by_id(self, id: bytes) -> LogRow | None:
-        row = self._one("log_by_id", id)
-        return LogRow._make(row) if row else None
+        return self._row(LogRow._make, "log_by_id", id)
 
     def add_log(self, rows: Sequence[LogRow]) -> None:
         self._store("add_log", rows, "an entry with this id is already stored")

@@ -1,6 +1,6 @@
--- Row-level security: a role sees the rows of its workspaces, whatever ids it asks for. Run once by the owner of the
--- store's schema, who is not bound by it; `clew.tenants` does. Every table is reached through its tree or its ref, whose
--- own policies are applied on the way.
+-- Row-level security: a role can access only the rows of its workspaces. `clew.tenants` runs this script once, as the
+-- owner of the schema, whom the policies do not restrict. Policies of other tables look up the tree or the ref of a row,
+-- to which the policies of those tables apply.
 
 CREATE TABLE IF NOT EXISTS tenants (
     role      name NOT NULL,
@@ -11,8 +11,7 @@ ALTER TABLE tenants ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own ON tenants;
 CREATE POLICY own ON tenants FOR SELECT USING (role = current_user);
 
--- Which rows of a table a tenant sees and writes. An object that nothing needs belongs to nobody: whoever comes by
--- removes it.
+-- The rows that a tenant can read and write. Unneeded objects have no tenant: any tenant may remove them.
 DO $$
 DECLARE
     rule record;
@@ -41,10 +40,10 @@ BEGIN
 END
 $$;
 
--- What a tenant adds, or points elsewhere, stands among its own rows: else it would keep another's tree or session from
--- being deleted, or words of another's message from being found. A number is one that was given already, in the tree's
--- own shard: else it would be taken when it is given to another. What these look at a tenant cannot change later; see the
--- rights that it has.
+-- Rows that a tenant adds or changes may refer only to its own rows. Otherwise it could prevent the deletion of a tree
+-- or session of another tenant, or hide words of its messages. Numbers must have been assigned before, in the shard of
+-- the tree; otherwise a tenant could use numbers that are assigned to others later. Its rights do not allow a tenant to
+-- change the columns that these policies read.
 DO $$
 DECLARE
     rule record;
@@ -63,7 +62,7 @@ BEGIN
 END
 $$;
 
--- A policy of a table cannot look into the same table, so this does, with the rights of the owner.
+-- A policy cannot query its own table, so this function does, with the rights of the owner.
 CREATE OR REPLACE FUNCTION is_in(the_ref bigint, the_workspace text) RETURNS boolean LANGUAGE plpgsql STABLE
 SECURITY DEFINER AS $$
 BEGIN
@@ -72,15 +71,15 @@ END $$;
 DROP POLICY IF EXISTS beside ON refs;
 CREATE POLICY beside ON refs AS RESTRICTIVE USING (true) WITH CHECK (owner IS NULL OR is_in(owner, workspace));
 
--- What holds for the whole store is read by all; of it a tenant changes the marks of an unfinished purge alone.
+-- All tenants can read the data of the whole store. They can change only the marks of an unfinished purge.
 ALTER TABLE header ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS seen ON header;
 CREATE POLICY seen ON header FOR SELECT USING (true);
 DROP POLICY IF EXISTS mark ON header;
 CREATE POLICY mark ON header USING (name LIKE 'unclean%') WITH CHECK (name LIKE 'unclean%');
 
--- Who keeps an index reads which nodes were deleted, whoever deleted them. A tenant adds notes of its own runs. It drops
--- none: an index that follows them must see that one is missing, so the oldest go, all of them, by the trigger below.
+-- Search indexes read the deletions of all tenants. A tenant adds deletions in its own runs, and removes none: an index
+-- must be able to detect that one is missing, so the trigger below removes the oldest ones of all tenants.
 ALTER TABLE forgotten ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS seen ON forgotten;
 CREATE POLICY seen ON forgotten FOR SELECT USING (true);
@@ -89,7 +88,7 @@ CREATE POLICY own ON forgotten FOR INSERT
     WITH CHECK (low >> 24 = high >> 24 AND EXISTS (SELECT 1 FROM runs u WHERE u.run = forgotten.low >> 24));
 DROP POLICY IF EXISTS old ON forgotten;
 
--- `forget_old`, with the rights of the owner. Rows are counted: numbers can be used up by inserts that are rolled back.
+-- `forget_old`, with the rights of the owner. It counts rows, because inserts that are rolled back use up numbers.
 CREATE OR REPLACE FUNCTION forget_old() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     IF NEW.number % 1000 = 0 THEN
@@ -99,7 +98,7 @@ BEGIN
     RETURN NULL;
 END $$;
 REVOKE ALL ON FUNCTION forget_old FROM PUBLIC;
-DO $$ -- with those rights, a name means a table of the store's, and none that a tenant makes
+DO $$ -- with the owner's rights, names must resolve to the tables of the store, not to those of a tenant
 BEGIN
     EXECUTE format('ALTER FUNCTION forget_old SET search_path = pg_catalog, %I, pg_temp', current_schema());
     EXECUTE format('ALTER FUNCTION is_in SET search_path = pg_catalog, %I, pg_temp', current_schema());

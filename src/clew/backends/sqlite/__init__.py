@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from clew.backends import Backup, Call, Durability, EpochChanged, Job, Progress, Tail, Tx
 from clew.backends.listeners import ChangeListener, Watching
-from clew.backends.process import Opened
+from clew.backends.process import OpenBackend
 from clew.backends.sqlite import forked
 from clew.backends.sqlite.batches import Batches
 from clew.backends.sqlite.connection import (
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from clew.backends.sqlite.reader import FileReader
 
 T = TypeVar("T")
-CLOSING = 0.1
-"""Seconds that a store which is being closed waits for other writers, before it leaves a cleanup to them."""
+CLOSE_TIMEOUT = 0.1
+"""Seconds that a closing store waits for other writers. After that, it leaves pending cleanup to them."""
 
 
-class SQLiteBackend(Opened[SQLiteTx]):
-    """See `clew.backends.Backend`. Reading uses connections that cannot write; the one that can is made when needed."""
+class SQLiteBackend(OpenBackend[SQLiteTx]):
+    """See `clew.backends.Backend`. Reads use read-only connections; the write connection is opened when needed."""
 
     newest = FORMAT
 
@@ -59,19 +59,19 @@ class SQLiteBackend(Opened[SQLiteTx]):
         check_older: Callable[[Tx], object] = lambda tx: None,
         copy_of: SQLiteBackend | None = None,
     ) -> None:
-        """`check_older` is called with a store of an older format before that is changed; it may raise.
+        """Calls `check_older`, which may raise, before it migrates a store of an older format.
 
-        With `copy_of` a store in memory, or a `NAMELESS` one, begins as a copy of another.
+        With `copy_of`, a store in memory or a `NAMELESS` store begins as a copy of another.
         """
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise Unavailable(f"SQLite {sqlite3.sqlite_version} is too old", hint="clew needs 3.37 or newer.")
         if durability not in ("full", "relaxed"):
-            raise Invalid(f"durability is 'full' or 'relaxed', not {durability!r}")
+            raise Invalid(f"durability must be 'full' or 'relaxed', not {durability!r}")
         if "\0" in path:
-            raise Invalid("a path cannot have a NUL character")
+            raise Invalid("a path cannot contain a NUL character")
         self.memory = path in NO_FILE
-        """True if only one connection can reach it."""
-        # Once: connections are made later too, when the program may be in another folder, or a link lead elsewhere.
+        """True if there is no file with a name. Only one connection can then access the store."""
+        # Resolved only once: when later connections are opened, the working folder or a link may have changed.
         self.path = path = path if self.memory else resolve(path)
         self._durability = durability
         self._timeout = timeout
@@ -81,10 +81,10 @@ class SQLiteBackend(Opened[SQLiteTx]):
         self._opener = Opener(path, self._connect, self._readers, self._writer, timeout)
         self._batches = Batches(self._writer, self._local, self.refresh_epoch)
         self._committer = Committer(self._batches.transact)
-        self._watching = Watching(self._ear, patience=timeout)
-        self._writer.committed = self._watching.committed
+        self._watching = Watching(self._make_listener, patience=timeout)
+        self._writer.on_commit = self._watching.notify_commit
         try:
-            with self._told():
+            with self._translate_errors():
                 if self.memory:
                     self._opener.create_in_memory(copy_of)
                 else:
@@ -92,7 +92,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 self.refresh_epoch()
                 self._writer.files = None if self.memory else OpenFiles(path, one_name=self._opener.one_name)
                 self._writer.store_id = self.read(lambda tx: tx.header("store_id"))
-            forked.note(self)
+            forked.register(self)
         except OSError as error:
             self.close()
             raise translate_os(error, self.path) from error
@@ -111,12 +111,12 @@ class SQLiteBackend(Opened[SQLiteTx]):
         return ()
 
     def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
-        tx = self._here()
+        tx = self._current_tx()
         if tx is not None:
-            with self._told(ANY):
+            with self._translate_errors(ANY):
                 return work(tx)
         if self._writer.alone is not None:
-            with self._writer.alone, self._told(ANY):
+            with self._writer.alone, self._translate_errors(ANY):
                 if self._writer.tx is None:
                     raise Closed("the store is closed")
                 return work(self._writer.tx)
@@ -136,9 +136,9 @@ class SQLiteBackend(Opened[SQLiteTx]):
             self._readers.give(tx)
 
     def read_fresh(self, work: Callable[[Tx], T]) -> T:
-        if self._here() is not None or self.memory:
+        if self._current_tx() is not None or self.memory:
             return self.read(work)
-        with self._told(ANY):
+        with self._translate_errors(ANY):
             conn = self._connect("ro")
             conn.text_factory = as_found
             try:
@@ -148,12 +148,12 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 conn.close()
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
-        tx = self._here()
+        tx = self._current_tx()
         if tx is not None:
             job = Job(work, settle)
             self._local.jobs.append(job)
             try:
-                self._batches.inside(tx, job)
+                self._batches.run_inside(tx, job)
             except sqlite3.Error as error:
                 raise translate(error, self.path) from error
             return job.outcome()  # type: ignore[no-any-return]
@@ -163,7 +163,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
             self._committer.run((job,))
             self._local.frame = None
             return job.outcome()  # type: ignore[no-any-return]
-        # Nobody else is at work: this is `Batches.transact` for one, without the bookkeeping.
+        # No other writer is active: this is `Batches.transact` for one job, without the bookkeeping.
         try:
             tx = self._writer.begin()
             try:
@@ -189,7 +189,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         return self.write(work, settle)
 
     def batch(self, calls: Sequence[Call]) -> None:
-        self._here()
+        self._current_tx()
         self._committer.enter()
         try:
             self._batches.run(calls)
@@ -198,8 +198,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What this thread reads and writes inside is one transaction, committed at the end, undone by an error."""
-        open_one = self._here()
+        open_one = self._current_tx()
         if open_one is not None:
             with self._writer.nested(open_one):
                 yield
@@ -207,9 +206,9 @@ class SQLiteBackend(Opened[SQLiteTx]):
         self._forbid_reentry()
         self._committer.enter()
         try:
-            with self._told():
+            with self._translate_errors():
                 tx = self._writer.begin()
-                while tx.current_epoch() != self._writer.epoch:  # nothing was prepared for the old one yet
+                while tx.current_epoch() != self._writer.epoch:  # nothing was prepared for the old epoch yet
                     self._writer.undo(tx)
                     self.refresh_epoch()
                     tx = self._writer.begin()
@@ -222,36 +221,32 @@ class SQLiteBackend(Opened[SQLiteTx]):
                 raise
             finally:
                 self._local.tx = None
-            with self._told():
+            with self._translate_errors():
                 self._writer.commit(tx)
         finally:
             self._local.frame = None
             self._committer.leave()
 
-    def unlocked(self) -> None:
+    def allow_changes(self) -> None:
         if self.memory or os.path.exists(f"{self.path}-wal"):
             return
-        with suppress(ReadOnly), self._told():  # another program has switched the log off
+        with suppress(ReadOnly), self._translate_errors():  # another program has disabled WAL mode
             self._opener.create_or_migrate()
             self.refresh_epoch()
             self._writer.files = OpenFiles(self.path, one_name=self._opener.one_name)
 
     def hurry(self) -> None:
-        if self.memory or self._here() is not None:
-            return
-        self._forbid_reentry()
-        self._committer.enter()
-        try:
-            self._timeout = min(self._timeout, CLOSING)
+        def work() -> None:
+            self._timeout = min(self._timeout, CLOSE_TIMEOUT)
             self._writer.hurry(self._timeout)
-        finally:
-            self._local.frame = None
-            self._committer.leave()
+
+        if not self.memory and self._current_tx() is None:
+            self._run_alone(work)
 
     def close(self) -> None:
         if self._closed:
             return
-        self._may_close()
+        self._ensure_closable()
         if self._forked:
             self._closed = True  # the connections belong to the parent: closing them here could drop its locks
             return
@@ -264,34 +259,31 @@ class SQLiteBackend(Opened[SQLiteTx]):
         finally:
             self._committer.leave()
 
-    def settled(self) -> int:
+    def settled_ord(self) -> int:
         return self.read(lambda tx: tx.maintenance.growth(0).last, single=True)
 
-    def watch(self, ref: int, tell: Callable[[], object]) -> Callable[[], None]:
-        self._here()
-        return self._watching.watch(ref, tell)
+    def watch(self, ref: int, notify: Callable[[], object]) -> Callable[[], None]:
+        self._current_tx()
+        return self._watching.watch(ref, notify)
 
     def clean(self) -> tuple[str, ...]:
-        if self._here() is not None:
+        if self._current_tx() is not None:
             raise Invalid("a store cannot be cleaned inside a transaction")
         if self.memory:
             return ()
-        self._forbid_reentry()
-        self._committer.enter()
-        try:
-            with self._told():
-                return self._writer.clean()
-        finally:
-            self._local.frame = None
-            self._committer.leave()
+        with self._translate_errors():
+            return self._run_alone(self._writer.clean)
 
     def make_room(self) -> None:
-        if self.memory or self._here() is not None:
-            return
+        if not self.memory and self._current_tx() is None:
+            self._run_alone(self._writer.make_room)
+
+    def _run_alone(self, work: Callable[[], T]) -> T:
+        """Runs `work` while no other thread of this process writes."""
         self._forbid_reentry()
         self._committer.enter()
         try:
-            self._writer.make_room()
+            return work()
         finally:
             self._local.frame = None
             self._committer.leave()
@@ -301,9 +293,9 @@ class SQLiteBackend(Opened[SQLiteTx]):
         with loading:
             from clew.backends.sqlite.reader import FileReader
 
-        self._here()
+        self._current_tx()
         if self._writer.alone is not None:
-            with self._writer.alone, self._told():
+            with self._writer.alone, self._translate_errors():
                 if self._writer.tx is None:
                     raise Closed("the store is closed")
                 yield FileReader(self._writer.tx.conn, self.path)
@@ -311,7 +303,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         tx = self._readers.take()
         conn = tx.conn
         try:
-            with self._told():
+            with self._translate_errors():
                 conn.execute("BEGIN")
                 yield FileReader(conn, self.path)
         finally:
@@ -326,7 +318,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
         with loading:
             from clew.backends.sqlite.backup import backup
 
-        if self._here() is not None:
+        if self._current_tx() is not None:
             raise Invalid("a backup cannot be made inside a transaction", hint="Finish the transaction first.")
         return backup(self.reader, path, progress)
 
@@ -341,7 +333,7 @@ class SQLiteBackend(Opened[SQLiteTx]):
     def _connect(self, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
         return connect(self.path, mode, durability=self._durability, timeout=self._timeout)
 
-    def _ear(self) -> ChangeListener:
+    def _make_listener(self) -> ChangeListener:
         with loading:
             from clew.backends.sqlite.listener import FileListener, MemoryListener
 
@@ -350,12 +342,12 @@ class SQLiteBackend(Opened[SQLiteTx]):
         return FileListener(lambda: self._connect("ro"), self.path)
 
     def refresh_epoch(self) -> None:
-        state = self.read(self._epoch)
+        state = self.read(self._load_epoch)
         self._writer.epoch = state.number
 
     @contextmanager
-    def _told(self, errors: tuple[type[Exception], ...] = DRIVER) -> Iterator[None]:
-        """Errors become clew's: the driver's, or those that values of another kind lead to."""
+    def _translate_errors(self, errors: tuple[type[Exception], ...] = DRIVER) -> Iterator[None]:
+        """Translates driver errors to errors of clew; with `ANY`, also errors that values of a wrong type cause."""
         try:
             yield
         except errors as error:

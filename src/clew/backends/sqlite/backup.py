@@ -1,7 +1,7 @@
-"""Copies a store as it is at one moment to a new file, while others write.
+"""Copies a snapshot of a store to a new file, while other processes write.
 
-SQLite copies its own pages; nothing else opens the store's file, because closing a second descriptor would drop
-SQLite's locks. The copy is written under another name, and gets its final name when it is complete and synced.
+SQLite itself copies the pages. Nothing else may open the store's file, because closing another descriptor would drop
+SQLite's locks. The copy has a temporary name until it is complete and synced.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from clew.base.files import sync, sync_folder, unwritten
 from clew.errors import Conflict, Invalid, Unavailable
 
 PAGES = 256
-"""Pages copied between two calls of `progress`: 1 MiB."""
+"""Pages to copy between two calls of `progress`: 1 MiB."""
 PATIENCE = 30.0
-"""Seconds without a page copied after which a backup gives up."""
+"""Seconds without progress after which a backup fails."""
 
 _BESIDE = ("-wal", "-journal")
 
@@ -32,18 +32,19 @@ def backup(
     """See `clew.backends.Backend.backup`."""
     target = os.path.abspath(os.fspath(path))
     if "\0" in target or not os.path.basename(target) or os.path.isdir(target):
-        raise Invalid(f"{target} is not a name for a file", hint="Name a file that does not exist yet.")
+        raise Invalid(f"{target} is not a valid file name", hint="Name a file that does not exist yet.")
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise Invalid(f"there is no folder {folder}", hint="Create it first.")
-    _refuse(target)
+    for name in (target, *(target + end for end in _BESIDE)):  # SQLite would use the log of an older file for the copy
+        if os.path.lexists(name):
+            raise _exists(name)
     part = f"{target}.{os.urandom(6).hex()}.part"
     try:
-        # Owner-only from the first byte on.
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        _create(part)
         _copy(reader, part, target, progress)
-        size = _settle(part)
-        _name(part, target)
+        size = _sync(part)
+        _rename(part, target)
         sync_folder(folder)
     except OSError as error:
         raise unwritten(error, target) from error
@@ -54,11 +55,13 @@ def backup(
     return Backup(target, size)
 
 
-def _refuse(target: str) -> None:
-    """Conflict if the name is taken; a write-ahead log that lies beside it would be taken for the copy's own."""
-    for name in (target, *(target + end for end in _BESIDE)):
-        if os.path.lexists(name):
-            raise Conflict(f"{name} is there already", hint="A backup never overwrites: name another file.")
+def _exists(name: str) -> Conflict:
+    return Conflict(f"{name} already exists", hint="A backup never overwrites files: name another file.")
+
+
+def _create(name: str) -> None:
+    """Creates an empty file that only the owner can access. FileExistsError."""
+    os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def _copy(
@@ -72,14 +75,14 @@ def _copy(
             moved = time.monotonic()
             if progress is not None:
                 progress(total - remaining, total)
-        elif time.monotonic() - moved > PATIENCE:  # the driver itself would wait for ever
-            raise Unavailable(f"{store.path} is kept busy by another program", hint="Make the same call again.")
+        elif time.monotonic() - moved > PATIENCE:  # the driver itself would wait forever
+            raise Unavailable(f"{store.path} is locked by another program", hint="Make the same call again.")
 
     with reader() as store, closing(sqlite3.connect(uri(part, "rw"), uri=True, isolation_level=None)) as copy:
         source = store.conn
-        # From this read on the connection sees one moment, so a writer cannot make the copy begin again.
+        # This read begins the snapshot. Without one, SQLite would restart the copy after each write.
         source.execute("SELECT count(*) FROM epoch").fetchone()
-        # The file has another name and is thrown away if this fails, so it needs no journal; it is synced at the end.
+        # If this fails, the temporary file is deleted, so it needs no journal; it is synced at the end.
         copy.execute("PRAGMA journal_mode = OFF")
         copy.execute("PRAGMA synchronous = OFF")
         try:
@@ -89,8 +92,8 @@ def _copy(
             raise translate(error, store.path if damaged else target) from error
 
 
-def _settle(part: str) -> int:
-    """Brings the copy to the disk, and returns its size."""
+def _sync(part: str) -> int:
+    """Syncs the copy to disk, and returns its size."""
     fd = os.open(part, os.O_RDWR | os.O_CLOEXEC)
     try:
         sync(fd)
@@ -99,19 +102,19 @@ def _settle(part: str) -> int:
         os.close(fd)
 
 
-def _name(part: str, target: str) -> None:
-    """Gives the copy its name, unless something has it by now."""
+def _rename(part: str, target: str) -> None:
+    """Gives the copy its final name. Conflict if a file has that name by now."""
     try:
         os.link(part, target)
-        os.unlink(part)  # at once: while a store has two names, it is only read
+        os.unlink(part)  # at once: a store with two names is read-only
     except FileExistsError:
-        raise Conflict(f"{target} is there already", hint="A backup never overwrites: name another file.") from None
+        raise _exists(target) from None
     except OSError:
-        # No hard links on this file system: claim the name first, then put the copy in its place.
+        # No hard links on this file system: create the target first, then replace it with the copy.
         try:
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            _create(target)
         except FileExistsError:
-            raise Conflict(f"{target} is there already", hint="A backup never overwrites: name another file.") from None
+            raise _exists(target) from None
         try:
             os.replace(part, target)
         except OSError:

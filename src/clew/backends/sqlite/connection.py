@@ -1,4 +1,4 @@
-"""Connections to a store's file: how they are made, what is checked before, how the driver's errors are told."""
+"""Connections to a store's file: opening and checking them, and translating driver errors."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ APPLICATION_ID = 0x636C6577  # "clew"
 OLDEST_SQLITE = (3, 37, 0)
 
 DRIVER = (sqlite3.Error, UnicodeDecodeError, OverflowError)
-"""What the driver raises."""
+"""Errors of the driver."""
 ODD = (TypeError, ValueError, OverflowError, struct.error)
-"""What a value of another kind in a row leads to. All that callers give is checked before a transaction begins, and all
-that is stored was right when it was: inside one, these tell of damage."""
+"""Errors that a value of a wrong type in a row causes. Arguments are checked before a transaction begins, and stored
+values were valid when they were written. So inside a transaction these errors mean damage."""
 ANY = (sqlite3.Error, *ODD)
 NAMELESS = ""
 NO_FILE = (":memory:", NAMELESS)
-"""A store in memory, or in a temporary file that has no name: only its one connection can reach it."""
+"""Names of a store in memory, or in a temporary file without a name. Only one connection can access such a store."""
 _PAGE = 65536
-"""The largest page of SQLite's."""
+"""The largest page size of SQLite."""
 _RAISE = "Raise the limit (ulimit -f), then make the same call again; the store stays usable."
 
 
 def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, timeout: float) -> sqlite3.Connection:
-    """A connection in autocommit mode, settings made, nothing written. `path` may be one of `NO_FILE`."""
+    """Opens a connection in autocommit mode and configures it. Writes nothing. `path` may be one of `NO_FILE`."""
     memory = path in NO_FILE
     conn = sqlite3.connect(
         path if memory else uri(path, mode),
@@ -57,30 +57,30 @@ def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, tim
 
 
 def as_found(text: bytes) -> str:
-    """A text, also where damage has made one of other bytes: they can be had back with `surrogateescape`.
+    """Decodes text; invalid bytes, which mean damage, are preserved by `surrogateescape`.
 
-    For connections that deal with damage. The others leave it to the driver, which is faster, and raises.
+    For connections that handle damage. The others use the driver's own decoder, which is faster, and raises.
     """
     return text.decode(errors="surrogateescape")
 
 
 def uri(path: str, mode: str) -> str:
-    """`path` as a SQLite URI; odd characters are kept."""
+    """`path` as a SQLite URI, with special characters quoted."""
     safe = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-~")
     quoted = "".join(chr(byte) if byte in safe else f"%{byte:02X}" for byte in os.fsencode(os.path.abspath(path)))
-    start = "file://" if quoted.startswith("//") else "file:"  # what follows two slashes would be a host
+    start = "file://" if quoted.startswith("//") else "file:"  # after two slashes, SQLite expects a host
     return f"{start}{quoted}?mode={mode}"
 
 
 def check(conn: sqlite3.Connection, path: str) -> int:
-    """The format of the store; 0 if the file is still empty. NotAStore or SchemaTooNew, nothing changed."""
+    """The format of the store; 0 if the file is empty. NotAStore, SchemaTooNew. Changes nothing."""
 
     def ask(sql: str) -> int:
         return int(conn.execute(sql).fetchone()[0])
 
     if ask("PRAGMA application_id") != APPLICATION_ID:
         used = ask("PRAGMA user_version") or ask("SELECT count(*) FROM sqlite_master")
-        # Asked again at the end: another process may have made the store in between.
+        # Read again at the end: another process may have created the store in between.
         application = ask("PRAGMA application_id")
         if application != APPLICATION_ID:
             if application or used:
@@ -93,19 +93,19 @@ def check(conn: sqlite3.Connection, path: str) -> int:
 
 
 def is_full(error: BaseException) -> bool:
-    """True if the disk is full; the second if there is no space for the index of the write-ahead log."""
+    """True if the disk is full, also if there is no space for the index of the write-ahead log (SHMSIZE)."""
     code = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE
 
 
 def translate(error: Exception, path: str) -> ClewError:
-    """The error of clew's that tells what an error inside a transaction means: one of `ANY`."""
-    if isinstance(error, UnicodeDecodeError):  # the driver stumbles over its own message about a damaged schema
+    """Translates an error inside a transaction, one of `ANY`, to an error of clew."""
+    if isinstance(error, UnicodeDecodeError):  # the driver cannot decode its own message about a damaged schema
         return Corrupted(path, "the database file is malformed")
     if isinstance(error, ODD):
-        return Corrupted(path, "a value in it is of the wrong kind, or beyond reason")
-    if "UTF-8" in str(error):  # a body that became text
-        error.args = ("a text is not valid UTF-8",)  # the driver's own words have content in them
+        return Corrupted(path, "a value in it has a wrong type or is out of range")
+    if "UTF-8" in str(error):  # damage has changed the type of a body to text
+        error.args = ("a text is not valid UTF-8",)  # the driver's message contains the stored text
         return Corrupted(path, "a value in it is not valid UTF-8")
     if is_full(error):
         return StorageFull(f"no space is left for {path}")
@@ -113,17 +113,17 @@ def translate(error: Exception, path: str) -> ClewError:
     match code & 0xFF:
         case sqlite3.SQLITE_READONLY:
             if code == sqlite3.SQLITE_READONLY_DIRECTORY:
-                return _nowhere(path)
+                return _read_only_folder(path)
             return ReadOnly(f"{path} cannot be written")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return Unavailable(f"{path} is kept busy by another program", hint="Make the same call again.")
+            return Unavailable(f"{path} is locked by another program", hint="Make the same call again.")
         case sqlite3.SQLITE_NOTADB:
             return NotAStore(path, "it is not a database")
         case sqlite3.SQLITE_CORRUPT:
             return Corrupted(path, "the database file is malformed")
         case sqlite3.SQLITE_CANTOPEN:
             if os.path.exists(path) and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
-                return _nowhere(path)
+                return _read_only_folder(path)
             return Unavailable(f"{path} cannot be opened", hint=f"Check its folder. {CLOSE_SOME}")
         case sqlite3.SQLITE_IOERR:
             if code == sqlite3.SQLITE_IOERR_WRITE and (limit := _size_limit(path)):
@@ -136,7 +136,7 @@ def translate(error: Exception, path: str) -> ClewError:
 
 
 def translate_os(error: OSError, path: str) -> ClewError:
-    """The error of clew's that says why a file of the store could not be opened or made."""
+    """Translates an error from opening or creating a file of the store."""
     if isinstance(error, PermissionError):
         return ReadOnly(f"{path} cannot be written")
     if error.errno == errno.EROFS:
@@ -149,7 +149,7 @@ def translate_os(error: OSError, path: str) -> ClewError:
 
 
 def _size_limit(path: str) -> int:
-    """The limit on file sizes, if a file of the store has reached it; else 0. SQLite does not say why a write fails."""
+    """The limit on file sizes if a file of the store has reached it, else 0. SQLite does not say why a write failed."""
     try:
         import resource
     except (ImportError, OSError):  # Windows has none; or no file can be opened
@@ -161,7 +161,7 @@ def _size_limit(path: str) -> int:
     return limit if max(sizes, default=0) > limit - _PAGE else 0
 
 
-def _nowhere(path: str) -> ReadOnly:
-    """Also a reader keeps a file beside the store, the index of the WAL."""
-    hint = "Copy the store to a folder of your own."
-    return ReadOnly(f"{path} cannot be read where nothing can be written", hint=hint)
+def _read_only_folder(path: str) -> ReadOnly:
+    """The error for a read-only folder: even a reader needs a file next to the store, the index of the WAL."""
+    hint = "Copy the store to a folder that you can write to."
+    return ReadOnly(f"{path} cannot be read because its folder is read-only", hint=hint)

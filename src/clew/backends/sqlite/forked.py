@@ -1,9 +1,8 @@
-"""After a fork: what a child does with the connections that it has from its parent.
+"""Closes the connections that a forked child inherits from its parent.
 
-SQLite in the child believes that it has their locks, which the system gives to the parent alone. Who opens the same
-file there would go without locks, too; and one that is closed as the last would remove the write-ahead log, whoever's
-that is by then. So they are closed before the child opens a store or ends, in an order in which SQLite leaves the log
-alone.
+SQLite in the child assumes that it holds their locks, but only the parent does. So a store that the child opens on the
+same file would have no locks either, and closing the last inherited connection would delete the write-ahead log while
+others use it. The child closes them before it opens a store or exits, in an order in which SQLite keeps the log.
 """
 
 from __future__ import annotations
@@ -20,23 +19,22 @@ class Holder(Protocol):
     """An open store."""
 
     def connections(self) -> tuple[sqlite3.Connection | None, bool, list[sqlite3.Connection]]:
-        """The one that writes, if there is one; whether it may be at work; and those that read and are not."""
-        ...
+        """The write connection, if any; whether it may be in use; and the idle read-only connections."""
 
 
 _open: set[ref[Holder]] = set()
 _inherited: list[sqlite3.Connection] = []
 
 
-def note(store: Holder) -> None:
-    """To be called once a store is open."""
+def register(store: Holder) -> None:
+    """Must be called for each opened store."""
     _open.add(ref(store, _open.discard))
 
 
-def let_go() -> None:
-    """Closes what this process has from its parent; what was at work when it was forked stays.
+def close_inherited() -> None:
+    """Closes inherited connections, except those that were in use during the fork.
 
-    Those that write are the first: while this process has others on the same file, SQLite does not take the log away.
+    Write connections come first: while there are others on the same file, SQLite does not delete the log.
     """
     while _inherited:
         with suppress(sqlite3.Error):
@@ -50,19 +48,19 @@ def _after_fork() -> None:
         writer, at_work, readers = store.connections()
         reading += readers
         if writer is not None and at_work:
-            _keep_for_ever(writer)
+            _never_close(writer)
         elif writer is not None:
             writing.append(writer)
     _inherited[:] = [*writing, *reading]
 
 
-def _keep_for_ever(conn: sqlite3.Connection) -> None:
-    """Nothing closes it, not even the end of the process: that would undo a transaction which is the parent's."""
+def _never_close(conn: sqlite3.Connection) -> None:
+    """Prevents the connection from being closed, even at exit: that would roll back a transaction of the parent."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(conn))
 
 
-atexit.register(let_go)
+atexit.register(close_inherited)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

@@ -1,7 +1,7 @@
-"""The search index beside a store's file: a disposable SQLite database with two FTS5 tables.
+"""The search index next to a store's file: a disposable SQLite database with two FTS5 tables.
 
-Appending writes no index; `clew.store.search` fills it. The file can be deleted at any time; one of another store, or
-of an earlier state of this one, is emptied and filled again.
+Appends do not write to it; `clew.store.search` fills it. The file can be deleted at any time. An index of another
+store, or of an earlier state of this one, is emptied and filled again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Mode = Literal["words", "substring"]
 APPLICATION_ID = 0x636C6578  # "clex"
 VERSION = 1
 MERGED = 500
-"""Pages of the index that are merged at a time."""
+"""Pages of the index to merge in one step."""
 MARKS = 16
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL)
 
@@ -37,17 +37,17 @@ CREATE VIRTUAL TABLE substring USING fts5 (
     text, id UNINDEXED, role UNINDEXED, created_at UNINDEXED, tokenize = 'trigram');
 """
 _TABLES = "SELECT count(*), total(type IN ('view', 'trigger')) FROM sqlite_master"
-"""How much there is, and how much of it somebody else has put there."""
+"""The number of entries in the schema, and of those that clew never creates."""
 _STANDING = """
 SELECT ord, id, (SELECT value FROM meta WHERE name = 'forgotten ' || ?)
 FROM marks WHERE mode = ? ORDER BY ord DESC LIMIT 1
 """
 
-_REMEDY = "delete the file, and the next search makes a new one"
+_REMEDY = "delete the file; the next search creates a new one"
 
 
 class FtsIndex:
-    """The index of one store. Not for two threads at once."""
+    """The index of one store. Not thread-safe."""
 
     def __init__(self, file: str | None, store_id: bytes, in_memory: Callable[[], bool]) -> None:
         self._file = None if file is None else f"{file}-search"
@@ -55,16 +55,16 @@ class FtsIndex:
         self._in_memory = in_memory
         self._conn: sqlite3.Connection | None = None
         self._in = ""
-        """Where the open database is, …"""
+        """The path of the open database."""
         self._files: OpenFiles | None = None
-        """… and in which files."""
+        """Its files, to detect that they were moved or deleted."""
 
     @property
     def _path(self) -> str:
         return ":memory:" if self._file is None or self._in_memory() else self._file
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs `work` on the database; again in memory, if the file cannot be written."""
+        """Runs `work` on the database. If the file cannot be written, runs it again in memory."""
         try:
             try:
                 with self.open() as conn:  # ends the transaction in any case
@@ -79,10 +79,10 @@ class FtsIndex:
             raise translate(error, "the search index") from error
 
     def open(self) -> sqlite3.Connection:
-        """The database, made or emptied if it has to be."""
+        """The database, created or emptied if necessary."""
         path = self._path
         if self._conn is not None and (self._in != path or not (self._files is None or self._files.in_place())):
-            self.close()  # the store was sealed or unsealed since, or somebody has taken the file away
+            self.close()  # the store was sealed or unsealed meanwhile, or the file was moved or deleted
         if self._conn is None:
             try:
                 self._conn = self._connect(path)
@@ -92,7 +92,7 @@ class FtsIndex:
         return self._conn
 
     def fall_back(self, error: sqlite3.Error) -> bool:
-        """After an error: goes on in memory, if nothing can be written to the file; False if it was something else."""
+        """Continues in memory if the error means that the file cannot be written. False for other errors."""
         self.close()
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _UNWRITABLE:
             return False
@@ -106,24 +106,23 @@ class FtsIndex:
             self._conn = None
 
     def shred(self) -> bool:
-        """Leaves nothing behind of what the store no longer has; the rest is read again by the next search.
+        """Removes all words, so that none of deleted messages remain. The next search indexes the store again.
 
-        FTS5 keeps the words of deleted rows until it merges its segments, which takes longer than reading a store
-        anew is worth: so everything goes; the file itself, if it is damaged or there is no space to empty it in. False
-        if another process keeps the file from being emptied.
+        FTS5 keeps the words of deleted rows until it merges its segments, which takes longer than a new index. If the
+        file is damaged, or there is no space to empty it, deletes the file. False if another process prevents it.
         """
         if self._path == ":memory:":
             self.close()
             return True
         if not os.path.exists(self._path):
             return True
-        self.close()  # it may be in memory, for want of space
+        self.close()  # it may be in memory because the disk was full
         try:
             conn = self._conn = self._connect(self._path)
             self._in = self._path
             conn.execute("PRAGMA busy_timeout = 100")
-            conn.execute("PRAGMA secure_delete = OFF")  # VACUUM leaves no page of it; overwriting 70 MB takes 0.4 s
-            conn.execute("PRAGMA synchronous = FULL")  # what is gone must not be back after a power cut
+            conn.execute("PRAGMA secure_delete = OFF")  # VACUUM removes all pages; overwriting 70 MB takes 0.4 s
+            conn.execute("PRAGMA synchronous = FULL")  # deleted words must not reappear after a power cut
             try:
                 self._create(conn, self._path)
                 conn.execute("VACUUM")
@@ -146,13 +145,13 @@ class FtsIndex:
         return False
 
     def remove(self) -> None:
-        """Takes the file away, if there is one: a sealed store has none."""
+        """Deletes the file, if there is one. A sealed store has none."""
         self.close()
         path = self._file
         if path is None:
             return
         try:
-            for end in ("-wal", "-shm", ""):  # the file last: while it is there, whoever comes next removes the rest
+            for end in ("-wal", "-shm", ""):  # the file itself last: while it exists, a later call deletes the rest
                 with suppress(FileNotFoundError):
                     os.unlink(path + end)
             sync_folder(os.path.dirname(path))
@@ -160,7 +159,7 @@ class FtsIndex:
             raise unwritten(error, path) from error
 
     def _sync_log(self) -> None:
-        """SQLite empties its log without a sync. It has no locks on that file that closing it here would drop."""
+        """Syncs the log, which SQLite truncates without a sync. SQLite has no locks on it that closing would drop."""
         with suppress(FileNotFoundError):
             fd = os.open(f"{self._path}-wal", os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -169,7 +168,7 @@ class FtsIndex:
                 os.close(fd)
 
     def check(self, differing: Callable[[sqlite3.Connection, Mode], Iterator[str]]) -> Iterator[Problem]:
-        """Compares the index with the store, and writes nothing; `differing` yields nodes with other words."""
+        """Compares the index with the store without writing. `differing` yields nodes whose words differ."""
         if self._path == ":memory:" or not os.path.exists(self._path):
             return
         modes: tuple[Mode, ...] = ("words", "substring")
@@ -184,15 +183,15 @@ class FtsIndex:
                         yield Problem("search", self._path, f"the index is malformed; {_REMEDY}")
                         return
                 if _value(conn, "store_id") != self._store_id:
-                    return  # of another store: the next search empties it
+                    return  # it belongs to another store; the next search empties it
                 for mode in modes:
                     for where in differing(conn, mode):
-                        yield Problem("search", where, f"the index has other words; {_REMEDY}")
+                        yield Problem("search", where, f"the index has different words; {_REMEDY}")
         except sqlite3.DatabaseError as error:
             yield Problem("search", self._path, f"the index cannot be read ({error}); {_REMEDY}")
 
     def _connect(self, path: str) -> sqlite3.Connection:
-        if os.path.islink(path):  # words belong beside the store alone
+        if os.path.islink(path):  # words of messages must not be stored anywhere else
             self.remove()
         conn = sqlite3.connect(
             path if path == ":memory:" else uri(path, "rwc"), uri=path != ":memory:",
@@ -210,7 +209,7 @@ class FtsIndex:
                 return self._connect(path)
             conn.execute("PRAGMA secure_delete = ON")
             conn.execute("PRAGMA temp_store = MEMORY")
-            conn.execute("PRAGMA synchronous = OFF")  # what a power cut takes from it is read again
+            conn.execute("PRAGMA synchronous = OFF")  # words lost in a power cut are indexed again
             if version != VERSION or _value(conn, "store_id") != self._store_id:
                 self._create(conn, path)
         except BaseException:
@@ -234,7 +233,7 @@ class FtsIndex:
             conn.execute(f"PRAGMA user_version = {VERSION}")
 
     def _recover(self, error: sqlite3.DatabaseError) -> sqlite3.Connection:
-        """A damaged index is made anew; where none can be written, it is kept in memory."""
+        """Replaces a damaged index by a new one. If the file cannot be written, uses memory."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             self.remove()
@@ -247,13 +246,13 @@ class FtsIndex:
 
     @staticmethod
     def standing(conn: sqlite3.Connection, mode: Mode) -> tuple[int, bytes | None, int | None]:
-        """The number and id of the last indexed node, and the last deletion that the index has followed."""
+        """The number and id of the last indexed node, and the number of the last applied deletion."""
         number, id, followed = conn.execute(_STANDING, (mode, mode)).fetchone() or (0, None, None)
         return number, id, _number(followed)
 
     @staticmethod
     def marks(conn: sqlite3.Connection, mode: Mode) -> list[tuple[int, bytes]]:
-        """Number and id of some nodes that were indexed, newest first."""
+        """Number and id of some indexed nodes, newest first."""
         return conn.execute("SELECT ord, id FROM marks WHERE mode = ? ORDER BY ord DESC", (mode,)).fetchall()
 
     @staticmethod
@@ -266,7 +265,7 @@ class FtsIndex:
     def add(
         conn: sqlite3.Connection, mode: Mode, rows: Sequence[tuple[Any, ...]], done: int, mark: tuple[int, bytes]
     ) -> None:
-        """Adds rows after number `done`, unless another process was first; `mark`: number and id of the last node."""
+        """Adds rows after number `done`, unless another process did. `mark`: number and id of the last node."""
         conn.execute("BEGIN IMMEDIATE")
         with conn:
             if FtsIndex.edge(conn, mode) == done:
@@ -282,7 +281,7 @@ class FtsIndex:
     def remove_rows(
         conn: sqlite3.Connection, mode: Mode, deletions: Callable[[], Sequence[tuple[int, int, int]]], done: int
     ) -> None:
-        """Removes the words of deleted nodes. A deletion is (number, low, high); `done` is the last known one."""
+        """Removes the words of deleted nodes. A deletion is (number, low, high); `done` is the last applied one."""
         conn.execute("BEGIN IMMEDIATE")
         with conn:
             for number, low, high in deletions():
@@ -301,28 +300,28 @@ class FtsIndex:
 
     @staticmethod
     def merge(conn: sqlite3.Connection, mode: Mode) -> None:
-        """Makes one segment of all: each batch has left its own, and a search looks into every one of them.
+        """Merges all segments into one. Each batch adds a segment, and a search reads every one of them.
 
-        A step at a time, so that it can be interrupted, and others come in between. It takes a tenth of the time that
-        reading the messages took, if they are a good part of what there is, and a fifth for substrings.
+        Runs in steps, so that it can be interrupted, and other processes can write in between. After many new messages
+        it takes a tenth of the time that indexing them took; a fifth for substrings.
         """
-        with suppress(sqlite3.OperationalError):  # without space for it, a search is only slower
-            pages = -MERGED  # minus: of all segments, not only where there are many of a size
+        with suppress(sqlite3.OperationalError):  # no space: searches are only slower
+            pages = -MERGED  # negative: merge all segments, not only where there are many of one size
             while True:
                 before = conn.total_changes
                 conn.execute(f"INSERT INTO {mode} ({mode}, rank) VALUES ('merge', ?)", (pages,))
-                if conn.total_changes - before < 2:  # FTS5's way to say that nothing is left to do
+                if conn.total_changes - before < 2:  # how FTS5 reports that the merge is complete
                     return
                 pages = MERGED
 
     @staticmethod
     def last_deletion(conn: sqlite3.Connection, mode: Mode) -> int | None:
-        """The last deletion that the index has followed."""
+        """The number of the last applied deletion."""
         return _number(_value(conn, f"forgotten {mode}"))
 
 
 def _value(conn: sqlite3.Connection, name: str) -> bytes | None:
-    """A value that holds for the whole index."""
+    """A value of the whole index."""
     try:
         row = conn.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
     except sqlite3.OperationalError:

@@ -1,8 +1,8 @@
-"""One file, one name: which files an open store has, whether they are in their place, and who else has them open.
+"""Ensures that a store's file is used under one name, and that its files stay in place while it is open.
 
-The lock, the write-ahead log, its index and the search index are found by the name of the store's file. Under a second
-name they would be other files: two writers would not see each other, and a reader would miss what is in the log. So a
-path is resolved once, and a file that still has a second name is not written.
+The paths of the lock, the write-ahead log, its index and the search index derive from the path of the store's file.
+Under a second name they would be different files: two writers would not see each other, and a reader would miss the
+log. So a path is resolved once, and a file that still has a second name is read-only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clew.base.mounts import mount_of
 from clew.errors import ClewError, Invalid, ReadOnly, Unavailable
 
 PATIENCE = 5.0
-"""Seconds to wait for a program that is just closing the file, before it counts as open under another name."""
+"""Seconds to wait for a program that is closing the file, before the file counts as open under another name."""
 _LOCK_BYTES = (0x40000000, 512)
 """Start and length of the bytes on which SQLite locks a database file."""
 _TRY_LOCK = """
@@ -31,61 +31,59 @@ except OSError:
     sys.exit(3)
 """
 
-_MOVED = (
-    "Put the file back, with its -wal; else nobody would find what is written. Or close the store, and open another."
-)
+_MOVED = "Move the file and its -wal back, or close the store and open another."
 _REOPEN = "Close the store in every program that has it open, then open it again."
 _COPY = "Remove the other names, or copy the file and use the copy. Then open the store again."
 
 
 def resolve(path: str) -> str:
-    """The one name of a file, absolute and without links. Invalid if it leads to another file."""
+    """The absolute path of a file, without links. Invalid if it refers to another file than `path`."""
     resolved = os.path.realpath(path)
     try:
         same = os.path.samestat(os.stat(path), os.stat(resolved))
-    except OSError:  # there is none yet, or opening it says better why not
+    except OSError:  # it does not exist yet, or opening it raises a better error
         same = not os.path.exists(path)
     if not same:
-        raise Invalid(f"{path} has no name of its own in this system", hint="Name the file by an ordinary path.")
+        raise Invalid(f"{path} does not have a path of its own", hint="Use the regular path of the file.")
     return resolved
 
 
 def check_mount(path: str, *, network: bool) -> None:
-    """Invalid if the file is mounted alone, or if it is on a network file system and `network` does not allow that."""
+    """Invalid if the file itself is a mount point, or is on a network file system and `network` is False."""
     mount = mount_of(path)
     if mount is None:
         return
     if mount.point == path:
         raise Invalid(
-            f"{path} is mounted as a single file, so its -wal and its lock are not beside it",
-            hint="Mount the folder that the store is in instead.",
+            f"{path} is mounted as a single file, so its -wal and its lock are not next to it",
+            hint="Mount the folder of the store instead.",
         )
     if mount.network and not network:
         raise Invalid(
-            f"{path} is on a network file system ({mount.kind}), where SQLite's locks cannot be relied on",
+            f"{path} is on a network file system ({mount.kind}), where SQLite's locks are not reliable",
             hint="Use a local disk; or pass network=True if only one machine ever opens the store.",
         )
 
 
 def check_new(path: str) -> None:
-    """Invalid if a write-ahead log lies where a new store would be made: SQLite would delete it, and what it holds."""
+    """Invalid if there is a write-ahead log at the path of a new store: SQLite would delete it with its messages."""
     try:
         orphan = os.path.getsize(f"{path}-wal") and not (os.path.exists(path) and os.path.getsize(path))
     except OSError:
         return
     if orphan:
         raise Invalid(
-            f"{path}-wal is there without its store, and may hold the last messages of it",
-            hint="Put the store's file back beside it; or move the -wal away, and a new store can be made.",
+            f"{path}-wal exists without its store, and may contain its last messages",
+            hint="Put the store's file back next to it, or move the -wal away to create a new store.",
         )
 
 
 def check_unshared(path: str, timeout: float) -> bool:
-    """Whether the file has one name, a hard link being another. Unavailable if a program has it open under another.
+    """True if the file has one name (no hard links). Unavailable if a program has it open under another name.
 
-    Whoever has a store open keeps its -wal and -shm in place. If one is missing, the file must be free of SQLite's
-    locks, which belong to the file and not to a name. Else it is open under another name, or the missing one was
-    deleted meanwhile: who opens it now would miss what is in the -wal, and damage what others write.
+    While a store is open, its -wal and -shm exist. If one is missing, the file must have no SQLite locks, which belong
+    to the file and not to its name. If there are locks, the file is open under another name, or the missing file was
+    deleted: a program that opens it now would miss the messages in the -wal, and damage the store.
     """
     found = os.stat(path)
     one_name = found.st_nlink < 2
@@ -96,7 +94,7 @@ def check_unshared(path: str, timeout: float) -> bool:
         if time.monotonic() > until:
             raise Unavailable(
                 f"{path} is open in a program that uses another name of the file, or its -wal or -shm was deleted",
-                hint=_REOPEN if one_name else f"{_REOPEN} A file with several names is read by one program at a time.",
+                hint=_REOPEN if one_name else f"{_REOPEN} Only one program at a time can read a file with hard links.",
             )
         time.sleep(pause)
         pause *= 2
@@ -108,14 +106,14 @@ def _both(path: str) -> bool:
 
 
 def _is_free(path: str, otherwise: bool) -> bool:
-    """True if nobody has the database open; `otherwise` if this cannot be found out."""
+    """True if no program has the database open; `otherwise` if that cannot be determined."""
     try:
         empty = not os.path.getsize(f"{path}-wal")
     except OSError:
         empty = True
     if not os.access(path, os.W_OK):
         return otherwise
-    # A connection that is alone empties the log when it is closed, and whoever opens a store may only want to read.
+    # Closing the only connection truncates the log, but opening a store for reading must not change it.
     return _connect_alone(path) if empty else _lock_elsewhere(path, otherwise)
 
 
@@ -125,18 +123,18 @@ def _connect_alone(path: str) -> bool:
         with closing(sqlite3.connect(uri(path, "rw"), uri=True, isolation_level=None, timeout=0)) as conn:
             conn.execute("PRAGMA locking_mode = EXCLUSIVE")
             conn.execute("PRAGMA user_version").fetchone()
-    except sqlite3.Error as error:  # what else may be wrong with it is told when it is opened
+    except sqlite3.Error as error:  # opening the store raises any other error
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            # What a child has from its parent counts for SQLite like a connection of its own, and for nobody else.
+            # In a forked child, SQLite counts the parent's connections as its own; other processes do not.
             return forks() > 0 and _lock_elsewhere(path, False)
     return True
 
 
 def _lock_elsewhere(path: str, otherwise: bool) -> bool:
-    """The same, asked by another process: closing a descriptor of the file here would drop SQLite's locks."""
+    """`_connect_alone` in another process, because closing a descriptor of the file here would drop SQLite's locks."""
     import subprocess
 
-    if getattr(sys, "frozen", False):  # then the program itself stands in the place of Python
+    if getattr(sys, "frozen", False):  # `sys.executable` is then the program, not Python
         return otherwise
     command = [sys.executable, "-I", "-S", "-c", _TRY_LOCK, path, *map(str, _LOCK_BYTES)]
     try:
@@ -147,16 +145,16 @@ def _lock_elsewhere(path: str, otherwise: bool) -> bool:
 
 
 class OpenFiles:
-    """The files of a store while it is open. SQLite makes none of them anew in that time."""
+    """The files of an open store. SQLite replaces none of them while the store is open."""
 
     def __init__(self, path: str, *, one_name: bool) -> None:
         self._path, self._log, self._index = self._names = (path, f"{path}-wal", f"{path}-shm")
         self._one_name = one_name
-        """False if the file had several names when it was opened: it stays read-only until it is opened again."""
+        """False if the file had several names when it was opened: then it stays read-only until it is reopened."""
         self._found = tuple(map(_identity, self._names))
 
     def in_place(self) -> bool:
-        """True if the file may be written. Every append asks: three system calls, and little else."""
+        """True if the files were not moved or replaced, and the store may be written. Called for every append."""
         try:
             file, log, index = os.stat(self._path), os.stat(self._log), os.stat(self._index)
         except OSError:
@@ -169,21 +167,21 @@ class OpenFiles:
 
     @property
     def lost_log(self) -> bool:
-        """True if the write-ahead log is gone or replaced, and nothing else has changed."""
+        """True if only the write-ahead log was deleted or replaced."""
         now = tuple(map(_identity, self._names))
         return now != self._found and (now[0], now[2]) == (self._found[0], self._found[2])
 
     def error(self) -> ClewError:
-        """Why the file may not be written."""
+        """The reason why the store may not be written."""
         for name, before in zip(self._names, self._found, strict=True):
             if _identity(name) != before:
                 hint = _MOVED if name == self._path else _REOPEN
                 return Unavailable(f"{name} was moved, deleted or replaced while it was open", hint=hint)
-        return ReadOnly(f"{self._path} has more than one name (hard links), so it is only read", hint=_COPY)
+        return ReadOnly(f"{self._path} has more than one name (hard links), so it is read-only", hint=_COPY)
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Which file is at a path, whatever it holds; None if there is none."""
+    """Device and inode of the file at a path; None if there is none."""
     try:
         found = os.stat(path)
     except OSError:

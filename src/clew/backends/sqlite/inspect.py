@@ -1,4 +1,4 @@
-"""Checks the file as SQLite sees it: pages, log, tables, the epoch row, and the counters of numbers."""
+"""Checks the file of a store: pages, log, tables, the epoch row, and the counters of numbers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from clew.backends.sqlite.wal import check_wal
 from clew.backends.tables import FORMAT
 
 MESSAGES = 100
-"""Messages of SQLite's own check that are listed."""
+"""Maximum number of messages from SQLite's own check."""
 _INCREMENTAL = 2
 NUMBERED = {"trees": "tree", "runs": "run", "refs": "ref", "blobs": "blob", "forgotten": "number"}
-"""Tables whose numbers SQLite counts, each with its key."""
+"""Tables whose numbers SQLite assigns, with their keys."""
 
 
 def inspect(conn: sqlite3.Connection, path: str) -> Iterator[Problem]:
-    """Everything wrong with the file of a store; a check that fails is a problem itself."""
+    """All problems of the file. A check that fails is a problem, too."""
     for check in (check_file, check_wal, check_schema, check_epoch, check_numbers):
         try:
             yield from check(conn, path)
@@ -37,7 +37,7 @@ def check_file(conn: sqlite3.Connection, path: str) -> Iterator[Problem]:
 
 
 def check_schema(conn: sqlite3.Connection, path: str) -> Iterator[Problem]:
-    """Tables and indexes are those of the format, word for word, comments aside."""
+    """Tables and indexes have the SQL of the format, except for comments."""
     for name, how in differences(schema_of(conn)):
         yield Problem("schema", name, f"it {how}")
     if conn.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
@@ -45,7 +45,7 @@ def check_schema(conn: sqlite3.Connection, path: str) -> Iterator[Problem]:
 
 
 def check_epoch(conn: sqlite3.Connection, path: str) -> Iterator[Problem]:
-    """One row, of a store of this format."""
+    """There is one row, with the format of the file."""
     rows = conn.execute("SELECT one, number, format, ord_floor FROM epoch").fetchall()
     if len(rows) != 1:
         yield Problem("epoch", "epoch", f"it has {len(rows)} rows")
@@ -53,18 +53,18 @@ def check_epoch(conn: sqlite3.Connection, path: str) -> Iterator[Problem]:
     one, number, format, floor = rows[0]
     (version,) = conn.execute("PRAGMA user_version").fetchone()
     if (one, format) != (1, version):
-        yield Problem("epoch", "epoch", f"it is not that of a store of format {version}")
+        yield Problem("epoch", "epoch", f"it does not match format {version}")
     if not isinstance(number, int) or not isinstance(floor, int) or number < 1 or floor < 0:
-        yield Problem("epoch", "epoch", "its numbers are beyond reason")
+        yield Problem("epoch", "epoch", "its numbers are out of range")
 
 
 def check_numbers(conn: sqlite3.Connection, path: str) -> Iterator[Problem]:
-    """No number is given twice: SQLite's counters are at or above the highest."""
+    """SQLite's counters are not below the highest number in use, so that no number is assigned twice."""
     counters = dict(conn.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     for table, key in NUMBERED.items():
         (highest,) = conn.execute(f"SELECT max({key}) FROM {table}").fetchone()
         counter = counters.pop(table, 0)
         if not isinstance(counter, int) or counter < (highest or 0):
-            yield Problem("header", f"counter of {table}", "it stands below a number that is in use")
+            yield Problem("header", f"counter of {table}", "it is below a number that is in use")
     for name in counters:
         yield Problem("header", f"counter of {str(name)[:64]}", f"format {FORMAT} has no such counter")

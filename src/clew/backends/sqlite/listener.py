@@ -1,5 +1,5 @@
-"""How commits to a file are noticed: `data_version` changes with those of every other connection, also of other
-processes. What this process commits is noticed at once.
+"""Detects commits to a file: SQLite's `data_version` changes after commits of any other connection, in any process.
+Commits of this process are reported at once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from clew.backends.sqlite.connection import DRIVER, translate
 from clew.backends.sqlite.rows import SQLiteTx
 
 SHORTEST, LONGEST = 0.02, 0.2
-"""Seconds between two looks at a file: after a change, and when there was none for long. A look takes some 10 µs."""
+"""Seconds between two polls: after a change, and after a long time without one. A poll takes about 10 µs."""
 
 
 class MemoryListener:
-    """See `clew.backends.listeners.ChangeListener`: in memory, nobody but this process commits."""
+    """See `clew.backends.listeners.ChangeListener`. Only this process can commit to a store in memory."""
 
     def __init__(self, versions: Callable[[Collection[int]], dict[int, int]]) -> None:
         self.versions = versions
@@ -27,7 +27,7 @@ class MemoryListener:
         self._sleep(None)
 
     def _sleep(self, seconds: float | None) -> bool:
-        """True if it was woken."""
+        """True if `wake` was called."""
         try:
             self._woken.get(timeout=seconds)
         except Empty:
@@ -41,11 +41,11 @@ class MemoryListener:
         self._woken.put(None)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing: there are no resources."""
 
 
 class FileListener(MemoryListener):
-    """See `clew.backends.listeners.ChangeListener`. It has a connection of its own, from its first question on."""
+    """See `clew.backends.listeners.ChangeListener`. Opens its own connection when it is first used."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], path: str) -> None:
         super().__init__(self._versions)
@@ -55,7 +55,7 @@ class FileListener(MemoryListener):
         self._seen = 0
 
     def wait(self) -> None:
-        assert self._tx is not None  # it was asked for versions before
+        assert self._tx is not None  # `versions` was called before
         pause = SHORTEST
         while not self._sleep(pause) and self._data_version(self._tx) == self._seen:
             pause = min(2 * pause, LONGEST)
@@ -68,7 +68,7 @@ class FileListener(MemoryListener):
         try:
             if self._tx is None:
                 self._tx = SQLiteTx(self._connect())
-            self._seen = self._data_version(self._tx)  # before the look: what is committed meanwhile shows again
+            self._seen = self._data_version(self._tx)  # read first, so that commits during the query are seen again
             return self._tx.versions(refs)
         except DRIVER as error:
             raise translate(error, self._path) from error

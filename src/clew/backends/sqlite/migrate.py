@@ -1,4 +1,4 @@
-"""Bringing a file to the newest format: numbered scripts, each in one transaction with the number it leads to."""
+"""Migrates a file to the newest format by numbered scripts, each in one transaction."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from clew.errors import Unavailable
 
 
 def migrate(conn: sqlite3.Connection, found: int) -> None:
-    """Runs the scripts above format `found`, with the write-ahead log switched on.
+    """Switches to WAL mode and runs the scripts after format `found`.
 
-    The caller holds the turnstile, so nobody else does the same.
+    The caller holds the turnstile, so no other process does the same.
     """
     if found == 0:
-        # These are fixed by the first table. INCREMENTAL lets a purge give space back without rewriting the file.
+        # Cannot be changed after the first table. INCREMENTAL lets a purge free space without rewriting the file.
         conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    if conn.execute("PRAGMA journal_mode = WAL").fetchone()[0] == "delete":  # SQLite does not raise what went wrong
-        hint = "Check the disk, then make the same call again."
-        raise Unavailable("the write-ahead log cannot be switched on", hint=hint)
+    if conn.execute("PRAGMA journal_mode = WAL").fetchone()[0] == "delete":  # SQLite raises no error
+        raise Unavailable("SQLite cannot enable WAL mode", hint="Check the disk, then make the same call again.")
     for number, script in migrations("sqlite"):
         if number <= found:
             continue
@@ -30,7 +29,7 @@ def migrate(conn: sqlite3.Connection, found: int) -> None:
             for statement in statements(script):
                 conn.execute(statement)
             if number == 1:
-                _first(conn)
+                _insert_first_rows(conn)
             conn.execute("UPDATE epoch SET number = number + 1, format = ?", (number,))
             conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             conn.execute(f"PRAGMA user_version = {number}")
@@ -41,8 +40,8 @@ def migrate(conn: sqlite3.Connection, found: int) -> None:
             raise
 
 
-def _first(conn: sqlite3.Connection) -> None:
-    """The rows a new store begins with."""
+def _insert_first_rows(conn: sqlite3.Connection) -> None:
+    """Inserts the first rows of a new store."""
     now = time.time_ns() // 1000
     values = {"store_id": os.urandom(16), "created_at": now.to_bytes(8, "big"), "lookup_key": os.urandom(32)}
     conn.executemany("INSERT INTO header (name, value) VALUES (?, ?)", values.items())
@@ -50,7 +49,7 @@ def _first(conn: sqlite3.Connection) -> None:
 
 
 def statements(script: str) -> list[str]:
-    """The statements of a script, one by one: `executescript` would commit the transaction around them."""
+    """Splits a script into statements. `executescript` would commit the surrounding transaction."""
     found, start = [], 0
     for end, char in enumerate(script):
         if char == ";" and sqlite3.complete_statement(script[start : end + 1]):

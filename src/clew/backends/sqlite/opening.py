@@ -1,4 +1,4 @@
-"""Opening a store's file: checks before anything is changed, creation, and migration."""
+"""Opens the file of a store: checks it before changing anything, and creates or migrates it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ class _Reader(Protocol):
 
 
 class CopySource(Protocol):
-    """A store that another begins as a copy of."""
+    """A store that can be copied."""
 
     def reader(self) -> AbstractContextManager[_Reader]:
         """See `clew.backends.Backend`."""
-        ...
 
 
 class Opener:
-    """Opens or creates one store for its backend, with the backend's own connections."""
+    """Opens or creates the store of a backend, and adds connections to its readers and writer."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class Opener:
         self._timeout = timeout
 
     def create_in_memory(self, copy_of: CopySource | None) -> None:
-        """Creates a store that has no file: empty, or as a copy of another."""
+        """Creates a store without a file: empty, or a copy of another store."""
         tx = self._writer.tx = SQLiteTx(self._connect("rw"))
         if copy_of is None:
             _migrate(tx.conn, 0)
@@ -67,7 +66,7 @@ class Opener:
         if os.path.isdir(self._path):
             raise Invalid(f"{self._path} is a folder", hint="Name a file in it.")
         check_mount(self._path, network=network)
-        forked.let_go()
+        forked.close_inherited()
         found = 0
         if os.path.exists(self._path):
             self.one_name = check_unshared(self._path, self._timeout)
@@ -88,7 +87,7 @@ class Opener:
                 check_older(SQLiteTx(conn))
         except BaseException as error:
             conn.close()
-            # An interrupted first open leaves one page, and a journal that only a writing connection can roll back.
+            # An interrupted first open leaves one page and a journal, which only a read-write connection can roll back.
             hot = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
             if hot and os.path.getsize(self._path) <= 4096:
                 return 0
@@ -116,7 +115,7 @@ class Opener:
             found = check(tx.conn, self._path)
             check_schema(tx.conn, self._path)
             _migrate(tx.conn, found)
-            self._writer.set_aside(tx)
+            self._writer.reserve_space(tx)
         finally:
             self._writer.turnstile.release()
 

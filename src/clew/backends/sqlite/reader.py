@@ -1,4 +1,4 @@
-"""Reads a whole store as it is at one moment, for verify and copies."""
+"""Reads a snapshot of a whole store, for verify and copies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clew.backends.sqlite.rows import SQLiteTx
 
 
 class FileReader:
-    """See `clew.backends.Reader`. Its connection cannot write, and raises the driver's errors (`BROKEN`)."""
+    """See `clew.backends.Reader`. Its connection is read-only, and raises the driver's errors (`BROKEN`)."""
 
     def __init__(self, conn: sqlite3.Connection, path: str) -> None:
         self.conn = conn

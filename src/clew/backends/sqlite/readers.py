@@ -1,4 +1,4 @@
-"""Connections that cannot write, kept from one read to the next."""
+"""A pool of read-only connections."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from clew.backends.sqlite.connection import DRIVER, translate
 from clew.backends.sqlite.rows import SQLiteTx
 
 IDLE = 8
-"""Connections kept for later reads. More threads may read at once; the rest are closed again."""
+"""Connections to keep for later reads. More threads may read at once; their connections are closed afterwards."""
 
 
 class Readers:
-    """The connections for reading of one store; each is one thread's from `take` to `give`."""
+    """The read-only connections of a store. A connection belongs to one thread from `take` to `give`."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], path: str) -> None:
         self._connect = connect
         self._path = path
         self._idle: list[SQLiteTx] = []
         self._first: SQLiteTx | None = None
-        """Stays open until the store is closed: while a connection is open, SQLite keeps the same -wal and -shm."""
+        """Stays open until the store is closed: while a connection is open, SQLite does not replace -wal and -shm."""
         self._closed = False
 
     def take(self) -> SQLiteTx:
-        """One that is idle, or a new one."""
+        """Returns an idle connection, or opens one."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -37,10 +37,10 @@ class Readers:
             return made
 
     def give(self, tx: SQLiteTx) -> None:
-        """Keeps it for later, or closes it."""
+        """Returns a connection to the pool, or closes it."""
         self._first = self._first or tx
         if tx.conn.in_transaction or len(self._idle) >= IDLE:
-            # One that is still in a transaction was interrupted; it would keep the WAL from being emptied.
+            # After an interrupt it may still be in a transaction, which would prevent SQLite from truncating the WAL.
             if tx is not self._first:
                 tx.conn.close()
                 return
@@ -50,17 +50,17 @@ class Readers:
             self.drop()
 
     def idle(self) -> list[sqlite3.Connection]:
-        """Those that nobody uses."""
+        """The idle connections."""
         return [tx.conn for tx in self._idle]
 
     def drop(self) -> None:
-        """Closes those that are idle."""
+        """Closes the idle connections."""
         self._first = None
         with suppress(IndexError):  # another thread may take the last one
             while True:
                 self._idle.pop().conn.close()
 
     def close(self) -> None:
-        """Closes those that are idle, and the others when they are given back. Idempotent."""
+        """Closes the idle connections now, and the others when they are returned. Idempotent."""
         self._closed = True
         self.drop()

@@ -1,4 +1,4 @@
-"""Space that is kept for the day the disk is full: deleting takes some before it gives any, and so does opening."""
+"""Reserves disk space for when the disk is full: deleting data, or opening a store, needs some free space first."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 SIZE = 4 << 20
-"""As much as the write-ahead log takes while a store is in use."""
+"""About the size of the write-ahead log of a store in use."""
 SLICE = 64 << 10
-"""What opening takes: the index of the write-ahead log."""
+"""The space that opening a store needs, for the index of the write-ahead log."""
 PAGE = 4096
-"""Bytes of a page of a store."""
+"""The page size of a store, in bytes."""
 SHARE = 8
-"""At most this fraction (one in so many) of the free space is reserved: on a small disk, appends need it more."""
+"""At most 1/SHARE of the free space is reserved: on a small disk, appends need it more."""
 
 _ALONE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""No link is followed, and no pipe waited for."""
+"""Flags that refuse to follow links or to wait for pipes."""
 
 
 class Reserve:
-    """A file beside the store that holds nothing and takes up space, until that is given back."""
+    """A file next to the store that occupies space until it is truncated."""
 
     def __init__(self, path: str) -> None:
         self.path = f"{path}-reserve"
 
     @property
     def size(self) -> int:
-        """Bytes that it has."""
+        """Its current size in bytes."""
         try:
             return os.path.getsize(self.path)
         except OSError:
             return 0
 
     def keep(self) -> None:
-        """Makes it as large as there is space for; never an error."""
-        with suppress(OSError, AttributeError):  # the latter where nobody can ask how much is left
+        """Extends the file as far as free space allows. Never raises."""
+        with suppress(OSError, AttributeError):  # Windows has no `os.statvfs`
             have = self.size
             if have >= SIZE:
                 return
@@ -47,7 +47,7 @@ class Reserve:
                 _fill(fd, size)
 
     def give(self, size: int = SIZE) -> bool:
-        """Gives so much of it back. False if there was nothing left of it, or it cannot be reached."""
+        """Frees `size` bytes of it. False if it was empty already, or cannot be opened."""
         try:
             with self._file() as fd:
                 left = os.fstat(fd).st_size
@@ -58,7 +58,7 @@ class Reserve:
 
     @contextmanager
     def _file(self, flags: int = 0) -> Iterator[int]:
-        """The file. OSError if it is a link: what it leads to is somebody's, and holds something."""
+        """Opens the file. OSError if it is a link, because the linked file may contain someone's data."""
         fd = os.open(self.path, flags | os.O_WRONLY | _ALONE, 0o600)
         try:
             if os.fstat(fd).st_nlink > 1:
@@ -69,9 +69,9 @@ class Reserve:
 
 
 def _fill(fd: int, size: int) -> None:
-    """Takes the space up, really: a hole in a file takes none."""
+    """Allocates the space. A sparse file would not occupy any."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, 0, size)
     else:
-        while os.fstat(fd).st_size < size:  # of bytes that no file system makes smaller
+        while os.fstat(fd).st_size < size:  # random bytes, because some file systems compress
             os.write(fd, os.urandom(SLICE))

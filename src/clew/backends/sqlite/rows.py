@@ -1,4 +1,4 @@
-"""The rows of a store in SQLite: what is said there in its own way, or has to be quick."""
+"""`Tx` for SQLite: statements that differ from other databases, and faster versions of frequent ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from clew.backends.sql.rows import SqlTx
 from clew.errors import Conflict
 
 SQL = queries()
-_TIP, _ADD_NODE, _ADVANCE = SQL["tip"], SQL["add_node"], SQL["advance"]
-_NODES_AT = SQL["nodes_at"].replace("(?)", "%s(?)")  # quicker than IN, which sorts what it is given
+_HEAD_STATE, _ADD_NODE, _ADVANCE = SQL["head_state"], SQL["add_node"], SQL["advance"]
+_NODES_AT = SQL["nodes_at"].replace("(?)", "%s(?)")  # faster than IN, which sorts its values
 _RUNS_AT, _TREE_STATES, _VERSIONS = (
     SQL[name].removesuffix("= ?") + "IN (%s?)" for name in ("run", "tree_state", "version")
 )
@@ -26,26 +26,26 @@ _KEYS_BESIDE = (
 
 
 class SQLiteTx(SqlTx):
-    """A transaction on one connection; what it means is written at `clew.backends.Tx`."""
+    """See `clew.backends.Tx`."""
 
     __slots__ = ("conn", "epoch", "run_sql")
     _sql = SQL
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self.conn = conn
-        # One cursor for all: making one for each statement costs more than some statements. So every method takes
-        # its rows whole before it runs the next statement.
+        # All methods share one cursor, because creating one costs more than some statements. So every method fetches
+        # all rows before it runs the next statement.
         self._run = self.run_sql = conn.cursor().execute
         self.epoch: int | None = None
-        """Number of the epoch that this transaction began in, once it has read it."""
+        """The number of the epoch in which this transaction began, if it was read."""
 
     def begin(self) -> None:
-        """Opens a write transaction; what the last one knew is forgotten."""
+        """Begins a write transaction."""
         self.epoch = None
         self._run("BEGIN IMMEDIATE")
 
     def current_epoch(self) -> int:
-        """The epoch's number, read once in a transaction, with whatever first needs it."""
+        """The number of the epoch, read once per transaction."""
         if self.epoch is None:
             (self.epoch,) = self._run(SQL["epoch"]).fetchone()
         return self.epoch
@@ -59,7 +59,7 @@ class SQLiteTx(SqlTx):
         except sqlite3.IntegrityError:
             raise Conflict(taken) from None
 
-    def _added(self, name: str, row: Sequence[Any], taken: str = "") -> int:
+    def _insert(self, name: str, row: Sequence[Any], taken: str = "") -> int:
         try:
             number = self._run(SQL[name], row).lastrowid
         except sqlite3.IntegrityError:
@@ -83,7 +83,7 @@ class SQLiteTx(SqlTx):
     # -- nodes and refs
 
     def set_state(self, state: str, key_id: bytes | None) -> None:
-        self.current_epoch()  # the one that this transaction began in
+        self.current_epoch()  # remember the epoch in which this transaction began
         super().set_state(state, key_id)
 
     def nodes_at(self, positions: Sequence[int]) -> dict[int, NodeLocation]:
@@ -96,7 +96,7 @@ class SQLiteTx(SqlTx):
         return {tree: (workspace, bool(trashed)) for tree, workspace, trashed in self._among(_TREE_STATES, trees)}
 
     def _among(self, sql: str, values: Sequence[int], one: str = "?, ") -> list[Any]:
-        """The rows that any of these values finds; `one` is how the statement has each but the last."""
+        """The rows for these values, 500 per statement; `one` is the placeholder for each value but the last."""
         found: list[Any] = []
         for start in range(0, len(values), 500):
             some = values[start : start + 500]
@@ -104,7 +104,7 @@ class SQLiteTx(SqlTx):
         return found
 
     def versions(self, refs: Collection[int]) -> dict[int, int]:
-        """The versions of these refs, without those that are gone."""
+        """The versions of these refs, without deleted ones."""
         return dict(self._among(_VERSIONS, list(refs)))
 
     def runs_at(self, numbers: Sequence[int]) -> dict[int, RunRow]:
@@ -132,11 +132,11 @@ class SQLiteTx(SqlTx):
         self._run(SQL["raise_floor"])
         return super().delete_nodes(low, high)
 
-    def tip(self, ref: int) -> HeadState | None:
-        row = self._run(_TIP, (ref,)).fetchone()
+    def head_state(self, ref: int) -> HeadState | None:
+        row = self._run(_HEAD_STATE, (ref,)).fetchone()
         if row is None:
             return None
-        if self.epoch is None:  # else it may have been changed here, by another job
+        if self.epoch is None:  # otherwise another job of this transaction may have changed it
             self.epoch = row[0]
         return HeadState._make(row)
 

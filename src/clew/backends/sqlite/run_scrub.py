@@ -1,4 +1,4 @@
-"""Runs `scrub.py` on a store's file, in a process of its own."""
+"""Runs `scrub.py` on a store's file, in a separate process."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 class Scrubbed(NamedTuple):
-    """What was found in a file, and done about it."""
+    """The result of a scrub."""
 
     pages: int
-    """Pages the file has."""
+    """Pages in the file."""
     dirty: int
-    """Pages with bytes that nothing uses and that are not zero."""
+    """Pages with stale bytes."""
     stale: int
-    """Such bytes."""
+    """Bytes that are unused and were not zero."""
     cleared: int
-    """Such bytes that are zero now."""
+    """Stale bytes that are zero now."""
     freelist: int
-    """Pages that nothing uses."""
+    """Unused pages."""
     wal: int
-    """Bytes in the write-ahead log, which is not looked at."""
+    """Bytes in the write-ahead log, which is not scanned."""
 
     @property
     def clean(self) -> bool:
-        """True if the file holds live rows alone, and nothing waits in the write-ahead log."""
+        """True if the file contains only live rows, and the write-ahead log is empty."""
         return self.stale == self.cleared and not self.wal
 
 
-class _Said(msgspec.Struct):
+class _Report(msgspec.Struct):
     pages: int
     dirty: int
     stale: int
@@ -52,31 +52,31 @@ class _Said(msgspec.Struct):
 
 
 def clean(path: str, *, write: bool, keep: Sequence[int] = ()) -> Scrubbed:
-    """Looks at every byte of the file that no live row uses, and with `write` makes it zero, durably.
+    """Finds the stale bytes of the file, and with `write` zeroes them durably.
 
-    For `write` the caller has truncated the write-ahead log and has no transaction open; the program takes SQLite's
-    write lock, and readers may go on. It also holds the descriptors `keep`: locks on them last as long as it runs,
-    even if this process is killed. A connection with pages of the file in memory would write stale bytes back with
-    its next change. Truncating the log makes all others drop theirs; the caller closes its own.
+    For `write` the caller must have truncated the write-ahead log, and must have no open transaction. The program takes
+    SQLite's write lock; readers can continue. It inherits the descriptors `keep`, whose locks last as long as it runs,
+    even if this process is killed. A connection with cached pages would write stale bytes back with its next change:
+    truncating the log makes other connections drop their caches, and the caller must close its own.
 
-    Corrupted if the file is not exactly as SQLite's format says, Unavailable if the write-ahead log is not empty or
-    another program keeps writing; then nothing was changed. After any other error what was cleared so far stays so,
-    and live rows are untouched. There is no time limit: it waits a few seconds for the lock, and takes each page once.
+    Corrupted if the file does not have exactly SQLite's format, Unavailable if the write-ahead log is not empty or
+    another program keeps writing; then nothing was changed. After any other error, some bytes may be zeroed already;
+    live rows are untouched. There is no timeout: it waits a few seconds for the lock, and reads each page once.
     """
     path = os.path.abspath(path)
-    said = _ask([path, "--write"] if write else [path], keep)
-    if said.error is not None:
-        raise _told(said, path)
-    return Scrubbed(said.pages, said.dirty, said.stale, said.cleared, said.freelist, said.wal)
+    report = _run([path, "--write"] if write else [path], keep)
+    if report.error is not None:
+        raise _translate_report(report, path)
+    return Scrubbed(report.pages, report.dirty, report.stale, report.cleared, report.freelist, report.wal)
 
 
-def _ask(arguments: list[str], keep: Sequence[int]) -> _Said:
+def _run(arguments: list[str], keep: Sequence[int]) -> _Report:
     with loading:
         import subprocess
 
     path = arguments[0]
     if not sys.executable or getattr(sys, "frozen", False):
-        raise Unavailable(f"there is no Python to look at {path} with", hint="Run clew with a Python interpreter.")
+        raise Unavailable(f"cleaning {path} needs a Python interpreter", hint="Run clew with Python.")
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", _PROGRAM, *arguments],
@@ -85,26 +85,26 @@ def _ask(arguments: list[str], keep: Sequence[int]) -> _Said:
             check=False,
             pass_fds=keep,
         )
-        return msgspec.json.decode(done.stdout, type=_Said)
+        return msgspec.json.decode(done.stdout, type=_Report)
     except OSError as error:
         raise Unavailable(
             f"{sys.executable} cannot be run ({error.strerror})", hint="Make the same call again."
         ) from error
     except msgspec.DecodeError:
-        why = f"the process ended with {done.returncode}"
-        raise Unavailable(f"looking at {path} failed: {why}", hint="Make the same call again.") from None
+        why = f"the process exited with {done.returncode}"
+        raise Unavailable(f"scanning {path} failed: {why}", hint="Make the same call again.") from None
 
 
-def _told(said: _Said, path: str) -> ClewError:
-    """The error of clew's that tells what the program has said."""
-    why = said.error or ""
-    match said.errno:
+def _translate_report(report: _Report, path: str) -> ClewError:
+    """Translates the error in a report of the program."""
+    why = report.error or ""
+    match report.errno:
         case 0:
             return Corrupted(path, why)
         case errno.ENOENT:
             return NotFound("store", path, hint="Check the path.")
         case errno.EBUSY:
-            return Unavailable(f"{path} is kept busy: {why}", hint="Make the same call again.")
+            return Unavailable(f"{path} is busy: {why}", hint="Make the same call again.")
         case number if number in _FULL:
             return StorageFull(f"no space is left for {path}")
         case number if number in _FORBIDDEN:

@@ -1,4 +1,4 @@
-"""Checks the schema of a file: anything that was added to it could run inside our transactions."""
+"""Checks the schema of a file, because an added trigger or view could run inside our transactions."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _OWN = frozenset(
         "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
     }
 )
-"""Tables that SQLite makes for itself."""
+"""Tables that SQLite creates for its own use."""
 
 
 def check_schema(conn: sqlite3.Connection, path: str) -> None:
-    """Corrupted if something was added to the schema or changed in it: a trigger, a view, another table or index.
-    NotAStore for the first format before the first release, which had no table of objects.
+    """Corrupted if a trigger, view, table or index was added to the schema or changed.
+    NotAStore for the format 1 from before the first release, which had no table of objects.
 
-    Nothing is run to find out. That something is missing is for `verify` to say; the rest can still be read.
+    Runs no SQL of the schema. Missing parts are left to `verify`, because the rest can still be read.
     """
     rows = schema_of(conn)
     if rows and not any(row[1] == "objects" for row in rows):
-        raise NotAStore(path, "it has format 1 of before the first release", hint=CONVERT)
+        raise NotAStore(path, "it has a format from before the first release", hint=CONVERT)
     if all(_verbatim(row, _scripts()) for row in rows):
         return
     for name, why in differences(rows):
@@ -47,7 +47,7 @@ def schema_of(conn: sqlite3.Connection) -> list[Row]:
 
 
 def differences(rows: list[Row]) -> Iterator[tuple[str, str]]:
-    """What a schema has, lacks or words otherwise than the newest format, but for comments: names, and how."""
+    """The differences between a schema and the newest format, except for comments, as (name, difference)."""
     with loading:
         from clew.backends.sqlite.migrate import migrate
 
@@ -62,7 +62,7 @@ def differences(rows: list[Row]) -> Iterator[tuple[str, str]]:
         if name not in expected:
             yield name, f"is not part of format {FORMAT}"
         elif words != expected[name]:
-            yield name, f"is not as format {FORMAT} has it"
+            yield name, f"differs from format {FORMAT}"
     for name in sorted(expected.keys() - {"sqlite_sequence"} - {name for name, _ in actual}):
         yield name, MISSING
 
@@ -73,7 +73,7 @@ def _scripts() -> str:
 
 
 def _verbatim(row: Row, scripts: str) -> bool:
-    """True if a migration has made it, word for word."""
+    """True if a migration contains exactly this SQL."""
     kind, name, _, sql = row
     if sql is None or (kind == "table" and sql in _OWN):
         return sql is not None
@@ -82,7 +82,7 @@ def _verbatim(row: Row, scripts: str) -> bool:
 
 
 def _words(row: Row) -> tuple[object, ...]:
-    """A row of the schema, its SQL without comments."""
+    """A row of the schema, with its SQL as a list of words without comments."""
     *named, sql = row
     lines = (line.partition("--")[0] for line in str(sql).split("\n"))
     return (*named, " ".join(lines).split())

@@ -1,14 +1,14 @@
-"""Proof that a SQLite file holds nothing but live rows, and the removal of what else it holds.
+"""Checks that a SQLite file contains nothing but live rows, and removes everything else.
 
-Even with `secure_delete`, moving rows between pages leaves old copies in the parts of pages that nothing uses. This
-accounts for every byte of every page, and looks at those that no row and no structure uses: stale if they are not zero.
+Even with `secure_delete`, SQLite leaves old copies in the unused parts of pages when it moves rows. This checks every
+byte of every page: unused bytes that are not zero are stale.
 
-It is run as a program, `python -I -S scrub.py PATH [--write]`, and prints one line of JSON. It must not run inside a
-process that has the database open: closing any descriptor of the file drops SQLite's locks. So it imports nothing of
-clew. If the file is not exactly as the format says, nothing is written at all.
+It runs as a program, `python -I -S scrub.py PATH [--write]`, and prints one line of JSON. It must not run inside a
+process that has the database open, because closing any descriptor of the file drops SQLite's locks. So it imports
+nothing of clew. If the file does not have exactly the documented format, it writes nothing.
 
-With `--write` the stale bytes become zero, in place, under SQLite's own write lock: an orphan of a killed caller is
-harmless, because the lock is its own and ends with it. No byte that a reader looks at changes, so readers may go on.
+With `--write` it zeroes the stale bytes in place, under SQLite's write lock. If the caller is killed, this process
+keeps running safely, because it holds the lock itself. Readers can continue, because no byte that they read changes.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from urllib.parse import quote
 
 if __package__:
     from clew.backends.sqlite.walk import ZEROS, Refused, Walk
-else:  # as a program: nothing of clew can be imported
+else:  # as a program, it cannot import clew
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     from walk import ZEROS, Refused, Walk  # type: ignore[import-not-found,no-redef]
 
 PATIENCE = 5.0
-"""Seconds that it waits for SQLite's write lock."""
+"""Seconds to wait for SQLite's write lock."""
 
 Report = dict[str, int | str | None]
 
 
 def scrub(path: str, opened: ExitStack, *, write: bool) -> Report:
-    """Looks at the file, and with `write` clears what is stale in it. Never raises: the report has the error.
+    """Scans the file, and with `write` zeroes stale bytes. Does not raise: the report contains the error.
 
-    The lock lasts until `opened` is closed. That drops the locks of every other connection of the process, too.
+    Holds the lock until `opened` is closed. That also drops the locks of all other connections of the process.
     """
     report: Report = dict.fromkeys(("pages", "dirty", "stale", "cleared", "freelist", "wal", "errno"), 0)
     report["error"] = None
@@ -52,7 +52,7 @@ def scrub(path: str, opened: ExitStack, *, write: bool) -> Report:
             raise Refused("it is empty")
         if write:
             _lock(path, fd, opened)
-        _look(fd, path, opened, write, report)
+        _scan(fd, path, opened, write, report)
     except Refused as refused:
         report["error"] = str(refused)
     except OSError as failed:
@@ -61,20 +61,20 @@ def scrub(path: str, opened: ExitStack, *, write: bool) -> Report:
 
 
 def _lock(path: str, fd: int, opened: ExitStack) -> None:
-    """Takes SQLite's write lock on this very file."""
+    """Takes SQLite's write lock on this file."""
     uri = f"file:{quote(os.fsencode(path))}?mode=rw"
     try:
         conn = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)
         opened.callback(conn.close)
         conn.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
-        raise _meaning(error) from error
+        raise _translate_lock_error(error) from error
     if not os.path.samestat(os.fstat(fd), os.stat(path)):
-        raise OSError(errno.EBUSY, "another file has taken its place")
+        raise OSError(errno.EBUSY, "the file was replaced")
 
 
-def _meaning(error: sqlite3.Error) -> Exception:
-    """What it means that SQLite does not give the lock."""
+def _translate_lock_error(error: sqlite3.Error) -> Exception:
+    """Translates an error from taking SQLite's lock."""
     code = error.sqlite_errorcode & 0xFF
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return Refused(str(error))
@@ -87,7 +87,7 @@ def _meaning(error: sqlite3.Error) -> Exception:
     return OSError(numbers.get(code, errno.EIO), str(error))
 
 
-def _look(fd: int, path: str, opened: ExitStack, write: bool, report: Report) -> None:
+def _scan(fd: int, path: str, opened: ExitStack, write: bool, report: Report) -> None:
     report["wal"] = _log_size(path, write)
     data = opened.enter_context(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
     walk = Walk(data)
@@ -103,19 +103,19 @@ def _look(fd: int, path: str, opened: ExitStack, write: bool, report: Report) ->
     if write and ranges:
         for at, length in ranges:
             if os.pwrite(fd, ZEROS[:length], at) != length:
-                raise OSError(errno.EIO, "a write was cut short")
+                raise OSError(errno.EIO, "a write was incomplete")
         _sync(fd)
         report["cleared"] = stale
 
 
 def _log_size(path: str, write: bool) -> int:
-    """The size of the write-ahead log. While it is not empty the file is not to be written."""
+    """The size of the write-ahead log. Unless it is empty, the file must not be written."""
     try:
         size = os.stat(f"{path}-wal").st_size
     except FileNotFoundError:
         return 0
     if write and size:
-        raise OSError(errno.EBUSY, "not everything that was written is in the file yet")
+        raise OSError(errno.EBUSY, "the write-ahead log is not empty")
     return size
 
 
@@ -133,11 +133,11 @@ if __name__ == "__main__":
         sys.exit("usage: scrub.py PATH [--write]")
     code = 1
     try:
-        said = scrub(sys.argv[1], ExitStack(), write=len(sys.argv) == 3)
-        sys.stdout.write(json.dumps(said) + "\n")
+        report = scrub(sys.argv[1], ExitStack(), write=len(sys.argv) == 3)
+        sys.stdout.write(json.dumps(report) + "\n")
         sys.stdout.flush()
-        code = 1 if said["error"] else 0
+        code = 1 if report["error"] else 0
     finally:
-        # Nothing is closed before: a connection that takes itself for the last one would remove the write-ahead log,
-        # also that of a process whose locks were dropped because it has copied the file.
+        # Exit without closing: a connection that believes it is the last one deletes the write-ahead log, even while
+        # another process uses it whose locks were dropped because it has copied the file.
         os._exit(code)

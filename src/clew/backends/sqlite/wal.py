@@ -1,8 +1,8 @@
-"""The write-ahead log by its format (https://www.sqlite.org/fileformat2.html#walformat).
+"""Checks the write-ahead log, by its format (https://www.sqlite.org/fileformat2.html#walformat).
 
-SQLite reads the log up to the first frame whose checksum is wrong and silently ignores what follows: that is how it
-recognises a commit that was cut short. So one flipped bit drops every commit behind it, acknowledged or not. The
-checksums are a chain, and each frame has the value that the next one starts with; so the frames behind can be checked.
+SQLite reads the log up to the first frame with a wrong checksum, and silently ignores the rest: this is how it detects
+an incomplete commit. So one flipped bit drops every later commit, acknowledged or not. The checksums form a chain, and
+each frame contains the value with which the next one starts. So the frames after a damaged one can still be checked.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ from clew.backends.problems import Problem
 _HEADER = Struct(">8I")
 _FRAME = Struct(">6I")
 _MAGIC = 0x377F0682
-"""With the last bit set, checksums are made of big endian numbers."""
+"""If the last bit is set, checksums use big-endian numbers."""
 _PAIRS = {_MAGIC: Struct("<2I"), _MAGIC | 1: Struct(">2I")}
 _BITS = 0xFFFFFFFF
 TRIES = 5
-"""Looks at a log that changes while it is read; damage shows the same twice in a row."""
+"""Reads of a log that changes meanwhile. Damage looks the same in two consecutive reads."""
 
 Sum = tuple[int, int]
 
 
 class Break(NamedTuple):
-    """Where the chain of checksums breaks though the log goes on behind it."""
+    """A break in the chain of checksums, with valid frames after it."""
 
     log: bytes
-    """The header of the log: another one means another log."""
+    """The header of the log, which identifies it."""
     frame: int
-    """Number of the first frame that is damaged; 0 for the header."""
+    """The number of the first damaged frame; 0 for the header."""
     frames: int
-    """Sound frames behind it."""
+    """The number of valid frames after it."""
     commits: int
-    """Commits that end in one of them."""
+    """The number of commits in these frames."""
 
 
 def check_wal(conn: sqlite3.Connection, store: str) -> Iterator[Problem]:
-    """Finds a damaged frame with commits behind it: SQLite drops them when it next reads the log from the file."""
+    """Finds a damaged frame with commits after it. SQLite drops them when it next reads the log from the file."""
     path = f"{os.path.realpath(store)}-wal"
     (size,) = conn.execute("PRAGMA page_size").fetchone()
     seen = None
     for _ in range(TRIES):
-        broken = _look(path, size)
+        broken = _read_log(path, size)
         if broken is None:
             return
-        if broken == seen:  # else another program may have been writing there
+        if broken == seen:  # otherwise another program may be writing
             what = f"frame {broken.frame:,} is" if broken.frame else "its header is"
-            behind = f"{broken.frames:,} frames and {broken.commits:,} commits behind it are lost to SQLite"
-            yield Problem("wal", path, f"{what} damaged, and {behind}")
+            after = f"SQLite ignores {broken.frames:,} frames and {broken.commits:,} commits after it"
+            yield Problem("wal", path, f"{what} damaged, and {after}")
             return
         seen = broken
 
 
-def _look(path: str, size: int) -> Break | None:
+def _read_log(path: str, size: int) -> Break | None:
     try:
         with open(path, "rb") as file:  # SQLite has no locks on this file that closing it would drop
             return _walk(file, size, os.fstat(file.fileno()).st_size)
@@ -66,18 +66,18 @@ def _look(path: str, size: int) -> Break | None:
 
 
 def _walk(file: BinaryIO, size: int, end: int) -> Break | None:
-    """The first break that is proof of damage: behind it a whole commit is followed by what was written after it.
+    """The first break that proves damage: after it, there is a complete commit and a later frame.
 
-    Frames beyond `end` are not read: writers may append faster than this reads.
+    A break in the last commit is no proof. A power cut during an unacknowledged commit leaves the same.
 
-    A break in the last commit is none. A power cut leaves the same, of a commit that nobody was told of.
+    Does not read frames beyond `end`, because writers may append faster than this reads.
     """
     log = file.read(_HEADER.size)
     if len(log) < _HEADER.size:
         return None
     magic, _, _, _, *salts, first, second = _HEADER.unpack(log)
     stored: Sum = (first, second)
-    fitting = [  # the number itself may be what is damaged, and it says how sums are made
+    fitting = [  # the magic number itself, which determines how checksums are computed, may be damaged
         order for number, order in _PAIRS.items() if _sum(number.to_bytes(4) + log[4:24], (0, 0), order) == stored
     ]
     pairs = fitting[0] if fitting else _PAIRS.get(magic, _PAIRS[_MAGIC])
@@ -90,13 +90,13 @@ def _walk(file: BinaryIO, size: int, end: int) -> Break | None:
         number += 1
         _, pages, *found, first, second = _FRAME.unpack_from(frame)
         if broken == 0 and number == 1:
-            salts = found  # those in the header may be what is damaged
+            salts = found  # those in the header may be damaged
         data = frame[:8] + frame[_FRAME.size :]
         starts = {stored, made} if found == salts else set()
         stored = (first, second)
         sums = [_sum(data, start, pairs) for start in starts]
         sound = stored in sums
-        made = stored if sound or not sums else sums[0]  # right if only the checksum itself is damaged
+        made = stored if sound or not sums else sums[0]  # correct if only the checksum itself is damaged
         if broken is None and not sound:
             broken, ended = number, found == salts and pages > 0
         elif broken is not None:
@@ -106,7 +106,7 @@ def _walk(file: BinaryIO, size: int, end: int) -> Break | None:
 
 
 def _sum(data: bytes, start: Sum, pairs: Struct) -> Sum:
-    """The checksum of `data`, going on from `start`."""
+    """The checksum of `data`, continued from `start`."""
     first, second = start
     for one, other in pairs.iter_unpack(data):
         first = first + one + second & _BITS

@@ -1,4 +1,4 @@
-"""A SQLite file by its format (https://www.sqlite.org/fileformat2.html): which bytes of which page nothing uses."""
+"""Finds the unused bytes of a SQLite file, by its format (https://www.sqlite.org/fileformat2.html)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from struct import error as struct_error
 
 MAGIC = b"SQLite format 3\0"
 LOCK_BYTE = 0x40000000
-"""The page at this offset is for locks, and holds nothing."""
+"""SQLite uses the page at this offset for locks only."""
 
 TABLE, INDEX = 5, 2
 LEAF = 8
-"""Set in the type of a page that has no pages below it."""
+"""Set in the type of leaf pages."""
 ROOT, FREE, OVERFLOW_HEAD, OVERFLOW, CHILD = 1, 2, 3, 4, 5
-"""What the pointer map says of a page."""
+"""The page types of the pointer map."""
 
 ZEROS = bytes(65536)
 HEADER = Struct(">BHHHB")
@@ -25,39 +25,39 @@ LINK = Struct(">BI")
 
 
 class Refused(Exception):
-    """The file is not exactly as expected. Nothing was written."""
+    """The file does not have exactly the expected format. Nothing was written."""
 
 
 class Walk:
-    """Every page of a database, each taken once. Refused if anything is not exactly as the format says."""
+    """Visits every page of a database once. Refused if anything does not have exactly the documented format."""
 
     def __init__(self, data: mmap.mmap, *, lock_byte: int = LOCK_BYTE) -> None:
         self.data = data
         self.freelist = 0
         self.stale: dict[int, list[tuple[int, int]]] = {}
-        """By page, the ranges in it that nothing uses and that are not all zero."""
+        """By page, its unused ranges that are not all zero."""
         self._pointers: dict[int, Struct] = {}
         self._read_header()
         self._taken = bytearray(self.pages + 1)
         self._links = bytearray(5 * (self.pages + 1) if self._largest_root else 0)
-        """What the pointer map must say, as found by walking."""
+        """The expected contents of the pointer map."""
         self._lock_page = lock_byte // self.size + 1
 
     def run(self) -> None:
         """Walks the whole file."""
-        maps = self._set_aside()
+        maps = self._take_fixed_pages()
         roots = self._schema(self._tree(1))
         for root in roots:
             self._tree(root)
         self._free_pages()
         if self._largest_root:
             if self._largest_root != max(roots, default=1):
-                raise Refused("the header names another largest root page than the schema")
+                raise Refused("the largest root page in the header differs from the schema")
             for number in maps:
                 self._pointer_map(number)
         lost = self._taken.find(0, 1)
         if lost > 0:
-            raise Refused(f"page {lost} belongs to nothing")
+            raise Refused(f"page {lost} is not in use and not free")
         if self.usable < self.size:
             self._reserved()
 
@@ -75,14 +75,14 @@ class Walk:
         numbers = Struct(">25I").unpack(head)
         self.pages, self._trunk, self._free_count, self._largest_root = *numbers[7:10], numbers[13]
         if numbers[6] != numbers[23] or self.pages * self.size != len(self.data):
-            raise Refused("the size of the file is not the one in the header")
-        # Rows up to these lengths are whole in their page; of longer ones at least `_least` bytes are.
+            raise Refused("the size of the file differs from the header")
+        # Rows up to these lengths are stored in their page; longer ones with at least `_least` bytes there.
         self._most_table = self.usable - 35
         self._most_index = (self.usable - 12) * 64 // 255 - 23
         self._least = (self.usable - 12) * 32 // 255 - 23
 
-    def _set_aside(self) -> list[int]:
-        """Takes the pages whose place is fixed; returns those of the pointer map."""
+    def _take_fixed_pages(self) -> list[int]:
+        """Takes the pages at fixed positions; returns those of the pointer map."""
         if self._lock_page <= self.pages:
             self._take(self._lock_page, 0, 0)
             self._unused(self._lock_page, self._page(self._lock_page), 0, self.usable)
@@ -95,11 +95,11 @@ class Walk:
         return numbers
 
     def _take(self, number: int, link: int, owner: int) -> None:
-        """A page has one owner."""
+        """Marks a page as used by `owner`. A page has only one owner."""
         if not 0 < number <= self.pages:
-            raise Refused(f"page {owner} names page {number}, which does not exist")
+            raise Refused(f"page {owner} refers to page {number}, which does not exist")
         if self._taken[number]:
-            raise Refused(f"page {owner} names page {number}, which has another owner")
+            raise Refused(f"page {owner} refers to page {number}, which has another owner")
         self._taken[number] = 1
         if self._links:
             LINK.pack_into(self._links, 5 * number, link, owner)
@@ -108,14 +108,14 @@ class Walk:
         return self.data[(number - 1) * self.size : number * self.size]
 
     def _unused(self, number: int, page: bytes, start: int, end: int) -> None:
-        """Nothing uses these bytes of a page."""
+        """Records an unused range of a page, if it is not all zero."""
         if not ZEROS.startswith(page[start:end]):
             self.stale.setdefault(number, []).append((start, end))
 
     # -- b-trees
 
     def _tree(self, root: int) -> list[int]:
-        """Walks a b-tree, level by level; returns its leaves."""
+        """Visits a b-tree level by level; returns its leaves."""
         self._take(root, ROOT, 0)
         level, family = [root], 0
         while True:
@@ -129,33 +129,33 @@ class Walk:
             level, family = below, kind
 
     def _tree_page(self, number: int, below: list[int]) -> int:
-        """Accounts for every byte of a page; adds the pages under it to `below`. Returns its type."""
+        """Checks every byte of a page; adds its child pages to `below`. Returns its type."""
         page = self._page(number)
         start = 100 if number == 1 else 0
         kind, block, count, top, loose = HEADER.unpack_from(page, start)
         if kind & ~LEAF not in (TABLE, INDEX):
-            raise Refused(f"page {number} is not of a tree")
+            raise Refused(f"page {number} is not a b-tree page")
         array = start + (8 if kind & LEAF else 12)
         gap = array + 2 * count
         top = top or 65536
         if not gap <= top <= self.usable:
-            raise Refused(f"page {number} has its cells outside of it")
+            raise Refused(f"page {number} has cells outside the page")
         pointers = self._pointers.get(count) or self._pointers.setdefault(count, Struct(f">{count}H"))
         starts = sorted(pointers.unpack_from(page, array))
         try:
             ends = self._ends(number, page, kind, starts)
         except (IndexError, struct_error):
-            raise Refused(f"a cell runs out of page {number}") from None
+            raise Refused(f"a cell extends beyond page {number}") from None
         self._unused(number, page, gap, top)
         if block:
             starts, ends = self._with_blocks(number, page, top, block, starts, ends)
-        # Cells and free blocks fill the rest of the page, but for as many loose bytes as the page says.
+        # Cells and free blocks fill the rest of the page, except for the number of loose bytes in its header.
         starts.append(self.usable)
         ends.insert(0, top)
         if starts != ends:
             loose -= self._between(number, page, ends, starts)
         if loose:
-            raise Refused(f"page {number} counts its loose bytes wrongly")
+            raise Refused(f"page {number} has a wrong count of loose bytes")
         if not kind & LEAF:
             for at in (*pointers.unpack_from(page, array), array - 4):
                 child = NUMBER.unpack_from(page, at)[0]
@@ -164,7 +164,7 @@ class Walk:
         return int(kind)
 
     def _ends(self, number: int, page: bytes, kind: int, starts: list[int]) -> list[int]:
-        """Where each cell ends. Takes the overflow pages of those that have any."""
+        """The end of each cell. Takes their overflow pages."""
         if kind == TABLE:
             return [_after(page, start + 4) for start in starts]
         if kind == TABLE | LEAF:
@@ -180,14 +180,14 @@ class Walk:
                 at += length
             else:
                 at = self._long(number, page, at, length, self._most_index)
-            if at < start + 4:  # no cell takes less
+            if at < start + 4:  # the smallest cell size
                 self._unused(number, page, at, start + 4)
                 at = start + 4
             ends.append(at)
         return ends
 
     def _row_ends(self, number: int, page: bytes, starts: list[int]) -> list[int]:
-        """Where each row of a leaf of a table ends. Most pages are such leaves: this is where time goes."""
+        """The end of each row in a leaf of a table. Most pages are such leaves, so this takes most of the time."""
         ends = []
         most = self._most_table
         for start in starts:
@@ -200,7 +200,7 @@ class Walk:
             else:
                 length, at = _varint(page, start)
             last = at + 8
-            while page[at] > 127 and at < last:  # `_after`, without the call
+            while page[at] > 127 and at < last:  # `_after`, inlined
                 at += 1
             at += 1
             if length <= most:
@@ -216,12 +216,12 @@ class Walk:
         return at + local + 4
 
     def _local(self, length: int, most: int) -> int:
-        """How much of a row that has overflow pages is in its own page."""
+        """How many bytes of a row with overflow pages are in its own page."""
         local = self._least + (length - self._least) % (self.usable - 4)
         return local if local <= most else self._least
 
     def _overflow(self, owner: int, number: int, length: int) -> None:
-        """The chain of pages that hold the rest of a row, `length` bytes."""
+        """Takes the overflow pages of a row, which hold its last `length` bytes."""
         link, room = OVERFLOW_HEAD, self.usable - 4
         while length > 0:
             self._take(number, link, owner)
@@ -231,29 +231,29 @@ class Walk:
             number = NUMBER.unpack_from(self.data, (number - 1) * self.size)[0]
             length -= room
         if number:
-            raise Refused(f"page {owner} goes on after the end of a row")
+            raise Refused(f"page {owner} has a next page after the end of a row")
 
     def _with_blocks(
         self, number: int, page: bytes, top: int, block: int, starts: list[int], ends: list[int]
     ) -> tuple[list[int], list[int]]:
-        """Cells and free blocks together, in order. The header of a free block is in use, the rest of it is not."""
+        """Cells and free blocks together, in order. The header of a free block is in use; the rest of it is unused."""
         spans = list(zip(starts, ends, strict=True))
         least = top
         while block:
             if not least <= block <= self.usable - 4:
-                raise Refused(f"page {number} has a free block out of place")
+                raise Refused(f"page {number} has a free block at a wrong position")
             after, length = BLOCK.unpack_from(page, block)
             if length < 4:
                 raise Refused(f"page {number} has a free block of {length} bytes")
             self._unused(number, page, block + 4, block + length)
             spans.append((block, block + length))
-            least = block + length + 4  # nearer ones would have been joined
+            least = block + length + 4  # SQLite merges free blocks that are closer
             block = after
         spans.sort()
         return [start for start, _ in spans], [end for _, end in spans]
 
     def _between(self, number: int, page: bytes, ends: list[int], starts: list[int]) -> int:
-        """Looks at the bytes between cells and free blocks; returns how many there are."""
+        """Records the unused bytes between cells and free blocks; returns their number."""
         loose = 0
         for end, start in zip(ends, starts, strict=True):
             if end > start:
@@ -266,7 +266,7 @@ class Walk:
     # -- the schema
 
     def _schema(self, leaves: list[int]) -> list[int]:
-        """The root pages that the schema, a table with these leaves, names."""
+        """The root pages in the schema, which is the table with these leaves."""
         roots = []
         for number in leaves:
             page = self._page(number)
@@ -280,7 +280,7 @@ class Walk:
         return roots
 
     def _row(self, page: bytes, at: int, length: int) -> bytes:
-        """A row of a table, whole. Its overflow pages were taken before."""
+        """A complete row of a table. Its overflow pages were taken before."""
         if length <= self._most_table:
             return page[at : at + length]
         local = self._local(length, self._most_table)
@@ -295,7 +295,7 @@ class Walk:
     # -- other pages
 
     def _free_pages(self) -> None:
-        """The free list: trunk pages that name leaf pages, which hold nothing."""
+        """Takes the pages of the free list: trunk pages, which list unused leaf pages."""
         number = self._trunk
         while number:
             self._take(number, FREE, 0)
@@ -310,10 +310,10 @@ class Walk:
             self.freelist += 1 + count
             number = after
         if self.freelist != self._free_count:
-            raise Refused("the header counts other free pages than there are")
+            raise Refused("the number of free pages differs from the header")
 
     def _pointer_map(self, number: int) -> None:
-        """The pointer map must say of each page what the walk has found."""
+        """Compares a page of the pointer map with the pages that were found."""
         page = self._page(number)
         first = number + 1
         last = min(self.pages, number - (number - 2) % (self.usable // 5 + 1) + self.usable // 5)
@@ -323,14 +323,14 @@ class Walk:
         self._unused(number, page, len(expected), self.usable)
 
     def _reserved(self) -> None:
-        """The end of each page that SQLite leaves to extensions: if one uses it, for a checksum say, hands off."""
+        """Refused if an extension of SQLite uses the reserved end of a page, for example for a checksum."""
         for end in range(self.size, len(self.data) + 1, self.size):
             if not ZEROS.startswith(self.data[end - self.size + self.usable : end]):
-                raise Refused(f"an extension of SQLite uses the end of page {end // self.size}")
+                raise Refused(f"an SQLite extension uses the end of page {end // self.size}")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at `at`, and where it ends."""
+    """The number at `at`, and the offset after it."""
     value = 0
     for place in range(at, at + 8):
         byte = data[place]
@@ -341,7 +341,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _after(data: bytes, at: int) -> int:
-    """Where the number at `at` ends."""
+    """The offset after the number at `at`."""
     last = at + 8
     while data[at] > 127 and at < last:
         at += 1

@@ -1,8 +1,8 @@
-"""A fair queue in front of the write lock, across processes.
+"""A fair queue for the write lock, across processes.
 
-SQLite's own waiting is a back-off that starves writers: of four processes one got a single append in four seconds while
-another got twelve thousand. Waiting on an advisory lock on a file of its own gives each an even share. It is a second
-file because closing any descriptor of the database itself would drop SQLite's locks.
+SQLite waits with a back-off that starves writers: of four processes, one completed a single append in four seconds and
+another twelve thousand. An advisory lock on a separate file gives all an equal share. It cannot be on the database file
+itself, because closing any descriptor of that file would drop SQLite's locks.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ try:
     from fcntl import flock as _flock
 
     _WAIT, _TRY, _UNLOCK = LOCK_EX, LOCK_EX | LOCK_NB, LOCK_UN
-except ImportError:  # Windows has no such lock: SQLite's own waiting has to do
+except ImportError:  # Windows has no such lock: writers rely on SQLite's own waiting
     _WAIT = _TRY = _UNLOCK = 0
 
     def _flock(fd: Any, operation: int, /) -> None:  # type: ignore[misc]
-        """Nothing to wait for."""
+        """Does nothing."""
 
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 class _Descriptors:
-    """Descriptors of lock files that this process has open.
+    """The open descriptors of lock files in this process.
 
-    Such a lock belongs to what was opened, not to a process: a forked child that does nothing would keep it when its
-    parent is killed. So a child closes them.
+    The lock belongs to the open file, not to the process. A forked child that does nothing would hold it even after its
+    parent is killed, so children close these descriptors.
     """
 
     mutex: ClassVar[threading.RLock] = threading.RLock()
-    """Held while one is opened or closed, and during a fork: the child must know of all."""
+    """Held while a descriptor is opened or closed, and during a fork, so that the child knows all of them."""
     found: ClassVar[set[int]] = set()
 
     @classmethod
@@ -54,12 +54,12 @@ class _Descriptors:
         with cls.mutex:
             if fd in cls.found:
                 cls.found.remove(fd)
-                _flock(fd, _UNLOCK)  # closing is not enough if a process has it by other ways
+                _flock(fd, _UNLOCK)  # closing is not enough if another process has inherited the descriptor
                 os.close(fd)
 
     @classmethod
     def forked(cls) -> None:
-        """Closes them, in the child."""
+        """Closes all descriptors; runs in the child."""
         while cls.found:
             with suppress(OSError):
                 os.close(cls.found.pop())
@@ -75,28 +75,28 @@ if hasattr(os, "register_at_fork"):
 
 
 class Turnstile:
-    """One holder at a time among all that open the same path. Not for two threads of one instance at once."""
+    """A lock with one holder at a time, across processes that use the same path. An instance is not thread-safe."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = -1
         self._file: os.stat_result | None = None
-        """What `_fd` was found to be."""
+        """The status of `_fd` when it was opened."""
         self._waiter: _Waiter | None = None
 
     def acquire(self, timeout: float) -> None:
         """Unavailable after `timeout` seconds."""
         try:
             self._lock(timeout)
-            while not self._in_place():  # others would wait at the file that is there now
-                self._forget()
+            while not self._is_current():  # other processes lock the file that is there now
+                self._close_file()
                 self._lock(timeout)
-        except BaseException:  # interrupted: nobody would give the lock back
+        except BaseException:  # interrupted: nothing else would release the lock
             self.release()
             raise
 
-    def _in_place(self) -> bool:
-        """False if the lock file was deleted or replaced since it was opened."""
+    def _is_current(self) -> bool:
+        """False if the lock file was deleted or replaced after it was opened."""
         assert self._file is not None
         try:
             now = os.stat(self._path)
@@ -114,25 +114,25 @@ class Turnstile:
             self._wait(timeout)
         except OSError as error:
             raise Unavailable(
-                f"{self._path} cannot be locked: {error.strerror}", hint="Keep the store on a file system with locks."
+                f"{self._path} cannot be locked: {error.strerror}", hint="Use a file system that supports locks."
             ) from None
 
     def release(self) -> None:
-        if self._fd >= 0:  # else it was closed by whoever came in between, and the lock went with that
+        if self._fd >= 0:  # otherwise it was closed or abandoned, which releases the lock
             _flock(self._fd, _UNLOCK)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What a process of our own inherits to hold the lock together with this one, and after it."""
+        """The descriptors that a child process must inherit to hold the lock, even after this process ends."""
         return (self._fd,) if self._fd >= 0 and os.name == "posix" else ()
 
-    def _forget(self) -> None:
+    def _close_file(self) -> None:
         if self._fd >= 0:
             _Descriptors.close(self._fd)
             self._fd = -1
 
     def close(self) -> None:
-        self._forget()
+        self._close_file()
         if self._waiter is not None:
             self._waiter.stop()
             self._waiter = None
@@ -144,23 +144,23 @@ class Turnstile:
             raise translate_os(error, self._path) from None
 
     def _wait(self, timeout: float) -> None:
-        """Blocks in the kernel's queue on a thread of its own, because flock takes no timeout."""
+        """Waits in the kernel's queue, on another thread because flock has no timeout."""
         if self._waiter is None:
             self._waiter = _Waiter()
         try:
             granted = self._waiter.lock(self._fd, timeout)
         except BaseException:
-            self._walk_away()
+            self._abandon()
             raise
         if not granted:
-            self._walk_away()
+            self._abandon()
             raise Unavailable(
-                f"another process has kept the store busy for {timeout:g} s",
-                hint="Look for a process that is stopped in the middle of a write; then make the same call again.",
+                f"another process has held the write lock for {timeout:g} s",
+                hint="Look for a process that is stopped in the middle of a write, then make the same call again.",
             )
 
-    def _walk_away(self) -> None:
-        """The thread still stands in the queue with this descriptor; it lets go when its turn comes."""
+    def _abandon(self) -> None:
+        """Leaves the descriptor to the waiting thread, which closes it when it gets the lock."""
         if self._waiter is not None:
             self._waiter.stop()
         self._waiter = None
@@ -168,7 +168,7 @@ class Turnstile:
 
 
 class _Waiter:
-    """A thread that waits for a lock on behalf of another."""
+    """A thread that waits for a lock on behalf of another thread."""
 
     def __init__(self) -> None:
         self._asked = threading.Semaphore(0)
@@ -182,11 +182,11 @@ class _Waiter:
         try:
             if request.done.acquire(timeout=timeout):
                 return True
-        except BaseException:  # interrupted: nobody would give back a lock that is granted now
-            if not request.give_up():
+        except BaseException:  # interrupted: nothing else would release a lock that is granted now
+            if not request.settle():
                 _Descriptors.close(fd)
             raise
-        return not request.give_up()
+        return not request.settle()
 
     def stop(self) -> None:
         self._jobs.append(None)
@@ -212,18 +212,14 @@ class _Request:
         self._settled = False
 
     def grant(self) -> bool:
-        """False if the asker has given up."""
-        with self._mutex:
-            if self._settled:
-                return False
-            self._settled = True
+        """False if the requesting thread has given up."""
+        if not self.settle():
+            return False
         self.done.release()
         return True
 
-    def give_up(self) -> bool:
-        """False if the lock was granted in the last moment."""
+    def settle(self) -> bool:
+        """True for the first caller: either the lock is granted, or the requesting thread has given up."""
         with self._mutex:
-            if self._settled:
-                return False
-            self._settled = True
-            return True
+            settled, self._settled = self._settled, True
+        return not settled

@@ -1,4 +1,4 @@
-"""The one connection that writes: whose turn it is, how a transaction ends, and what a failed commit has left."""
+"""The write connection: waits for the write lock, ends transactions, and resolves failed commits."""
 
 from __future__ import annotations
 
@@ -20,58 +20,60 @@ from clew.base.loading import loading
 from clew.errors import ClewError, Closed, Unavailable
 
 FEW = 200
-"""Pages that are given back at a time, where space is short."""
-LOOKED = 0.001
-"""Seconds after which a write looks before it begins, too, whether the files are in their place. See `commit`."""
+"""Pages to free in one step on a full disk."""
+RECHECK = 0.001
+"""Seconds after which a write checks the files before it begins, and not only after the commit."""
 
 
 class Writer:
-    """Write transactions on one store, one at a time: the caller sees to that within the process, this among others."""
+    """Write transactions on one store, one at a time. The caller ensures that within the process, this class across
+    processes.
+    """
 
     def __init__(self, path: str, connect: Callable[[], sqlite3.Connection], timeout: float) -> None:
         self.path = path
         self.tx: SQLiteTx | None = None
-        """The connection, once something was written; in memory it is the only one, and reads use it too."""
+        """The connection, opened by the first write. In memory it is the only one, and reads use it too."""
         self.alone = threading.RLock() if path in NO_FILE else None
         self.turnstile = Turnstile(f"{path}-lock")
         self.reserve = Reserve(path)
         self.epoch = 0
-        """The number of the epoch that the store was opened in."""
+        """The number of the last epoch that this process has read."""
         self.store_id: bytes | None = None
-        """Which store was opened; another is not written to, …"""
+        """The id of the store, to avoid writing to another store at the same path."""
         self.files: OpenFiles | None = None
-        """… and in which files; None in memory, and until it is open."""
-        self._looked = 0.0
-        """When they were last seen to be in their place."""
-        self.committed: Callable[[], object] = lambda: None
+        """The files of the store; None in memory, and until it is open."""
+        self._checked_at = 0.0
+        """When the files were last checked."""
+        self.on_commit: Callable[[], object] = lambda: None
         """Called after every commit."""
         self.suspect = False
-        """True after a commit that failed: what it left is not known yet."""
+        """True after a failed commit, whose outcome is not known yet."""
         self._began = 0
-        """What `epoch` was when the transaction began: what it does was prepared for that one."""
-        self._cramped = False
-        """True while there is no space to spare: see `make_room`."""
+        """The value of `epoch` when the transaction began. Its work was prepared for that epoch."""
+        self._low_space = False
+        """True while the disk is full: see `make_room`."""
         self._closed = False
-        self._opened_after = forks()
+        self._forks_at_open = forks()
         self._connect = connect
         self._timeout = timeout
 
     def hurry(self, timeout: float) -> None:
-        """From now on waits for other processes no longer than this."""
+        """Shortens the time to wait for other processes."""
         self._timeout = timeout
         self._drop()  # the connection has the old timeout
 
     def close(self) -> None:
-        """Idempotent. Who still waits to write is told."""
+        """Idempotent. Threads that wait to write get Closed."""
         self._closed = True
-        with self.alone or nullcontext():  # in memory, someone may be reading with it
+        with self.alone or nullcontext():  # in memory, another thread may be reading with it
             if self.tx is not None:
                 self.tx.conn.close()
                 self.tx = None
         self.turnstile.close()
 
     def begin(self) -> SQLiteTx:
-        """Waits for its turn, and opens the write transaction. `commit` or `undo` must follow."""
+        """Waits for the lock and begins the write transaction. The caller must call `commit` or `undo`."""
         if self._closed:
             raise Closed("the store is closed")
         if self.alone is None:
@@ -81,12 +83,12 @@ class Writer:
         try:
             tx = self.tx
             if tx is None or self.suspect:
-                self._in_place()
-                tx = self._renew()
-            elif time.monotonic() - self._looked > LOOKED:
-                self._in_place()
+                self._check_files()
+                tx = self._reconnect()
+            elif time.monotonic() - self._checked_at > RECHECK:
+                self._check_files()
             self._began = self.epoch
-            if tx.conn.in_transaction:  # an interrupt came between its begin and its end
+            if tx.conn.in_transaction:  # an interrupt prevented its end
                 tx.conn.execute("ROLLBACK")
             tx.begin()
         except BaseException:
@@ -95,10 +97,10 @@ class Writer:
         return tx
 
     def commit(self, tx: SQLiteTx) -> None:
-        """Ends the transaction, durably. An error leaves the store suspect: only `settle` tells what became of it.
+        """Commits the transaction durably. If the commit fails, sets `suspect`: only `settle` finds out the outcome.
 
-        EpochChanged, and the transaction is undone, if a new epoch has begun since this process last looked.
-        Unavailable if a file of the store was moved or deleted: what was committed might not be found again.
+        EpochChanged if a new epoch has begun since this process last read it; the transaction is rolled back.
+        Unavailable if a file of the store was moved or deleted, because the commit might then be lost.
         """
         try:
             if (tx.epoch or tx.current_epoch()) != self._began:
@@ -108,15 +110,15 @@ class Writer:
             except sqlite3.Error:
                 self.suspect = True
                 raise
-            self._in_place()
+            self._check_files()
         except BaseException:
             self.undo(tx)
             raise
         self._end()
-        self.committed()
+        self.on_commit()
 
     def give_up(self, tx: SQLiteTx, error: BaseException) -> None:
-        """`undo` after an error. EpochChanged if a new epoch has begun: with old keys, sound rows look damaged."""
+        """`undo` after an error. EpochChanged if a new epoch has begun: with old keys, valid rows look damaged."""
         try:
             outdated = (
                 isinstance(error, (ClewError, *ODD)) and tx.conn.in_transaction and tx.current_epoch() != self._began
@@ -127,8 +129,8 @@ class Writer:
             raise EpochChanged from error
 
     def undo(self, tx: SQLiteTx | None) -> None:
-        """Rolls the transaction back; in a forked child it belongs to the parent, and is left alone."""
-        if self._opened_after != forks():
+        """Rolls the transaction back. Does nothing in a forked child, because it belongs to the parent."""
+        if self._forks_at_open != forks():
             return
         try:
             if tx is not None and tx.conn.in_transaction:
@@ -142,17 +144,17 @@ class Writer:
         else:
             self.turnstile.release()
 
-    def set_aside(self, tx: SQLiteTx) -> None:
-        """Keeps space for a full disk; and a log that is short enough to be copied into the store in that space."""
+    def reserve_space(self, tx: SQLiteTx) -> None:
+        """Reserves disk space, and keeps the log short enough to be checkpointed within that space."""
         self.reserve.keep()
         if 0 < self.reserve.size < SIZE:
             tx.conn.execute(f"PRAGMA wal_autocheckpoint = {max(16, self.reserve.size // (2 * PAGE))}")
 
     def clean(self) -> tuple[str, ...]:
-        """Leaves nothing in the file but live rows, and nothing in the write-ahead log. What could not be done now."""
+        """Removes everything but live rows from the file and the write-ahead log. Returns what could not be cleaned."""
         self.turnstile.acquire(self._timeout)
         try:
-            self._in_place()
+            self._check_files()
             try:
                 left = self._clean()
             except sqlite3.Error as error:
@@ -160,19 +162,19 @@ class Writer:
                     raise
                 left = self._clean()
             if not left:
-                self._cramped = False
+                self._low_space = False
                 self.reserve.keep()
             return left
         finally:
             self.turnstile.release()
 
     def make_room(self) -> None:
-        """Gives all that can be given. Until `clean`, what is deleted is not overwritten at once: that takes space."""
+        """Frees as much space as possible. Until `clean`, deleted data is not overwritten, because that needs space."""
         self.turnstile.acquire(self._timeout)
         try:
-            self._cramped = True
+            self._low_space = True
             self.reserve.give()
-            with suppress(ClewError, sqlite3.Error):  # what there is without it may be enough
+            with suppress(ClewError, sqlite3.Error):  # the space may be enough without it
                 self._clean()
             self._drop()
         finally:
@@ -182,32 +184,32 @@ class Writer:
         with loading:
             from clew.backends.sqlite.run_scrub import clean as scrub
 
-        tx = self._renew() if self.tx is None or self.suspect else self.tx
+        tx = self._reconnect() if self.tx is None or self.suspect else self.tx
         if not self._empty_log(tx):
             return ("wal",)
         self._shrink(tx)
         if not self._empty_log(tx):
             return ("wal",)
-        self._drop()  # it would write back what its pages in memory still hold
+        self._drop()  # its cached pages would write deleted data back
         scrub(self.path, write=True, keep=self.turnstile.descriptors)
         return ()
 
     def _shrink(self, tx: SQLiteTx) -> None:
-        """Gives free pages back to the file system. On a full disk a few at a time: moving pages takes space, too."""
+        """Returns free pages to the file system. On a full disk a few at a time, because moving pages needs space."""
         free = tx.conn.execute("PRAGMA freelist_count").fetchone()[0]
         try:
             tx.conn.executescript("PRAGMA incremental_vacuum")  # `execute` would stop after one page
         except sqlite3.OperationalError:
-            with suppress(sqlite3.OperationalError):  # then the file keeps its free pages, emptied
+            with suppress(sqlite3.OperationalError):  # the free pages then stay in the file, zeroed
                 while self._empty_log(tx) and free:
                     tx.conn.executescript(f"PRAGMA incremental_vacuum({FEW})")
                     free = min(free - 1, tx.conn.execute("PRAGMA freelist_count").fetchone()[0])
 
     def _empty_log(self, tx: SQLiteTx) -> bool:
-        """False if somebody who reads keeps the log from being emptied."""
+        """Truncates the log. False if a reader prevents it."""
         tx.conn.execute("PRAGMA busy_timeout = 20")
         try:
-            for pause in (0.0, 0.01, 0.03, 0.06):  # each try keeps other writers out, so none is long
+            for pause in (0.0, 0.01, 0.03, 0.06):  # each attempt blocks other writers, so it must be short
                 time.sleep(pause)
                 if not tx.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                     return True
@@ -216,14 +218,14 @@ class Writer:
             tx.conn.execute(f"PRAGMA busy_timeout = {int(self._timeout * 1000)}")
 
     def savepoint(self, tx: SQLiteTx, job: Job) -> None:
-        """Runs one job so that its failure leaves nothing behind and its neighbours alone."""
+        """Runs a job in a savepoint, so that its failure stores nothing and does not affect other jobs."""
         self.ensure_open(tx)
         tx.run_sql("SAVEPOINT job")
         try:
             job.finish(job.work(tx))
         except BaseException as error:
             if not tx.conn.in_transaction:
-                raise  # the driver has undone everything: disk full, I/O error
+                raise  # SQLite has rolled back everything: disk full, I/O error
             tx.run_sql("ROLLBACK TO job")
             if not isinstance(error, Exception):
                 raise
@@ -232,13 +234,13 @@ class Writer:
 
     @contextmanager
     def nested(self, tx: SQLiteTx) -> Iterator[None]:
-        """A transaction inside a transaction: undone alone by an error, kept only if the outer one is."""
+        """A nested transaction. An error rolls back only this one; it is committed with the outer one."""
         self.ensure_open(tx)
         tx.conn.execute("SAVEPOINT nested")
         try:
             yield
         except BaseException:
-            if tx.conn.in_transaction and self._opened_after == forks():
+            if tx.conn.in_transaction and self._forks_at_open == forks():
                 tx.conn.execute("ROLLBACK TO nested")
                 tx.conn.execute("RELEASE nested")
             raise
@@ -246,78 +248,76 @@ class Writer:
         tx.conn.execute("RELEASE nested")
 
     def ensure_open(self, tx: SQLiteTx) -> None:
-        """Unavailable if the driver has undone the transaction: what follows would be kept without what came first.
+        """Unavailable if SQLite has rolled the transaction back: later writes would be stored without the earlier ones.
 
-        Closed in a forked child: the transaction is its parent's.
+        Closed in a forked child, because the transaction belongs to the parent.
         """
-        if self._opened_after != forks():
+        if self._forks_at_open != forks():
             raise Closed("the store was opened before this process was forked")
         if not tx.conn.in_transaction:
             raise Unavailable(
-                "an error has undone the whole transaction", hint="Leave it, and make all of its calls again."
+                "an error has rolled back the whole transaction", hint="Leave it, and make all of its calls again."
             )
 
-    def _renew(self) -> SQLiteTx:
-        """A new connection for writing; after a failed commit, only once everything in the WAL is surely on disk.
+    def _reconnect(self) -> SQLiteTx:
+        """Opens a new write connection. After a failed commit, first ensures that the whole WAL is on disk.
 
-        After a failed sync the kernel may show data that the disk does not have. A checkpoint writes the pages anew
-        into the main file and syncs them, so what is read after it is durable.
+        After a failed sync, the kernel may return data that is not on disk. A checkpoint writes the pages to the main
+        file and syncs them, so data that is read after it is durable.
         """
         if self.alone is None:
             self._drop()
         if self.tx is None:
             self.tx = SQLiteTx(self._connect())
-            if self._cramped:
+            if self._low_space:
                 self.tx.conn.execute("PRAGMA secure_delete = OFF")
             elif self.alone is None:
-                self.set_aside(self.tx)
+                self.reserve_space(self.tx)
             if self.store_id and self.tx.header("store_id") != self.store_id:
                 self._drop()
-                raise Unavailable(f"{self.path} is another store by now", hint="Open it again.")
+                raise Unavailable(f"{self.path} was replaced by another store", hint="Open it again.")
             if self.alone is None:
                 check_schema(self.tx.conn, self.path)
         if self.suspect and self.alone is None:
             busy, *_ = self.tx.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
-                raise Unavailable(
-                    f"{self.path} has a reader that keeps it from recovering", hint="Make the same call again."
-                )
+                raise Unavailable(f"a reader prevents the recovery of {self.path}", hint="Make the same call again.")
         self.suspect = False
         return self.tx
 
-    def _in_place(self) -> None:
-        """Unavailable if a file of the store is not where it was opened, ReadOnly if the store's has a second name."""
+    def _check_files(self) -> None:
+        """Unavailable if a file of the store was moved or replaced, ReadOnly if the store's file has a second name."""
         if self.files is not None and not self.files.in_place():
             if self.tx is not None and self.files.lost_log:
-                with suppress(sqlite3.Error):  # this connection still has the log: what is in it can be saved
+                with suppress(sqlite3.Error):  # this connection still has the log open and can save its contents
                     self.tx.conn.execute("PRAGMA wal_checkpoint(PASSIVE)")
             raise self.files.error()
-        self._looked = time.monotonic()
+        self._checked_at = time.monotonic()
 
     def _drop(self) -> None:
         """Closes the connection, if there is one."""
-        tx, self.tx = self.tx, None  # first: after an interrupt nobody must find it closed
+        tx, self.tx = self.tx, None  # first, so that an interrupt cannot leave a closed connection in `tx`
         if tx is not None:
             tx.conn.close()
 
     def settle(self, jobs: Sequence[Job], error: Exception) -> None:
-        """After a commit that failed: looks again, and answers each caller truthfully."""
-        told = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+        """After a failed commit: reads the store, and gives each job its real outcome."""
+        translated = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         unknown = [job for job in jobs if job.error is None]
-        for job in unknown:  # all of them before the first look: that takes long, and may be interrupted
-            job.error = told
+        for job in unknown:  # all of them first: reading takes long, and may be interrupted
+            job.error = translated
         for job in unknown:
             if job.settle is not None:
-                self._look_again(job)
+                self._settle_job(job)
 
-    def _look_again(self, job: Job) -> None:
+    def _settle_job(self, job: Job) -> None:
         try:
             tx = self.begin()
             try:
-                kept = job.settle(tx) if job.settle is not None else None
+                stored = job.settle(tx) if job.settle is not None else None
             finally:
                 self.undo(tx)
         except (ClewError, *ANY):
-            return  # the first error stands
-        if kept is not None:
-            job.finish(kept)
+            return  # the job keeps the first error
+        if stored is not None:
+            job.finish(stored)

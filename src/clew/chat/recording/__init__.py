@@ -1,4 +1,4 @@
-"""Recording of chat clients as they are used: in a session of the store, or as a snapshot.
+"""Records chat clients while they are used: in a session of the store, or as a snapshot.
 
 >>> import clew
 >>> from clew import chat
@@ -12,8 +12,8 @@
 ['Hello', 'You said: Hello']
 
 A question is stored before it is sent, and each step of the answer before the caller gets it. If the program is
-killed, the question and every tool call that was run are in the store. An answer that was interrupted is stored as far
-as it arrived, with ``{"interrupted": true}`` in its free data. `autosave` saves a client as a snapshot instead.
+killed, the store has the question and every tool call that ran. A partial answer is stored with
+``{"interrupted": true}`` in its free data. `autosave` saves a client as a snapshot instead.
 """
 
 from clew.chat.recording.autosave import autosave

@@ -17,7 +17,7 @@ class HasSave(Protocol):
     """A client that can be saved."""
 
     def save(self) -> Snapshot:
-        """The conversation as it is now."""
+        """A snapshot of the conversation."""
 
 
 class SavesSnapshots(Protocol):
@@ -31,13 +31,13 @@ C = TypeVar("C", bound=HasSave)
 
 
 def autosave(client: C, store: SavesSnapshots, *, every: int = 1, id: str | None = None) -> C:
-    """The client, saved to `store` after each answer, or after `every` so many, and when the program ends.
+    """Returns a client that saves to `store` after each answer, or each `every` answers, and at the end of the program.
 
-    Use it in place of the client. An answer is saved before you get it, so a killed program loses none that it had.
-    The conversation has one snapshot, under the client's own id or under `id`, that is replaced at each save. As a
-    context manager it also saves at the end of the block. If a save fails, its error is raised, the answer stays in
-    the conversation, and the next save includes it. An async client is saved in a thread, or by a store that is
-    awaited; with the latter, only the end of the block saves what is open.
+    Use it in place of the client. It saves an answer before it returns it, so a killed program loses none. The
+    conversation has one snapshot, with the client's id or with `id`, which each save replaces. As a context manager it
+    also saves at the end of the block. If a save fails, it raises the error; the answer stays in the conversation, and
+    the next save includes it. An async client is saved in a thread, or with an async store; with the latter, only the
+    end of the block saves outstanding answers, not the end of the program.
     """
     if not callable(getattr(client, "save", None)):
         raise Invalid(f"a {type(client).__name__} cannot be saved", hint="Use a client that has save and restore.")
@@ -52,7 +52,7 @@ def autosave(client: C, store: SavesSnapshots, *, every: int = 1, id: str | None
 
 
 class SnapshotRecorder:
-    """Saves a client to a store of snapshots, and knows whether there is something to save."""
+    """Saves a client to a store of snapshots, and counts unsaved answers."""
 
     chats_by_stream = False
 
@@ -65,7 +65,7 @@ class SnapshotRecorder:
         self._mints: bool | None = None
         """True if the client makes a new id at each save."""
         self._unsaved = 0
-        """Answers that are not saved yet."""
+        """The number of unsaved answers."""
 
     def begin(self, arguments: Arguments) -> Arguments:
         """Nothing is saved before the answer."""
@@ -78,7 +78,7 @@ class SnapshotRecorder:
     is_last = is_step
 
     def keep(self) -> None:
-        """Counts an answer, and saves if it is time to."""
+        """Counts an answer, and saves after every `every` of them."""
         if self._unsaved == 0:
             atexit.register(self._at_exit)
         self._unsaved += 1
@@ -86,12 +86,12 @@ class SnapshotRecorder:
             self._save()
 
     def keep_after_error(self) -> None:
-        """Saves what arrived before the error; the caller gets that error, not one of saving."""
+        """Saves what arrived before the error. Suppresses errors of saving: the caller gets the first error."""
         with suppress(ClewError):
             self.keep()
 
     def keep_partial(self, pieces: Sequence[object]) -> None:
-        """The client has the pieces in its conversation."""
+        """Does nothing with the pieces: the client has them in its conversation."""
         self.keep_after_error()
 
     def finish(self, pieces: Sequence[object]) -> None:
@@ -99,7 +99,7 @@ class SnapshotRecorder:
         self.keep()
 
     def follow(self, snapshot: Snapshot) -> None:
-        """From now on saves under the id of the snapshot that was restored."""
+        """Uses the id of the restored snapshot from now on."""
         self._id = snapshot.id
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class SnapshotRecorder:
 
     def _save(self) -> None:
         snapshot = self._client.save()
-        id = self._fixed_id or self._own(snapshot)
+        id = self._fixed_id or self._snapshot_id(snapshot)
         snapshot = snapshot if snapshot.id == id else snapshot.replace(id=id)
         if inspect.iscoroutinefunction(self._store.save):
             _await_in_loop(self._store.save, snapshot)
@@ -118,8 +118,8 @@ class SnapshotRecorder:
         self._unsaved = 0
         atexit.unregister(self._at_exit)
 
-    def _own(self, snapshot: Snapshot) -> str:
-        """The id of the conversation, which must not become many snapshots because each has another id."""
+    def _snapshot_id(self, snapshot: Snapshot) -> str:
+        """The snapshot with the id of the conversation, so that each save replaces the one before."""
         if self._mints is None:
             self._mints = self._client.save().id != snapshot.id
         self._id = self._id or snapshot.id
@@ -131,11 +131,11 @@ class SnapshotRecorder:
 
 
 def _await_in_loop(save: Any, snapshot: Snapshot) -> None:
-    """Awaits a save in the event loop that the calling thread works for. Invalid if there is none."""
+    """Awaits a save in the event loop of the calling worker thread. Invalid if there is none."""
     from anyio import from_thread
 
     try:
         from_thread.check_cancelled()
     except RuntimeError:
-        raise Invalid("a store that is awaited saves async clients alone", hint="Pass the store itself.") from None
+        raise Invalid("an async store can save only async clients", hint="Pass the sync store.") from None
     from_thread.run(save, snapshot)

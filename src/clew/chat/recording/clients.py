@@ -1,4 +1,4 @@
-"""The recorded client: a client that records each answer before its caller gets it."""
+"""Clients that record each answer before they return it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Recorder(Protocol):
     """Where a conversation is recorded. With async clients, its methods run in a thread."""
 
     chats_by_stream: bool
-    """True if ``chat`` streams the answer, so that each step on the way to it is recorded."""
+    """True if ``chat`` must stream the answer, so that each step before it is recorded."""
 
     def begin(self, arguments: Arguments) -> Arguments:
-        """Called before a question is sent, with the arguments of the call; gives those for the client."""
+        """Called before a question is sent, with the arguments of the call; returns those for the client."""
 
     def is_step(self, event: Any) -> bool:
-        """True if the conversation has to be recorded before the caller gets this event of a stream."""
+        """True if the conversation must be recorded before the caller gets this event of a stream."""
 
     def is_last(self, event: Any) -> bool:
         """True for a step that completes the answer."""
@@ -36,10 +36,10 @@ class Recorder(Protocol):
         """Records the conversation as it is now."""
 
     def keep_after_error(self) -> None:
-        """The same after a call that raised an error, which the caller is going to see."""
+        """The same after a call that raised an error. The caller gets that error."""
 
     def keep_partial(self, pieces: Sequence[Event]) -> None:
-        """Records an answer that broke off with an error; `pieces` are the events since the last recorded step."""
+        """Records a partial answer after an error; `pieces` are the events since the last recorded step."""
 
     def finish(self, pieces: Sequence[Event]) -> None:
         """Records an answer whose stream ended without a last step."""
@@ -48,13 +48,13 @@ class Recorder(Protocol):
         """Another conversation was restored into the client."""
 
     def close(self) -> None:
-        """Records what is not recorded yet."""
+        """Records everything that is not recorded yet."""
 
 
 def record(client: Any, recorder: Recorder) -> Any:
-    """The client, recorded. All other members are the client's own."""
+    """The common part of recorded clients. All other members are those of the client."""
     base = AsyncSavedClient if inspect.iscoroutinefunction(getattr(client, "chat", None)) else SavedClient
-    # On the class, because isinstance of a protocol looks there.
+    # These are on the class because isinstance of a protocol checks the class.
     members: dict[str, Any] = {}
     for name in dir(client):
         if name in _RECORDED:
@@ -87,16 +87,16 @@ class _Recorded:
         return f"<{type(self).__name__} {self._client!r}>"
 
     def _restore(self, snapshot: Snapshot, *args: Any, **options: Any) -> Any:
-        """Restores the client; the recorder follows it to the other conversation."""
+        """Restores the client, and tells the recorder about the other conversation."""
         result = self._client.restore(snapshot, *args, **options)
         self._recorder.follow(snapshot)
         return result
 
 
 class SavedClient(_Recorded):
-    """A client that records each answer before its caller gets it.
+    """A client that records each answer before it returns it.
 
-    It has the members of the client it records: `chat`, `ask`, `stream` and `restore` record, all others are unchanged.
+    It has all members of the recorded client. `chat`, `ask`, `stream` and `restore` record; the others do not change.
     """
 
     def _chat(self, *args: Any, **options: Any) -> Any:
@@ -109,7 +109,7 @@ class SavedClient(_Recorded):
         raise AssertionError("a stream ends with its reply")
 
     def _ask(self, *args: Any, **options: Any) -> Any:
-        """The answer as a value of a type. ProviderError if it does not fit; it is recorded all the same."""
+        """The answer as a value of a type. ProviderError if it does not fit; it is still recorded."""
         return self._call("ask", (args, options))
 
     def _call(self, name: str, arguments: Arguments) -> Any:
@@ -127,7 +127,7 @@ class SavedClient(_Recorded):
         args, options = self._recorder.begin((args, options))
         progress = _Progress(self._recorder)
         try:
-            with _closing(self._client.stream(*args, **options)) as events:
+            with _close_after(self._client.stream(*args, **options)) as events:
                 for event in events:
                     if progress.is_step(event):
                         self._recorder.keep()
@@ -173,7 +173,7 @@ class AsyncSavedClient(_Recorded):
         raise AssertionError("a stream ends with its reply")
 
     async def _ask(self, *args: Any, **options: Any) -> Any:
-        """The answer as a value of a type. ProviderError if it does not fit; it is recorded all the same."""
+        """The answer as a value of a type. ProviderError if it does not fit; it is still recorded."""
         return await self._call("ask", (args, options))
 
     async def _call(self, name: str, arguments: Arguments) -> Any:
@@ -231,7 +231,7 @@ class AsyncSavedClient(_Recorded):
 
 
 class SavedStream(AsyncIterator[Any]):
-    """An answer as it comes. With ``async with`` it ends, and is recorded, when the block is left."""
+    """The events of an answer. With ``async with``, leaving the block stops and records it."""
 
     def __init__(self, events: AsyncGenerator[Any, None]) -> None:
         self._events = events
@@ -240,7 +240,7 @@ class SavedStream(AsyncIterator[Any]):
         return await anext(self._events)
 
     async def aclose(self) -> None:
-        """Ends the answer here; what arrived is recorded."""
+        """Stops the answer and records what arrived."""
         await self._events.aclose()
 
     async def __aenter__(self) -> Self:
@@ -251,7 +251,7 @@ class SavedStream(AsyncIterator[Any]):
 
 
 class _Progress:
-    """How much of a stream is recorded. A step whose recording failed does not count: it is recorded again."""
+    """Tracks how much of a stream is recorded. A step whose recording failed is recorded again."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -271,7 +271,7 @@ class _Progress:
 
 
 @contextmanager
-def _closing(events: Any) -> Iterator[Any]:
+def _close_after(events: Any) -> Iterator[Any]:
     try:
         yield events
     finally:
@@ -280,7 +280,7 @@ def _closing(events: Any) -> Iterator[Any]:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """Runs work that waits for a disk in a thread, to its end."""
+    """Runs blocking work in a thread. A cancelled task waits for it."""
     import anyio
     from anyio.to_thread import run_sync
 

@@ -1,4 +1,4 @@
-"""Stores the new messages of a conversation, and knows which are stored already."""
+"""Stores the new messages of a conversation, and tracks which are stored already."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clew.store.snapshot_setup import Setup, setup_of, with_setup
 from clew.store.store import Store
 
 INTERRUPTED = "interrupted"
-"""The name in a message's free data that says that its answer, or its tool, did not come to an end."""
+"""The key in a message's free data that marks an interrupted answer or tool."""
 SUBAGENT = "subagent"
 Shield = Callable[[], AbstractContextManager[object]]
 
@@ -35,14 +35,14 @@ class Wanted(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A message of the client, and the node it is."""
+    """A message of the client, and its node."""
 
-    said: AnyMessage
+    message: AnyMessage
     id: str
 
 
 class Keeper:
-    """Follows one client. Not for several threads at once, as the client is not."""
+    """Stores the messages of one client. Like the client, not thread-safe."""
 
     def __init__(self, store: Store, session: Session | None, wanted: Wanted, shield: Shield) -> None:
         agent_of(wanted.label)
@@ -51,42 +51,42 @@ class Keeper:
         self.wanted = wanted
         self._shield = shield
         self._chain: list[Stored] = []
-        """The client's messages that are stored, after the `_known` ones."""
+        """The stored messages of the client, after the first `_known` ones."""
         self._known = 0
-        """The number of its first messages that the session had before the client joined."""
+        """The number of leading messages that came from the session."""
         self._root: str | None = None
-        """The last of those nodes."""
+        """The node of the last of them."""
         self._head = None if session is None else session.head_id
-        """Where the session stood when it was last seen: if it is elsewhere now, another writer continued it."""
+        """The session's head after the last write: if it differs now, another writer continued the session."""
         self._seen = UsageTotal()
         self._setup = Setup() if session is None else setup_of(session)
-        """The setup that the session has noted."""
+        """The setup that is stored in the session."""
 
     def join(self, known: int, at: str | None, usage: UsageTotal) -> None:
-        """The client's first `known` messages are what the session says up to the node `at`."""
+        """Takes the client's first `known` messages as those of the session up to the node `at`."""
         self._known, self._root, self._chain, self._seen = known, at, [], usage
 
     def leave(self) -> None:
-        """The client has another conversation now: its next message begins a session."""
+        """Starts a new session with the next message: the client has another conversation now."""
         self.session, self._head, self._setup = None, None, Setup()
         self.join(0, None, self._seen)
 
     def keep(
         self,
-        said: Sequence[AnyMessage],
+        messages: Sequence[AnyMessage],
         usage: UsageTotal,
         model: str | None,
         setup: Setup,
         *,
         interrupted: bool = False,
     ) -> bool:
-        """Stores the new messages of a conversation; False if there are none. Messages that it dropped become a branch.
+        """Stores the new messages of a conversation and `setup`; False if there are none.
 
-        The session notes `setup`.
+        Messages that the conversation dropped become a branch.
         """
-        new = said[self._known :]
+        new = messages[self._known :]
         same = 0
-        while same < min(len(new), len(self._chain)) and new[same] == self._chain[same].said:
+        while same < min(len(new), len(self._chain)) and new[same] == self._chain[same].message:
             same += 1
         rest = new[same:]
         if not rest:
@@ -97,13 +97,13 @@ class Keeper:
                 ids = self._append(self._chain[same - 1].id if same else self._root, described)
                 self._chain[same:] = map(Stored, rest, ids)
                 self._seen = usage
-                self._hold(setup)
+                self._store_setup(setup)
             except ClewError as error:
                 raise explain_unsaved(error) from error
         return True
 
     def keep_pieces(self, events: Sequence[Event], model: str | None) -> None:
-        """Stores what arrived of an answer that its client does not remember, after what was stored last."""
+        """Stores a partial answer that the client does not have, after the last stored message."""
         blocks: list[Text | Thinking] = []
         for kind in (Thinking, Text):
             words = "".join(event.text for event in events if isinstance(event, kind))
@@ -111,51 +111,51 @@ class Keeper:
                 blocks.append(kind(text=words))
         if not blocks:
             return
-        said = assistant(*blocks, model=model, label=self.wanted.label, extra={INTERRUPTED: True})
+        answer = assistant(*blocks, model=model, label=self.wanted.label, extra={INTERRUPTED: True})
         with self._shield():
             try:
-                self._append(self._head, [said])
+                self._append(self._head, [answer])
             except ClewError as error:
                 raise explain_unsaved(error) from error
 
-    def _hold(self, setup: Setup) -> None:
-        """Notes the setup in the session, if it is another than before."""
+    def _store_setup(self, setup: Setup) -> None:
+        """Stores the setup in the session, if it has changed."""
         if setup == self._setup:
             return
         assert self.session is not None
-        with self._store.transaction():  # others may change the free data, too
+        with self._store.transaction():  # other writers may have changed the free data, too
             now = self.session.refresh()
             self.session = now.update(extra=with_setup(now.extra, setup))
         self._setup = setup
 
-    def _append(self, at: str | None, said: list[AnyMessage]) -> list[str]:
+    def _append(self, at: str | None, messages: list[AnyMessage]) -> list[str]:
         """Appends after the node `at`. If another writer continued the session, a fork of it continues from there."""
         if self.session is None:
             with self._store.transaction():  # a failed append leaves no empty session
-                made = self._create_session(said)
-                nodes = made.append(said)
+                made = self._create_session(messages)
+                nodes = made.append(messages)
             self.session = made
         else:
             try:
-                nodes = self._append_at(self.session, at, said)
+                nodes = self._append_at(self.session, at, messages)
             except Conflict:
                 with self._store.transaction():
-                    fork = self.session.fork(at=at) if at is not None else self._create_session(said)
-                    nodes = fork.append(said)
+                    fork = self.session.fork(at=at) if at is not None else self._create_session(messages)
+                    nodes = fork.append(messages)
                 self.session = fork
         self._head = nodes[-1].id
         return [node.id for node in nodes]
 
-    def _append_at(self, session: Session, at: str | None, said: list[AnyMessage]) -> list[Any]:
+    def _append_at(self, session: Session, at: str | None, messages: list[AnyMessage]) -> list[Any]:
         if at == self._head:
-            return session.append(said, expect_head=at)
+            return session.append(messages, expect_head=at)
         with self._store.transaction():
             if session.refresh().head_id != self._head:
                 raise Conflict(f"session {session.id} has moved")
             session.rewind(to=at)
-            return session.append(said, expect_head=at)
+            return session.append(messages, expect_head=at)
 
-    def _create_session(self, said: Sequence[AnyMessage]) -> Session:
+    def _create_session(self, messages: Sequence[AnyMessage]) -> Session:
         wanted = self.wanted
         labels = wanted.labels if wanted.label is None else (*wanted.labels, wanted.label)
         agent = agent_of(wanted.label)
@@ -163,12 +163,12 @@ class Keeper:
         if agent is not None and wanted.parent is not None:
             extra = {"called_at": wanted.parent.refresh().head_id}
         return self._store.sessions.create(
-            title=wanted.title or title_of(said), cwd=wanted.cwd, model=wanted.model, labels=labels, agent=agent,
+            title=wanted.title or title_of(messages), cwd=wanted.cwd, model=wanted.model, labels=labels, agent=agent,
             owner=wanted.parent if agent is not None else None, extra=extra,
         )  # fmt: skip
 
     def _cost(self, usage: UsageTotal) -> dict[str, int] | None:
-        """The tokens since the last time; None if that is not known."""
+        """The tokens since the last call; None if unknown."""
         names = ("input", "output", "cached", "reasoning")
         spent = {name: getattr(usage, name) - getattr(self._seen, name) for name in names}
         if not any(spent.values()):
@@ -176,11 +176,11 @@ class Keeper:
         return {name: count for name, count in spent.items() if count or name in ("input", "output")}
 
     def _describe(
-        self, said: Sequence[AnyMessage], cost: dict[str, int] | None, model: str | None, interrupted: bool
+        self, messages: Sequence[AnyMessage], cost: dict[str, int] | None, model: str | None, interrupted: bool
     ) -> list[AnyMessage]:
         """The messages with the label, the model and the token counts, which only one message gets."""
         found: list[AnyMessage] = []
-        for one in reversed(said):
+        for one in reversed(messages):
             beside: dict[str, Any] = dict(one.extra or {})
             message = one if isinstance(one, Message) else view(one)
             if isinstance(one, Native) and message.role == "assistant":
@@ -197,7 +197,7 @@ class Keeper:
 
 
 def agent_of(label: str | None) -> str | None:
-    """The agent that a label ``subagent:NAME:RUN`` names; None for any other label. Invalid if it is not whole."""
+    """The agent in a label ``subagent:NAME:RUN``; None for any other label. Invalid if it is incomplete."""
     kind, *rest = (label or "").split(":")
     if kind != SUBAGENT:
         return None
@@ -207,7 +207,7 @@ def agent_of(label: str | None) -> str | None:
 
 
 def explain_unsaved(error: ClewError) -> ClewError:
-    """The error of the store, naming the conversation."""
+    """The error of the store, with the conversation in its message."""
     error.message = f"the conversation could not be saved: {error.message}"
     error.args = (f"{error.message}. {error.hint}" if error.hint else error.message,)
     return error

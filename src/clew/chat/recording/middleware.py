@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 class SavingMiddleware:
     """Stores the messages of one client in one session.
 
-    `session` is continued from its last answer, or from exactly the message `at`; without one the first question
-    begins a session, with `title`, `cwd` and `labels`. `label` is put on every message, and on the session it begins;
-    ``subagent:NAME:RUN`` makes that the trace of a subagent, which `latest` never finds, and which belongs to the
-    session `parent` and goes when it goes. The session notes in its free data what it was held with: the provider, the
-    base URL, and the tools as they are described to the model. If someone else continues the session meanwhile, this
-    conversation continues in a fork of it: see `session`. If something cannot be stored, the error of the store is
-    raised, and says so; a question that is not stored is not sent. `store` is a `clew.Store`, or with async clients one
-    of `clew.aio`. `shield` is entered around each save, for programs that keep signals away from it.
+    Continues `session` from its last answer, or from exactly the message `at`. Without `session`, the first question
+    creates one with `title`, `cwd` and `labels`. `label` is added to every message and to a new session;
+    ``subagent:NAME:RUN`` makes the session the trace of a subagent, which `latest` never returns; `parent` owns it, and
+    it is deleted with its owner. The session stores the provider, the base URL and the descriptions of the tools in its
+    free data. If another writer continues the session, this conversation continues in a fork: see `session`. If a
+    message cannot be stored, the error of the store is raised; a question that is not stored is not sent. `store` is a
+    `clew.Store`, or with async clients one of `clew.aio`. `shield` is a context manager entered around each save, for
+    example to block signals.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class SavingMiddleware:
         return session if wrap is None or session is None else wrap(session)
 
     def wrap(self, client: Any) -> Any:
-        """A client that records the given one. Use it in its place.
+        """Returns a client that records the given one. Use it in its place.
 
-        A client without messages gets those of the session, converted if they are another provider's. Messages that
-        the client has already are stored with its next question; or, if there is a session, taken for the session's.
+        A client without messages gets those of the session, converted if they are of another provider. If the client
+        has messages, they are taken as those of the session, or without one stored with its next question.
         """
         keeper, session = self._keeper, self._keeper.session
         if session is not None:
@@ -98,7 +98,7 @@ class SessionRecorder:
         return self._keeper.session
 
     def begin(self, arguments: Arguments) -> Arguments:
-        """Stores the question. Invalid if it is none."""
+        """Stores the question. Invalid if it is not a prompt."""
         args, options = arguments
         name = next((name for name in ("prompt", "question") if name in options), "")
         prompt = options[name] if name else args[0]
@@ -118,24 +118,24 @@ class SessionRecorder:
         return isinstance(event, Reply)
 
     def keep(self) -> None:
-        """Stores what is new in the conversation."""
+        """Stores the new messages of the conversation."""
         self._keep()
 
     keep_after_error = keep
 
     def keep_partial(self, pieces: Sequence[Event]) -> None:
-        """Stores what arrived of an answer that did not come to its end."""
+        """Stores a partial answer."""
         if not self._keep(interrupted=True):
             self._keeper.keep_pieces(pieces, getattr(self._client, "model", None))
 
     finish = keep_partial
 
     def follow(self, snapshot: Snapshot) -> None:
-        """After a restore, the next question begins a session."""
+        """Starts a new session with the next question."""
         self._keeper.leave()
 
     def close(self) -> None:
-        """Everything is stored already."""
+        """Does nothing: everything is stored already."""
 
     def _keep(self, *more: AnyMessage, interrupted: bool = False) -> bool:
         client = self._client
@@ -145,15 +145,15 @@ class SessionRecorder:
 
 
 def _setup(client: Any) -> Setup:
-    """The provider, address and tools of a client; empty for what it does not have."""
+    """The provider, base URL and tools of a client; empty if it has none."""
     provider = getattr(client, "provider", "")
     address, tools = getattr(client, "base_url", ""), tuple(getattr(client, "tools", ()))
-    # Offline is no model: a session does not note that it was held with it.
+    # `offline` is not a model, so a session does not store it as its provider.
     return Setup(provider="" if provider == OFFLINE else provider, base_url=address, tools=tools)
 
 
 def _messages(client: Any) -> list[AnyMessage]:
-    """The conversation of a client, with a system prompt that is not among its messages in front, in neutral form."""
+    """The conversation of a client. A system prompt that is not one of its messages comes first, in neutral form."""
     history: list[AnyMessage] = list(client.history)
     prompt = getattr(client, "system", "")
     if prompt and not (history and _role(history[0]) == "system"):
@@ -161,5 +161,5 @@ def _messages(client: Any) -> list[AnyMessage]:
     return history
 
 
-def _role(said: AnyMessage) -> str:
-    return said.role if isinstance(said, Message) else view(said).role
+def _role(message: AnyMessage) -> str:
+    return message.role if isinstance(message, Message) else view(message).role

@@ -24,9 +24,9 @@ ANSWERS = ("assistant", "tool")
 
 
 def through_last_answer(nodes: Sequence[Node]) -> Sequence[Node]:
-    """The messages up to the last one of a model or a tool: a question without an answer is left out.
+    """The messages up to the last one of a model or a tool, without an unanswered question after it.
 
-    If there is no answer at all, the system prompt.
+    If there is no answer at all, only the system prompt.
     """
     end = len(nodes)
     while end and nodes[end - 1].role not in ANSWERS:
@@ -37,19 +37,18 @@ def through_last_answer(nodes: Sequence[Node]) -> Sequence[Node]:
 def resume(client: Any, session: Session, *, until: str | None = None, system: str | None = None) -> Report:
     """Replaces a client's conversation by a session's, `until` a message or up to its last answer.
 
-    Messages of the client's provider go in byte for byte, others converted: the report lists the differences. The
-    session is not changed. `system` takes the place of its system prompt. The tools that the session was held with are
-    described to the model as they were, others that were called by their names; what they run is given with
-    `set_tools`.
+    Messages of the client's provider are kept byte for byte, others are converted; the report lists the differences.
+    Does not change the session. `system` replaces its system prompt. The model gets the stored descriptions of the
+    session's tools, and only the names of other tools that were called; pass the functions to `set_tools`.
     """
     nodes = session.path(until=until)
     if until is None:
         nodes = list(through_last_answer(nodes))
-    said = [node.said for node in nodes if system is None or node.role != "system"]
+    messages = [node.said for node in nodes if system is None or node.role != "system"]
     held = setup_of(session).tools
     prompt = client.system if system is None else system
     options = Options(prompt, blob=session.blobs.get, tools=tuple(tool.name for tool in held))
-    target, given = read_all(said, "", client.provider, options)
+    target, given = read_all(messages, "", client.provider, options)
     found = convert_read(given, target, "", client.provider, options)
     names = tool_names(given, target, options)
     tools = {tool.name: tool for tool in rename_tools(held, names)}
@@ -68,17 +67,17 @@ def resume(client: Any, session: Session, *, until: str | None = None, system: s
 
 
 def latest_answered(store: Store, cwd: str | None = None) -> Session:
-    """The session with the newest answer, of a model or a tool; in exactly this directory if one is given. NotFound.
+    """The session with the newest answer of a model or a tool; with `cwd`, in exactly this directory. NotFound.
 
-    Never a subagent's, and never one without an answer.
+    Ignores subagents and sessions without an answer.
     """
     best: tuple[datetime, Session] | None = None
     for session in store.sessions.list(limit=20, cwd=cwd).all():
         if best is not None and session.updated_at <= best[0]:
-            break  # the others were active earlier still
-        said = _last_answer(session)
-        if said is not None and (best is None or said > best[0]):
-            best = said, session
+            break  # all further sessions were last active earlier
+        answered_at = _last_answer(session)
+        if answered_at is not None and (best is None or answered_at > best[0]):
+            best = answered_at, session
     if best is None:
         raise NotFound("session", "latest" if cwd is None else f"latest in {cwd}", hint="Start one first.")
     return best[1]

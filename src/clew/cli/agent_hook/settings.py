@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from clew.base import files
+from clew.base.visible import plain
 from clew.cli.options import examples
-from clew.cli.output.text import out_json, plain, warn
+from clew.cli.output.text import out_json, warn
 from clew.errors import Invalid
 
 EDITS = "Edit|Write|MultiEdit|NotebookEdit"

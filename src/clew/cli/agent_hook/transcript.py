@@ -17,7 +17,8 @@ import clew
 from clew.agents import SessionStore
 from clew.agents.serial import derive_id, message_id
 from clew.base import ids
-from clew.cli.output.text import plain, warn
+from clew.base.visible import plain
+from clew.cli.output.text import warn
 from clew.errors import Conflict, Invalid, NotFound
 
 KINDS = ("user", "assistant")

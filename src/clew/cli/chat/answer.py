@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
+from clew.base.visible import paragraphs, plain
 from clew.chat.events import Event, Reply
 from clew.cli.chat.markdown_stream import Blocks
-from clew.cli.output.text import clip, is_terminal, paragraphs, plain, strip_colours, width
+from clew.cli.output.text import clip, is_terminal, strip_colours, width
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -8,7 +8,7 @@ from typing import Any
 
 import clew
 from clew.base.messages import Media, Modality, Text
-from clew.cli.output.text import plain
+from clew.base.visible import plain
 from clew.providers.registry import canonical
 
 LARGEST = 20 * 1024 * 1024

@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from clew.cli.output.text import plain
+from clew.base.visible import plain
 from clew.cli.setup import settings
 from clew.cli.setup.settings import SettingValue
 from clew.errors import Invalid, clip

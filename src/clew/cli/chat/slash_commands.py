@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import clew
+from clew.base.visible import plain
 from clew.cli.chat import models
 from clew.cli.chat.attachments import read, repeat_question
 from clew.cli.chat.editing import edit_text
-from clew.cli.output.text import bold, columns, dim, many, note, out, plain, wrap_to
+from clew.cli.output.text import bold, columns, dim, many, note, out, wrap_to
 
 if TYPE_CHECKING:
     from clew.cli.chat.conversation import ChatSession
@@ -138,12 +139,12 @@ def _title(state: ChatState, rest: str) -> None:
 def _save(state: ChatState, rest: str) -> None:
     session = _session(state)
     if rest:
-        from clew.cli.output.document import markdown_lines
+        from clew.exports.to_markdown import markdown
 
         path = os.path.expanduser(rest)
         try:
             with open(path, "x", encoding="utf-8") as file:
-                file.writelines(line + "\n" for line in markdown_lines(session, session.iter()))
+                file.writelines(line + "\n" for line in markdown(session, session.iter()))
         except OSError as error:
             raise clew.Invalid(f"cannot write {rest}: {error.strerror}") from None
         out(plain(path))

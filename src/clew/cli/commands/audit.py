@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.base.visible import plain
 from clew.cli.options import examples
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_values
-from clew.cli.output.text import bold, dim, plain, warn
+from clew.cli.output.text import bold, dim, warn
 from clew.cli.output.times import local, since_option, until_option
 from clew.cli.setup.open_store import open_for_reading, store_option
 
 if TYPE_CHECKING:
-    from clew.engine.audit import Deed
+    from clew.engine.audit import AuditEvent
 
 
 @click.command(epilog=examples("clew audit", "clew audit --kind purge --since 30d", "clew audit --jsonl > audit.jsonl"))
@@ -26,21 +27,21 @@ if TYPE_CHECKING:
 def audit(kind: str | None, since: datetime | None, until: datetime | None, form: Form) -> None:
     """Show the audit log, oldest first: who did what to the store, and when. It contains no messages."""
     with open_for_reading() as store:
-        deeds = store.audit.read(since=since, until=until, kind=kind)
+        events = store.audit.read(since=since, until=until, kind=kind)
         if form != "text":
-            out_values(map(_json, deeds), form)
+            out_values(map(_json, events), form)
             return
-        lines = [_line(deed) for deed in deeds]
+        lines = [_line(event) for event in events]
         out_lines(lines)
         if not lines:
             warn("The audit log is empty.")
 
 
-def _json(deed: Deed) -> dict[str, Any]:
-    return {**deed._asdict(), "at": iso(deed.at)}
+def _json(event: AuditEvent) -> dict[str, Any]:
+    return {**event._asdict(), "at": iso(event.at)}
 
 
-def _line(deed: Deed) -> str:
-    who = plain(deed.actor) if deed.actor else "-"
-    why = dim(f"  {deed.reason}") if deed.reason else ""
-    return f"{dim(local(deed.at))}  {bold(deed.kind.ljust(9))}  {deed.subject}  {who}{why}"
+def _line(event: AuditEvent) -> str:
+    who = plain(event.actor) if event.actor else "-"
+    why = dim(f"  {event.reason}") if event.reason else ""
+    return f"{dim(local(event.at))}  {bold(event.kind.ljust(9))}  {event.subject}  {who}{why}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 import clew
+from clew.base.visible import plain
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, out_value, session_json
-from clew.cli.output.text import many, out, plain, warn
+from clew.cli.output.text import many, out, warn
 from clew.cli.setup.open_store import open_existing, store_option
 
 

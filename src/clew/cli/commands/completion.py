@@ -15,8 +15,9 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 import clew
+from clew.base.visible import plain
 from clew.cli.options import examples
-from clew.cli.output.text import clip, out, plain
+from clew.cli.output.text import clip, out
 from clew.cli.setup import settings
 from clew.cli.setup.open_store import find, open_for_completion
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
+from clew.base.visible import plain
 from clew.cli.exits import FAILED, say
 from clew.cli.options import Group, examples
 from clew.cli.output.json import Form, json_options, out_lines, out_value
-from clew.cli.output.text import bold, dim, out_jsonl, pad, plain, warn, width
+from clew.cli.output.text import bold, dim, out_jsonl, pad, warn, width
 from clew.cli.setup import secrets, settings
 from clew.cli.setup.key_sources import VARIABLES
 from clew.cli.setup.open_store import default

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 import clew
+from clew.base.visible import plain
 from clew.cli.commands.purge import remaining_lines
 from clew.cli.commands.show import show
 from clew.cli.commands.tree import compact_option, draw, everything, here_option, limit_option, of_here
 from clew.cli.options import Group, dry_run_option, examples
 from clew.cli.output.json import Form, json_options
 from clew.cli.output.outcomes import Success, for_each, report_outcomes, roll_back
-from clew.cli.output.text import many, plain, warn
+from clew.cli.output.text import many, warn
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 from clew.engine.receipts import Receipt
 

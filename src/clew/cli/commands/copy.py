@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from clew.base.visible import plain
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, out_value
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import many, out, plain, warn
+from clew.cli.output.text import many, out, warn
 from clew.cli.setup import settings
 
 

@@ -17,13 +17,14 @@ import click
 
 import clew
 from clew.base import ids
+from clew.base.visible import plain
 from clew.checkpoints import Checkpoints
 from clew.cli.agent_hook.deadline import OutOfTime, limit
 from clew.cli.agent_hook.follow import Follower, behind, last_prompt
 from clew.cli.agent_hook.settings import install
 from clew.cli.exits import report
 from clew.cli.options import examples
-from clew.cli.output.text import plain, warn
+from clew.cli.output.text import warn
 from clew.cli.setup import settings
 from clew.cli.setup.open_store import open_or_create, store_option
 from clew.errors import ClewError, Conflict, Invalid, NotFound

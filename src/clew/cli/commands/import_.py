@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import clew
+from clew.base.visible import plain
 from clew.cli.exits import PARTIAL
 from clew.cli.options import dry_run_option, examples
 from clew.cli.output.json import Form, json_options, out_lines
-from clew.cli.output.text import bold, dim, many, out_json, out_jsonl, plain, warn
+from clew.cli.output.text import bold, dim, many, out_json, out_jsonl, warn
 from clew.cli.setup.open_store import open_for_reading, open_or_create, store_option
 
 if TYPE_CHECKING:

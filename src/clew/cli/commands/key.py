@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 import clew
+from clew.base.visible import plain
 from clew.cli.commands.rekey import STATES, rotate, seal, status_json, unseal
 from clew.cli.exits import FAILED, say
 from clew.cli.options import Group, examples, yes_option
 from clew.cli.output.json import Form, json_options, out_value
-from clew.cli.output.text import bold, is_terminal, out, plain, warn
+from clew.cli.output.text import bold, is_terminal, out, warn
 from clew.cli.setup.ask import TRIES, can_ask, confirm
 from clew.cli.setup.open_store import open_with_its_key, store_option
 

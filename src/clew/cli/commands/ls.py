@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import click
 
 import clew
+from clew.base.visible import plain
 from clew.cli.exits import DAMAGED
 from clew.cli.options import examples
 from clew.cli.output.json import Form, home_short, json_options, out_lines, session_json
-from clew.cli.output.text import clip, colourful, columns, note, out_json, out_jsonl, pad, plain, style, warn, width
+from clew.cli.output.text import clip, colourful, columns, note, out_json, out_jsonl, pad, style, warn, width
 from clew.cli.output.times import ago
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.store.summaries import Brief, briefs

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.base.visible import plain
 from clew.cli.exits import DAMAGED, FAILED
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, out_lines
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import bold, dim, list_counts, out_json, out_jsonl, pad, plain, style, warn
+from clew.cli.output.text import bold, dim, list_counts, out_json, out_jsonl, pad, style, warn
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.redaction_rules import also_option, rules
 

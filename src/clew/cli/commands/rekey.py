@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import clew
+from clew.base.visible import plain
 from clew.cli.exits import PARTIAL
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, out_value
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import is_terminal, note, out, plain, warn
+from clew.cli.output.text import is_terminal, note, out, warn
 from clew.cli.setup import key_sources
 from clew.cli.setup.open_store import key_source, open_with_its_key, open_with_key, store_option
 from clew.store.parts import Parts

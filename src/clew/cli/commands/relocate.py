@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import click
 
 import clew
+from clew.base.visible import plain
 from clew.cli.options import dry_run_option, examples
 from clew.cli.output.json import Form, json_options, out_lines
-from clew.cli.output.text import dim, many, out_json, out_jsonl, plain, warn
+from clew.cli.output.text import dim, many, out_json, out_jsonl, warn
 from clew.cli.setup.open_store import open_existing, store_option
 
 PAGE = 500

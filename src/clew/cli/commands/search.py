@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.base.messages import ROLES, Role
+from clew.base.visible import plain
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, node_json, out_lines, out_values
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import bold, clip, columns, dim, plain, role_style, style, warn, width
+from clew.cli.output.text import bold, clip, columns, dim, role_style, style, warn, width
 from clew.cli.output.times import ago, since_option, until_option
 from clew.cli.setup.open_store import open_for_reading, store_option
 

@@ -12,27 +12,15 @@ import msgspec
 
 import clew
 from clew.base.messages import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from clew.base.visible import paragraphs, plain
 from clew.cli.exits import DAMAGED
 from clew.cli.options import examples
-from clew.cli.output import document
-from clew.cli.output.document import HIDDEN, fold_block, is_interrupted, json_fence, placeholder, read
 from clew.cli.output.json import Form, json_options, node_json, out_lines, session_json
-from clew.cli.output.text import (
-    bold,
-    dim,
-    is_terminal,
-    many,
-    out_json,
-    out_jsonl,
-    paragraphs,
-    plain,
-    role_style,
-    style,
-    warn,
-    wrap,
-)
+from clew.cli.output.text import bold, dim, is_terminal, many, out_json, out_jsonl, role_style, style, warn, wrap
 from clew.cli.output.times import ago, local
 from clew.cli.setup.open_store import find, open_for_reading, store_option
+from clew.exports.to_html import html
+from clew.exports.to_markdown import HIDDEN, fold_block, is_interrupted, json_fence, markdown, placeholder, read
 
 
 @click.command(
@@ -117,9 +105,9 @@ def _collect_damaged(nodes: Iterable[clew.Node], damaged: list[str]) -> Iterator
 def _lines(session: clew.Session | None, nodes: Iterable[clew.Node], kind: Kind, fold: bool) -> Iterator[str]:
     match kind:
         case "markdown" | "md":
-            return document.markdown_lines(session, nodes, fold=fold)
+            return markdown(session, nodes, detail="folded" if fold else "full")
         case "html":
-            return document.html_lines(session, nodes, fold=fold)
+            return html(session, nodes, fold=fold)
         case "raw":
             return _raw(nodes)
         case _:

@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 import clew
+from clew.base.visible import plain
 from clew.cli.options import dry_run_option, examples
 from clew.cli.output.json import Form, json_options, session_json
 from clew.cli.output.outcomes import Success, for_each, report_outcomes, roll_back
-from clew.cli.output.text import clip, plain
+from clew.cli.output.text import clip
 from clew.cli.setup.open_store import open_existing, store_option
 
 _sessions = click.argument("sessions", nargs=-1, required=True, metavar="CONVERSATION...")

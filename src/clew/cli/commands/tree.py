@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 import clew
+from clew.base.visible import plain
 from clew.cli.exits import DAMAGED
 from clew.cli.options import examples
 from clew.cli.output.json import Form, iso, json_options, out_lines
@@ -23,7 +24,6 @@ from clew.cli.output.text import (
     out,
     out_json,
     out_jsonl,
-    plain,
     role_style,
     style,
     warn,

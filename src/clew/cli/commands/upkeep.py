@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.base.visible import plain
 from clew.cli.exits import DAMAGED
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, out_lines, out_value
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import bold, dim, list_counts, many, out, out_json, out_jsonl, plain, style, warn, wrap
+from clew.cli.output.text import bold, dim, list_counts, many, out, out_json, out_jsonl, style, warn, wrap
 from clew.cli.setup.open_store import open_existing, open_untouched, store_option
 
 if TYPE_CHECKING:

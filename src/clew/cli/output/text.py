@@ -10,21 +10,10 @@ from typing import IO, Any
 
 from clew.base.visible import escape
 
-_BREAK = re.compile("\r\n|[\n\r\t\v\f\x85\u2028\u2029]")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _START = re.compile("(?:\x1b\\[[0-9;]*m)*(?P<indent> *)")
 _NOT_ASCII = re.compile("[^\x00-\x7e]")
 _WITHOUT_WIDTH = frozenset({"Mn", "Me", "Cf"})  # Unicode categories: combining marks and format characters
-
-
-def plain(text: str) -> str:
-    """`text` on one line, with hidden characters (see `clew.base.visible`) escaped."""
-    return escape(_BREAK.sub(" ", text), _escape_char)
-
-
-def paragraphs(text: str) -> list[str]:
-    """The lines of `text`, with hidden characters (see `clew.base.visible`) escaped, except tabs."""
-    return escape(text.replace("\r\n", "\n"), lambda char: char if char in "\t\n" else _escape_char(char)).split("\n")
 
 
 def readable(text: str) -> str:
@@ -34,11 +23,6 @@ def readable(text: str) -> str:
     except UnicodeEncodeError:
         raw = text.encode(errors="replace")
     return raw.decode(errors="replace").replace("\0", "\ufffd")
-
-
-def _escape_char(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
 
 
 def clip(text: str, limit: int, end: str = "…") -> str:

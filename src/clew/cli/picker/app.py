@@ -18,12 +18,13 @@ from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
 import clew
-from clew.cli.output.document import read
+from clew.base.visible import plain
 from clew.cli.output.json import home_short
-from clew.cli.output.text import clip, many, pad, plain, width
+from clew.cli.output.text import clip, many, pad, width
 from clew.cli.output.times import ago
 from clew.cli.output.tree_layout import snippet
 from clew.cli.picker.catalog import Catalog, CatalogRow, Scope
+from clew.exports.to_markdown import read
 
 NARROW = 90
 """Below this width the preview is under the list."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import clew
-from clew.cli.output.text import plain, warn
+from clew.base.visible import plain
+from clew.cli.output.text import warn
 from clew.cli.setup import key_sources, settings
 from clew.cli.setup.ask import TRIES, ask_secret, can_ask_secret
 from clew.cli.setup.folders import user_folder

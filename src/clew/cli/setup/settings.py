@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 import click
 
-from clew.cli.output.text import plain, warn
+from clew.base.visible import plain
+from clew.cli.output.text import warn
 from clew.cli.setup import secrets
 from clew.cli.setup.folders import user_folder
 from clew.errors import Invalid, NotFound, clip

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 import clew
+from clew.base.visible import plain
 from clew.cli.exits import InvalidKey
-from clew.cli.output.text import bold, plain, warn
+from clew.cli.output.text import bold, warn
 from clew.cli.setup.open_store import key_source
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""What the header of a sealed store holds: the secrets, bound to the epoch row, and how its keys are derived.
+"""The header of a sealed store: the secrets, bound to the epoch row, and the parameters of key derivations.
 
-The secrets are stored under each store key. They carry the state of the store and `State.change` of the epoch row, and
-are believed only beside that row: an earlier secrets row, or an earlier epoch row, put back alone is Corrupted. An
-earlier pair of them does not fit to the mark of a key change, or to the signatures of the rows: each key change has a
-signing key of its own.
+The secrets are encrypted with each store key. They contain the state of the store and `State.change` of the epoch row,
+and are accepted only together with that row: if one of the two is restored to an earlier state, reading is Corrupted.
+If both are restored, they match neither the mark of a key change nor the signatures of the rows, because each key
+change has its own signing key.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ try:
     with loading:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-except ImportError:  # plain stores do without it
+except ImportError:  # plain stores do not need it
     AESGCM = InvalidTag = None  # type: ignore[assignment,misc]
 
 SECRETS = "secrets"
-"""Name of the header that holds them."""
+"""Name of the header with the secrets."""
 MARK = "rekey"
-"""Name of the header that says how far a key change has come."""
+"""Name of the header with the progress of a key change."""
 UNSEALED = "unsealed"
-"""Name of the header in which whoever unsealed a store says so, for the processes that have it open."""
+"""Name of the header that proves an unsealing to processes that have the store open."""
 _KDF = "kdf "
 _NONCE = 12
-_TAG_2 = b"\x02"
-"""First byte of packed secrets. Those of `_Secrets1` have none: they begin with 0x95."""
+_TAG = b"\x02"
+"""First byte of packed secrets."""
 _Secret = Annotated[bytes, Meta(min_length=SIZE, max_length=SIZE)]
 
 
-def needed() -> None:
-    """Unavailable if the library is missing."""
+def require_cryptography() -> None:
+    """MissingPackage if cryptography is not installed."""
     if AESGCM is None:
         raise MissingPackage("a sealed store needs the cryptography package", "crypto")
 
 
 class Secrets(msgspec.Struct, frozen=True, array_like=True):
-    """What the store key opens: the secrets of the whole store, and the state it is in."""
+    """The secrets of the whole store, and its state. The store key encrypts them."""
 
     lookup: _Secret
-    """Key of the lookup hashes. It stays when the store key is rotated."""
+    """Key of the lookup hashes. A rotation does not change it."""
     macs: Annotated[list[_Secret], Meta(min_length=1)]
     """Keys of the rows' signatures: the one for new signatures first; two while the store key is rotated."""
     keys: Annotated[list[_Secret], Meta(min_length=1)]
     """The store keys in use: the one that wraps new data keys first; two while the store key is rotated."""
     state: Literal["sealing", "sealed", "rotating", "unsealing"]
-    """The state in the epoch row. It decides whether plain rows are accepted, so the row alone is not believed."""
-    change: int | None
-    """`State.change` of the epoch row that these secrets belong to; None if an older clew stored them."""
-    held: list[bytes] | None
-    """Lookup hashes of the refs that are held, sorted; None if an older clew stored the secrets."""
+    """The state in the epoch row. It decides whether plain rows are accepted, so the row alone is not trusted."""
+    change: int
+    """`State.change` of the epoch row that these secrets belong to. `put` sets it."""
+    held: list[bytes]
+    """Lookup hashes of the refs that are held, sorted."""
 
     @property
     def keyed(self) -> bool:
@@ -75,19 +75,9 @@ class Secrets(msgspec.Struct, frozen=True, array_like=True):
         return self.state in ("sealing", "unsealing")
 
 
-class _Secrets1(msgspec.Struct, frozen=True, array_like=True):
-    """Secrets as clew stored them before they were bound to the epoch row."""
-
-    lookup: _Secret
-    mac: _Secret
-    keys: Annotated[list[_Secret], Meta(min_length=1)]
-    keyed: bool
-    mixed: bool
-
-
 def pack(secrets: Secrets, store_id: bytes) -> bytes:
-    """The secrets as they are stored: under each of the store keys."""
-    payload = _TAG_2 + msgspec.msgpack.encode(secrets)
+    """The secrets, encrypted with each of the store keys."""
+    payload = _TAG + msgspec.msgpack.encode(secrets)
     sealed = []
     for key in secrets.keys:
         id, nonce = key_id(key), os.urandom(_NONCE)
@@ -96,7 +86,7 @@ def pack(secrets: Secrets, store_id: bytes) -> bytes:
 
 
 def unpack(packed: bytes, store_id: bytes, keys: Sequence[bytes], path: str) -> Secrets:
-    """The secrets, opened with whichever of the keys fits. WrongKey if none does; Corrupted if they are damaged."""
+    """The secrets, opened with the first key that fits. WrongKey if none does; Corrupted if they are damaged."""
     sealed = _decoded(packed, path)
     for key in keys:
         id = key_id(key)
@@ -104,27 +94,16 @@ def unpack(packed: bytes, store_id: bytes, keys: Sequence[bytes], path: str) -> 
             body = sealed[id]
             try:
                 payload = AESGCM(key).decrypt(body[:_NONCE], body[_NONCE:], b"clew secrets" + store_id + id)
-                return _read(payload)
+                if payload[:1] != _TAG:
+                    raise ValueError("unknown tag")
+                return msgspec.msgpack.decode(payload[1:], type=Secrets)
             except (InvalidTag, ValueError, msgspec.MsgspecError):
                 raise Corrupted(f"the header of {path}") from None
     raise WrongKey(path, list(sealed), key_id(keys[0]))
 
 
-def _read(payload: bytes) -> Secrets:
-    """Secrets of either form. ValueError, MsgspecError.
-
-    The older form is not bound to an epoch row, so it is accepted only if it is strict: everything has a data key.
-    """
-    if payload[:1] == _TAG_2:
-        return msgspec.msgpack.decode(payload[1:], type=Secrets)
-    old = msgspec.msgpack.decode(payload, type=_Secrets1)
-    if old.mixed or not old.keyed:
-        raise ValueError("an older clew was sealing or unsealing the store")
-    return Secrets(old.lookup, [old.mac], old.keys, "sealed" if len(old.keys) == 1 else "rotating", None, None)
-
-
 def key_ids(packed: bytes, path: str) -> list[bytes]:
-    """Ids of the store keys that open the secrets, the one for new things first. Corrupted if they are damaged."""
+    """Ids of the store keys that open the secrets, the current one first. Corrupted if they are damaged."""
     return list(_decoded(packed, path))
 
 
@@ -136,11 +115,11 @@ def _decoded(packed: bytes, path: str) -> dict[bytes, bytes]:
 
 
 def unlock(tx: Tx, store_id: bytes, key: Key, known: Sequence[bytes], path: str) -> Secrets:
-    """The secrets of a store, opened with a key that is known already or with the one given. WrongKey.
+    """The secrets of a store, opened with a `known` store key or with `key`. WrongKey.
 
-    Corrupted also if they do not belong to the epoch row: then one of the two is of an earlier state of the store.
+    Corrupted also if they do not match the epoch row: then one of the two was restored to an earlier state.
     """
-    needed()
+    require_cryptography()
     packed = tx.header(SECRETS)
     if packed is None:
         raise Corrupted(path, "its header is incomplete")
@@ -150,16 +129,16 @@ def unlock(tx: Tx, store_id: bytes, key: Key, known: Sequence[bytes], path: str)
             secrets = unpack(packed, store_id, known, path)
     secrets = secrets or unpack(packed, store_id, candidates(tx, key), path)
     state = tx.state()
-    bound = (secrets.state, key_id(secrets.keys[0]), state.change if secrets.change is None else secrets.change)
+    bound = (secrets.state, key_id(secrets.keys[0]), secrets.change)
     if bound != (state.state, state.key_id, state.change):
-        raise Corrupted(path, "the secrets in its header are not those of its epoch")
+        raise Corrupted(path, "the secrets in its header do not match its epoch row")
     if (secrets.state == "sealed") != (tx.header(MARK) is None):
-        raise Corrupted(path, "its header does not fit to its state")
+        raise Corrupted(path, "its header does not match its state")
     return secrets
 
 
 def check_key(tx: Tx, key: Key | None, path: str) -> None:
-    """What opening a store would say to a key, asked before an older store is migrated: Sealed, WrongKey, Invalid."""
+    """Raises what opening the store with this key would raise: Sealed, WrongKey, Invalid. Called before a migration."""
     state = tx.state()
     if state.state == "plain":
         if key is not None:
@@ -172,40 +151,40 @@ def check_key(tx: Tx, key: Key | None, path: str) -> None:
 
 
 def refuse_plain(tx: Tx, path: str) -> None:
-    """Invalid if a store that is not sealed has something in it: a key seals an empty one only."""
+    """Invalid if a plain store has data: opening with a key seals only an empty store."""
     if not tx.maintenance.empty():
         raise Invalid(f"{path} is not sealed", hint="Open it without a key; `clew key seal` seals it.")
 
 
-class Made(NamedTuple):
-    """A store key, and for one that is derived, what it was derived with."""
+class StoreKey(NamedTuple):
+    """A store key, and the parameters it was derived with, if any."""
 
     key: bytes
     parameters: bytes | None
 
 
-def made(key: Key) -> Made:
-    """The store key that a key stands for in a store that does not know it yet. It may take a while. Invalid."""
-    needed()
+def new_store_key(key: Key) -> StoreKey:
+    """The store key for a key that is new to the store. Deriving it from a passphrase is slow. Invalid."""
+    require_cryptography()
     if not isinstance(key, Passphrase):
-        return Made(check(key), None)
+        return StoreKey(check(key), None)
     parameters, derived = key.new()
-    return Made(derived, parameters)
+    return StoreKey(derived, parameters)
 
 
-def take(tx: Tx, store_id: bytes, key: Made, path: str) -> None:
-    """Seals a store in which nothing is yet. Invalid if something is; nothing happens if it is sealed by now."""
+def seal_empty(tx: Tx, store_id: bytes, key: StoreKey, path: str) -> None:
+    """Seals an empty store. Invalid if it has data. Does nothing if it is already sealed."""
     if tx.state().state != "plain":
         return
     refuse_plain(tx, path)
-    keep(tx, key)
-    put(tx, store_id, Secrets(os.urandom(SIZE), [os.urandom(SIZE)], [key.key], "sealed", None, []))
+    store_parameters(tx, key)
+    put(tx, store_id, Secrets(os.urandom(SIZE), [os.urandom(SIZE)], [key.key], "sealed", 0, []))
     tx.set_header("lookup_key", None)
     tx.set_header(UNSEALED, None)
 
 
 def put(tx: Tx, store_id: bytes, secrets: Secrets) -> Secrets:
-    """Begins a new epoch, and stores the secrets bound to it. Returns them so."""
+    """Starts a new epoch, and stores the secrets bound to it. Returns the bound secrets."""
     bound = msgspec.structs.replace(secrets, change=tx.state().change + 1)
     tx.set_header(SECRETS, pack(bound, store_id))
     tx.maintenance.set_state(bound.state, key_id(bound.keys[0]))
@@ -213,30 +192,30 @@ def put(tx: Tx, store_id: bytes, secrets: Secrets) -> Secrets:
 
 
 def sign_mark(secrets: Secrets, fields: bytes) -> bytes:
-    """The signature of a mark in the header. Each key change has a key of its own for it."""
+    """The signature of a mark in the header. Each key change has its own signing key."""
     return blake2b(fields, key=secrets.macs[0], digest_size=16, person=b"clew mark").digest()
 
 
 def put_unsealed(tx: Tx, secrets: Secrets) -> None:
-    """Begins the epoch of a plain store, and tells the processes that know its secrets that this is meant."""
+    """Starts the epoch of a plain store, signed for the processes that know its secrets."""
     tx.set_header(SECRETS, None)
     tx.maintenance.set_state("plain", None)
     tx.set_header(UNSEALED, sign_unsealed(secrets.keys[0], tx.state().change))
 
 
 def sign_unsealed(key: bytes, change: int) -> bytes:
-    """What the header says of a store that was unsealed, for whoever knows its key and the epoch row."""
+    """The proof in the header that a holder of the key unsealed the store."""
     return blake2b(b"%d" % change, key=key, digest_size=16, person=b"clew unsealed").digest()
 
 
-def keep(tx: Tx, key: Made) -> None:
-    """Keeps what a key was derived with, in the header."""
+def store_parameters(tx: Tx, key: StoreKey) -> None:
+    """Stores the parameters of a derived key in the header."""
     if key.parameters is not None:
         tx.set_header(_KDF + key_id(key.key).hex(), key.parameters)
 
 
 def drop_parameters(tx: Tx, *, keep: Sequence[bytes]) -> None:
-    """Forgets how keys were derived, but for those that stay in use."""
+    """Removes the parameters of derived keys, except those in `keep`."""
     stay = {_KDF + key_id(key).hex() for key in keep}
     for name in tx.maintenance.headers(_KDF):
         if name not in stay:
@@ -244,7 +223,7 @@ def drop_parameters(tx: Tx, *, keep: Sequence[bytes]) -> None:
 
 
 def candidates(tx: Tx, key: Key) -> list[bytes]:
-    """The store keys that a key may stand for: itself, or those derived with the parameters that are kept."""
+    """The store keys that a key may mean: itself, or those derived with the stored parameters."""
     if not isinstance(key, Passphrase):
         return [check(key)]
     derived = [key.key(parameters) for parameters in tx.maintenance.headers(_KDF).values()]

@@ -1,14 +1,14 @@
 """The seal of a store with a key: AES-256-GCM, one data key for each run, ref and blob.
 
-The store key wraps the data keys, and a row of secrets that hold for the whole store. A body's envelope is
+The store key encrypts the data keys and the secrets of the whole store. A body's envelope is
 
     02 | id of its data key (8) | nonce (12) | ciphertext | tag (16)
 
-and a data key is stored, once or, while it is being exchanged, as two of these in a row, the newer first, as
+and a wrapped data key is as follows; during a deep rotation a row has two of them, the newer first:
 
     01 | id of the store key (8) | id of the data key (8) | nonce (12) | key under the store key (32) | tag (16)
 
-Both are bound to the store, and to whose they are: nothing opens in another place than its own.
+Both are bound to the store and to their owner: neither opens anywhere else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ try:
     with loading:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-except ImportError:  # plain stores do without it
+except ImportError:  # plain stores do not need it
     AESGCM = InvalidTag = None  # type: ignore[assignment,misc]
 
 _ID, _NONCE, _TAG = ID_SIZE, 12, 16
@@ -39,7 +39,7 @@ _WRAPPED = Struct(f"<B{_ID}s{_ID}s{_NONCE}s{SIZE + _TAG}s")
 """A wrapped data key: 1, the id of the store key that it is under, its own id, nonce, ciphertext and tag."""
 _WRAP = _WRAPPED.size
 _REMEMBERED = 256
-"""Data keys at hand, so that those in use are not unwrapped for each message."""
+"""Cached data keys, so that they are not unwrapped for each message."""
 
 
 class SealedBox:
@@ -48,7 +48,7 @@ class SealedBox:
     __slots__ = ("_ciphers", "_plain", "head")
 
     def __init__(self, store_id: bytes, keys: list[tuple[bytes, bytes]], plain: Plain | None) -> None:
-        """`plain` opens what is not sealed, where both may be met."""
+        """`plain` opens bodies that are not sealed, if the store may have both."""
         self.head = b"\x02" + keys[0][0]
         self._ciphers = {b"\x02" + id: (AESGCM(key), b"clew body" + store_id + id) for id, key in keys}
         self._plain = plain
@@ -67,12 +67,12 @@ class SealedBox:
                 return None
             cipher, bound = found
             return cipher.decrypt(envelope[1 + _ID : 1 + _ID + _NONCE], envelope[1 + _ID + _NONCE :], bound + context)
-        except (InvalidTag, ValueError, TypeError):  # the last if damage has made it something else than bytes
+        except (InvalidTag, ValueError, TypeError):  # TypeError if damage has changed its type
             return None
 
 
-class _Refusing:
-    """The box of a process that may not write in clear: see `SealedSeal.write_clear`."""
+class _RefusingBox:
+    """The box of a process that may not write clear text: see `SealedSeal.write_clear`."""
 
     head = b"\x01"
 
@@ -80,19 +80,19 @@ class _Refusing:
         self._change = change
 
     def close(self, payload: bytes, context: bytes) -> bytes:
-        hint = f"Finish that first: {self._change} it again, or 'clew key {self._change}'."
+        hint = f"Finish that first: call {self._change} again, or run 'clew key {self._change}'."
         raise Conflict(f"the store is being {self._change}ed", hint=hint)
 
     def open(self, envelope: bytes, context: bytes) -> bytes | None:
         return None
 
 
-_REFUSING = {True: _Refusing("seal"), False: _Refusing("unseal")}
-"""By whether new things get a data key."""
+_REFUSALS = {True: _RefusingBox("seal"), False: _RefusingBox("unseal")}
+"""By `Seal.keyed`."""
 
 
-class Unsealing:
-    """A box while its store is being unsealed: what is closed from now on is plain."""
+class UnsealingBox:
+    """A box while its store is being unsealed: opens sealed bodies, and closes new ones as plain."""
 
     def __init__(self, sealed: Box, plain: Box) -> None:
         self.open = sealed.open
@@ -107,7 +107,7 @@ def _digest(keyed: blake2b, fields: bytes) -> bytes:
 
 
 class SealedSeal:
-    """See `envelope.Seal`. `reload` reads the secrets again; another process may have exchanged the keys."""
+    """See `envelope.Seal`. `reload` reads the secrets again: another process may have changed the keys."""
 
     def __init__(self, store_id: bytes, secrets: Secrets, reload: Callable[[], object]) -> None:
         self._store_id = store_id
@@ -118,32 +118,32 @@ class SealedSeal:
         self.load(secrets)
 
     def load(self, secrets: Secrets) -> None:
-        """Goes on with these secrets."""
-        # In this order: other threads may be at work, and what they find is of use with the old secrets too. A key that
-        # was retired since still opens what was read before.
+        """Uses these secrets from now on."""
+        # The order matters: other threads may be reading, and must find a usable state after each step. Retired keys
+        # stay, because they open rows that were read before.
         self._wrappers = self._wrappers | {key_id(key): AESGCM(key) for key in secrets.keys}
         self._macs = [blake2b(key=mac, digest_size=16, person=b"clew sign") for mac in secrets.macs]
         self.secrets = secrets
-        self.held = None if secrets.held is None else frozenset(secrets.held)
+        self.held = frozenset(secrets.held)
         self.keyed = secrets.keyed
         self._clear = self._clear or secrets.keyed
         current = key_id(secrets.keys[0])
-        self._current = current, self._wrappers[current]  # in one: another thread may be wrapping at this moment
+        self._current = current, self._wrappers[current]  # one assignment: another thread may be wrapping now
         self._boxes: dict[tuple[bytes, bytes], Box] = {}
 
-    def unsealed(self, tx: Tx, path: str) -> None:
+    def load_unsealed(self, tx: Tx, path: str) -> None:
         """Continues without keys after another process has unsealed the store. Corrupted unless signed with them."""
         change = tx.state().change
         if tx.header(UNSEALED) not in [sign_unsealed(key, change) for key in self.secrets.keys]:
-            raise Corrupted(path, "its epoch says that it is plain, and no holder of its key has signed that")
+            raise Corrupted(path, "its epoch row says that it is plain, but that is not signed with its key")
         self._clear = True
         self.load(msgspec.structs.replace(self.secrets, state="unsealing"))
 
     def write_clear(self) -> None:
-        """Lets new text be written in clear while the store is unsealed.
+        """Allows writing clear text while the store is being unsealed.
 
-        Until then a process that was opened in that state refuses to write: else whoever puts a store back into it
-        would have new text written in clear. One that was open before has seen the unsealing begin.
+        A process that opened the store in that state refuses to write until this is called. Otherwise an attacker who
+        restores that state could make it write clear text. A process that was open before saw the unsealing start.
         """
         self._clear = True
         self._boxes = {}
@@ -156,17 +156,17 @@ class SealedSeal:
             keys = self._unwrap(wrapped, owner)
             box = NO_BOX if not keys else SealedBox(self._store_id, keys, self._plain if self.secrets.mixed else None)
             if keys and not self.keyed:
-                box = Unsealing(box, self._open_plain())
+                box = UnsealingBox(box, self._open_plain())
             if len(self._boxes) >= _REMEMBERED:
                 self._boxes.clear()
             self._boxes[wrapped, owner] = box
         return box
 
     def _open_plain(self) -> Box:
-        """The box of what is not sealed; it closes nothing unless that is meant, and never while a store is sealed."""
+        """The box for plain bodies. It refuses to close any while the store is keyed, or before `write_clear`."""
         if self._clear and not self.keyed:
             return self._plain
-        return Unsealing(self._plain, _REFUSING[self.keyed])
+        return UnsealingBox(self._plain, _REFUSALS[self.keyed])
 
     def new_box(self, owner: bytes) -> tuple[Box, bytes | None]:
         if not self.keyed:
@@ -179,40 +179,40 @@ class SealedSeal:
             return self._plain.sign(fields, None) if self._may_be_plain() else b""
         return _digest(self._macs[0], fields)
 
-    def signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
+    def is_signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
         if wrapped is None:
             return mac == self.sign(fields, None)
         return any(mac == _digest(key, fields) for key in self._macs)
 
     def _may_be_plain(self) -> bool:
-        """True if things without a data key may be met."""
+        """True if rows without a data key are accepted."""
         if not self.secrets.mixed:
             self._reload()  # another process may have unsealed the store since
         return self.secrets.mixed
 
-    # -- exchanging keys
+    # -- changing keys
 
     def new_key(self, owner: bytes) -> bytes:
-        """A new data key, as it is stored."""
+        """A new wrapped data key."""
         return self._wrap(os.urandom(_ID), os.urandom(SIZE), owner)
 
     def rewrap(self, wrapped: bytes, owner: bytes) -> bytes:
-        """The same data keys under the store key for new things. Corrupted if they cannot be unwrapped."""
+        """The same data keys, wrapped with the current store key. Corrupted if they cannot be unwrapped."""
         keys = self._unwrap(wrapped, owner)
         if not keys:
             raise Corrupted("a data key")
         return b"".join([self._wrap(id, key, owner) for id, key in keys])
 
     def current(self, wrapped: bytes) -> bool:
-        """True if a data key is under the store key for new things, and is not being exchanged."""
+        """True if a row has one data key, wrapped with the current store key."""
         return len(wrapped) == _WRAP and wrapped[1 : 1 + _ID] == self._current[0]
 
     def current_head(self) -> tuple[bytes, int]:
-        """How every data key begins that is `current`, and how long it is."""
+        """The first bytes and the length of every data key that is `current`."""
         return b"\x01" + self._current[0], _WRAP
 
     def newest(self, wrapped: bytes) -> bytes:
-        """The newest of a row's data keys alone."""
+        """The newest of a row's data keys."""
         return wrapped[:_WRAP]
 
     def _wrap(self, id: bytes, key: bytes, owner: bytes) -> bytes:
@@ -226,7 +226,7 @@ class SealedSeal:
         try:
             for tag, under, id, nonce, closed in _WRAPPED.iter_unpack(wrapped):
                 if under not in self._wrappers:
-                    self._reload()  # another process may have begun to exchange the store key
+                    self._reload()  # another process may have started a key rotation
                 wrapper = self._wrappers.get(under)
                 if tag != 1 or wrapper is None:
                     return []

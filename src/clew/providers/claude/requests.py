@@ -12,7 +12,7 @@ from clew.providers import wire
 from clew.providers.json_values import Json
 
 MAX_TOKENS = 8192
-"""The longest answer, unless the caller says: the API demands a number."""
+"""Default maximum tokens of an answer: the API requires a number."""
 _COUNTS = {"input": ["input_tokens"], "output": ["output_tokens"], "cached": ["cache_read_input_tokens"]}
 
 
@@ -86,12 +86,12 @@ _body = msgspec.json.Decoder(_Body).decode
 
 
 class _Stream:
-    """An answer's blocks, each as it was begun, with what its deltas added."""
+    """An answer's blocks, each with its deltas."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, Json] = {}
         self._written: dict[int, list[str]] = {}
-        """The JSON of a tool call's arguments, in the pieces it came in."""
+        """The pieces of a tool call's arguments as JSON."""
         self._closed: set[int] = set()
         self._usage: Json = {}
         self._stop: str | None = None
@@ -105,7 +105,7 @@ class _Stream:
             self._usage.update(event["message"].get("usage") or {})
         elif kind == "content_block_start":
             self._blocks[at] = block = dict(event["content_block"])
-            yield from _shown(block.get("type"), block)
+            yield from _display_blocks(block.get("type"), block)
         elif kind == "content_block_delta":
             yield from self._delta(at, event["delta"])
         elif kind == "content_block_stop":
@@ -122,8 +122,8 @@ class _Stream:
         return _answer([_assistant(list(self._blocks.values()))], self._usage, self._stop, self._model)
 
     def partial_messages(self) -> list[bytes]:
-        kept = [block for at, block in self._blocks.items() if self._keeps(at, block)]
-        return [_assistant(kept)] if any(block["type"] == "text" for block in kept) else []
+        blocks = [block for at, block in self._blocks.items() if self._keeps(at, block)]
+        return [_assistant(blocks)] if any(block["type"] == "text" for block in blocks) else []
 
     def _delta(self, at: int, delta: Json) -> Iterator[Text | Thinking]:
         block, kind = self._blocks[at], delta.get("type")
@@ -136,7 +136,7 @@ class _Stream:
                 if name != "type":
                     together = isinstance(value, str) and isinstance(block.get(name), str)
                     block[name] = block[name] + value if together else value
-            yield from _shown(block.get("type"), delta)
+            yield from _display_blocks(block.get("type"), delta)
 
     def _close(self, at: int) -> None:
         self._closed.add(at)
@@ -144,17 +144,17 @@ class _Stream:
         if written:
             try:
                 self._blocks[at]["input"] = wire.load(written)
-            except ValueError:  # cut off at the limit of tokens; the tool will say that its arguments do not fit
+            except ValueError:  # truncated at the token limit; the tool will report that its arguments do not fit
                 self._blocks[at]["input"] = {"": written}
 
     def _keeps(self, at: int, block: Json) -> bool:
         if block.get("type") == "text":
             return bool(block.get("text"))
-        # Without its signature, which comes last, the API does not take thinking back.
+        # The API does not accept thinking without its signature, which comes last.
         return block.get("type") in ("thinking", "redacted_thinking") and at in self._closed
 
 
-def _shown(kind: object, piece: Json) -> Iterator[Text | Thinking]:
+def _display_blocks(kind: object, piece: Json) -> Iterator[Text | Thinking]:
     if kind == "text" and piece.get("text"):
         yield Text(text=piece["text"])
     elif kind == "thinking" and piece.get("thinking"):

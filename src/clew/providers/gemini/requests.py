@@ -39,7 +39,7 @@ class GeminiWire:
         parts = []
         for call, result in zip(calls, results, strict=True):
             answered = {"name": call.name, "response": {"error" if result.is_error else "result": wire.text_of(result)}}
-            # A call without an id is known by its name, and answered by its place.
+            # A call without an id is identified by its name, and its result by its position.
             parts.append({"functionResponse": answered if call.id == call.name else {"id": call.id, **answered}})
         return [wire.dump({"role": "user", "parts": parts})]
 
@@ -125,12 +125,12 @@ class _Stream:
         return _answer([_content(self._parts)] if self._parts else [], self._usage, self._stop, self._model)
 
     def partial_messages(self) -> list[bytes]:
-        kept = [part for part in self._parts if part.get("text")]
-        return [_content(kept)] if any(not part.get("thought") for part in kept) else []
+        parts = [part for part in self._parts if part.get("text")]
+        return [_content(parts)] if any(not part.get("thought") for part in parts) else []
 
     def _add(self, part: Json) -> None:
         last = self._parts[-1] if self._parts else {}
-        # A part with a signature stays as it was signed.
+        # A part with a signature must not change.
         if _words(part) and _words(last) and part.get("thought") == last.get("thought"):
             last["text"] += part["text"]
         elif part:

@@ -53,8 +53,8 @@ class GeminiTarget:
         if isinstance(block, ToolCall):
             return {"functionCall": {**_id(block.id, block.name), "name": block.name, "args": block.arguments}}
         if isinstance(block, ToolResult):
-            said = {"error" if block.is_error else "output": "\n".join(texts(block.content))}
-            return {"functionResponse": {**_id(block.call_id, piece.tool), "name": piece.tool, "response": said}}
+            response = {"error" if block.is_error else "output": "\n".join(texts(block.content))}
+            return {"functionResponse": {**_id(block.call_id, piece.tool), "name": piece.tool, "response": response}}
         if isinstance(block, Media):
             return media_part(self, block)
         assert isinstance(block, Text | Thinking)
@@ -62,7 +62,7 @@ class GeminiTarget:
 
 
 def _id(ident: str, name: str) -> Json:
-    """A call that has no id but the name of its function has none."""
+    """The id of a call; empty if it is only the name of the function."""
     return {} if ident == name else {"id": ident}
 
 

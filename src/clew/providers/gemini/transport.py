@@ -15,7 +15,7 @@ from clew.providers.wire import load
 API_VERSION = "v1beta"
 """The version that accepts JSON Schema for tools and answers."""
 RETRIES = 2
-"""As many as the other SDKs make; this one makes none by default."""
+"""The number of retries that the other SDKs make by default; this one makes none."""
 
 
 class GeminiTransport:
@@ -31,7 +31,7 @@ class GeminiTransport:
             return str(response.sdk_http_response.body).encode()
 
     def stream(self, body: Json) -> Generator[Json, None, None]:
-        asked = self._sdk._api_client.request_streamed(*_streamed(body))
+        asked = self._sdk._api_client.request_streamed(*_stream_request(body))
         with translate_errors(self._to, body) as progress, closing(asked) as chunks:
             for chunk in chunks:
                 progress.begun = True
@@ -55,7 +55,7 @@ class AsyncGeminiTransport:
 
     async def stream(self, body: Json) -> AsyncGenerator[Json, None]:
         with translate_errors(self._to, body) as progress:
-            async with aclosing(await self._sdk._api_client.async_request_streamed(*_streamed(body))) as chunks:
+            async with aclosing(await self._sdk._api_client.async_request_streamed(*_stream_request(body))) as chunks:
                 async for chunk in chunks:
                     progress.begun = True
                     yield load(chunk.body)
@@ -91,7 +91,7 @@ def _arguments(types: Any, body: Json) -> dict[str, Any]:
     return {"model": body["model"], "contents": ".", "config": config}
 
 
-def _streamed(body: Json) -> tuple[str, str, Json]:
+def _stream_request(body: Json) -> tuple[str, str, Json]:
     """A streamed request for the SDK's own HTTP client: its typed stream drops unknown fields."""
     model = body["model"] if "/" in body["model"] else f"models/{body['model']}"
     rest = {name: value for name, value in body.items() if name != "model"}

@@ -38,7 +38,7 @@ def blocks(data: Json) -> Iterator[Block]:
 
 
 def _response(answer: Json) -> ToolResult:
-    """The result of a function: what is alone under `output`, `result` or `error`, else all of it as JSON."""
+    """The result of a function: the value of a single field `output`, `result` or `error`, else all of it as JSON."""
     response = answer.get("response")
     alone = next(iter(response)) if isinstance(response, dict) and len(response) == 1 else ""
     value = response[alone] if isinstance(response, dict) and alone in ("output", "result", "error") else response
@@ -66,7 +66,7 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def _camel(part: Json, name: str) -> object:
-    """A field that Google's JSON spells in camel case, and its Python SDK also in snake case."""
+    """A field that is in camel case in Google's JSON and in snake case in its Python SDK."""
     found = part.get(name)
     return part.get(SNAKE[name]) if found is None else found
 

@@ -65,15 +65,15 @@ connect_async = AsyncOfflineTransport
 
 def _reply(body: Json) -> tuple[Json, str]:
     last = body["messages"][-1]
-    said = _text(last.get("content"))
+    text = _text(last.get("content"))
     if last.get("role") == "tool":
-        return _words(f"The tool says: {said}"), "stop"
+        return _words(f"The tool says: {text}"), "stop"
     if "response_format" in body:
-        return _words(said), "stop"
-    command = _COMMAND.fullmatch(said)
+        return _words(text), "stop"
+    command = _COMMAND.fullmatch(text)
     known = [tool["function"]["name"] for tool in body.get("tools", ())]
     if command is None or command[1] not in known:
-        return _words(f"You said: {said}"), "stop"
+        return _words(f"You said: {text}"), "stop"
     call = {"name": command[1], "arguments": command[2] or "{}"}
     number = sum("tool_calls" in message for message in body["messages"])
     calls = [{"id": f"call_{number}", "type": "function", "function": call}]
@@ -96,5 +96,5 @@ def _chunk(delta: Json, reason: str | None = None) -> Json:
 
 
 def _usage(body: Json, message: Json) -> Json:
-    heard = sum(len(_text(one.get("content")).split()) for one in body["messages"])
-    return {"prompt_tokens": heard, "completion_tokens": len(_text(message["content"]).split())}
+    words = sum(len(_text(one.get("content")).split()) for one in body["messages"])
+    return {"prompt_tokens": words, "completion_tokens": len(_text(message["content"]).split())}

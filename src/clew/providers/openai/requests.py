@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, which many other servers speak too. The system prompt is the first message."""
+"""OpenAI's chat completions, which many other servers support too. The system prompt is the first message."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class CompletionsWire:
 
     def results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
         return [
-            wire.dump({"role": "tool", "tool_call_id": call.id, "content": said(result)})
+            wire.dump({"role": "tool", "tool_call_id": call.id, "content": result_text(result)})
             for call, result in zip(calls, results, strict=True)
         ]
 
     def request(self, asked: wire.ChatRequest, *, stream: bool) -> Json:
         body: Json = {"model": asked.model, "messages": [wire.load(raw) for raw in asked.messages]}
         if asked.max_tokens is not None:
-            # Servers other than OpenAI's know the older name.
+            # Other servers support only the older name.
             body["max_completion_tokens" if self.provider == "openai" else "max_tokens"] = asked.max_tokens
         if asked.tools:
             body["tools"] = [
@@ -116,7 +116,7 @@ _body = msgspec.json.Decoder(_Body).decode
 
 
 class _Stream:
-    """A message, with what each chunk's delta added to it."""
+    """A message assembled from the deltas of chunks."""
 
     def __init__(self, completions: CompletionsWire) -> None:
         self._completions = completions
@@ -141,7 +141,7 @@ class _Stream:
                 _join(self._call(call.get("index"), call.get("id")), added)
             delta.pop("role", None)
             _join(self._message, delta)
-            yield from _shown(delta)
+            yield from _display_blocks(delta)
 
     def answer(self) -> wire.Answer | None:
         if self._stop is None:
@@ -153,7 +153,7 @@ class _Stream:
         return [wire.dump(self._message)] if self._message.get("content") else []
 
     def _call(self, number: object, id: object) -> Json:
-        """The call that a piece is of. Some servers give all calls of an answer the same number, or none."""
+        """The call that a piece belongs to. Some servers give all calls of an answer the same number, or none."""
         there = self._calls[-1] if self._calls else None
         if isinstance(number, int):
             there = self._counted.get(number)
@@ -166,9 +166,9 @@ class _Stream:
 
 
 def _join(into: Json, added: Json) -> None:
-    """Adds what a delta says: text to text, lists to lists, inner objects likewise; whatever else takes its place.
+    """Merges a delta: appends text and lists, merges inner objects, and replaces other values.
 
-    Ids and kinds come whole, and some servers say them, and the name, with every piece.
+    Ids and kinds are replaced, not appended: some servers repeat them, and the name, in every piece.
     """
     for name, value in added.items():
         there = into.get(name)
@@ -176,18 +176,18 @@ def _join(into: Json, added: Json) -> None:
             continue
         if isinstance(value, dict) and isinstance(there, dict):
             _join(there, value)
-        elif _goes_on(there, value) and name not in ("id", "type"):
+        elif _can_append(there, value) and name not in ("id", "type"):
             into[name] = there + value
         elif value is not None or name not in into:
             into[name] = dict(value) if isinstance(value, dict) else value
 
 
-def _goes_on(there: object, value: object) -> bool:
+def _can_append(there: object, value: object) -> bool:
     return any(isinstance(there, kind) and isinstance(value, kind) for kind in (str, list))
 
 
-def _shown(delta: Json) -> Iterator[Text | Thinking]:
-    for name in ("reasoning_content", "reasoning"):  # of servers that show how their models think
+def _display_blocks(delta: Json) -> Iterator[Text | Thinking]:
+    for name in ("reasoning_content", "reasoning"):  # of servers that send the reasoning of their models
         if isinstance(words := delta.get(name), str) and words:
             yield Thinking(text=words)
     for name in ("content", "refusal"):
@@ -195,8 +195,8 @@ def _shown(delta: Json) -> Iterator[Text | Thinking]:
             yield Text(text=words)
 
 
-def said(result: ToolResult) -> str:
-    """A tool's result in words: there is no other place to say that it is an error."""
+def result_text(result: ToolResult) -> str:
+    """A tool's result as text, which must also say that it is an error: there is no flag for it."""
     return f"Error: {wire.text_of(result)}" if result.is_error else wire.text_of(result)
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API, with nothing kept at the provider. Each item is a message; the system prompt is the first."""
+"""OpenAI's Responses API without storage at the provider. Each item is a message; the first is the system prompt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.providers import wire
 from clew.providers.json_values import Json
-from clew.providers.openai.requests import ROLES, CompletionsWire, said
+from clew.providers.openai.requests import ROLES, CompletionsWire, result_text
 
 _COUNTS = {
     "input": ["input_tokens"], "output": ["output_tokens"], "cached": ["input_tokens_details", "cached_tokens"],
@@ -27,7 +27,7 @@ class ResponsesWire(CompletionsWire):
 
     def results(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
         return [
-            wire.dump({"type": "function_call_output", "call_id": call.id, "output": said(result)})
+            wire.dump({"type": "function_call_output", "call_id": call.id, "output": result_text(result)})
             for call, result in zip(calls, results, strict=True)
         ]
 
@@ -35,7 +35,7 @@ class ResponsesWire(CompletionsWire):
         body: Json = {
             "model": asked.model,
             "input": [wire.load(raw) for raw in asked.messages],
-            # What the provider does not keep it has to be sent again, reasoning included.
+            # Without storage at the provider, each request must contain everything, including reasoning.
             "store": False,
             "include": ["reasoning.encrypted_content"],
         }
@@ -89,7 +89,7 @@ _body = msgspec.json.Decoder(_Body).decode
 
 
 class _Stream:
-    """The items that are done, and the words of the one that is not."""
+    """The finished items, and the text of the unfinished one."""
 
     def __init__(self) -> None:
         self._items: dict[int, Json] = {}
@@ -116,7 +116,7 @@ class _Stream:
         return _answer(items, found.usage, _stop(found), found.model)
 
     def partial_messages(self) -> list[bytes]:
-        # Reasoning is only taken back together with what followed from it, so the words stay alone.
+        # The API accepts reasoning only together with the item after it, so keep only the text.
         words = "".join(text for _, text in sorted(self._words.items()))
         return [wire.dump({"role": "assistant", "content": words})] if words else []
 

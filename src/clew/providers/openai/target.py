@@ -1,4 +1,4 @@
-"""Writes messages for OpenAI's two APIs: chat completions, which many servers speak, and Responses."""
+"""Writes messages for OpenAI's two APIs: chat completions, which many servers support, and Responses."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ class ChatTarget:
             return [{"role": "tool", "tool_call_id": result.call_id, "content": "\n".join(texts(result.content))}]
         if first.role != "assistant":
             return [{"role": first.role, "content": self._content(pieces)}]
-        said: Json = {"role": "assistant"}
+        message: Json = {"role": "assistant"}
         refused = [piece for piece in pieces if is_refusal(piece.what)]
         words = [piece for piece in pieces if isinstance(piece.what, Text) and piece not in refused]
         calls = [piece.what for piece in pieces if isinstance(piece.what, ToolCall)]
-        said["content"] = self._content(words) if words else None
+        message["content"] = self._content(words) if words else None
         if refused:
-            said["refusal"] = "\n".join(texts(piece.what for piece in refused))
+            message["refusal"] = "\n".join(texts(piece.what for piece in refused))
         if calls:
-            said["tool_calls"] = [
+            message["tool_calls"] = [
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text_arguments(call)}}
                 for call in calls
             ]
-        return [said]
+        return [message]
 
     def _content(self, pieces: Sequence[Piece]) -> str | list[Json]:
         if len(pieces) == 1 and isinstance(only := pieces[0].what, Text):
@@ -82,8 +82,8 @@ class ResponsesTarget:
     def owns(self, data: Json) -> bool:
         if "role" not in data:
             return True
-        said = data["role"] not in ("tool", "function") and not any(data.get(name) for name in _CHAT_FIELDS)
-        return said and _kinds(data) <= _RESPONSES_PARTS | {"refusal"}
+        is_input = data["role"] not in ("tool", "function") and not any(data.get(name) for name in _CHAT_FIELDS)
+        return is_input and _kinds(data) <= _RESPONSES_PARTS | {"refusal"}
 
     def media(self, media: Media) -> Json | None:
         found, url, mime = inline(media), link(media), mime_type(media)

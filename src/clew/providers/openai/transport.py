@@ -1,4 +1,4 @@
-"""Requests to OpenAI and to servers that speak its format, through the SDK of OpenAI."""
+"""Requests to OpenAI and compatible servers, through the SDK of OpenAI."""
 
 from __future__ import annotations
 

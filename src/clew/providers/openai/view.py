@@ -79,7 +79,7 @@ def _item_call(kind: str, data: Json) -> ToolCall:
 
 
 def _call(ident: object, function: Json) -> ToolCall:
-    """A call whose arguments came as JSON text; text that does not parse is kept as it is."""
+    """A call whose arguments are JSON text; text that does not parse stays unchanged."""
     raw = function.get("arguments")
     try:
         arguments = msgspec.json.decode(raw) if isinstance(raw, str) and raw else {}

@@ -1,1 +1,1 @@
-"""Words in, nodes out: the query, the index beside a file, the index on a server."""
+"""Full-text search: queries, the index in a file next to the store, and the index on a server."""

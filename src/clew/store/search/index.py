@@ -1,7 +1,4 @@
-"""Feeds the search index beside a store's file, in order of commit, when someone searches.
-
-A search first reads the nodes that were stored and deleted since the last one.
-"""
+"""Updates the search index, a file next to the store, in commit order. Each search first applies all new changes."""
 
 from __future__ import annotations
 
@@ -26,17 +23,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Mode = Literal["words", "substring"]
 Progress = Callable[[int, int], None]
-"""Called with what is done and what there is to do."""
+"""Called with the amount done and the total."""
 
 BATCH = 500
 
 
 class Index:
-    """The index of one store. Not for two threads at once."""
+    """The index of one store. Not thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        # Nothing readable of a sealed store may reach the disk: its index is in memory.
+        # No plaintext of a sealed store may reach the disk, so its index is in memory.
         self._file = open_search_index(engine.backend.file, engine.store_id, lambda: engine.keyed)
         self.open, self.close, self.remove = self._file.open, self._file.close, self._file.remove
 
@@ -45,7 +42,7 @@ class Index:
         return self._file.shred()
 
     def search(self, mode: Mode, find: Callable[[sqlite3.Connection], T], progress: Progress | None = None) -> T:
-        """Runs `find` on an index that has every node stored now."""
+        """Runs `find` on an up-to-date index."""
 
         def work(conn: sqlite3.Connection) -> T:
             self._begin(conn, mode, progress)
@@ -54,7 +51,7 @@ class Index:
         return self._file.run(work)
 
     def _begin(self, conn: sqlite3.Connection, mode: Mode, progress: Progress | None) -> None:
-        """Begins a transaction that sees everything that is stored now: it locks once, not for each statement."""
+        """Begins a transaction on an up-to-date index. One transaction locks once, not for each statement."""
         conn.execute("BEGIN")
         done, id, followed = self._file.standing(conn, mode)
         growth = self._engine.read(lambda tx: tx.maintenance.growth(done), single=True)
@@ -63,17 +60,17 @@ class Index:
                 conn.execute("COMMIT")
                 done = self._catch_up(conn, mode, growth, progress)
                 conn.execute("BEGIN")
-                if self._file.edge(conn, mode) >= done:  # else another process has emptied it meanwhile
+                if self._file.edge(conn, mode) >= done:  # else another process emptied it meanwhile
                     return
 
     def _catch_up(self, conn: sqlite3.Connection, mode: Mode, growth: Growth, progress: Progress | None) -> int:
-        """Adds new nodes and removes deleted ones. Returns the number up to which all nodes are indexed then."""
+        """Adds new nodes and removes deleted ones. Returns the number of the last indexed node."""
         file = self._file
         if not self._belongs(conn, mode):
             file.empty(conn, mode)
         self._follow_deletions(conn, mode, growth.first_forgotten, growth.last_forgotten)
-        known = done = file.edge(conn, mode)
-        total = self._engine.backend.settled() if done < growth.last else done
+        start = done = file.edge(conn, mode)
+        total = self._engine.backend.settled_ord() if done < growth.last else done
         while done < total:
             more = self._engine.read(partial(_after, done=done, edge=total))
             if not more:
@@ -84,17 +81,17 @@ class Index:
             done = file.edge(conn, mode)
             if progress is not None:
                 progress(min(done, total), total)
-        if done - known > max(BATCH, done // 4):
+        if done - start > max(BATCH, done // 4):
             file.merge(conn, mode)
         return done
 
     def check(self) -> Iterator[Damage]:
-        """Compares the index with the store, writing nothing. Nodes that are not indexed yet are no damage."""
-        for problem in self._file.check(self._differing):
+        """Compares the index with the store; writes nothing. Nodes that are not indexed yet are not reported."""
+        for problem in self._file.check(self._find_differences):
             yield Damage(*problem)
 
-    def _differing(self, conn: sqlite3.Connection, mode: Mode) -> Iterator[str]:
-        """Names of nodes that were indexed and have other words in the index than in the store."""
+    def _find_differences(self, conn: sqlite3.Connection, mode: Mode) -> Iterator[str]:
+        """Names of nodes whose text in the index differs from the store."""
         done, edge = 0, self._file.edge(conn, mode)
         if not self._belongs(conn, mode):
             return
@@ -103,16 +100,16 @@ class Index:
             if not found:
                 return
             for row in filter(None, (self._row(place) for _, place in found)):
-                kept = conn.execute(f"SELECT text, id FROM {mode} WHERE rowid = ?", row[:1]).fetchone()
-                if kept != row[1:3]:
+                indexed = conn.execute(f"SELECT text, id FROM {mode} WHERE rowid = ?", row[:1]).fetchone()
+                if indexed != row[1:3]:
                     yield f"node {ids.text(row[2])}"
             done = found[-1][0]
 
     def _belongs(self, conn: sqlite3.Connection, mode: Mode) -> bool:
-        """True if the index was read from the store as it is: a restored backup may have other nodes.
+        """True if the index belongs to the present store: after a restored backup, the nodes may differ.
 
-        A mark is a node that was read. One that has another id now says no; the newest that still has its id says yes.
-        Marks may be missing because their nodes were deleted; if all are, the index is not trusted.
+        A mark is an indexed node. The newest mark whose node still exists decides: True if that node has the same id.
+        Nodes of marks may be deleted; if all are, the index is not trusted.
         """
         marks = self._file.marks(conn, mode)
         for ord, id in marks:
@@ -125,18 +122,18 @@ class Index:
         return self._engine.read(lambda tx: tx.maintenance.ord_id(ord))
 
     def _follow_deletions(self, conn: sqlite3.Connection, mode: Mode, first: int, last: int) -> None:
-        """Removes nodes that were deleted from the store since the last search."""
+        """Removes nodes that were deleted from the store after the last search."""
         known = self._file.last_deletion(conn, mode)
         done = last if known is None else known
         if done < first - 1:
             self._file.empty(conn, mode)
             done = last
         if not done == known == last:
-            deletions = partial(self._engine.read, partial(_forgotten, after=done))
+            deletions = partial(self._engine.read, partial(_deletions_after, after=done))
             self._file.remove_rows(conn, mode, deletions, done)
 
     def _row(self, place: NodeLocation) -> tuple[int, str, bytes, int, int] | None:
-        """What the index keeps of a node; None for one whose bytes are damaged."""
+        """The index row of a node; None for a corrupted node."""
         node, row = self._engine.node(place), place.row
         try:
             words, about = searchable(node.message), node_facts(node)
@@ -149,12 +146,12 @@ def _after(tx: Tx, done: int, edge: int) -> list[tuple[int, NodeLocation]]:
     return tx.by_ord(done, edge + 1, newest=False, limit=BATCH)
 
 
-def _forgotten(tx: Tx, after: int) -> list[tuple[int, int, int]]:
-    return tx.maintenance.forgotten(after, -1)
+def _deletions_after(tx: Tx, after: int) -> list[tuple[int, int, int]]:
+    return tx.maintenance.deletions_after(after, -1)
 
 
 def searchable(message: Message) -> str:
-    """The words of a message that a search looks at: text, tool results, and what tools were called with."""
+    """The text of a message for search: text, tool results, names and arguments of tool calls, and the label."""
     words = texts(message.blocks)
     for block in message.blocks:
         if isinstance(block, ToolCall):

@@ -1,11 +1,11 @@
-"""The search index of a plain store on a server: words in a table beside the messages, filled when somebody searches.
+"""The search index of a plain store on a server: a table of words next to the messages, updated by each search.
 
-The words of a message go in the transaction that deletes the message, and none are added for one that is gone.
+The transaction that deletes a message also deletes its words, and no words are added for a deleted message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from clew.backends import ID, POS, NodeLocation, Words
@@ -18,7 +18,7 @@ from clew.store.search.index import BATCH, Mode, Progress, searchable
 from clew.store.search.text import grams, vector, words
 
 _Words = tuple[int, bytes, int, int, str]
-"""What the index has of a message: position, id, role, time and lexemes."""
+"""The index row of a message: position, id, role, time and lexemes."""
 
 
 class ServerIndex:
@@ -34,18 +34,18 @@ class ServerIndex:
         return found
 
     def catch_up(self, mode: Mode, progress: Progress | None = None) -> None:
-        """Adds what is stored now and was not yet."""
+        """Adds all messages that are not indexed yet."""
         done = self._words.edge(self._engine.workspace, mode)
         try:
-            total = self._engine.backend.settled()
-        except Unavailable:  # someone writes for long: what is there is added, and looked at again next time
+            total = self._engine.backend.settled_ord()
+        except Unavailable:  # a long write is running: index what is visible, and check the same range next time
             total = done
         at = done
         while found := self._after(at):
             at = found[-1][0]
             rows = [row for row in (self._row(mode, place) for _, place in found) if row is not None]
-            edge = min(at, total)  # beyond it something may still come in between: that much is looked at again
-            self._add(mode, rows, edge)
+            edge = min(at, total)  # beyond `total` open transactions may still insert: check that range next time
+            self._words.add(self._engine.workspace, mode, rows, edge)
             if progress is not None:
                 progress(min(at, total), max(at, total))
 
@@ -53,29 +53,26 @@ class ServerIndex:
         workspace = self._engine.workspace
         return self._engine.read(lambda tx: tx.by_ord(ord, None, newest=False, limit=BATCH, workspace=workspace))
 
-    def _add(self, mode: Mode, rows: Sequence[_Words], edge: int) -> None:
-        self._words.add(self._engine.workspace, mode, rows, edge)
-
     def find(
         self, mode: Mode, query: str, filters: dict[str, Any], *, limit: int, offset: int
     ) -> list[tuple[int, bytes, float]]:
-        """Position, id and rank of what matches, best first, or without a query newest first."""
+        """Position, id and rank of each match, best first; without a query, newest first."""
         return self._words.find(self._engine.workspace, mode, query, filters, limit, offset)
 
     def shred(self) -> bool:
-        """True: words have gone with their messages."""
+        """True: the words were deleted with their messages."""
         return True
 
     def remove(self) -> None:
-        """Takes all words away, of every workspace that this user may see."""
+        """Deletes all words of every workspace that this user can access."""
         self._words.clear()
 
     def check(self) -> Iterator[Damage]:
-        """Nothing: whatever is found is compared with its message."""
+        """Reports nothing: a search compares each match with its message."""
         return iter(())
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: there is no file."""
 
     def _row(self, mode: Mode, place: NodeLocation) -> _Words | None:
         node = self._engine.node(place)

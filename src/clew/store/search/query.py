@@ -1,4 +1,4 @@
-"""Search: words, phrases and prefixes, or any substring, over everything that was said."""
+"""Search in all messages for words, phrases and prefixes, or for substrings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clew.engine import paths
 from clew.engine.damage import Damage
 from clew.engine.engine import Engine, whole_number
 from clew.engine.node import Node, microseconds, node_row, run_info
-from clew.engine.trash import Sight
+from clew.engine.trash import Visibility
 from clew.errors import Invalid, ReadOnly
 from clew.store.search import text as words
 from clew.store.search.index import Index, Mode, Progress, searchable
@@ -29,15 +29,15 @@ from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION, SUBAGENT, SessionParts
 
 CONTEXT = 12
-"""Words of a snippet; for substrings, five characters a word."""
+"""The number of words in a snippet; for substrings, five characters per word."""
 
 LONGEST_SNIPPET = 400
-"""Characters of a snippet: a word may be a whole file in base64."""
+"""The maximum number of characters in a snippet: a word may be a whole file in base64."""
 
 MOST_TERMS = 64
-"""Words of a query that are looked for; what comes after them is passed over."""
+"""The maximum number of terms in a query; further terms are ignored."""
 
-# A mark that no text has by accident; snippet() puts it before and after what matched.
+# snippet() puts this mark before and after each match. Text is very unlikely to contain it.
 _MARK = "\x02\ue0c1\x02"
 _TERM = re.compile(r'"([^"]*)"?(\*?)|(\S+)')
 _SHORTEST_GRAM = 3
@@ -49,27 +49,27 @@ class Hit:
     __slots__ = ("_marks", "_search", "node", "score", "snippet")
 
     def __init__(self, search: Search, node: Node, snippet: str, marks: Marks | str, score: float) -> None:
-        """`marks` may be the snippet with its marks in it, as FTS5 has made it."""
+        """`marks` may be the snippet as FTS5 returns it, with marks in the text."""
         self._search = search
         self.node = node
         if len(snippet) > LONGEST_SNIPPET:
             snippet, marks = words.cut(snippet, _marks(marks) if isinstance(marks, str) else marks, LONGEST_SNIPPET)
         self.snippet = snippet
-        """The part of its words where it matched."""
+        """The part of its text that matched."""
         self._marks = marks
         self.score = score
-        """Higher is better; only to be compared within one search."""
+        """Higher is better. Compare scores only within one search."""
 
     @property
     def marks(self) -> Marks:
-        """Where in the snippet: from, up to and without."""
+        """The matches in the snippet, each as start and end."""
         if isinstance(self._marks, str):
             self._marks = _marks(self._marks)
         return self._marks
 
     @property
     def session(self) -> Session | None:
-        """The session last active among those that contain it, asked now; None if it belongs to no session."""
+        """The most recently active session that contains it now; None if it belongs to no session."""
         return self._search.session_of(self.node)
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ class _Asked(NamedTuple):
 
 
 class Search:
-    """Finds messages. One search at a time; the index catches up with the store before it answers."""
+    """Finds messages, one search at a time. Updates the index before each search."""
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
@@ -102,21 +102,21 @@ class Search:
 
     @property
     def index(self) -> Index | ServerIndex:
-        """Where the words are: on the server only if the messages can be read there, too."""
+        """The index in use. A sealed store on a server has its index in memory: the server must not see words."""
         return self._server if self._on_server() else self._beside
 
     def _on_server(self) -> bool:
         return self._engine.backend.words is not None and not self._engine.keyed
 
     def remove(self) -> None:
-        """Takes the index away; the next search makes it again, where it belongs by then."""
+        """Deletes the index. The next search builds it again, on the server or next to the file."""
         with self._lock:
             self._beside.remove()
             if self._engine.backend.words is not None:
                 self._server.remove()
 
     def forget(self) -> bool:
-        """Leaves nothing behind of what the store no longer has: see `Index.shred`."""
+        """Erases deleted messages from the index: see `Index.shred`."""
         with self._lock:
             return self.index.shred()
 
@@ -133,9 +133,7 @@ class Search:
         newest: bool = False,
         progress: Progress | None = None,
     ) -> list[Hit]:
-        """See `clew.Store.search`. With `newest` what stands last comes first, and how good a match is is not asked:
-        that is quick, however much there is that matches.
-        """
+        """See `clew.Store.search`. With `newest`, newest first and unranked, which is fast for many matches."""
         whole_number("limit", limit, 1)
         if not isinstance(query, str):
             raise Invalid(f"a query is text, not {type(query).__name__}")
@@ -144,22 +142,21 @@ class Search:
         if role is not None and role not in ROLES:
             raise Invalid(f"role is one of {', '.join(ROLES)}, not {role!r}")
         if self._engine.backend.in_transaction():
-            # The index would keep what the transaction may yet undo.
-            raise Invalid("a search cannot be made inside a transaction", hint="Search before it, or after it.")
+            # The index would keep messages that the transaction may yet roll back.
+            raise Invalid("cannot search inside a transaction", hint="Search before or after it.")
         terms = list(dict.fromkeys(_terms(query, mode)))[:MOST_TERMS]
         if not terms:
             return []
+        filters = self._filters(session, role, since, until)
         if self._on_server():
-            bounds_there = self._bounds(session, role, since, until) | {"newest": newest}
-            with suppress(ReadOnly):  # a replica, or a user who may only read, has an index of its own, in memory
-                return self._find_there(mode, terms, bounds_there, limit, progress)
-        where, bounds = self._filters(mode, session, role, since, until)
-        asked = _Asked(mode, terms, where, bounds, limit, newest)
+            with suppress(ReadOnly):  # on a replica, or without write permission, use an index in memory
+                return self._find_there(mode, terms, filters | {"newest": newest}, limit, progress)
+        asked = _Asked(mode, terms, *_conditions(mode, filters), limit, newest)
         with self._lock:
             return self._beside.search(mode, lambda conn: self._find(conn, asked), progress)
 
     def check(self) -> Iterator[Damage]:
-        """What is wrong with the index. Writes nothing."""
+        """Damage in the index. Writes nothing."""
         return self.index.check()
 
     def close(self) -> None:
@@ -169,110 +166,86 @@ class Search:
 
     # -- inside
 
-    def _bounds(
+    def _filters(
         self, session: Session | str | None, role: Role | None, since: datetime | None, until: datetime | None
     ) -> dict[str, Any]:
-        """What a server's index is asked to keep to."""
-        bounds: dict[str, Any] = {}
+        """The filters that are set, as stored values."""
+        filters: dict[str, Any] = {}
         if role is not None:
-            bounds["role"] = ROLES.index(role)
+            filters["role"] = ROLES.index(role)
         if since is not None:
-            bounds["since"] = microseconds(since)
+            filters["since"] = microseconds(since)
         if until is not None:
-            bounds["until"] = microseconds(until)
+            filters["until"] = microseconds(until)
         if session is not None:
-            bounds["spans"] = self._spans(session)
-        return bounds
+            filters["spans"] = self._spans(session)
+        return filters
 
     def _find_there(
-        self, mode: Mode, terms: list[_Term], bounds: dict[str, Any], limit: int, progress: Progress | None
+        self, mode: Mode, terms: list[_Term], filters: dict[str, Any], limit: int, progress: Progress | None
     ) -> list[Hit]:
-        """`_find` on a server. It tells which messages may match; the messages themselves tell which do, and where."""
+        """`_find` on a server: its index returns candidates, and the messages show which match, and where."""
         self._server.catch_up(mode, progress)
         texts = [term.text for term in terms]
         query = words.query(terms) if mode == "words" else words.gram_query(texts)
         hits: list[Hit] = []
         offset, size = 0, limit
         while True:
-            rows = self._server.find(mode, query, bounds, limit=size, offset=offset)
-            for (_, _, rank), node in self._shown(rows):
+            rows = self._server.find(mode, query, filters, limit=size, offset=offset)
+            for (_, _, rank), node in self._visible(rows):
                 text = searchable(node.message)
                 if mode == "substring" and not all(one.lower() in text.lower() for one in texts):
-                    continue  # it has the same threes of characters elsewhere
+                    continue  # it has all trigrams of the term, but apart from each other
                 shown = words.excerpt(text, terms, CONTEXT) if mode == "words" else _excerpt(text, terms)
                 hits.append(Hit(self, node, *shown, rank))
             if len(rows) < size or len(hits) >= limit:
                 return hits[:limit]
             offset, size = offset + size, 2 * size
 
-    def _filters(
-        self,
-        mode: Mode,
-        session: Session | str | None,
-        role: Role | None,
-        since: datetime | None,
-        until: datetime | None,
-    ) -> tuple[str, list[Any]]:
-        where, bounds = "", list[Any]()
-        if role is not None:
-            where, bounds = where + " AND role = ?", [*bounds, ROLES.index(role)]
-        if since is not None:
-            where, bounds = where + " AND created_at >= ?", [*bounds, microseconds(since)]
-        if until is not None:
-            where, bounds = where + " AND created_at < ?", [*bounds, microseconds(until)]
-        if session is not None:
-            spans = self._spans(session)
-            where += (
-                " AND EXISTS (SELECT 1 FROM json_each(?)"
-                f" WHERE {mode}.rowid BETWEEN json_extract(value, '$[0]') AND json_extract(value, '$[1]'))"
-            )
-            bounds.append(json.dumps(spans))
-        return where, bounds
-
     def _spans(self, session: Session | str) -> list[tuple[int, int]]:
-        """The positions of everything a session has said, with what its compactions left behind."""
+        """The positions of all messages of a session, including those that compactions replaced."""
         row = row_of(session) if isinstance(session, Session) else self._parts.table.find(session)
 
         def work(tx: Tx) -> list[tuple[int, int]]:
             head = self._parts.refs.get(tx, row.kind, row.key).head
-            shown = _everything(self._engine, tx, head)
+            shown = _all_runs(self._engine, tx, head)
             return [(run.run << SEQ_BITS, run.run << SEQ_BITS | upto) for run, upto in shown]
 
         return self._engine.read(work)
 
     def _find(self, conn: sqlite3.Connection, asked: _Asked) -> list[Hit]:
-        """Hits whose messages are still there, in sight, and of this workspace, a page of rows at a time."""
+        """Hits whose messages still exist and are visible in this workspace, read a page of rows at a time."""
         mode, terms, _, _, limit, _ = asked
         sql, values = _statement(conn, asked)
         hits: list[Hit] = []
         offset, size = 0, limit
         while True:
             rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, size, offset]).fetchall()
-            shown = self._shown(rows)
+            shown = self._visible(rows)
             if mode == "words":
                 hits += [Hit(self, node, text.replace(_MARK, ""), text, -rank) for (_, _, rank, text), node in shown]
             else:
                 hits += [Hit(self, node, *_excerpt(text, terms), -rank) for (_, _, rank, text), node in shown]
             if len(rows) < size or len(hits) >= limit:
                 return hits[:limit]
-            offset, size = offset + size, 2 * size  # each page costs the whole query: few must do
+            offset, size = offset + size, 2 * size  # each page runs the whole query, so keep them few
 
-    def _shown(self, rows: list[Any]) -> Iterator[tuple[Any, Node]]:
-        """The rows whose messages are still there, in sight, and of this workspace, each with its message."""
-        places = self._engine.read(partial(self._in_sight, positions=[row[0] for row in rows]))
+    def _visible(self, rows: list[Any]) -> Iterator[tuple[Any, Node]]:
+        """The rows whose messages still exist and are visible in this workspace, each with its message."""
+        places = self._engine.read(partial(self._visible_places, positions=[row[0] for row in rows]))
         nodes = dict(zip(places, self._engine.nodes(places.values()), strict=True))
         for row in rows:
             node = nodes.get(row[0])
             if node is not None and node_row(node)[ID] == row[1]:
                 yield row, node
 
-    def _in_sight(self, tx: Tx, positions: list[int]) -> dict[int, NodeLocation]:
-        """What is at these positions, without what is of another workspace, or needed by the trash alone."""
+    def _visible_places(self, tx: Tx, positions: list[int]) -> dict[int, NodeLocation]:
+        """The nodes at these positions, except those of other workspaces and those that only the trash needs."""
         places = tx.nodes_at(positions)
-        sight = Sight(tx, self._engine.workspace)
-        if sight.look_at(places.values()):
+        sight = Visibility(tx, self._engine.workspace)
+        if sight.load_trees(places.values()):
             return places
-        return {pos: place for pos, place in places.items() if sight.sees(place.tree, pos)}
+        return {pos: place for pos, place in places.items() if sight.is_visible(place.tree, pos)}
 
     def session_id_of(self, node: Node) -> str | None:
         """The id of `session_of`."""
@@ -280,13 +253,13 @@ class Search:
         return None if session is None else session.id
 
     def session_of(self, node: Node) -> Session | None:
-        """The session last active among those that have a message, or have left it behind in a compaction."""
+        """The most recently active session that contains a message, or contained it before a compaction."""
         pos, tree = node_row(node)[POS], run_info(node).tree
 
         def work(tx: Tx) -> RefRow | None:
             refs = [ref for ref in tx.refs_in_tree(tree, 0, MAX_POS) if ref.kind in (SESSION, SUBAGENT)]
             for ref in sorted(refs, key=lambda ref: -ref.rank):
-                shown = {run.run: upto for run, upto in _everything(self._engine, tx, ref.head)}
+                shown = {run.run: upto for run, upto in _all_runs(self._engine, tx, ref.head)}
                 if ref.trashed_at is None and shown.get(pos >> SEQ_BITS, -1) >= pos & MAX_SEQ:
                     return ref
             return None
@@ -295,13 +268,26 @@ class Search:
         return None if ref is None else Session(self._parts, ref)
 
 
-def _everything(engine: Engine, tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:
-    """The runs of a path and of the paths its compactions left behind, each with its highest seq there."""
-    return [stretch for origin in paths.origins(engine, tx, head) for stretch in paths.lineage(tx, origin)]
+def _all_runs(engine: Engine, tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:
+    """The runs of a path and of the paths that its compactions replaced, each with its highest seq there."""
+    return [run for origin in paths.origins(engine, tx, head) for run in paths.lineage(tx, origin)]
+
+
+def _conditions(mode: Mode, filters: dict[str, Any]) -> tuple[str, list[Any]]:
+    """The filters as SQL conditions with their values."""
+    sql = {
+        "role": "role = ?",
+        "since": "created_at >= ?",
+        "until": "created_at < ?",
+        "spans": "EXISTS (SELECT 1 FROM json_each(?)"
+        f" WHERE {mode}.rowid BETWEEN json_extract(value, '$[0]') AND json_extract(value, '$[1]'))",
+    }
+    values = [json.dumps(value) if name == "spans" else value for name, value in filters.items()]
+    return "".join(f" AND {sql[name]}" for name in filters), values
 
 
 def _terms(query: str, mode: Mode) -> Iterator[_Term]:
-    """What a person typed, as terms that must all match: words, "phrases", prefixes with a star. Never an error."""
+    """The terms of a query, which must all match: words, "phrases", prefixes with a star. Never an error."""
     cleaned = query.replace("\0", " ").encode(errors="replace").decode()
     for phrase, star, word in _TERM.findall(cleaned):
         text = phrase or word
@@ -314,10 +300,10 @@ def _terms(query: str, mode: Mode) -> Iterator[_Term]:
 
 
 def _statement(conn: sqlite3.Connection, asked: _Asked) -> tuple[str, list[Any]]:
-    """The query for rows that have every term, best first, or those first that stand last.
+    """The SQL for rows that have every term, best or newest first.
 
-    Terms of one or two characters are in no index of substrings: they are looked for in what the others found, or if
-    there are no others in everything, newest first.
+    The substring index has no terms of one or two characters. LIKE finds these in the matches of the longer terms, or
+    if there are none in all rows, newest first.
     """
     mode, terms, where, bounds, limit, newest = asked
     long = [term for term in terms if mode == "words" or len(term.text) >= _SHORTEST_GRAM]
@@ -340,10 +326,10 @@ def _statement(conn: sqlite3.Connection, asked: _Asked) -> tuple[str, list[Any]]
 
 
 def _at_most(conn: sqlite3.Connection, mode: Mode, match: str, count: int) -> bool:
-    """True if no more than `count` rows match, so that SQLite may sort them.
+    """True if at most `count` rows match, so that SQLite should sort them.
 
-    To sort by rank FTS5 prepares a statement of its own, which takes longer than to find a few rows. But what SQLite
-    sorts has its snippet made first, also where it is not among the best.
+    To sort by rank, FTS5 prepares a statement of its own, which takes longer than finding a few rows. But if SQLite
+    sorts, it creates the snippets of all rows, not only of the best.
     """
     sql = f"SELECT 1 FROM {mode} WHERE {mode} MATCH ? LIMIT 1 OFFSET ?"
     return conn.execute(sql, (match, count)).fetchone() is None
@@ -355,13 +341,13 @@ def _like(term: _Term) -> str:
 
 
 def _marks(text: str) -> Marks:
-    """Where the marks are in a snippet that FTS5 has made, once they are taken out of it."""
+    """The positions of the matches in a snippet of FTS5, after its marks are removed."""
     ends = list(accumulate(map(len, text.split(_MARK))))
-    return tuple(zip(ends[:-1:2], ends[1::2], strict=False))  # a text may have one of its own, after all
+    return tuple(zip(ends[:-1:2], ends[1::2], strict=False))  # the text may contain a mark itself, after all
 
 
 def _excerpt(text: str, terms: list[_Term]) -> tuple[str, Marks]:
-    """The text around the first match of a substring, and where the terms are in it."""
+    """The text around the first match of a substring, and the positions of the terms in it."""
     pattern = re.compile("|".join(re.escape(term.text) for term in terms), re.IGNORECASE)
     first = pattern.search(text)
     start = max(0, (first.start() if first else 0) - 2 * CONTEXT)

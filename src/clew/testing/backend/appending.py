@@ -1,4 +1,4 @@
-"""What an append answers, and what it does when it is repeated or too late."""
+"""Appends: results, repeated calls, and conflicts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from clew.testing.control import FakeClock
 
 
 class Appending(Contract):
-    """What an append answers, and what it does when it is repeated or too late."""
+    """Appends: results, repeated calls, and conflicts."""
 
     def test_append_returns_what_was_stored(self, open_store: OpenStore) -> None:
-        """An appended message comes back with an id, a parent, a time and its content."""
+        """`append` returns a node with an id, a parent, a time and the content."""
         with open_store(clock=FakeClock(1_000_000)) as store:
             session = store.sessions.create()
             first, second = session.append(user("hello")), session.append(assistant("hi", model="m"))
@@ -28,7 +28,7 @@ class Appending(Contract):
             assert session.head_id == second.id
 
     def test_append_goes_on_from_what_is_there_now(self, open_store: OpenStore) -> None:
-        """Whatever happened since the last append, by whatever way, the next one sees: nothing is taken for granted."""
+        """An append takes into account every change since the last one, however it was made."""
         with open_store() as store:
             session = store.sessions.create()
             first = session.append(user("a"))
@@ -73,7 +73,7 @@ class Appending(Contract):
             assert texts(session.path()) == ["a", "b", "c"]
 
     def test_same_id_is_stored_once(self, open_store: OpenStore) -> None:
-        """Appending again under the same id answers as before and moves nothing; other content is a Conflict."""
+        """Repeating an append with the same id changes nothing; other content with that id raises Conflict."""
         with open_store() as store:
             session = store.sessions.create()
             first = session.append(user("a"), id=an_id(1))
@@ -88,17 +88,17 @@ class Appending(Contract):
             assert session.refresh().version == version
 
     def test_half_known_is_a_conflict(self, open_store: OpenStore) -> None:
-        """If some of several messages are stored and some are not, none is stored now, in whatever order they are."""
+        """If only some of several messages are stored already, none is stored, in any order."""
         with open_store() as store:
             session = store.sessions.create()
             session.append(user("a"), id=an_id(1))
-            for said, names in (("ba", [2, 1]), ("ab", [1, 2])):
+            for texts_given, names in (("ba", [2, 1]), ("ab", [1, 2])):
                 with raises(Conflict):
-                    session.append([user(text) for text in said], id=[an_id(name) for name in names])
+                    session.append([user(text) for text in texts_given], id=[an_id(name) for name in names])
             assert len(store.nodes.list().items) == 1
 
     def test_repeat_after_rewind(self, open_store: OpenStore) -> None:
-        """A repeated append does not come back into a session that has left it; it leaves nothing behind either."""
+        """Repeating an append that was rewound raises Conflict and stores nothing."""
         with open_store() as store:
             session = store.sessions.create()
             root = session.append(user("a"))
@@ -110,7 +110,7 @@ class Appending(Contract):
             assert store.nodes.list().items == []
 
     def test_any_uuid_is_an_id(self, open_store: OpenStore) -> None:
-        """Ids of any version are taken as they are."""
+        """UUIDs of any version are accepted as ids."""
         names = [f"00000000-0000-{version:x}000-8000-0000000000{version:02x}" for version in range(16)]
         with open_store() as store:
             session = store.sessions.create(id="ffffffff-ffff-ffff-ffff-ffffffffffff")
@@ -119,7 +119,7 @@ class Appending(Contract):
             assert store.sessions.get(session.id).id == "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
     def test_expect_head_raises(self, open_store: OpenStore) -> None:
-        """With the wrong head expected nothing is stored; with the right one the message is."""
+        """With `expect_head`, the message is stored only if that is the head."""
         with open_store() as store:
             session = store.sessions.create()
             first = session.append(user("a"), expect_head=None)
@@ -130,7 +130,7 @@ class Appending(Contract):
             assert texts(session.path()) == ["a", "b"]
 
     def test_expect_head_branches(self, open_store: OpenStore) -> None:
-        """The loser of a race becomes a branch where it thought the head was; both are kept."""
+        """With ``on_conflict="branch"``, a late append becomes a branch at the expected head."""
         with open_store() as store:
             session = store.sessions.create()
             first = session.append(user("a"))
@@ -143,7 +143,7 @@ class Appending(Contract):
             assert texts(store.nodes.path(lost.id)) == ["a", "c"]
 
     def test_stale_objects_append_at_the_end(self, open_store: OpenStore) -> None:
-        """Without an expected head, a message goes after whatever is last now."""
+        """Without `expect_head`, a message is appended after the current last one."""
         with open_store() as store:
             one = store.sessions.create()
             two = store.sessions.get(one.id)
@@ -152,7 +152,7 @@ class Appending(Contract):
             assert texts(one.path()) == ["0", "1", "2", "3"]
 
     def test_threads_lose_nothing(self, open_store: OpenStore) -> None:
-        """Threads that append to one session interleave; each keeps its own order, and nothing is lost."""
+        """Concurrent appends of several threads are all stored; each thread's messages keep their order."""
         with open_store(durability="relaxed") as store:
             session = store.sessions.create()
 
@@ -166,8 +166,8 @@ class Appending(Contract):
                 thread.start()
             for thread in threads:
                 thread.join()
-            said = texts(session.path())
+            found = texts(session.path())
             for writer in range(4):
-                own = [text for text in said if text.startswith(f"{writer} ")]
+                own = [text for text in found if text.startswith(f"{writer} ")]
                 assert own == [f"{writer} {number}" for number in range(20)]
-            assert len(said) == 80
+            assert len(found) == 80

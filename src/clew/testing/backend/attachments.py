@@ -1,4 +1,4 @@
-"""What stands beside the tree: log, blobs, quarantine."""
+"""Log, blobs and quarantine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from clew.testing.contract import Contract, OpenStore, an_id, raises, texts
 
 
 class Beside(Contract):
-    """What stands beside the tree: log, blobs, quarantine."""
+    """Log, blobs and quarantine."""
 
     def test_log(self, open_store: OpenStore) -> None:
-        """Entries are numbered in the order they came, read by range, once per id, and never parents of messages."""
+        """Log entries are numbered in order, read by range, and stored once per id; they are never parents."""
         with open_store() as store:
             session = store.sessions.create()
             session.log.append([b"a", b"b"])
@@ -30,7 +30,7 @@ class Beside(Contract):
             assert list(store.sessions.create().log.read()) == session.path() == []
 
     def test_blobs(self, open_store: OpenStore) -> None:
-        """A blob is addressed by its content, stored once in a tree, streamed, and unknown to other trees."""
+        """A blob is addressed by its content, stored once per tree, streamed, and not found in other trees."""
         with open_store(durability="relaxed") as store:
             session = store.sessions.create()
             content = bytes(range(256)) * 3000
@@ -45,7 +45,7 @@ class Beside(Contract):
                 store.sessions.create().append(user(Media(mime_type="a/b", modality="document", blob=blob.digest)))
 
     def test_blobs_outside(self, open_store: OpenStore, tmp_path: Path) -> None:
-        """Blobs over a size lie outside, whole, and go from there only once they are deleted for good."""
+        """Large blobs are stored in object storage, and removed from there only after permanent deletion."""
         with open_store(blobs=Bucket((tmp_path / "outside").as_uri(), over=1000), durability="relaxed") as store:
 
             def outside() -> int:
@@ -68,7 +68,7 @@ class Beside(Contract):
             assert (receipt.blobs, receipt.pending, receipt.outside > len(content), outside()) == (2, (), True, 0)
 
     def test_a_sound_store_has_an_empty_quarantine(self, open_store: OpenStore) -> None:
-        """A sweep reads every body and takes out none that opens; nothing can be brought back or purged then."""
+        """A quarantine sweep of an intact store moves nothing; then nothing can be restored or purged."""
         with open_store() as store:
             session = store.sessions.create(title="t")
             session.append([user("a"), user("b", session.attach(b"bytes", mime_type="image/png", modality="image"))])

@@ -1,4 +1,4 @@
-"""Deleting, the trash, and holds."""
+"""Deletion, trash and holds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from clew.testing.control import FakeClock
 
 
 class Deleting(Contract):
-    """Deleting, the trash, and holds."""
+    """Deletion, trash and holds."""
 
     # -- deleting sessions
 
     def test_delete_keeps_what_others_need(self, open_store: OpenStore) -> None:
-        """Deleting a session takes every message that no other session, branch or saved message needs."""
+        """Deleting a session deletes every message that no other session, branch or saved message needs."""
         with open_store() as store:
             session = store.sessions.create()
             nodes = session.append([user("a"), user("b"), user("c")])
@@ -36,7 +36,7 @@ class Deleting(Contract):
                     gone.append(user("x"))
 
     def test_delete_takes_all_that_is_owned(self, open_store: OpenStore) -> None:
-        """Branches, compacted history, log, attachments and subagents' traces go with their session."""
+        """Deleting a session deletes its branches, compacted history, log, attachments and subagents' traces."""
         with open_store() as store:
             session = store.sessions.create()
             shown = session.attach(b"bytes", mime_type="text/plain")
@@ -57,10 +57,10 @@ class Deleting(Contract):
     # -- the trash
 
     def test_what_is_in_the_trash_is_out_of_sight(self, open_store: OpenStore) -> None:
-        """A session in the trash is not found, listed, picked, searched or talked in, and nothing can be done to it."""
+        """A session in the trash cannot be found, listed, searched, continued or changed."""
         with open_store() as store:
             session, other = store.sessions.create(title="t", cwd="/a", labels=["l"]), store.sessions.create()
-            said = session.append(user("lint"))
+            node = session.append(user("lint"))
             stale, handle, id = store.sessions.get(session.id), session.handle, session.id
             assert session.trash() is session
             assert [one.trashed_at is None for one in (session, stale)] == [False, True]
@@ -78,7 +78,7 @@ class Deleting(Contract):
                 lambda: store.search("lint", session=id),
                 lambda: store.sessions.create(agent="a", owner=session),
                 lambda: session.append(user("x")),
-                lambda: session.append(user("x"), expect_head=said.id),
+                lambda: session.append(user("x"), expect_head=node.id),
                 lambda: session.rewind(None),
                 lambda: session.compact(user("x")),
                 session.fork,
@@ -97,7 +97,7 @@ class Deleting(Contract):
             assert store.verify().ok
 
     def test_the_trash_is_listed_last_first(self, open_store: OpenStore) -> None:
-        """The trash lists what was put there last first, in pages that hold; its sessions can be read."""
+        """`trashed` lists sessions last trashed first, in stable pages; they can be read."""
         clock = FakeClock()
         with open_store(clock=clock) as store:
             made = [store.sessions.create(title=str(number)) for number in range(7)]
@@ -106,7 +106,7 @@ class Deleting(Contract):
             assert store.sessions.trashed().items == []
             for number in (3, 0, 5, 1, 6):
                 store.sessions.trash(made[number].id)
-                clock.advance(timedelta(seconds=number % 2))  # some of them at the same moment
+                clock.advance(timedelta(seconds=number % 2))  # some of them at the same time
             page = store.sessions.trashed(limit=2)
             assert titles(page.items) == ["6", "1"]
             store.sessions.restore(made[5].id)
@@ -122,7 +122,7 @@ class Deleting(Contract):
                     store.sessions.trashed(cursor=cursor)
 
     def test_restore_brings_all_of_it_back(self, open_store: OpenStore) -> None:
-        """A restored session is as it was: messages, branches, labels, log, and its place in the list."""
+        """`restore` restores everything: messages, branches, labels, log, and the place in the list."""
         clock = FakeClock()
         with open_store(clock=clock) as store:
             session = store.sessions.create(title="t", cwd="/a", labels=["l"])
@@ -151,12 +151,12 @@ class Deleting(Contract):
             assert store.verify().ok
 
     def test_restored_sessions_take_their_place(self, open_store: OpenStore) -> None:
-        """What was active while a session was in the trash is listed before it, and so is what goes on afterwards."""
+        """Sessions active while another was in the trash, or after its restore, are listed before it."""
         clock = FakeClock()
         with open_store(clock=clock) as store:
             one, two = store.sessions.create(title="one"), store.sessions.create(title="two")
             two.trash()
-            three = store.sessions.create(title="three")  # at the same moment: it may get the place of the second
+            three = store.sessions.create(title="three")  # at the same time: it may get the place of the second
             store.sessions.restore(two.id)
             assert store.sessions.latest() == three
             two.refresh().append(user("x"))
@@ -170,7 +170,7 @@ class Deleting(Contract):
             assert titles(store.sessions.list().items) == ["one", "two", "three"]
 
     def test_the_trash_takes_what_is_owned(self, open_store: OpenStore) -> None:
-        """Subagents' traces go with their owner and come back with it; one that was there before stays there."""
+        """Traces are trashed and restored with their owner; one trashed before stays in the trash."""
         with open_store(clock=FakeClock()) as store:
             session = store.sessions.create()
             first, second = (store.sessions.create(agent=name, owner=session) for name in ("first", "second"))
@@ -195,7 +195,7 @@ class Deleting(Contract):
             assert store.verify().ok
 
     def test_the_trash_spares_what_is_shared(self, open_store: OpenStore) -> None:
-        """Messages that a fork, a compaction or a save still needs stay in sight; the others are out of it."""
+        """Messages that a fork, a compaction or a save still needs stay visible; all others are hidden."""
         with open_store() as store:
             session = store.sessions.create()
             nodes = session.append([user("lint a"), user("lint b"), user("lint c")])
@@ -218,7 +218,7 @@ class Deleting(Contract):
             assert texts(store.sessions.restore(fork.id).history()) == ["lint a", "lint b", "lint sum"]
 
     def test_sessions_in_the_trash_follow_deleted_heads(self, open_store: OpenStore) -> None:
-        """A session whose last messages are deleted by id while it is in the trash comes back without them."""
+        """Messages of a trashed session that are deleted by id are missing after its restore."""
         with open_store() as store:
             session = store.sessions.create()
             a, b, _ = session.append([user("a"), user("b"), user("c")])
@@ -232,7 +232,7 @@ class Deleting(Contract):
     # -- holds
 
     def test_what_is_held_is_not_deleted(self, open_store: OpenStore) -> None:
-        """A held session is neither deleted nor put in the trash until it is released; it may be changed meanwhile."""
+        """A held session cannot be deleted or trashed until it is released; it can be changed."""
         with open_store() as store:
             session = store.sessions.create(title="t")
             first = session.append([user("a"), user("b")])[0]
@@ -244,7 +244,7 @@ class Deleting(Contract):
             session.rewind(first.id)
             again = store.sessions.get(session.id)
             assert (again.held, again.hold_reason, again.title, again.labels) == (True, "a lawsuit", "u", ("l",))
-            for deed in (
+            for call in (
                 partial(delete_session, session),
                 session.trash,
                 lambda: delete_session(store.sessions.get(session.id)),
@@ -252,7 +252,7 @@ class Deleting(Contract):
                 lambda: store.nodes.delete(first.id, recursive=True),
             ):
                 with raises(Conflict, naming=session.id):
-                    deed()
+                    call()
             assert (len(store.nodes.list().items), session.path()) == (3, [first])
             assert store.sessions.release(session.handle) == session
             assert (session.refresh().held, session.hold_reason) == (False, None)
@@ -261,7 +261,7 @@ class Deleting(Contract):
             assert delete_session(store.sessions.restore(session.id)).messages == 3
 
     def test_a_hold_covers_all_that_a_session_reaches(self, open_store: OpenStore) -> None:
-        """Path, branches, compacted history, subagents: no message of them can be deleted by id, under any parent."""
+        """No message of a held session's path, branches, compacted history or subagents can be deleted by id."""
         with open_store() as store:
             session = store.sessions.create()
             a, b, left = session.append([user("a"), user("b"), user("left")])
@@ -278,9 +278,9 @@ class Deleting(Contract):
             for held in (a, b, left, old, traced, *session.path()):
                 with raises(Conflict, naming=session.id):
                     store.nodes.delete(held.id, recursive=True)
-            for deed in (partial(delete_session, trace), trace.trash):
+            for call in (partial(delete_session, trace), trace.trash):
                 with raises(Conflict, naming=session.id):
-                    deed()
+                    call()
             assert store.nodes.delete([beside.id, other.id]).messages == 2
             assert len(store.nodes.list().items) == 7
             session.release()
@@ -288,15 +288,15 @@ class Deleting(Contract):
             assert store.verify().ok
 
     def test_a_hold_keeps_owners_and_frees_forks(self, open_store: OpenStore) -> None:
-        """An owner does not go while a trace it owns is held; a fork goes, and leaves what the held one shares."""
+        """An owner of a held trace cannot be deleted; a fork of a held session can, without shared messages."""
         with open_store() as store:
             session = store.sessions.create()
             trace = store.sessions.create(agent="x", owner=session)
             trace.append(user("e"))
             trace.hold()
-            for deed in (partial(delete_session, session), session.trash):
+            for call in (partial(delete_session, session), session.trash):
                 with raises(Conflict, naming=trace.id):
-                    deed()
+                    call()
             assert store.sessions.list(total=True).total == 1
             trace.release()
             assert delete_session(session).messages == 1

@@ -1,4 +1,4 @@
-"""Transactions, closing, and what others see."""
+"""Transactions, close, and visibility to others."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from clew.testing.contract import Contract, OpenStore, an_id, raises, skip, text
 
 
 class Lasting(Contract):
-    """Transactions, closing, and what others see."""
+    """Transactions, close, and visibility to others."""
 
     def test_transaction_is_all_or_none(self, open_store: OpenStore) -> None:
-        """Steps in a transaction are kept together, or not at all; an error that is caught undoes only its own step."""
+        """A transaction is atomic; an error that is caught inside it undoes only its own step."""
         with open_store() as store:
             session = store.sessions.create(title="old")
             with store.transaction():
@@ -33,7 +33,7 @@ class Lasting(Contract):
                 lost.append(user("x"))
 
     def test_closed_is_closed(self, open_store: OpenStore) -> None:
-        """A closed store says so, whatever it is asked; closing it again does nothing."""
+        """Every call on a closed store raises Closed; closing it again does nothing."""
         store = open_store()
         session = store.sessions.create()
         store.close()
@@ -48,9 +48,9 @@ class Lasting(Contract):
                 work()
 
     def test_what_was_stored_is_there_again(self, open_store: OpenStore) -> None:
-        """A store opened again has everything as it was."""
+        """A reopened store has everything that was stored."""
         if not self.reopens:
-            skip("this store ends when it is closed")
+            skip("this store is lost on close")
         with open_store() as store:
             session = store.sessions.create(title="t", cwd="/src", model="m", labels=["x"], extra={"k": 1})
             session.append([user("a"), assistant("b"), user("c")])
@@ -67,9 +67,9 @@ class Lasting(Contract):
             assert again.blobs.get(blob.digest) == b"bytes"
 
     def test_append_goes_on_from_what_others_left(self, open_store: OpenStore) -> None:
-        """What another process did since the last append is seen by the next one, whichever session it was done to."""
+        """An append takes into account every change of another opener since the last one, in any session."""
         if not self.reopens:
-            skip("only its opener sees this store")
+            skip("this store cannot be opened twice")
         with open_store() as here, open_store() as there:
             session = here.sessions.create(agent="scout")
             session.append(user("a"))
@@ -91,9 +91,9 @@ class Lasting(Contract):
             assert here.verify().ok
 
     def test_two_stores_on_one_file(self, open_store: OpenStore) -> None:
-        """What one opener has stored, another sees at once; both may write."""
+        """Two openers see each other's writes at once."""
         if not self.reopens:
-            skip("only its opener sees this store")
+            skip("this store cannot be opened twice")
         with open_store() as one, open_store() as two:
             here = one.sessions.create()
             there = two.sessions.get(here.id)
@@ -102,9 +102,9 @@ class Lasting(Contract):
             assert texts(here.path()) == texts(there.path()) == ["0", "1", "2", "3"]
 
     def test_workspaces_are_apart(self, open_store: OpenStore) -> None:
-        """A session of one workspace is not found, listed or picked in another."""
+        """A session of one workspace cannot be found or listed in another."""
         if not self.reopens:
-            skip("only its opener sees this store")
+            skip("this store cannot be opened twice")
         with open_store(workspace="a") as one, open_store(workspace="b") as two:
             mine = one.sessions.create(title="mine")
             assert two.sessions.list(total=True).total == 0

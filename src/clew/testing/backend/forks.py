@@ -11,7 +11,7 @@ class Moving(Contract):
     """Forks, rewinds and compactions."""
 
     def test_fork_shares_the_past_only(self, open_store: OpenStore) -> None:
-        """A fork sees what came before and not what comes after; so does a fork of a fork, and so does its source."""
+        """A fork shares earlier messages and not later ones, in both directions, as does a fork of a fork."""
         with open_store() as store:
             session = store.sessions.create(title="t", cwd="/src", labels=["x"])
             nodes = session.append([user("a"), user("b"), user("c")])
@@ -44,7 +44,7 @@ class Moving(Contract):
             assert session.fork().path() == []
 
     def test_rewind_keeps_what_it_leaves(self, open_store: OpenStore) -> None:
-        """A rewind moves the head up, also to before the first; what it leaves stays readable as a branch."""
+        """A rewind moves the head back, even before the first message; the rest stays readable as a branch."""
         with open_store() as store:
             session = store.sessions.create()
             nodes = session.append([user("a"), user("b"), user("c")])
@@ -66,7 +66,7 @@ class Moving(Contract):
                 session.rewind(nodes[2].id)
 
     def test_compact(self, open_store: OpenStore) -> None:
-        """`path` begins at the last summary; `history` goes back to the first message."""
+        """`path` starts at the last summary; `history` starts at the first message."""
         with open_store() as store:
             session = store.sessions.create()
             with raises(Invalid):

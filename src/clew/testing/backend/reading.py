@@ -1,4 +1,4 @@
-"""What was stored comes back, and is found."""
+"""Reading, listing and finding."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from clew.testing.control import FakeClock
 
 
 class Reading(Contract):
-    """What was stored comes back, and is found."""
+    """Reading, listing and finding."""
 
     # -- reading
 
     def test_path_last_and_until(self, open_store: OpenStore) -> None:
-        """`path` reads all, the last ones, or up to and with a message; a message that is not there is NotFound."""
+        """`path` returns all messages, the last ones, or those up to a message; NotFound if that is missing."""
         with open_store() as store:
             session = store.sessions.create()
             assert session.path() == session.path(last=3) == list(session.iter()) == []
@@ -36,9 +36,9 @@ class Reading(Contract):
                     session.path(until=missing)
 
     def test_content_comes_back(self, open_store: OpenStore) -> None:
-        """Every kind of block, free data, and native JSON byte for byte come back as they were given."""
+        """Every kind of block, free data, and the bytes of native JSON are read as they were stored."""
         raw = b'{ "role":"user", "z":1, "a":123456789012345678901234567890, "content":"hi", "content":"ho" }'
-        said: list[AnyMessage] = [
+        messages: list[AnyMessage] = [
             system("be kind", label="setup", extra={"n": [1, 2.5, None, True, {"k": "v"}]}),
             assistant(ToolCall(id="c", name="f", arguments={"x": 1}), usage=Usage(input=3, output=4, cost=5)),
             tool("ok", call_id="c", is_error=True),
@@ -47,14 +47,14 @@ class Reading(Contract):
         ]
         with open_store() as store:
             session = store.sessions.create()
-            session.append(said)
-            assert [node.said for node in session.path()] == said
-            kept = session.path()[-1].native
-            assert kept is not None
-            assert kept.raw == raw
+            session.append(messages)
+            assert [node.said for node in session.path()] == messages
+            stored = session.path()[-1].native
+            assert stored is not None
+            assert stored.raw == raw
 
     def test_handles(self, open_store: OpenStore) -> None:
-        """A handle means the one id it begins; it is longer where six letters do not tell."""
+        """A handle is a unique prefix of an id; it is longer if six letters are ambiguous."""
         with open_store() as store:
             session = store.sessions.create()
             session.append([user("a"), user("b"), user("c")], id=[an_id(1), an_id(2), an_id(3)])
@@ -70,7 +70,7 @@ class Reading(Contract):
             assert store.sessions.get(session.handle) == session
 
     def test_counters(self, open_store: OpenStore) -> None:
-        """A session's counters are those of its head: after a fork, a rewind, a compaction, a reading anew."""
+        """A session's counters are those of its head, also after a fork, a rewind, a compaction and a refresh."""
         spent = Usage(input=10, output=5, cost=7)
         with open_store() as store:
             session = store.sessions.create()
@@ -88,7 +88,7 @@ class Reading(Contract):
     # -- finding
 
     def test_list_is_by_last_activity(self, open_store: OpenStore) -> None:
-        """The session last talked in is first, whatever the clock says; a new title is no activity."""
+        """The session with the last message is listed first, whatever the clock says; a rename does not count."""
         clock = FakeClock()
         with open_store(clock=clock) as store:
             one, two, three = (store.sessions.create(title=title) for title in ("one", "two", "three"))
@@ -102,7 +102,7 @@ class Reading(Contract):
             assert store.sessions.latest().title == "four"
 
     def test_latest_is_of_the_exact_directory(self, open_store: OpenStore) -> None:
-        """`latest` never crosses into another directory, and never picks a subagent; none is NotFound."""
+        """`latest` returns only sessions of the directory and no subagents; NotFound if there is none."""
         with open_store() as store:
             with raises(NotFound):
                 store.sessions.latest()
@@ -118,7 +118,7 @@ class Reading(Contract):
                 store.sessions.latest("/a/b/c")
 
     def test_list_filters(self, open_store: OpenStore) -> None:
-        """Directory, label and words of the title filter the list, alone and together; the total counts the same."""
+        """The list and its total are filtered by directory, label and title, alone and together."""
         with open_store() as store:
             for number in range(12):
                 store.sessions.create(
@@ -137,7 +137,7 @@ class Reading(Contract):
             assert store.sessions.list(label="new").items == [session]
 
     def test_cursors_hold_while_things_change(self, open_store: OpenStore) -> None:
-        """Pages cover every session once, also when others are created, moved or deleted in between."""
+        """Pages contain every session once, even if others are created, moved or deleted in between."""
         with open_store() as store:
             made = [store.sessions.create(title=str(number)) for number in range(9)]
             page = store.sessions.list(limit=4)

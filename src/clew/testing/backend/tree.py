@@ -1,4 +1,4 @@
-"""Messages by themselves, without a session."""
+"""Messages without a session."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from clew.testing.control import FakeClock
 
 
 class Tree(Contract):
-    """Messages by themselves, without a session."""
+    """Messages without a session."""
 
     def test_nodes_save(self, open_store: OpenStore) -> None:
-        """Messages are saved as a chain or under named parents, in the order given, all or none, once per id."""
+        """`save` stores a chain, or messages with given parents, in any order, all or none, once per id."""
         with open_store() as store:
             root, child = store.nodes.save([user("a"), user("b")])
             saves = [
@@ -39,7 +39,7 @@ class Tree(Contract):
             assert texts(store.nodes.subtree(root.id)) == ["a", "b", "c", "d"]
 
     def test_save_dialog(self, open_store: OpenStore) -> None:
-        """A dialog is a chain from its root: stored nodes are verified, what follows is saved."""
+        """`save_dialog` verifies the stored nodes of a dialog and saves the rest."""
         with open_store() as store:
             known = store.nodes.save([user("a"), assistant("b")])
             nodes = store.nodes.save_dialog([*known, user("c"), assistant("d")])
@@ -57,7 +57,7 @@ class Tree(Contract):
             assert len(store.nodes.list().items) == 4
 
     def test_nodes_get_and_list(self, open_store: OpenStore) -> None:
-        """`get` keeps the order asked for and misses nothing; `list` pages by key, newest first or oldest first."""
+        """`get` keeps the requested order, and raises if one is missing; `list` pages newest or oldest first."""
         with open_store(clock=FakeClock()) as store:
             nodes = store.nodes.save([user(str(number)) for number in range(7)])
             assert store.nodes.get([nodes[2].id, nodes[0].id, nodes[2].id]) == [nodes[2], nodes[0], nodes[2]]
@@ -72,7 +72,7 @@ class Tree(Contract):
             assert store.nodes.list(offset=99).items == []
 
     def test_nodes_out_of_sight(self, open_store: OpenStore) -> None:
-        """Nodes are listed whatever is in the trash; or without those that only the trash has, over all pages."""
+        """`list` includes nodes in the trash, or with ``trashed=False`` omits those that only the trash has."""
         with open_store() as store:
             session = store.sessions.create()
             nodes = session.append([user("a"), user("b"), user("c")])
@@ -97,7 +97,7 @@ class Tree(Contract):
             assert len(store.nodes.list(trashed=False).items) == 8
 
     def test_nodes_delete(self, open_store: OpenStore) -> None:
-        """Deleting is all or none; children hold their parent unless they go too; an unknown id is passed over."""
+        """`delete` is atomic, refuses a parent without its children, and ignores unknown ids."""
         with open_store() as store:
             a, b, c = store.nodes.save([user("a"), user("b"), user("c")])
             d = store.nodes.save(user("d"), parent=b.id)[0]
@@ -112,7 +112,7 @@ class Tree(Contract):
             assert store.nodes.list().items == []
 
     def test_sessions_follow_deleted_heads(self, open_store: OpenStore) -> None:
-        """A session whose last messages are deleted by id goes back to the nearest that stays."""
+        """A session whose last messages are deleted by id moves its head to the nearest remaining one."""
         with open_store() as store:
             session = store.sessions.create()
             a, b, _ = session.append([user("a"), user("b"), user("c")])

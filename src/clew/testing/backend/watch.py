@@ -15,38 +15,38 @@ from clew.store.session import Session, delete_session
 from clew.testing.contract import Contract, OpenStore, an_id, raises, texts
 
 LONG = 20.0
-"""Seconds in which something surely comes."""
+"""Seconds after which an expected message must have arrived."""
 
 
 class Watching(Contract):
     """Watching a session."""
 
     def test_watch_gives_each_message_once(self, open_store: OpenStore) -> None:
-        """Messages are given as they come, in order, each once, and none from before; whoever appends them."""
+        """A watch yields new messages of any writer in order, each once, and no earlier ones."""
         with open_store() as store, open_store() if self.reopens else store as other:
             session = store.sessions.create()
             session.append(user("before"))
             theirs = other.sessions.get(session.id)
             with session.watch(timeout=LONG) as watch:
-                talk = _meanwhile(lambda: _say(theirs, 30))
-                heard = [next(watch) for _ in range(30)]
-                talk.join()
-                assert texts(heard) == [str(number) for number in range(30)]
-                assert heard == session.path(last=30)
+                writer = _meanwhile(lambda: _say(theirs, 30))
+                received = [next(watch) for _ in range(30)]
+                writer.join()
+                assert texts(received) == [str(number) for number in range(30)]
+                assert received == session.path(last=30)
                 session.append([user("a"), user("b")])
                 assert texts([next(watch), next(watch)]) == ["a", "b"]
 
     def test_watch_wakes_who_waits(self, open_store: OpenStore) -> None:
-        """A message that comes while someone waits is given soon, not when the wait is over."""
+        """A waiting watch yields a new message at once, not at its timeout."""
         with open_store() as store, store.sessions.create().watch(timeout=LONG) as watch:
             began = time.monotonic()
-            talk = _meanwhile(lambda: _say(store.sessions.latest(), 1), after=0.5)
+            writer = _meanwhile(lambda: _say(store.sessions.latest(), 1), after=0.5)
             assert next(watch).text == "0"
-            talk.join()
+            writer.join()
             assert time.monotonic() - began < LONG / 2
 
     def test_watch_begins_where_it_is_told(self, open_store: OpenStore) -> None:
-        """After a message, or with None from the first on; a message of another session is NotFound."""
+        """`after` starts after that message, or with None at the first; NotFound for another session's message."""
         with open_store() as store:
             session, other = store.sessions.create(), store.sessions.create()
             assert _new(session, None) == []
@@ -60,7 +60,7 @@ class Watching(Contract):
                     next(session.watch(after=wrong))
 
     def test_watch_catches_up_with_much(self, open_store: OpenStore) -> None:
-        """A long session is given whole, with each message's parent, across forks and compactions."""
+        """A watch yields all messages of a long session, with their parents, across forks and compactions."""
         with open_store() as store:
             origin = store.sessions.create()
             first = origin.append([user(f"{number}") for number in range(700)])
@@ -75,7 +75,7 @@ class Watching(Contract):
             assert _new(session, first[600].id) == ["after the fork", "and on", "summary", "later"]
 
     def test_watch_follows_the_head(self, open_store: OpenStore) -> None:
-        """After a rewind it goes on with what is new on the way to the head, and gives nothing again."""
+        """After a rewind, a watch continues with new messages of the new path and repeats none."""
         with open_store() as store:
             session = store.sessions.create()
             nodes = session.append([user("a"), user("b"), user("c")])
@@ -97,7 +97,7 @@ class Watching(Contract):
             assert _new(session, nodes[2].id) == ["f", "g", "h"]
 
     def test_watch_of_what_is_gone(self, open_store: OpenStore) -> None:
-        """A session in the trash, or deleted, is NotFound; brought back, it is watched from where it was."""
+        """A watch raises NotFound for a trashed or deleted session; after a restore it continues."""
         with open_store() as store:
             session = store.sessions.create()
             with session.watch(timeout=LONG) as watch:
@@ -115,7 +115,7 @@ class Watching(Contract):
                 gone.join()
 
     def test_watch_ends(self, open_store: OpenStore) -> None:
-        """It ends when nothing comes for long enough, or by another's close; Closed when the store is."""
+        """A watch ends at its timeout, or when another thread closes it; Closed if the store is closed."""
         store = open_store()
         session = store.sessions.create()
         watch = session.watch(timeout=0.1)
@@ -136,7 +136,7 @@ class Watching(Contract):
             next(watch)
 
     def test_watch_refuses(self, open_store: OpenStore) -> None:
-        """Inside a transaction nothing of others can come; nor is everything a beginning or a time."""
+        """`watch` refuses to run inside a transaction, and invalid arguments."""
         with open_store() as store:
             session = store.sessions.create()
             with store.transaction(), raises(Invalid):
@@ -146,16 +146,16 @@ class Watching(Contract):
                     session.watch(**wrong)
 
     def test_many_watch_at_once(self, open_store: OpenStore) -> None:
-        """Each of many watchers is given what comes to its own session, all of it."""
+        """Each of many watches yields all messages of its own session."""
         with open_store() as store:
             sessions = [store.sessions.create() for _ in range(6)]
             watches = [(session, session.watch(timeout=LONG)) for session in sessions for _ in range(3)]
-            heard: dict[Watch, list[Node]] = {}
+            received: dict[Watch, list[Node]] = {}
 
             def listen(watch: Watch) -> None:
                 with watch:
                     begun.wait()
-                    heard[watch] = [next(watch) for _ in range(5)]
+                    received[watch] = [next(watch) for _ in range(5)]
 
             begun = threading.Barrier(len(watches) + 1)
             listeners = [_meanwhile(partial(listen, watch)) for _, watch in watches]
@@ -166,11 +166,11 @@ class Watching(Contract):
             for listener in listeners:
                 listener.join()
             for session, watch in watches:
-                assert texts(heard[watch]) == [f"{session.id} {number}" for number in range(5)]
+                assert texts(received[watch]) == [f"{session.id} {number}" for number in range(5)]
 
 
 def _new(session: Session, after: str | None) -> list[str]:
-    """What is there for a watcher at once."""
+    """The messages that a watch yields without waiting."""
     return texts(session.watch(after=after, timeout=0))
 
 
@@ -180,7 +180,7 @@ def _say(session: Session, count: int) -> None:
 
 
 def _meanwhile(work: Callable[[], object], *, after: float = 0.0) -> threading.Thread:
-    """Does something on a thread of its own, a moment later."""
+    """Runs a function a moment later on another thread."""
 
     def run() -> None:
         time.sleep(after)

@@ -1,6 +1,6 @@
-"""A provider on this machine, for tests: it speaks the wire protocols of Anthropic, OpenAI and Google.
+"""A local provider for tests. It implements the wire protocols of Anthropic, OpenAI and Google.
 
-Point a program at it that calls a model, through the official SDKs or directly::
+Use its address in a program that calls a model, through the official SDKs or directly::
 
     with ProviderServer() as server:
         server.say("Rome.", thinking="A capital.")
@@ -12,7 +12,7 @@ Point a program at it that calls a model, through the official SDKs or directly:
         assert server.requests[0].json["messages"][0]["content"] == "Where are we going?"
 
 It sends the responses queued with `say`, `fail`, `send` and `redirect`, in order; when none is left, it echoes the
-request. A request that the real provider would refuse, it refuses, and says why.
+request. It refuses requests that the real provider would refuse, with the reason.
 
 =================================  ===========================================================
 path                               protocol

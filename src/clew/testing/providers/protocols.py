@@ -23,15 +23,15 @@ class Wire(NamedTuple):
     error: Callable[[Fail], Json]
     refuses: Callable[[Json], str | None]
     """Why the real provider would refuse a request; None if it would not."""
-    heard: Callable[[Json], str]
-    """The last words of the person."""
+    last_text: Callable[[Json], str]
+    """The last text of the user."""
     token: tuple[str, ...]
-    """The headers that may carry the token."""
+    """The headers that may contain the API key."""
     ends_with_done: bool = False
 
 
 def find(path: str) -> Wire | None:
-    """The protocol that is spoken at a path."""
+    """The protocol of a path."""
     if re.fullmatch(r"/v1beta/models/[^/]+:(generateContent|streamGenerateContent)", path):
         return GEMINI
     return {"/v1/messages": ANTHROPIC, "/v1/chat/completions": COMPLETIONS, "/v1/responses": RESPONSES}.get(path)

@@ -8,14 +8,14 @@ Json = dict[str, Any]
 
 
 def words(content: Any) -> str:
-    """The words in a message's content, whatever its form."""
+    """The text of a message's content in any form."""
     if isinstance(content, str):
         return content
     return " ".join(part["text"] for part in content or () if isinstance(part.get("text"), str))
 
 
 def anthropic(asked: Json) -> str | None:
-    """Of Anthropic's messages."""
+    """The first error in a request to Anthropic's Messages API."""
     if not isinstance(asked.get("max_tokens"), int):
         return "max_tokens: Field required"
     messages = asked.get("messages")
@@ -44,13 +44,13 @@ def anthropic(asked: Json) -> str | None:
 
 
 def completions(asked: Json) -> str | None:
-    """Of OpenAI's chat completions."""
+    """The first error in a request for OpenAI's chat completions."""
     if not asked.get("messages"):
         return "messages is required"
     open_calls: list[str] = []
     for at, message in enumerate(asked["messages"]):
         if message.get("role") not in ("system", "developer", "user", "assistant", "tool"):
-            return f"messages[{at}].role is not one of those there are"
+            return f"messages[{at}].role is unknown"
         if message["role"] == "tool":
             if message.get("tool_call_id") not in open_calls:
                 return f"messages[{at}]: a tool message must follow the message with its tool_calls"
@@ -64,7 +64,7 @@ def completions(asked: Json) -> str | None:
 
 
 def responses(asked: Json) -> str | None:
-    """Of OpenAI's Responses."""
+    """The first error in a request to OpenAI's Responses API."""
     if not asked.get("input"):
         return "input is required"
     calls: set[str] = set()
@@ -76,14 +76,14 @@ def responses(asked: Json) -> str | None:
         elif kind == "function_call_output":
             answered.add(item["call_id"])
         elif kind == "message" and item.get("role") not in ("system", "developer", "user", "assistant"):
-            return f"input[{at}].role is not one of those there are"
+            return f"input[{at}].role is unknown"
         elif kind == "reasoning" and asked.get("store") is False and not item.get("encrypted_content"):
             return f"Item with id '{item.get('id')}' not found"
     return None if calls == answered else "No tool output found for function call"
 
 
 def gemini(asked: Json) -> str | None:
-    """Of Gemini's generateContent."""
+    """The first error in a request for Gemini's generateContent."""
     contents = asked.get("contents")
     if not contents:
         return "contents is not specified"

@@ -7,32 +7,32 @@ from typing import Any, NamedTuple
 
 
 class ToolUse(NamedTuple):
-    """A call of a tool, as the model makes it."""
+    """A tool call of the model."""
 
     name: str
     arguments: Mapping[str, Any] = {}
     id: str = ""
-    """Empty: one is made, or, in Gemini's protocol, none is sent."""
+    """If empty, the server creates one; in Gemini's protocol it sends none."""
     written: str | None = None
-    """The JSON of the arguments as text, if it should be another, or none."""
+    """Text to send instead of the JSON of `arguments`, for example malformed JSON."""
 
 
 class Say(NamedTuple):
-    """An answer: thinking, words, calls of tools, in this order."""
+    """An answer: thinking, text and tool calls, in this order."""
 
     text: str = ""
     thinking: str = ""
     calls: tuple[ToolUse, ...] = ()
     tokens: tuple[int, int] | None = (10, 5)
-    """Tokens in and out; None says nothing of them."""
+    """Input and output tokens; None to omit them."""
     stop: str | None = None
-    """Why it stopped, in the provider's word; None is what is usual."""
+    """The provider's stop reason; None for the usual one."""
     cut: int | None = None
-    """The connection is cut after this many events of a stream; None sends all."""
+    """Cuts the connection after this many events of a stream; None sends all."""
     ends: int | None = None
-    """The stream ends after this many events, as if that were all; None sends all."""
+    """Ends the stream normally after this many events; None sends all."""
     stalls: int | None = None
-    """The stream goes silent after this many events, until the server is left; None sends all."""
+    """Sends nothing after this many events, until the server stops; None sends all."""
 
 
 class Fail(NamedTuple):
@@ -45,7 +45,7 @@ class Fail(NamedTuple):
 
 
 class Send(NamedTuple):
-    """A body as it is: a whole response, or the text of a stream."""
+    """A raw body: a whole response, or the text of a stream."""
 
     body: bytes
     content_type: str = "application/json"
@@ -58,4 +58,4 @@ class Redirect(NamedTuple):
     status: int = 307
 
 
-Told = Say | Fail | Send | Redirect
+QueuedResponse = Say | Fail | Send | Redirect

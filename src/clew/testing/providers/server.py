@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from clew.testing.providers.protocols import Events, Wire, find
-from clew.testing.providers.scripted import Fail, Redirect, Say, Send, Told, ToolUse
+from clew.testing.providers.scripted import Fail, QueuedResponse, Redirect, Say, Send, ToolUse
 
 Json = dict[str, Any]
 
 
 class Request(NamedTuple):
-    """A request that the server got."""
+    """A request that the server received."""
 
     path: str
     headers: dict[str, str]
@@ -30,20 +30,20 @@ class Request(NamedTuple):
 
     @property
     def json(self) -> Json:
-        """The body, read."""
+        """The decoded body."""
         found: Json = json.loads(self.body)
         return found
 
 
 class ProviderServer:
-    """A provider on a free port of this machine, while it is entered. `certificate` and `key` make it https."""
+    """A context manager that runs a provider on a free local port. `certificate` and `key` enable https."""
 
     def __init__(self, *, certificate: Path | None = None, key: Path | None = None) -> None:
         self.requests: list[Request] = []
-        """The requests, in order; refused and failed ones too."""
+        """The requests in order, including refused and failed ones."""
         self.left = threading.Event()
-        """Set when the server is left."""
-        self._told: deque[Told] = deque()
+        """Set when the server stops."""
+        self._queue: deque[QueuedResponse] = deque()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.owner = self
         self._scheme = "http"
@@ -74,21 +74,21 @@ class ProviderServer:
         ends: int | None = None,
         stalls: int | None = None,
     ) -> None:
-        """The next request is answered with this: thinking, words, calls. See `Say`."""
-        self._told.append(Say(text, thinking, tuple(calls), tokens, stop, cut, ends, stalls))
+        """Queues an answer: thinking, text, tool calls. See `Say`."""
+        self._queue.append(Say(text, thinking, tuple(calls), tokens, stop, cut, ends, stalls))
 
     def fail(self, status: int, message: str = "it was told to fail", *, retry_after: float | None = None) -> None:
-        """The next request gets this status."""
+        """Queues an error with this status."""
         kind = {429: "rate_limit_error", 529: "overloaded_error"}.get(status, "api_error")
-        self._told.append(Fail(status, message, retry_after, kind))
+        self._queue.append(Fail(status, message, retry_after, kind))
 
     def send(self, body: bytes, content_type: str = "application/json") -> None:
-        """The next request is answered with these bytes."""
-        self._told.append(Send(body, content_type))
+        """Queues a response with these bytes."""
+        self._queue.append(Send(body, content_type))
 
     def redirect(self, location: str, status: int = 307) -> None:
-        """The next request is redirected to this address."""
-        self._told.append(Redirect(location, status))
+        """Queues a redirect to this address."""
+        self._queue.append(Redirect(location, status))
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -99,14 +99,14 @@ class ProviderServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def answer(self, request: Request, wire: Wire) -> Told:
+    def answer(self, request: Request, wire: Wire) -> QueuedResponse:
         """The response to a request: a refusal, a queued response, or an echo."""
         if not any(request.headers.get(name) for name in wire.token):
             return Fail(401, "a token is required", kind="authentication_error")
         asked = request.json
         if (why := wire.refuses(asked)) is not None:
             return Fail(400, why, kind="invalid_request_error")
-        return self._told.popleft() if self._told else Say(f"You said: {wire.heard(asked)}")
+        return self._queue.popleft() if self._queue else Say(f"You said: {wire.last_text(asked)}")
 
 
 class _Server(ThreadingHTTPServer):
@@ -114,12 +114,12 @@ class _Server(ThreadingHTTPServer):
     owner: ProviderServer
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is nothing to report."""
+        """Ignores clients that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # an answer goes out in pieces, and none waits for the one before to be confirmed
+    disable_nagle_algorithm = True  # send each piece at once, without waiting for an acknowledgement
     server: _Server
 
     def do_POST(self) -> None:
@@ -132,25 +132,25 @@ class _Handler(BaseHTTPRequestHandler):
         if wire is None:
             self._whole(404, b'{"error":{"message":"no such path"}}')
             return
-        told = self.server.owner.answer(request, wire)
+        response = self.server.owner.answer(request, wire)
         with suppress(ConnectionError):
-            self._tell(told, wire, request)
+            self._send_response(response, wire, request)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is printed."""
+        """Prints nothing."""
 
-    def _tell(self, told: Told, wire: Wire, request: Request) -> None:
-        if isinstance(told, Fail):
-            retry = {} if told.retry_after is None else {"retry-after": str(told.retry_after)}
-            self._whole(told.status, json.dumps(wire.error(told)).encode(), headers=retry)
-        elif isinstance(told, Redirect):
-            self._whole(told.status, b"", headers={"location": told.location})
-        elif isinstance(told, Send):
-            self._whole(200, told.body, told.content_type)
+    def _send_response(self, response: QueuedResponse, wire: Wire, request: Request) -> None:
+        if isinstance(response, Fail):
+            retry = {} if response.retry_after is None else {"retry-after": str(response.retry_after)}
+            self._whole(response.status, json.dumps(wire.error(response)).encode(), headers=retry)
+        elif isinstance(response, Redirect):
+            self._whole(response.status, b"", headers={"location": response.location})
+        elif isinstance(response, Send):
+            self._whole(200, response.body, response.content_type)
         elif request.json.get("stream") or ":streamGenerateContent" in request.path:
-            self._stream(told, wire.events(told, self._with_model(request)), done=wire.ends_with_done)
+            self._stream(response, wire.events(response, self._with_model(request)), done=wire.ends_with_done)
         else:
-            self._whole(200, json.dumps(wire.whole(told, self._with_model(request))).encode())
+            self._whole(200, json.dumps(wire.whole(response, self._with_model(request))).encode())
 
     def _with_model(self, request: Request) -> Json:
         return {"model": "a-model", **request.json}
@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
         if say.stalls is not None:
             self.server.owner.left.wait()
         if say.cut is not None:
-            self.close_connection = True  # before the chunk that says it is over
+            self.close_connection = True  # before the chunk that ends the stream
             return
         if done and say.ends is None:
             self._chunk("data: [DONE]\n\n")

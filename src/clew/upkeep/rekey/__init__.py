@@ -21,15 +21,15 @@ from clew.engine.sealing.envelope import MISTYPED
 from clew.engine.sealing.header import (
     MARK,
     UNSEALED,
-    Made,
     Secrets,
+    StoreKey,
     candidates,
     drop_parameters,
-    keep,
-    made,
+    new_store_key,
     put,
     put_unsealed,
     sign_mark,
+    store_parameters,
 )
 from clew.engine.sealing.sealed import SealedSeal
 from clew.errors import Conflict, Corrupted, Invalid, Sealed
@@ -113,7 +113,7 @@ def status(engine: Engine) -> Status:
 def recovery(engine: Engine) -> str:
     """The store's key as printable letters. Invalid if the store is not sealed."""
     if engine.read(engine.renew) == "plain":  # another process may have rotated the key
-        raise Invalid("the store is not sealed", hint="There is no key to be printed.")
+        raise Invalid("the store is not sealed", hint="A plain store has no key.")
     return keys.recovery(_secrets(engine).keys[0])
 
 
@@ -124,7 +124,7 @@ def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
     """
     if engine.backend.in_transaction():
         raise Invalid("keys cannot be changed inside a transaction", hint="Do it before or after the transaction.")
-    new = None if key is None else made(key)
+    new = None if key is None else new_store_key(key)
     before = engine.key
     if kind == "seal":
         engine.key = key  # first: other threads read the key state as soon as the store is sealed
@@ -143,7 +143,7 @@ def begin(engine: Engine, kind: Kind, key: Key | None = None) -> None:
         _seal(engine).write_clear()
 
 
-def go_on(engine: Engine, progress: Progress | None = None) -> None:
+def run(engine: Engine, progress: Progress | None = None) -> None:
     """Completes the walk. Corrupted, and both keys stay valid, if something cannot be read."""
     now = status(engine)
     seen, total = now.done, max(1, now.total)
@@ -178,7 +178,7 @@ def finish(engine: Engine, note: Callable[[Tx], object] = lambda _: None) -> Non
 # -- beginning and ending
 
 
-def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: Made | None) -> None:
+def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: StoreKey | None) -> None:
     mark, state = read_mark(engine, tx), tx.state().state
     if kind != "rotate" and tx.blobs.objects_after(-1, 1):
         blob_objects.bucket(engine)
@@ -194,10 +194,10 @@ def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: Made | None
         lookup = tx.header("lookup_key")
         if new is None or lookup is None:
             raise Invalid("sealing needs a key", hint="Make one with clew.keys.generate().")
-        keep(tx, new)
+        store_parameters(tx, new)
         tx.set_header("lookup_key", None)
         tx.set_header(UNSEALED, None)
-        secrets = put(tx, engine.store_id, Secrets(lookup, [os.urandom(SIZE)], [new.key], "sealing", None, []))
+        secrets = put(tx, engine.store_id, Secrets(lookup, [os.urandom(SIZE)], [new.key], "sealing", 0, []))
     else:
         now = engine.secrets(tx)
         if kind == "unseal":
@@ -206,8 +206,8 @@ def _begin(engine: Engine, tx: Tx, kind: Kind, key: Key | None, new: Made | None
             if new is None:
                 raise Invalid("a rotation needs a new key", hint="Make one with clew.keys.generate().")
             if new.key in now.keys:
-                raise Invalid("this is the store's key already")
-            keep(tx, new)
+                raise Invalid("this is already the store's key", hint="Pass a new key.")
+            store_parameters(tx, new)
             macs = [os.urandom(SIZE), *now.macs]  # rows signed before are not believed once the change is finished
             changed = msgspec.structs.replace(now, keys=[new.key, *now.keys], macs=macs, state="rotating")
         secrets = put(tx, engine.store_id, changed)
@@ -219,7 +219,7 @@ def _finish(engine: Engine, tx: Tx) -> None:
     if mark is None:
         return
     if mark.stage < len(_STAGES[mark.kind]):
-        raise Conflict("the key change is not complete")
+        raise Conflict("the key change is not complete", hint="Run it again, then finish it.")
     now = engine.secrets(tx)
     tx.set_header(MARK, None)
     if mark.kind == "unseal":
@@ -227,7 +227,7 @@ def _finish(engine: Engine, tx: Tx) -> None:
         drop_parameters(tx, keep=())
         put_unsealed(tx, now)
         return
-    held = holds.found(engine, tx) if mark.kind == "seal" or now.held is None else now.held
+    held = holds.collect_held(engine, tx) if mark.kind == "seal" else now.held
     left = msgspec.structs.replace(now, keys=now.keys[:1], macs=now.macs[:1], state="sealed", held=held)
     drop_parameters(tx, keep=left.keys)
     put(tx, engine.store_id, left)
@@ -264,8 +264,7 @@ def read_mark(engine: Engine, tx: Tx) -> _Mark | None:
         raise Corrupted("the mark of a key change") from None
     if mark.kind not in _FITS.get(state, ()):
         raise Corrupted("the mark of a key change", f"the store is {state}")
-    secrets = engine.secrets(tx)
-    if secrets.change is not None and mark.mac != _signature(secrets, mark):
+    if mark.mac != _signature(engine.secrets(tx), mark):
         raise Corrupted("the mark of a key change")
     return mark
 
@@ -336,14 +335,14 @@ def _next_object(engine: Engine, tx: Tx) -> tuple[_Mark, BlobRow, ObjectRow] | N
 def _object(engine: Engine, mark: _Mark, row: BlobRow, kept: ObjectRow) -> int:
     """Encrypts one object with the new key. Not in a transaction: other writers must not wait for a network."""
     try:
-        if not blob_objects.reclose(engine, row, kept):
+        if not blob_objects.reencrypt(engine, row, kept):
             return 0
-    except blob_objects.Lost as lost:
+    except blob_objects.ObjectLost as lost:
         raise Corrupted(f"blob {row.blob}", lost.why) from None
 
-    def go_on(tx: Tx) -> None:
+    def advance(tx: Tx) -> None:
         if read_mark(engine, tx) == mark:  # else another process is walking too
             _set_mark(engine.secrets(tx), tx, _Mark(mark.kind, mark.stage, row.blob, mark.rows + 1))
 
-    engine.write(go_on)
+    engine.write(advance)
     return 1

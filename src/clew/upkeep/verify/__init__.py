@@ -19,7 +19,7 @@ from clew.upkeep.verify.tree import check_forgotten, check_nodes, check_quaranti
 __all__ = ["LIMIT", "Check", "Damage", "Progress", "Report", "head", "verify"]
 
 Check = Callable[[], Iterable[Damage]]
-"""Looks at something beside the store's own file, and returns what is wrong with it."""
+"""Checks something outside the store's own file, and returns the damage."""
 
 _COUNTED = ("trees", "runs", "nodes", "refs", "log", "blobs", "chunks", "uses", "quarantine")
 _CHECKS = (
@@ -29,7 +29,7 @@ _CHECKS = (
 
 
 def head(engine: Engine) -> str:
-    """What to keep elsewhere, so that `verify` tells later that a store was rolled back: see `rollback`."""
+    """The head of the store. Stored elsewhere, it lets `verify` detect a rollback: see `rollback`."""
     with engine.backend.reader() as reader:
         return text(read_head(Findings(engine, reader)))
 
@@ -37,10 +37,10 @@ def head(engine: Engine) -> str:
 def verify(
     engine: Engine, *, since: str | None = None, progress: Progress | None = None, checks: Iterable[Check] = ()
 ) -> Report:
-    """Reads the whole store as it is at one moment, and reports everything that is not as it was written.
+    """Reads the whole store in one snapshot, and reports everything that differs from what was written.
 
-    Damage is reported, never raised; whatever can still be read is checked. `progress` is called with the rows read and
-    the rows there are. `checks` look at what lies beside the file. Invalid if `since` is not a head.
+    Damage is reported, never raised, and the checks continue with whatever can be read. `progress` is called with the
+    number of rows read and the total. `checks` run after the store's own. Invalid if `since` is not a head.
     """
     kept = None if since is None else parse(since)
     with engine.backend.reader() as reader:
@@ -53,17 +53,17 @@ def verify(
             except BROKEN as error:
                 name = "head" if isinstance(check, partial) else check.__name__.replace("check_", "")
                 found.add("file", name, describe(error))
-        for look in checks:
+        for extra in checks:
             try:
-                for damage in look():
+                for damage in extra():
                     found.take(damage)
             except (*BROKEN, ClewError) as error:
-                found.add("file", "what lies beside the store", describe(error))
+                found.add("file", "outside the store", describe(error))
     return found.report()
 
 
 def check_storage(found: Findings) -> None:
-    """Notes what the backend finds: file, log, schema, epoch row, counters."""
+    """Adds the problems that the backend finds: file, log, schema, epoch row, counters."""
     for problem in found.reader.inspect():
         found.indexes_doubted |= problem.what == "file"
         found.add(*problem)
@@ -75,5 +75,5 @@ def _rows(found: Findings) -> int:
         try:
             total += found.one(f"SELECT count(*) FROM {name}")[0]
         except BROKEN:
-            continue  # the check of the table says what is wrong with it
+            continue  # the check of the table reports the damage
     return total

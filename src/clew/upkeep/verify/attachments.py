@@ -1,4 +1,4 @@
-"""What lies beside the tree: log entries, blobs and their pieces, and who shows a blob."""
+"""Checks log entries, blobs and their pieces, and the uses of blobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clew.backends import BODY, ID, MAX_SEQ, SEQ_BITS, BlobRow, LogRow
 from clew.backends.problems import BROKEN, describe
 from clew.backends.tables import BLOBS, LOG, NULL
 from clew.base import ids
-from clew.engine.blob_objects import Lost, opened
+from clew.engine.blob_objects import ObjectLost, open_pieces
 from clew.engine.blobs import STAGED
 from clew.engine.sealing.envelope import MISTYPED, Box, blob_fields, blob_owner, chunk_context, log_context, ref_owner
 from clew.errors import Unavailable
@@ -32,7 +32,7 @@ def check_log(found: Findings) -> None:
             try:
                 box = None if owner is None else found.engine.seal.box(owner[0], ref_owner(owner[1]))
             except MISTYPED:
-                box = None  # the ref is told
+                box = None  # check_refs reports the ref
             if owner is None:
                 found.add("log", f"log of ref {ref}", "there is no such ref")
         if pos & MAX_SEQ > expected:
@@ -46,14 +46,14 @@ def check_log(found: Findings) -> None:
 
 
 def check_blobs(found: Findings) -> None:
-    """Every blob is signed, all its pieces are there, and together they are the content it is found by."""
+    """Every blob is signed, has all its pieces, and their content matches its lookup hash."""
     for number, row in found.scan(BLOBS):
         if row is None:
             continue
         try:
             problems = list(_blob_problems(found, BlobRow._make(row)))
         except Unavailable:
-            raise  # a network that fails is not damage
+            raise  # a network error is not damage
         except ODD as error:
             odd = f"it cannot be checked ({type(error).__name__})"
             problems = [describe(error) if isinstance(error, BROKEN) else odd]
@@ -69,12 +69,12 @@ def check_blobs(found: Findings) -> None:
             if whole is None:
                 found.add("blob", f"piece of blob {blob}", "there is no such blob")
         if 0 <= chunks <= pos & MAX_SEQ:
-            found.add("blob", f"blob {blob}", "it has more pieces than it says", pos=_shown_at(found, blob))
+            found.add("blob", f"blob {blob}", "it has more pieces than its row states", pos=_shown_at(found, blob))
             chunks = -1
 
 
 def check_uses(found: Findings) -> None:
-    """Who is said to show a blob does."""
+    """Every use of a blob is by a message or ref that refers to it."""
     count = 0
     for blob, user in found.stream('SELECT blob, "user" FROM uses'):
         count += 1
@@ -90,7 +90,7 @@ def check_uses(found: Findings) -> None:
 
 
 def check_objects(found: Findings) -> None:
-    """An object is that of a blob, or of none; a blob has one at most, and then no pieces in the store."""
+    """An object belongs to one blob or to none; a blob has at most one object, and then no pieces in the store."""
     count, last = 0, None
     for row in found.stream("SELECT name, blob, size, created_at FROM objects ORDER BY blob"):
         count += 1
@@ -103,7 +103,7 @@ def check_objects(found: Findings) -> None:
             problem = "there is no such blob"
         elif blob is not None and size:
             if blob == last:
-                problem = "its blob has another"
+                problem = "its blob has another object"
             elif found.tx.blobs.chunk(blob << SEQ_BITS) is not None:
                 problem = "its blob has pieces in the store"
             last = blob
@@ -115,11 +115,11 @@ def check_objects(found: Findings) -> None:
 def _blob_problems(found: Findings, blob: BlobRow) -> Iterator[str]:
     if found.one("SELECT 1 FROM trees WHERE tree = ?", blob.tree) is None:
         yield f"its tree {blob.tree} is missing"
-    if _unfinished(blob.look):  # its upload goes on, or was cut short: it is shown nowhere, and cleared away later
+    if _unfinished(blob.look):  # uploading, or interrupted: no message uses it, and it is removed later
         if blob.mac:
-            yield "it is unfinished and signed"
+            yield "it is unfinished, but signed"
         return
-    if not found.engine.seal.signed(blob_fields(blob), blob.wrapped_key, blob.mac):
+    if not found.engine.seal.is_signed(blob_fields(blob), blob.wrapped_key, blob.mac):
         yield CHECKSUM
     digest, size = sha256(), 0
     kept = found.tx.blobs.object(blob.blob)
@@ -127,27 +127,27 @@ def _blob_problems(found: Findings, blob: BlobRow) -> Iterator[str]:
         found.counts["unread"] = found.counts.get("unread", 0) + 1
         return
     try:
-        for payload in _pieces(found, blob) if kept is None else opened(found.engine, blob, kept, blob.chunks):
+        for payload in _pieces(found, blob) if kept is None else open_pieces(found.engine, blob, kept, blob.chunks):
             digest.update(payload)
             size += len(payload)
-    except Lost as lost:
-        # What is read is one moment; the object may have gone since, with its blob or for another.
+    except ObjectLost as lost:
+        # Objects are not part of the snapshot: it may have been deleted or replaced since.
         if kept is None or found.engine.read(lambda tx: tx.blobs.object(blob.blob)) == kept:
             yield lost.why
         return
-    if size != blob.size or found.engine.blob_look(blob.tree, digest.hexdigest()) != blob.look:
-        yield "its content is not what it is found by"
+    if size != blob.size or found.engine.blob_hash(blob.tree, digest.hexdigest()) != blob.look:
+        yield "its content does not match its lookup hash"
 
 
 def _pieces(found: Findings, blob: BlobRow) -> Iterator[bytes]:
-    """The pieces of a blob that are in the store. Lost."""
+    """The pieces of a blob that are in the store. ObjectLost."""
     box = found.engine.seal.box(blob.wrapped_key, blob_owner(blob.tree, blob.blob))
     for number in range(min(blob.chunks, MAX_SEQ)):
         pos = blob.blob << SEQ_BITS | number
         body = found.tx.blobs.chunk(pos)
         payload = None if body is None else box.open(body, chunk_context(pos))
         if payload is None:
-            raise Lost(f"its piece {number} is {'missing' if body is None else 'damaged'}")
+            raise ObjectLost(f"its piece {number} is {'missing' if body is None else 'damaged'}")
         yield payload
 
 
@@ -157,15 +157,15 @@ def _use_problem(found: Findings, blob: int, user: int) -> str | None:
         return "there is no such blob"
     if user <= 0:
         known = found.one("SELECT 1 FROM refs WHERE ref = ?", -user) is not None
-        return None if known else f"ref {-user}, which shows it, is missing"
+        return None if known else f"ref {-user}, which uses it, is missing"
     at = found.tx.node_at(user)
     if at is None:
-        return "the message that shows it is missing"
+        return "the message that uses it is missing"
     if at.row[BODY] == b"":
-        return None  # in quarantine: what it showed cannot be told, and comes back with it
+        return None  # in quarantine: its uses are unknown until it is restored
     shown = blobs_of(found.engine.node(at).said)
-    if at.tree != row[0] or row[1] not in {found.engine.blob_look(at.tree, digest) for digest in shown}:
-        return f"node {ids.text(at.row[ID])} does not show it"
+    if at.tree != row[0] or row[1] not in {found.engine.blob_hash(at.tree, digest) for digest in shown}:
+        return f"node {ids.text(at.row[ID])} does not use it"
     return None
 
 
@@ -174,7 +174,7 @@ def _unfinished(look: bytes) -> bool:
 
 
 def _shown_at(found: Findings, blob: int) -> int | None:
-    """The position of a message that shows a blob."""
+    """The position of a message that uses a blob."""
     try:
         row = found.one('SELECT "user" FROM uses WHERE blob = ? AND "user" > 0 LIMIT 1', blob)
     except BROKEN:

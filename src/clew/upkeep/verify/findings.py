@@ -1,7 +1,7 @@
 """Collects damage during a verify, and reads tables that may be broken.
 
-A table is read by one cursor for as long as that works. Where the file is malformed, each row is asked for by itself:
-what can still be read is, and what cannot is named.
+A table is read with one cursor as long as that works. If the file is malformed, each row is read with its own query, so
+that readable rows are still checked and unreadable ones are reported.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from clew.errors import Corrupted
 Progress = Callable[[int, int], object]
 
 LIMIT = 1000
-"""Findings that are listed. More are only counted: a store that is damaged all over must not fill the memory."""
+"""Maximum findings listed; more are only counted, to bound memory."""
 STEP = 256
 """Rows between two calls of `progress`."""
 
-_OWNERS = 8  # a branch, its session, the session above: more steps up are a circle
+_OWNERS = 8  # a branch, its session, the session's owner: more levels mean a loop
 _KEYS = 4096
 
 
 class Report(NamedTuple):
-    """What a check of the whole store has found."""
+    """The result of a check of the whole store."""
 
     damage: list[Damage]
-    """What is damaged; the first `LIMIT`, while ``counts["damage"]`` counts all."""
+    """The first `LIMIT` damages; ``counts["damage"]`` counts all."""
     counts: dict[str, int]
-    """How many rows of each kind were read."""
+    """Number of rows read, by kind."""
 
     @property
     def ok(self) -> bool:
@@ -45,11 +45,11 @@ class Report(NamedTuple):
 CHUNKS = tables.CHUNKS._replace(columns={"pos": int})
 """Without the bodies, which are large."""
 _WHAT = {"trees": "tree", "nodes": "node", "runs": "run", "refs": "ref", "blobs": "blob", "chunks": "blob"}
-"""What damage in a table is called, if not like the table."""
+"""The kind of damage in a table, if it differs from the table's name."""
 
 
 class Findings:
-    """Collects damage while the tables are read, and tells how far the reading is."""
+    """Collects damage while the tables are read, and reports progress."""
 
     def __init__(self, engine: Engine, reader: Reader, progress: Progress | None = None) -> None:
         self.engine = engine
@@ -58,15 +58,15 @@ class Findings:
         self.damage: list[Damage] = []
         self.counts: dict[str, int] = {}
         self.indexes_doubted = False
-        """True once SQLite itself has found something: then each node is looked up through its indexes too."""
+        """True after SQLite's own check found damage: then each node is looked up through its indexes too."""
         self._found = 0
         self._done = self._total = 0
         self._progress = progress
 
-    # -- telling
+    # -- collecting
 
     def add(self, what: str, where: str, why: str, *, pos: int | None = None, ref: int | None = None) -> None:
-        """Notes damage, with the session and the position that the node at `pos`, or the ref, belongs to."""
+        """Adds damage, with the session and position of the node at `pos`, or the session of the ref."""
         self._found += 1
         if len(self.damage) >= LIMIT:
             return
@@ -78,7 +78,7 @@ class Findings:
         self.take(Damage(what, where, why, session, position), counted=True)
 
     def take(self, damage: Damage, *, counted: bool = False) -> None:
-        """Notes damage that was found elsewhere."""
+        """Adds damage that was found elsewhere."""
         self._found += not counted
         if len(self.damage) < LIMIT:
             self.damage.append(damage)
@@ -90,7 +90,7 @@ class Findings:
         return Report(self.damage, {**self.counts, "damage": self._found})
 
     def expect(self, rows: int) -> None:
-        """Says how many rows will be read."""
+        """Sets the number of rows to read."""
         self._total = rows
         if self._progress is not None:
             self._progress(0, rows)
@@ -102,7 +102,7 @@ class Findings:
         return self.reader.execute(sql, values).fetchone()
 
     def scan(self, table: Table) -> Iterator[tuple[int, Any]]:
-        """Every row with its key, in order; None for a row that is there and damaged beyond reading, which is noted."""
+        """Every row with its key, in order; None for an unreadable row, which is added as damage."""
         key = next(iter(table.columns))
         select = f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE {key}"
         kinds = tuple(table.columns.values())
@@ -123,7 +123,7 @@ class Findings:
         self.counts[table.name] = self.counts.get(table.name, 0) + count
 
     def blame(self, table: Table, key: int, why: str) -> None:
-        """Notes damage of a row that is known by its key alone."""
+        """Adds damage of a row of which only the key is known."""
         what = _WHAT.get(table.name, table.name)
         match table.name:
             case "nodes":
@@ -150,7 +150,7 @@ class Findings:
             return
         except BROKEN as error:
             broken = error
-        # Another thing than this table may tell which rows there should be.
+        # An index may still list the rows.
         self.add("file", f"table {table.name}", describe(broken))
         for number in self._keys(table, key, after):
             try:
@@ -162,11 +162,11 @@ class Findings:
                 if found is not None:
                     yield found
                 else:
-                    self.blame(table, number, "the index has it and the table has not")
+                    self.blame(table, number, "the index has it, but the table does not")
                     yield number
 
     def _keys(self, table: Table, key: str, after: int) -> Iterator[int]:
-        """The keys above `after`: from an index, else by trying further and further on."""
+        """The keys above `after`: from an index, or else by probing with growing steps."""
         if table.key_index is not None:
             known = f"SELECT {key} FROM {table.name} INDEXED BY {table.key_index} WHERE {key} > ?"
             try:
@@ -195,10 +195,10 @@ class Findings:
         if self._progress is not None and self._done % STEP == 0:
             self._progress(min(self._done, self._total), self._total)
 
-    # -- locating: for people, so a broken file makes it say less and never makes it fail
+    # -- locating damage for people: a broken file gives less information, never an error
 
     def session_at(self, pos: int) -> str | None:
-        """The id of a session that shows the node at a position: the newest whose head is in its run, or below."""
+        """The id of a session that has the node at a position: the newest whose head is in its run, or below."""
         seen: set[int] = set()
         queue = [pos]
         try:
@@ -232,7 +232,7 @@ class Findings:
         return None
 
     def depth_at(self, pos: int) -> int | None:
-        """How many messages stand above a position."""
+        """Number of messages above a position."""
         try:
             runs = self.tx.lineage(pos)
             if runs and runs[0][0].parent is None:

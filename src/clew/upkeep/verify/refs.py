@@ -1,4 +1,4 @@
-"""Refs: signed, their data readable, their head where they say, their look-ups those of their data."""
+"""Checks refs: signature, data, head, and the lookup hashes of their data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _any = msgspec.json.Decoder().decode
 
 
 def check_refs(found: Findings) -> None:
-    """Every ref with its labels, and no label without its ref."""
+    """Checks every ref with its labels, and that every label has a ref."""
     sessions = 0
     for number, row in found.scan(REFS):
         if row is None:
@@ -43,11 +43,11 @@ def check_refs(found: Findings) -> None:
 
 
 def _problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, int | None]]:
-    """What is wrong, each with the position it concerns if there is one."""
-    if not found.engine.seal.signed(ref_fields(ref), ref.wrapped_key, ref.mac):
+    """Problems, each with the position it concerns, if there is one."""
+    if not found.engine.seal.is_signed(ref_fields(ref), ref.wrapped_key, ref.mac):
         yield CHECKSUM, None
     yield from _data_problems(found, ref)
-    if not ref.hold and holds.listed(found.engine, found.tx, ref):
+    if not ref.hold and holds.is_listed(found.engine, found.tx, ref):
         yield "its row says that it is not held, but it is", None
     if ref.owner is not None and found.one("SELECT 1 FROM refs WHERE ref = ? AND ref != ?", ref.owner, ref.ref) is None:
         yield f"its owner, ref {ref.owner}, is missing", None
@@ -56,7 +56,7 @@ def _problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, int | None]]:
         yield "its tree is missing" if workspace is None else "its tree belongs to another workspace", None
     if ref.head is None:
         if ref.head_id is not None:
-            yield "its head has an id and no place", None
+            yield "its head has an id but no position", None
         return
     head = found.one(_HEAD, ref.head)
     if head is None:
@@ -77,8 +77,8 @@ def _data_problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, None]]:
         _any(payload[1:])
         return
     data = _session(payload[1:])
-    look = found.engine.look
+    look = found.engine.lookup_hash
     if ref.look != (None if data.cwd is None else look("cwd", data.cwd.encode())):
-        yield "it is not found under its directory", None
+        yield "its lookup hash does not match its directory", None
     if found.tx.maintenance.labels(ref.ref) != sorted(look("label", label.encode()) for label in data.labels):
-        yield "its labels are not those it is found by", None
+        yield "its lookup hashes do not match its labels", None

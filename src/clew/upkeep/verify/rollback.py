@@ -1,9 +1,9 @@
 """Detects that a store was replaced by an earlier copy of itself.
 
-The head is a short text that is kept elsewhere.
-It holds numbers that only grow, whatever is purged, swept, compacted or sealed, and a hash of the id of the newest
-message. It has no content and no key. A store whose numbers are lower than its head's is an earlier one; a store that
-has another message in the place of the newest one was an earlier one, and has grown since.
+The head is a short text that the user stores elsewhere. It has counters that never decrease, whatever is purged, swept,
+compacted or sealed, and a hash of the id of the newest message. It has no content and no key. If a counter of the store
+is lower than in the head, the store was rolled back. If another message has the number of the newest one, the store was
+rolled back and has been written to since.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _REF = f"SELECT key, version FROM refs WHERE ref & {MAX_COUNTER} = ?"
 _LONGEST = 1024
 
 
-class Head(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a store at one moment. Numbers are counts of all that there ever was, deleted or not."""
+class StoreHead(msgspec.Struct, frozen=True, array_like=True):
+    """The counters of a store at one moment. They include deleted rows, unless noted otherwise."""
 
     store: bytes
     """Hash of the store's id."""
@@ -35,23 +35,23 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     """Changes of state, key and holds."""
     messages: int
     deletions: int
-    """Stretches of messages that were deleted."""
+    """Deleted ranges of messages."""
     trees: int
     runs: int
     refs: int
     blobs: int
     deleted_refs: int
     versions: int
-    """Sum of the versions of all refs that are there."""
+    """Sum of the versions of all existing refs."""
     entries: int
-    """Log entries that are there."""
+    """Existing log entries."""
     newest_at: int
-    """Number of the newest message that is there, in order of commit; 0 if there is none."""
+    """Number of the newest existing message, in order of commit; 0 if there is none."""
     newest: bytes
     """Hash of its id."""
     active: list[tuple[int, bytes, int]]
-    """The refs that were active last: number, hash of the key, version. In a sealed store these are signed, and tell
-    of a rollback also if somebody has raised the counters by hand."""
+    """The refs that were active last: number, hash of the key, version. In a sealed store they are signed, so they show
+    a rollback even if an attacker raised the counters."""
 
 
 _LABELS = {
@@ -64,12 +64,12 @@ _LABELS = {
     "blobs": "attachments",
     "deleted_refs": "deleted sessions and other refs",
 }
-"""What only grows, in words."""
-_STANDING = {"versions": "changes of its sessions", "entries": "log entries"}
-"""What grows as long as no ref is deleted."""
+"""Labels of the counters that never decrease."""
+_LIVE_LABELS = {"versions": "changes of its sessions", "entries": "log entries"}
+"""Labels of the counters that never decrease unless a ref is deleted."""
 
 
-def read_head(found: Findings) -> Head:
+def read_head(found: Findings) -> StoreHead:
     """The head of a store as it is now."""
     counters = found.reader.counters()
     messages = counters.pop("ords")
@@ -77,7 +77,7 @@ def read_head(found: Findings) -> Head:
     (newest,) = found.one("SELECT coalesce(max(ord), 0) FROM nodes")
     refs, versions = found.one("SELECT count(*), coalesce(sum(version), 0) FROM refs")
     (entries,) = found.one("SELECT count(*) FROM log")
-    return Head(
+    return StoreHead(
         store=_hash(found.engine.store_id),
         changes=found.tx.state().change,
         messages=messages,
@@ -98,17 +98,17 @@ def read_head(found: Findings) -> Head:
     )
 
 
-def text(head: Head) -> str:
-    """A head as it is printed."""
+def text(head: StoreHead) -> str:
+    """A head as text."""
     packed = msgspec.msgpack.encode(head)
     return _TAG + urlsafe_b64encode(packed + crc32(packed).to_bytes(4, "big")).decode().rstrip("=")
 
 
-def parse(given: str) -> Head:
-    """The head that a text is. Invalid."""
+def parse(given: str) -> StoreHead:
+    """Parses a head. Invalid."""
     typed = given.strip() if isinstance(given, str) else ""
     if typed.startswith("clew-head-") and not typed.startswith(_TAG):
-        raise Invalid("this head is of a newer version of clew", hint="Update clew.")
+        raise Invalid("a newer version of clew printed this head", hint="Update clew.")
     try:
         if not typed.startswith(_TAG) or len(typed) > _LONGEST:
             raise ValueError
@@ -117,43 +117,43 @@ def parse(given: str) -> Head:
         packed, check = raw[:-4], raw[-4:]
         if crc32(packed).to_bytes(4, "big") != check:
             raise ValueError
-        return msgspec.msgpack.decode(packed, type=Head)
+        return msgspec.msgpack.decode(packed, type=StoreHead)
     except (ValueError, msgspec.MsgspecError):
-        hint = "Give the whole line that 'clew verify --print-head' has printed."
-        raise Invalid("this is not the head of a store", hint=hint) from None
+        hint = "Pass the whole line that 'clew verify --print-head' printed."
+        raise Invalid("this is not a store head", hint=hint) from None
 
 
-def check_since(found: Findings, head: Head) -> None:
-    """Notes what tells that the store is an earlier one than that of the head."""
+def check_since(found: Findings, head: StoreHead) -> None:
+    """Adds signs that the store was rolled back to before the head."""
     for problem in _problems(found, head):
         found.add("head", "the store", problem)
 
 
-def _problems(found: Findings, head: Head) -> Iterator[str]:
+def _problems(found: Findings, head: StoreHead) -> Iterator[str]:
     now = read_head(found)
     if now.store != head.store:
-        yield "it is another store than that of the head"
+        yield "the head belongs to another store"
         return
-    labels = _LABELS if now.deleted_refs > head.deleted_refs else _LABELS | _STANDING
+    labels = _LABELS if now.deleted_refs > head.deleted_refs else _LABELS | _LIVE_LABELS
     for name, label in labels.items():
         had, has = getattr(head, name), getattr(now, name)
         if has < had:
-            yield f"it was rolled back: {label} were {had}, and are {has}"
+            yield f"it was rolled back: {label} were {had}, now {has}"
     for number, key, version in head.active:
         ref = found.one(_REF, number)
         if ref is not None and _hash(ref[0]) != key:
-            yield f"it was rolled back, and has grown since: ref {number} is another one"
+            yield f"it was rolled back, and written to since: ref {number} is another one"
         elif ref is not None and ref[1] < version:
-            yield f"it was rolled back: ref {number} had version {version}, and has {ref[1]}"
+            yield f"it was rolled back: ref {number} had version {version}, now {ref[1]}"
     here = _message(found, head.newest_at)
     if here and head.newest and here != head.newest:
-        yield "it was rolled back, and has grown since: the newest message of the head is another one"
+        yield "it was rolled back, and written to since: the newest message of the head is another one"
     elif head.newest and not here and now.deletions <= head.deletions:
-        yield "it was rolled back: the newest message of the head is missing, and none was deleted since"
+        yield "it was rolled back: the newest message of the head is missing, but no message was deleted since"
 
 
 def _message(found: Findings, number: int) -> bytes:
-    """Hash of the id of the message with a number in order of commit; empty if it is not there."""
+    """Hash of the id of the message with this number in order of commit; empty if there is none."""
     row = found.one("SELECT id FROM nodes WHERE ord = ?", number)
     return b"" if row is None else _hash(row[0])
 

@@ -1,4 +1,4 @@
-"""Trees, runs and nodes: each is signed, stands where it says, and follows from what is above it."""
+"""Checks trees, runs and nodes: signatures, positions, and that each continues its parent."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from clew.engine.sealing.envelope import (
     MISTYPED,
     NO_ID,
     facts,
-    kept_context,
-    kept_parts,
     node_place,
+    quarantine_context,
+    quarantine_parts,
     run_fields,
     totals,
 )
@@ -29,24 +29,24 @@ from clew.providers.neutral import neutral
 from clew.upkeep.verify.findings import Findings, place
 
 CHECKSUM = "its checksum does not match"
-DROPPED = "no session ends there: one was dropped, or an older state of it was put back"
+NO_END = "no session ends there: a session was removed, or restored to an earlier state"
 _Row = tuple[int, bytes, bytes, bytes, int]
 """A node as the scan reads it: a `NodeRow`, and its number in order of commit."""
 _ORD: Final = 4
-# What damaged values do to code that trusts them. An error of clew's own says the same.
+# Raised by code that reads damaged values. An error of clew means damage too.
 ODD = (*BROKEN, struct.error, ValueError, TypeError, LookupError, AttributeError, msgspec.MsgspecError, ClewError)
 
 
 def check_trees(found: Findings) -> None:
-    """A tree has a run or a ref: it goes with the last of them."""
+    """A tree has a run or a ref: it is deleted with the last of them."""
     used = "SELECT EXISTS (SELECT 1 FROM runs WHERE tree = ?) OR EXISTS (SELECT 1 FROM refs WHERE tree = ?)"
     for tree, row in found.scan(TREES):
         if row is not None and not found.one(used, tree, tree)[0]:
-            found.add("tree", f"tree {tree}", "nothing is in it: what was there was dropped")
+            found.add("tree", f"tree {tree}", "it is empty: its messages were removed without a deletion")
 
 
 def check_runs(found: Findings) -> None:
-    """A run is signed, grows from a node that is there, and ends where something needs its last node."""
+    """A run is signed, starts at an existing node, and something needs its last node."""
     heads = _Heads(found.stream)
     for number, row in found.scan(RUNS):
         if row is None:
@@ -57,9 +57,9 @@ def check_runs(found: Findings) -> None:
             last = found.tx.last_seq(number)
             if last < 0:
                 problems.append("its messages are missing")
-            elif not _needed(found, run, last, heads):
+            elif not _end_is_needed(found, run, last, heads):
                 at = number << SEQ_BITS | last
-                found.add("run", place(at), DROPPED, pos=at)
+                found.add("run", place(at), NO_END, pos=at)
         except ODD as error:
             problems = [f"it cannot be checked ({type(error).__name__})"]
         for problem in problems:
@@ -67,22 +67,22 @@ def check_runs(found: Findings) -> None:
 
 
 def check_nodes(found: Findings) -> None:
-    """A node opens under everything its row says, and goes on from the one above it, without a gap."""
+    """A node's body opens with its row as context, and the node continues its parent without a gap."""
     run: RunRow | None = None
     number, expected = -1, 0
-    above: _Above | None = None
+    above: _Parent | None = None
     for pos, row in found.scan(NODES):
         if pos >> SEQ_BITS != number:
             if row is None:
-                continue  # told already, and its position may be as wrong as the rest of it
+                continue  # already reported; its position may be damaged too
             number, expected = pos >> SEQ_BITS, 0
             try:
                 run = found.tx.run(number)
-                above = None if run is None else _ground(found, run)
+                above = None if run is None else _parent_of(found, run)
             except ODD:
                 run = above = None
             if run is None:
-                found.add("run", f"run {number}", "it is missing, and its messages are there", pos=pos)
+                found.add("run", f"run {number}", "it is missing, but its messages exist", pos=pos)
         if run is not None and pos & MAX_SEQ > expected:
             missing = (pos & MAX_SEQ) - expected
             at = number << SEQ_BITS | expected
@@ -94,7 +94,7 @@ def check_nodes(found: Findings) -> None:
 
 
 def check_quarantine(found: Findings) -> None:
-    """What is in quarantine is of a message without a body, whose row is as it was then."""
+    """A row in quarantine belongs to a message without a body, whose row has not changed since."""
     for pos, row in found.scan(QUARANTINE):
         if row is None:
             continue
@@ -108,15 +108,15 @@ def check_quarantine(found: Findings) -> None:
 
 
 def check_forgotten(found: Findings) -> None:
-    """Where nodes were deleted there are none again."""
+    """Positions of deleted nodes are not used again."""
     for number, row in found.scan(FORGOTTEN):
         if row is None:
             continue
         _, low, high = row
         if low > high or low >> SEQ_BITS != high >> SEQ_BITS:
-            found.add("forgotten", f"deletion {number}", "it spans nothing, or more than one run")
+            found.add("forgotten", f"deletion {number}", "its range is empty, or in more than one run")
         elif found.one("SELECT 1 FROM nodes WHERE pos BETWEEN ? AND ?", low, high) is not None:
-            found.add("forgotten", f"deletion {number}", "what it says was deleted is there")
+            found.add("forgotten", f"deletion {number}", "the messages it lists as deleted exist")
 
 
 # -- runs
@@ -126,7 +126,7 @@ def _run_problems(found: Findings, run: RunRow) -> Iterator[str]:
     tip = found.one("SELECT id FROM nodes WHERE pos = ?", run.run << SEQ_BITS | run.tip) if run.tip >= 0 else None
     if run.tip >= 0 and tip is None:
         yield f"its message {run.tip} is missing"
-    if not found.engine.seal.signed(run_fields(run, tip[0] if tip else None), run.wrapped_key, run.mac):
+    if not found.engine.seal.is_signed(run_fields(run, tip[0] if tip else None), run.wrapped_key, run.mac):
         yield CHECKSUM
     if found.one("SELECT 1 FROM trees WHERE tree = ?", run.tree) is None:
         yield f"its tree {run.tree} is missing"
@@ -140,16 +140,16 @@ def _run_problems(found: Findings, run: RunRow) -> Iterator[str]:
         depth = above.depth + (at & MAX_SEQ) + 1
         if name == "parent":
             fits = (run.depth, run.carried) == (depth, above.carried)
-        else:  # messages at the end of what it stands for may have been deleted since
+        else:  # the last messages that it replaced may have been deleted since
             fits = run.depth == 0 and run.carried >= above.carried + depth
         if creation_counter(above.run) >= creation_counter(run.run) or above.tree != run.tree or not fits:
-            yield f"it does not fit to its {name}, {place(at)}"
+            yield f"it does not match its {name}, {place(at)}"
     if run.parent is None and run.depth:
-        yield "it is a root and says that it is not"
+        yield "it is a root, but its depth is not 0"
 
 
-def _needed(found: Findings, run: RunRow, last: int, heads: _Heads) -> bool:
-    """True if something keeps a run's last node: a ref, a save without a ref, or what grew from it."""
+def _end_is_needed(found: Findings, run: RunRow, last: int, heads: _Heads) -> bool:
+    """True if something needs a run's last node: a ref, a save without a ref, or a run that starts there."""
     at = run.run << SEQ_BITS | last
     return (
         heads.has(at)
@@ -160,7 +160,7 @@ def _needed(found: Findings, run: RunRow, last: int, heads: _Heads) -> bool:
 
 
 class _Heads:
-    """Where refs end. Asked for growing positions, it reads them once and holds none."""
+    """The heads of refs, for queries in ascending order: one pass, without keeping them in memory."""
 
     def __init__(self, stream: Callable[..., Iterator[Any]]) -> None:
         self._rows = stream("SELECT head FROM refs WHERE head IS NOT NULL ORDER BY head")
@@ -168,11 +168,11 @@ class _Heads:
         self._blind = False
 
     def has(self, pos: int) -> bool:
-        """Also True when it cannot be read: the check of the refs tells that once, not each run."""
+        """True also if the heads cannot be read: check_refs reports that once, instead of every run."""
         try:
             while self._at < pos and not self._blind:
                 (at,) = next(self._rows, (None,))
-                self._at = at if isinstance(at, int) else 1 << 63  # what is damaged comes last
+                self._at = at if isinstance(at, int) else 1 << 63  # damaged values sort last
         except BROKEN:
             self._blind = True
         return self._blind or self._at == pos
@@ -188,59 +188,61 @@ def _quarantine_problem(found: Findings, row: QuarantineRow) -> str | None:
     if at.row[BODY] != b"":
         return "its message has a body"
     node = found.engine.node(at)
-    payload = run_info(node).box.open(row.body, kept_context(row))
+    payload = run_info(node).box.open(row.body, quarantine_context(row))
     if payload is None:
         return CHECKSUM
-    return None if kept_parts(payload)[0] == body_context(node) else "the row of its message is not as it was then"
+    return None if quarantine_parts(payload)[0] == body_context(node) else "the row of its message was changed since"
 
 
 _Totals = tuple[int, int, int, int, int]
 """Turns, tokens in and out, cost, gaps."""
 
 
-class _Above(NamedTuple):
-    """What a node has to know of the one above it; `totals` is None where they are not to be relied on."""
+class _Parent(NamedTuple):
+    """The parent of a node. `totals` is None if they are unknown or damaged."""
 
     id: bytes | None
     ord: int
     totals: _Totals | None
 
 
-_ROOT = _Above(None, 0, (0, 0, 0, 0, 0))
+_ROOT = _Parent(None, 0, (0, 0, 0, 0, 0))
 
 
-def _ground(found: Findings, run: RunRow) -> _Above | None:
-    """What a run's first node goes on from; None if that is missing."""
+def _parent_of(found: Findings, run: RunRow) -> _Parent | None:
+    """The parent of a run's first node; None if it is missing."""
     origin = run.derived if run.parent is None else run.parent
     if origin is None:
-        return _Above(None, 0, None) if run.carried else _ROOT  # what it stood for may be deleted: the totals stay
+        return (
+            _Parent(None, 0, None) if run.carried else _ROOT
+        )  # the messages it replaced may be deleted; the totals stay
     row = found.one("SELECT id, ord, facts FROM nodes WHERE pos = ?", origin)
     if row is None or not isinstance(row[1], int):
-        return None if run.parent is not None else _Above(None, 0, None)
+        return None if run.parent is not None else _Parent(None, 0, None)
     if run.parent is not None:
-        return _Above(row[0], row[1], _totals(row[2]))
+        return _Parent(row[0], row[1], _totals(row[2]))
     above = found.tx.run(origin >> SEQ_BITS)
     whole = above is not None and run.carried == above.carried + above.depth + (origin & MAX_SEQ) + 1
-    return _Above(None, row[1], _totals(row[2]) if whole else None)
+    return _Parent(None, row[1], _totals(row[2]) if whole else None)
 
 
 def _totals(stored: bytes) -> _Totals | None:
-    """The totals in a node's facts; None if they cannot be read, which is told where that node is checked."""
+    """The totals in a node's facts; None if they are damaged, which the check of that node reports."""
     try:
         return totals(stored)
     except MISTYPED:
         return None
 
 
-def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> _Above:
-    """Notes what is wrong with a node, and returns what the next one has to know of it."""
+def _check_node(found: Findings, run: RunRow, row: _Row, above: _Parent | None) -> _Parent:
+    """Adds the problems of a node, and returns it as the parent of the next one."""
     problems: list[str] = []
     counted: _Totals | None = None
-    if row[BODY] == b"" and found.tx.maintenance.quarantined(row[POS]) is not None:
-        return _Above(row[ID], row[_ORD], None)
+    if row[BODY] == b"" and found.tx.maintenance.quarantine_row(row[POS]) is not None:
+        return _Parent(row[ID], row[_ORD], None)
     try:
         if len(row[ID]) != 16:
-            problems.append("its id is too long or too short")
+            problems.append("its id has the wrong length")
         payload = _open(found, run, row, above)
         if payload is None:
             if above is not None:
@@ -248,32 +250,32 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Above | None) -
         else:
             said = codec.decode(payload, "")
             message = neutral(said)
-            told = facts(row[FACTS])
-            if told.kind != payload[0] or told.role != ROLES.index(message.role):
-                problems.append("its row does not say what its body is")
+            stated = facts(row[FACTS])
+            if stated.kind != payload[0] or stated.role != ROLES.index(message.role):
+                problems.append("its row does not match its body")
             if above is not None:
                 counted = _totals(row[FACTS])
                 if above.totals is not None and counted != _add(above.totals, message):
-                    problems.append("its totals do not follow from those above it")
-            problems += _unshown(found, run, row, said)
+                    problems.append("its totals do not continue those of its parent")
+            problems += _blob_problems(found, run, row, said)
     except ODD as error:
         problems.append(f"its body does not decode ({type(error).__name__})")
     if above is not None and row[_ORD] <= above.ord:
-        problems.append("its order is not after that of the message above it")
+        problems.append("its order is not after that of its parent")
     if found.indexes_doubted:
-        problems += _lost(found, row)
+        problems += _index_problems(found, row)
     for problem in problems:
         found.add("node", f"node {ids.text(row[ID])}", problem, pos=row[POS])
-    return _Above(row[ID], row[_ORD], counted)
+    return _Parent(row[ID], row[_ORD], counted)
 
 
-def _open(found: Findings, run: RunRow, row: _Row, above: _Above | None) -> bytes | None:
-    """The body's payload; None if it does not open. Below a gap there is nothing to open it against."""
+def _open(found: Findings, run: RunRow, row: _Row, above: _Parent | None) -> bytes | None:
+    """The body's payload; None if it does not open. After a gap the context is unknown."""
     pos, facts, id, body, _ = row
     if above is None:
         return body[5:] if run.wrapped_key is None else None
     context = node_place(run.tree, id, above.id or NO_ID, run.depth + (pos & MAX_SEQ)) + facts
-    return found.engine.stretch(run).box.open(body, context)
+    return found.engine.run_info(run).box.open(body, context)
 
 
 def _add(totals: _Totals, message: Message) -> _Totals:
@@ -292,26 +294,26 @@ def _add(totals: _Totals, message: Message) -> _Totals:
     )
 
 
-def _unshown(found: Findings, run: RunRow, row: _Row, said: AnyMessage) -> Iterator[str]:
-    """Blobs that a message shows, and that are missing or do not know that it does."""
+def _blob_problems(found: Findings, run: RunRow, row: _Row, said: AnyMessage) -> Iterator[str]:
+    """Problems of the blobs that a message uses: missing, or without a row for this use."""
     for digest in blobs_of(said):
-        blob = found.tx.blobs.blob(run.tree, found.engine.blob_look(run.tree, digest))
+        blob = found.tx.blobs.blob(run.tree, found.engine.blob_hash(run.tree, digest))
         if blob is None:
-            yield f"the blob {digest[:12]}… that it shows is missing"
+            yield f"the blob {digest[:12]}… that it uses is missing"
         elif found.one('SELECT 1 FROM uses WHERE blob = ? AND "user" = ?', blob.blob, row[POS]) is None:
-            yield f"the blob {digest[:12]}… does not know that it shows it"
+            yield f"the blob {digest[:12]}… has no record of this use"
 
 
 def blobs_of(said: AnyMessage) -> frozenset[str]:
-    """The blobs that a stored message shows; a native one shows none."""
+    """The blobs that a stored message uses; a native one uses none."""
     return codec.blobs_in(said) if isinstance(said, Message) else frozenset()
 
 
-def _lost(found: Findings, row: _Row) -> Iterator[str]:
+def _index_problems(found: Findings, row: _Row) -> Iterator[str]:
     for name, column, value in (("nodes_id", "id", row[ID]), ("nodes_ord", "ord", row[_ORD])):
         try:
             at = found.one(f"SELECT pos FROM nodes INDEXED BY {name} WHERE {column} = ?", value)
         except BROKEN:
-            continue  # SQLite's own check has named the index
+            continue  # SQLite's own check reported the index
         if at is None or at[0] != row[POS]:
             yield f"it is not found by its {column}"

@@ -1,0 +1,140 @@
+"""`clew export`: writes conversations to files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Literal
+
+import click
+
+import clew
+from clew.base.visible import paragraphs, plain
+from clew.cli.exits import DAMAGED, PARTIAL
+from clew.cli.options import examples
+from clew.cli.output.json import Form as Output
+from clew.cli.output.json import json_options, out_value
+from clew.cli.output.progress import ProgressLine
+from clew.cli.output.text import is_terminal, many, out, warn
+from clew.cli.output.times import since_option
+from clew.cli.setup.open_store import find, open_for_reading, store_option
+from clew.exports.to_files import FORMS, Exported, Form, exportable, parts, write
+from clew.exports.to_jsonl import jsonl
+
+Detail = Literal["prompts", "conversation", "full"]
+
+
+@click.command(
+    epilog=examples(
+        "clew export -o chats.jsonl",
+        "clew export k3m9qa --as markdown -o notes.md",
+        "clew export --as html --since 30d -o pages/",
+        "clew export k3m9qa --as native > session.jsonl",
+        "clew import chats.jsonl   # reads a JSONL export back, ids included",
+    ),
+)
+@click.argument("what", nargs=-1, metavar="[ID]...")
+@click.option(
+    "--as", "kind", type=click.Choice(list(FORMS)), default="jsonl", show_default=True,
+    help="jsonl: without loss, for clew. native: as the tool wrote it that the conversation was imported from.",
+)  # fmt: skip
+@click.option("--output", "-o", metavar="PATH", help="The file, or the folder for several; default: standard output.")
+@click.option(
+    "--detail", type=click.Choice(["prompts", "conversation", "full"]), default="full", show_default=True,
+    help="Markdown and HTML: prompts only, tool calls on one line, or everything.",
+)  # fmt: skip
+@click.option("--project", type=click.Path(), metavar="DIR", help="Only conversations of this directory.")
+@since_option
+@json_options
+@store_option
+@click.pass_context
+def export(
+    ctx: click.Context,
+    what: tuple[str, ...],
+    kind: Form,
+    output: str | None,
+    detail: Detail,
+    project: str | None,
+    since: datetime | None,
+    form: Output,
+) -> None:
+    """Write the conversations with these IDs, or all of them, to a file or a folder.
+
+    A JSONL export has everything that belongs to the conversations: branches, attachments, logs and saved working
+    files. An export is not encrypted, even if the store is. Only you can read the files that clew writes.
+    """
+    if what and (project is not None or since is not None):
+        raise click.UsageError("--project and --since cannot be used with IDs")
+    if output is None and form != "text":
+        raise click.UsageError("--json and --jsonl describe the files that were written; use them with --output")
+    with open_for_reading() as store:
+        chosen = _choose(store, what, project, since)
+        if output is None:
+            ctx.exit(_print(store, chosen, kind, detail))
+        with ProgressLine("exporting") as progress:
+            done = write(store, output, chosen, form=kind, detail=detail, progress=progress)
+    _report(done, form)
+    ctx.exit(_warn(done.damaged, done.refused))
+
+
+def _choose(
+    store: clew.Store, what: tuple[str, ...], project: str | None, since: datetime | None
+) -> list[clew.Session] | None:
+    """The conversations to export; None for all of them."""
+    if what:
+        return [_session(store, one) for one in dict.fromkeys(what)]
+    if project is None and since is None:
+        return None
+    cwd = None if project is None else os.path.abspath(project)
+    return [one for one in store.sessions.list(cwd=cwd).all() if since is None or one.updated_at >= since]
+
+
+def _session(store: clew.Store, typed: str) -> clew.Session:
+    found = find(store, typed)
+    if not isinstance(found, clew.Session):
+        raise click.UsageError(f"{typed} is a message; name a conversation")
+    return found
+
+
+def _print(store: clew.Store, chosen: list[clew.Session] | None, kind: Form, detail: Detail) -> int:
+    """Writes one file to standard output; returns the exit code."""
+    damaged: list[str] = []
+    refused: list[str] = []
+    chosen = exportable(chosen)
+    pieces: Iterable[bytes]
+    if kind == "jsonl":
+        pieces = jsonl(store, chosen, damaged=damaged, refused=refused)
+    elif chosen is not None and len(chosen) == 1:
+        pieces = parts(store, chosen[0], kind, detail)
+    else:
+        raise click.UsageError(f"several conversations as {kind} are several files; name a folder with --output")
+    if is_terminal(sys.stdout):
+        for piece in pieces:  # a terminal must not obey what a tool wrote
+            out("\n".join(paragraphs(piece.decode(errors="replace").removesuffix("\n"))))
+    else:
+        sys.stdout.flush()
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+    return _warn(damaged, refused)
+
+
+def _report(done: Exported, form: Output) -> None:
+    if form != "text":
+        out_value(done._asdict(), form)
+        return
+    for name in done.files[:10]:
+        out(plain(name))
+    if len(done.files) > 10:
+        out(f"… and {many(len(done.files) - 10, 'more file')}")
+
+
+def _warn(damaged: Iterable[str], refused: Iterable[str]) -> int:
+    """Names what is missing or marked in the files; returns the exit code."""
+    for one in refused:
+        warn(f"not exported: {plain(one)}")
+    for one in damaged:
+        warn(f"clew: {plain(one)} is damaged")
+    return DAMAGED if damaged else PARTIAL if refused else 0

@@ -1,0 +1,128 @@
+"""Writes an export to a file, or to a folder with a file for each conversation."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from clew.base import files
+from clew.errors import Conflict, Corrupted, Invalid, NotFound
+from clew.exports.to_html import html
+from clew.exports.to_jsonl import jsonl
+from clew.exports.to_markdown import Detail, markdown
+from clew.exports.to_native import native
+from clew.store.export_guard import refuse
+from clew.store.session import Session
+from clew.store.store import Store
+
+Form = Literal["native", "jsonl", "markdown", "html"]
+FORMS: dict[Form, str] = {"native": ".jsonl", "jsonl": ".jsonl", "markdown": ".md", "html": ".html"}
+"""The forms, and how the names of their files end."""
+Progress = Callable[[int, int], object]
+"""Called with what is done and what there is to do: messages of a JSONL export, conversations of others."""
+_UNSAFE = re.compile(r"[^\w.-]+")
+LONGEST = 60
+
+
+class Exported(NamedTuple):
+    """What an export wrote."""
+
+    files: tuple[str, ...]
+    conversations: int | None
+    """None for a whole store."""
+    damaged: tuple[str, ...]
+    """What could not be read, and is marked or missing in the files."""
+    refused: tuple[str, ...]
+    """Conversations that were left out, with the reason: marked as not to be exported, deleted meanwhile, not
+    imported from a tool."""
+
+
+def write(
+    store: Store,
+    path: str | os.PathLike[str],
+    sessions: Iterable[Session] | None = None,
+    *,
+    form: Form = "jsonl",
+    detail: Detail = "full",
+    progress: Progress | None = None,
+) -> Exported:
+    """Writes these conversations, or all of the store, readable by their owner alone. Complete when it returns.
+
+    JSONL is one file. The other forms are one file if one conversation is given and `path` is not a folder, and
+    otherwise a folder with a file for each. A file is replaced as a whole; other files of the folder stay.
+    """
+    if form not in FORMS:
+        raise Invalid(f"an export is {', '.join(FORMS)}, not {form!r}")
+    target = os.fspath(path)
+    damaged: list[str] = []
+    refused: list[str] = []
+    if form == "jsonl":
+        chosen = exportable(None if sessions is None else list(sessions), refused)
+        _write(target, jsonl(store, chosen, damaged=damaged, refused=refused, progress=progress))
+        count = None if chosen is None else len(chosen)
+        return Exported((target,), count, tuple(damaged), tuple(refused))
+    many = exportable(list(store.sessions.list().all() if sessions is None else sessions), refused) or []
+    single = sessions is not None and len(many) == 1 and not os.path.isdir(target) and not target.endswith(os.sep)
+    if not single:
+        files.make_folder(os.path.abspath(target))
+    written = []
+    for number, session in enumerate(many):
+        name = target if single else os.path.join(target, file_name(session, FORMS[form]))
+        try:
+            _write(name, parts(store, session, form, detail))
+        except (NotFound, Invalid) as error:  # deleted meanwhile; not imported from a tool
+            if single:
+                raise
+            refused.append(f"{session.id}: {error.message}")
+            continue
+        except Corrupted:
+            damaged.append(session.id)
+            continue
+        written.append(name)
+        if progress is not None:
+            progress(number + 1, len(many))
+    return Exported(tuple(written), len(written), tuple(damaged), tuple(refused))
+
+
+def file_name(session: Session, end: str) -> str:
+    """A name for the file of a conversation: its day, its title and its handle, in characters that any system takes."""
+    words = unicodedata.normalize("NFKC", session.title or "untitled")
+    title = _UNSAFE.sub("-", words).strip("-.")[:LONGEST].rstrip("-.") or "untitled"
+    return f"{session.created_at:%Y-%m-%d}-{title}-{session.handle}{end}"
+
+
+def parts(store: Store, session: Session, form: Form, detail: Detail) -> Iterator[bytes]:
+    """The pieces of one conversation's file."""
+    if form == "native":
+        return native(store, session)
+    lines = (
+        markdown(session, session.history(), detail=detail, front_matter=True)
+        if form == "markdown"
+        else html(session, session.history(), fold=detail != "full")
+    )
+    return (f"{line}\n".encode() for line in lines)
+
+
+def exportable(sessions: list[Session] | None, refused: list[str] | None = None) -> list[Session] | None:
+    """The sessions that may leave the store. Conflict for others, or with `refused` they are added there."""
+    kept = []
+    for session in sessions or ():
+        try:
+            refuse(session.id, session.data)
+        except Conflict as error:
+            if refused is None:
+                raise
+            refused.append(f"{session.id}: {error.message}")
+        else:
+            kept.append(session)
+    return None if sessions is None else kept
+
+
+def _write(path: str, parts: Iterable[bytes]) -> None:
+    try:
+        files.write_private(path, parts)
+    except OSError as error:
+        raise files.unwritten(error, path) from error
