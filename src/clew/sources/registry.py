@@ -20,6 +20,7 @@ _OWN = (
     "claude_ai:ClaudeAI",
     "copilot_cli:CopilotCLI",
     "vscode:VSCode",
+    "cursor:Cursor",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""

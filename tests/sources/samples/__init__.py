@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.sources.samples import copilot_cli, vscode
+from tests.sources.samples import copilot_cli, cursor, vscode
 
 
 class Sample(NamedTuple):
@@ -42,4 +42,8 @@ APPS = [
     Sample("copilot-cli", "copilot-cli", copilot_cli.FILES),
     Sample("vscode-document", "vscode", {vscode.DOCUMENT: vscode.document()}, beside=vscode.WORKSPACE),
     Sample("vscode-log", "vscode", {vscode.LOG: vscode.log()}, beside=vscode.WORKSPACE),
+    Sample("cursor-editor", "cursor", {}, {"Cursor/User/globalStorage/state.vscdb": cursor.editor}),
+    Sample("cursor-cli", "cursor", {}, {f".cursor/chats/5d41/{cursor.CLI}/store.db": cursor.store}),
+    Sample("cursor-lines", "cursor", {f"agent-transcripts/{cursor.CLI}.jsonl": cursor.LINES}),
+    Sample("cursor-text", "cursor", {f"agent-transcripts/{cursor.CLI}.txt": cursor.TEXT}),
 ]
