@@ -21,6 +21,7 @@ _OWN = (
     "copilot_cli:CopilotCLI",
     "vscode:VSCode",
     "cursor:Cursor",
+    "open_webui:OpenWebUI",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""

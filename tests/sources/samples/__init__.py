@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.sources.samples import copilot_cli, cursor, vscode
+from tests.sources.samples import copilot_cli, cursor, open_webui, vscode
 
 
 class Sample(NamedTuple):
@@ -46,4 +46,6 @@ APPS = [
     Sample("cursor-cli", "cursor", {}, {f".cursor/chats/5d41/{cursor.CLI}/store.db": cursor.store}),
     Sample("cursor-lines", "cursor", {f"agent-transcripts/{cursor.CLI}.jsonl": cursor.LINES}),
     Sample("cursor-text", "cursor", {f"agent-transcripts/{cursor.CLI}.txt": cursor.TEXT}),
+    Sample("open-webui-export", "open-webui", {"chats.json": open_webui.export()}),
+    Sample("open-webui-database", "open-webui", {}, {"webui.db": open_webui.database}),
 ]
