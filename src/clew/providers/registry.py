@@ -88,7 +88,7 @@ PROVIDERS: dict[str, Provider] = {
 }  # fmt: skip
 
 
-HISTORIES = ("chatgpt", "claude-ai", "copilot-cli", "vscode", "cursor", "open-webui")
+HISTORIES = ("chatgpt", "claude-ai", "copilot-cli", "vscode", "cursor", "open-webui", "librechat", "lm-studio")
 """Formats that clew only reads, from the histories of other programs; each has a module in ``histories``."""
 
 

@@ -22,6 +22,8 @@ _OWN = (
     "vscode:VSCode",
     "cursor:Cursor",
     "open_webui:OpenWebUI",
+    "librechat:LibreChat",
+    "lm_studio:LMStudio",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.sources.samples import copilot_cli, cursor, open_webui, vscode
+from tests.sources.samples import copilot_cli, cursor, librechat, lm_studio, open_webui, vscode
 
 
 class Sample(NamedTuple):
@@ -48,4 +48,7 @@ APPS = [
     Sample("cursor-text", "cursor", {f"agent-transcripts/{cursor.CLI}.txt": cursor.TEXT}),
     Sample("open-webui-export", "open-webui", {"chats.json": open_webui.export()}),
     Sample("open-webui-database", "open-webui", {}, {"webui.db": open_webui.database}),
+    Sample("librechat-flat", "librechat", {"flat.json": librechat.document(librechat.FLAT)}),
+    Sample("librechat-nested", "librechat", {"nested.json": librechat.document(librechat.NESTED)}),
+    Sample("lm-studio", "lm-studio", {lm_studio.PATH: lm_studio.document()}),
 ]

@@ -6,8 +6,6 @@ import base64
 import re
 from collections.abc import Iterator
 
-import msgspec
-
 from clew.base.messages import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResult
 from clew.providers.json_values import (
     UNKNOWN,
@@ -17,6 +15,7 @@ from clew.providers.json_values import (
     as_list,
     as_text,
     as_word,
+    decoded,
     guess_mime,
     modality_of,
     to_json,
@@ -62,14 +61,14 @@ def _said(data: Json) -> Json:
             value = base64.b64decode(as_word(value.get("$base64")))
         except ValueError:
             return {}
-    return as_dict(_decoded(value))
+    return as_dict(decoded(value))
 
 
 def _tool(call: Json) -> Iterator[Block]:
     id = as_word(call.get("toolCallId"))
     name = as_text(call.get("name")) or as_word(call.get("tool"))
     given = call.get("rawArgs") or call.get("params")
-    yield ToolCall(id=id, name=name, arguments=as_arguments(_decoded(given)))
+    yield ToolCall(id=id, name=name, arguments=as_arguments(decoded(given)))
     status = as_text(as_dict(call.get("additionalData")).get("status")) or as_text(call.get("status")) or ""
     result, error = call.get("result"), call.get("error")
     failed = status in _FAILED or bool(error)
@@ -118,13 +117,3 @@ def _prompt(text: str) -> str:
     """A prompt without the wrapper that Cursor puts around it."""
     found = _QUERY.findall(text)
     return "\n".join(found) if found else text
-
-
-def _decoded(value: object) -> object:
-    """A value that came as JSON text; text that does not parse is kept as it is."""
-    if not isinstance(value, str | bytes):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return value if isinstance(value, str) else None

@@ -9,8 +9,6 @@ import html
 import re
 from collections.abc import Iterator
 
-import msgspec
-
 from clew.base.messages import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResult
 from clew.providers.json_values import (
     UNKNOWN,
@@ -20,6 +18,7 @@ from clew.providers.json_values import (
     as_list,
     as_text,
     as_word,
+    decoded,
     guess_mime,
     modality_of,
     to_json,
@@ -69,25 +68,17 @@ def _text(text: str) -> Iterator[Block]:
 
 def _call(attributes: dict[str, str], inner: str) -> Iterator[Block]:
     id = html.unescape(attributes.get("id", ""))
-    arguments = as_arguments(_decoded(attributes.get("arguments", "")))
+    arguments = as_arguments(_attribute(attributes.get("arguments", "")))
     yield ToolCall(id=id, name=html.unescape(attributes.get("name", "")), arguments=arguments)
     if attributes.get("done") != "false":
-        found = _decoded(attributes["result"]) if "result" in attributes else _SUMMARY.sub("", inner).strip()
-        text = found if isinstance(found, str) else to_json(found)
+        found = _attribute(attributes["result"]) if "result" in attributes else _SUMMARY.sub("", inner).strip()
+        text = "" if found is None else found if isinstance(found, str) else to_json(found)
         yield ToolResult(call_id=id, content=(Text(text=text),) if text else ())
 
 
-def _decoded(value: str) -> object:
+def _attribute(value: str) -> object:
     """An attribute that is JSON, or JSON in a JSON text; other text is kept as it is."""
-    found: object = html.unescape(value)
-    for _ in range(2):
-        if not isinstance(found, str) or not found:
-            break
-        try:
-            found = msgspec.json.decode(found)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            break
-    return found if found != "" else None
+    return decoded(decoded(html.unescape(value)))
 
 
 def _file(file: Json) -> Media | Opaque:
