@@ -130,7 +130,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("sample", JSON, ids=named)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_hostile_values(sample: Sample, data: st.DataObject) -> None:
     """Any value in any place gives parts or an error of clew, and messages that can be stored or are refused."""
@@ -147,7 +147,7 @@ def test_hostile_values(sample: Sample, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("sample", DATABASES, ids=named)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_hostile_rows(sample: Sample, data: st.DataObject) -> None:
     """Any value in any row, or inside the JSON of any row, gives the same."""

@@ -88,7 +88,18 @@ PROVIDERS: dict[str, Provider] = {
 }  # fmt: skip
 
 
-HISTORIES = ("chatgpt", "claude-ai", "copilot-cli", "vscode", "cursor", "open-webui", "librechat", "lm-studio")
+HISTORIES = (
+    "chatgpt",
+    "claude-ai",
+    "copilot-cli",
+    "vscode",
+    "cursor",
+    "open-webui",
+    "librechat",
+    "lm-studio",
+    "hf-traces",
+    "otel",
+)
 """Formats that clew only reads, from the histories of other programs; each has a module in ``histories``."""
 
 

@@ -24,6 +24,8 @@ _OWN = (
     "open_webui:OpenWebUI",
     "librechat:LibreChat",
     "lm_studio:LMStudio",
+    "hf_traces:HFTraces",
+    "otel:OTel",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.sources.samples import copilot_cli, cursor, librechat, lm_studio, open_webui, vscode
+from tests.sources.samples import copilot_cli, cursor, hf_traces, librechat, lm_studio, open_webui, otel, vscode
 
 
 class Sample(NamedTuple):
@@ -51,4 +51,6 @@ APPS = [
     Sample("librechat-flat", "librechat", {"flat.json": librechat.document(librechat.FLAT)}),
     Sample("librechat-nested", "librechat", {"nested.json": librechat.document(librechat.NESTED)}),
     Sample("lm-studio", "lm-studio", {lm_studio.PATH: lm_studio.document()}),
+    Sample("hf-traces", "hf-traces", {"trace.jsonl": hf_traces.DATA}),
+    Sample("otel", "otel", {"traces.jsonl": otel.DATA}),
 ]
