@@ -18,7 +18,7 @@ from pathlib import Path
 
 from clew.testing.providers import ProviderServer, Request
 from clew.testing.providers.protocols import Wire
-from clew.testing.providers.scripted import Told
+from clew.testing.providers.scripted import QueuedResponse
 
 PROGRAMS = Path(os.environ.get("SAMPLE_PROGRAMS", "/tmp/samples-npm"))
 SAMPLES = Path(__file__).parents[2] / "tests" / "sources" / "samples"
@@ -29,7 +29,7 @@ HOME = "/home/user"
 class AnyServer(ProviderServer):
     """A server that answers requests which the real provider would refuse: some programs send those after a resume."""
 
-    def answer(self, request: Request, wire: Wire) -> Told:
+    def answer(self, request: Request, wire: Wire) -> QueuedResponse:
         return super().answer(request, wire._replace(refuses=lambda asked: None))
 
 

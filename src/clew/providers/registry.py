@@ -99,6 +99,12 @@ HISTORIES = (
     "goose",
     "cline",
     "continue-dev",
+    "cursor",
+    "open-webui",
+    "librechat",
+    "lm-studio",
+    "hf-traces",
+    "otel",
 )
 """Formats that clew only reads, from the histories of other programs; each has a module in ``histories``."""
 

@@ -24,12 +24,12 @@ class JsonLine(NamedTuple):
     data: bytes
     fields: Json
 
-    def native(self, provider: str, **extra: Any) -> Native:
-        """The whole line as a message; its newline is kept beside it. Free data that is None is left out."""
-        text = self.data.rstrip()
-        around = ["", self.data[len(text) :].decode()]
+    def native(self, provider: str, body: bytes | None = None, **extra: Any) -> Native:
+        """The line as a message, or the `body` in it, with the text around it. What is None in `extra` is left out."""
+        raw = self.data.strip() if body is None else body
+        before, _, after = self.data.partition(raw)
         known = {name: value for name, value in extra.items() if value is not None}
-        return Native(provider, text, extra={ENVELOPE: around, **known})
+        return Native(provider, raw, extra={ENVELOPE: [before.decode(), after.decode()], **known})
 
 
 def json_lines(item: Item) -> Iterator[JsonLine | Skip]:

@@ -28,6 +28,12 @@ _OWN = (
     "cline:Cline",
     "continue_dev:Continue",
     "aider:Aider",
+    "cursor:Cursor",
+    "open_webui:OpenWebUI",
+    "librechat:LibreChat",
+    "lm_studio:LMStudio",
+    "hf_traces:HFTraces",
+    "otel:OTel",
 )
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""

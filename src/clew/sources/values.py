@@ -34,12 +34,12 @@ def title_of(value: object) -> str | None:
 
 
 def when(value: object) -> datetime | None:
-    """A time in any of the forms that programs use: ISO 8601, seconds, milliseconds or nanoseconds since 1970."""
+    """A time in any form that programs use: ISO 8601, or seconds since 1970 and their thousandths to billionths."""
     if isinstance(value, str) and value.isdigit() and len(value) < 20:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return moment(value)
-    for unit in (1, 10**3, 10**9):
+    for unit in (1, 10**3, 10**6, 10**9):
         if value < unit * 10**11:
             return moment(value / unit)
     return None

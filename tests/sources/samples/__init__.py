@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.sources.samples import copilot_cli, vscode
+from tests.sources.samples import copilot_cli, cursor, hf_traces, librechat, lm_studio, open_webui, otel, vscode
 
 
 class Sample(NamedTuple):
@@ -42,4 +42,15 @@ APPS = [
     Sample("copilot-cli", "copilot-cli", copilot_cli.FILES),
     Sample("vscode-document", "vscode", {vscode.DOCUMENT: vscode.document()}, beside=vscode.WORKSPACE),
     Sample("vscode-log", "vscode", {vscode.LOG: vscode.log()}, beside=vscode.WORKSPACE),
+    Sample("cursor-editor", "cursor", {}, {"Cursor/User/globalStorage/state.vscdb": cursor.editor}),
+    Sample("cursor-cli", "cursor", {}, {f".cursor/chats/5d41/{cursor.CLI}/store.db": cursor.store}),
+    Sample("cursor-lines", "cursor", {f"agent-transcripts/{cursor.CLI}.jsonl": cursor.LINES}),
+    Sample("cursor-text", "cursor", {f"agent-transcripts/{cursor.CLI}.txt": cursor.TEXT}),
+    Sample("open-webui-export", "open-webui", {"chats.json": open_webui.export()}),
+    Sample("open-webui-database", "open-webui", {}, {"webui.db": open_webui.database}),
+    Sample("librechat-flat", "librechat", {"flat.json": librechat.document(librechat.FLAT)}),
+    Sample("librechat-nested", "librechat", {"nested.json": librechat.document(librechat.NESTED)}),
+    Sample("lm-studio", "lm-studio", {lm_studio.PATH: lm_studio.document()}),
+    Sample("hf-traces", "hf-traces", {"trace.jsonl": hf_traces.DATA}),
+    Sample("otel", "otel", {"traces.jsonl": otel.DATA}),
 ]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from clew.base.messages import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResult
-from clew.providers.json_values import Json, as_arguments, as_dict, as_list, as_text, as_word, inline_media
+from clew.providers.json_values import Json, as_arguments, as_dict, as_list, as_text, as_word, decoded, inline_media
 
 _SILENT = frozenset({
     "undoStop", "prepareToolInvocation", "mcpServersStarting", "codeblockUri", "progressMessage",
@@ -100,14 +98,14 @@ def _arguments(id: str, part: Json, about: Json, metadata: Json) -> Json:
     for turn in as_list(metadata.get("toolCallRounds")):
         for call in as_list(turn.get("toolCalls")):
             if id and _bare(as_word(call.get("id"))) == _bare(id):
-                return as_arguments(_decoded(call.get("arguments")))
+                return as_arguments(decoded(call.get("arguments")))
     command = as_dict(about.get("commandLine"))
     for given in (command.get("userEdited"), command.get("toolEdited"), command.get("original"), about.get("command")):
         if isinstance(given, str):
             return {"command": given}
     given = about.get("rawInput", as_dict(part.get("resultDetails")).get("input"))
     if given is not None:
-        return as_arguments(_decoded(given))
+        return as_arguments(decoded(given))
     shown = _markdown(part.get("invocationMessage"))
     return {"message": shown} if shown else {}
 
@@ -141,13 +139,3 @@ def _bare(id: str) -> str:
 
 def _markdown(value: object) -> str:
     return as_word(value.get("value")) if isinstance(value, dict) else as_text(value) or ""
-
-
-def _decoded(value: object) -> object:
-    """Arguments that came as JSON text; text that does not parse is kept as it is."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.decode(value) if value else {}
-    except (msgspec.MsgspecError, RecursionError):
-        return value
