@@ -69,7 +69,7 @@ class Workbench:
 
     def clean(self, data: bytes, removed: Mapping[str, str] | None = None) -> bytes:
         """A file without the paths of this machine, and with `removed` texts replaced."""
-        data = data.replace(str(self.home).encode(), HOME.encode())
+        data = data.replace(str(self.home)[1:].encode(), HOME[1:].encode())
         data = data.replace(str(self.home).replace("/", "-").encode(), HOME.replace("/", "-").encode())
         for text, other in (removed or {}).items():
             data = data.replace(text.encode(), other.encode())
