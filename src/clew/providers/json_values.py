@@ -45,6 +45,16 @@ def as_arguments(value: object) -> Json:
     return value if isinstance(value, dict) else {} if value is None else {"": value}
 
 
+def decoded(value: object) -> object:
+    """A value that may have come as JSON text or bytes; text that does not parse is kept as it is."""
+    if not isinstance(value, str | bytes) or not value:
+        return value or None
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return value if isinstance(value, str) else None
+
+
 def to_json(value: object) -> str:
     """A value as JSON text."""
     return msgspec.json.encode(value).decode()

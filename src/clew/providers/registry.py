@@ -88,7 +88,26 @@ PROVIDERS: dict[str, Provider] = {
 }  # fmt: skip
 
 
-HISTORIES = ("chatgpt", "claude-ai", "codex", "llm")
+HISTORIES = (
+    "chatgpt",
+    "claude-ai",
+    "codex",
+    "llm",
+    "copilot-cli",
+    "vscode",
+    "gemini-cli",
+    "opencode",
+    "pi",
+    "goose",
+    "cline",
+    "continue-dev",
+    "cursor",
+    "open-webui",
+    "librechat",
+    "lm-studio",
+    "hf-traces",
+    "otel",
+)
 """Formats that clew only reads, from the histories of other programs; each has a module in ``histories``."""
 
 

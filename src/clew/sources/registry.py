@@ -15,8 +15,30 @@ from clew.sources.contract import Home, Source
 from clew.sources.items import Item, items
 
 GROUP = "clew.sources"
-_OWN = ("claude_code:ClaudeCode", "codex:Codex", "llm:Llm", "chatgpt:ChatGPT", "claude_ai:ClaudeAI")
-_MEMBERS = (".jsonl", ".json")
+_OWN = (
+    "qwen_code:QwenCode",  # before Claude Code, whose lines have the same names and other messages
+    "claude_code:ClaudeCode",
+    "codex:Codex",
+    "llm:Llm",
+    "chatgpt:ChatGPT",
+    "claude_ai:ClaudeAI",
+    "copilot_cli:CopilotCLI",
+    "vscode:VSCode",
+    "gemini_cli:GeminiCLI",
+    "opencode:OpenCode",
+    "pi:Pi",
+    "goose:Goose",
+    "cline:Cline",
+    "continue_dev:Continue",
+    "aider:Aider",
+    "cursor:Cursor",
+    "open_webui:OpenWebUI",
+    "librechat:LibreChat",
+    "lm_studio:LMStudio",
+    "hf_traces:HFTraces",
+    "otel:OTel",
+)
+_MEMBERS = (".jsonl", ".json", ".db", ".vscdb", ".md", ".txt")
 """Files of a zip archive that may be a history."""
 
 Known = Callable[[Item], str | None]

@@ -1,14 +1,28 @@
-"""Trees in which each node names its parent, in any order."""
+"""Trees of messages that name their parents, in any order and with any fault."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+
+Parents = Mapping[str, str | None]
+"""For each message the one it follows; None for a root. A parent may be missing, and there may be cycles."""
 
 
-def parents_first(parents: Mapping[str, str | None]) -> Iterator[str]:
-    """Each node after its parent; a cycle is cut where it is first met."""
+def path_to(key: str | None, parents: Parents) -> list[str]:
+    """The messages from the root to one; a cycle is cut where it is met."""
+    way: dict[str, None] = {}
+    while key is not None and key in parents and key not in way:
+        way[key] = None
+        key = parents[key]
+    return [*way][::-1]
+
+
+def parents_first(parents: Parents, head: str | None = None) -> Iterator[str]:
+    """Each message after its parent, and the path to the head last; a cycle is cut where it is first met."""
+    shown = path_to(head, parents)
     placed: set[str] = set()
-    for key in parents:
+    last = frozenset(shown)
+    for key in (*(key for key in parents if key not in last), *shown):
         way: list[str] = []
         at: str | None = key
         while at is not None and at in parents and at not in placed:
@@ -16,3 +30,14 @@ def parents_first(parents: Mapping[str, str | None]) -> Iterator[str]:
             way.append(at)
             at = parents[at]
         yield from reversed(way)
+
+
+def nearest(key: str | None, parents: Parents, kept: Container[str]) -> str | None:
+    """The first of the `kept` messages from one upwards, itself included."""
+    seen: set[str] = set()
+    while key is not None and key not in kept:
+        if key in seen or key not in parents:
+            return None
+        seen.add(key)
+        key = parents[key]
+    return key

@@ -9,7 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.sources.samples import claude_code, exports, old_codex
+from tests.sources.samples import (
+    claude_code,
+    copilot_cli,
+    cursor,
+    exports,
+    hf_traces,
+    librechat,
+    lm_studio,
+    old_codex,
+    open_webui,
+    otel,
+    vscode,
+)
 
 HERE = Path(__file__).parent
 
@@ -65,4 +77,21 @@ SAMPLES = [
     Sample("llm", "llm", {}, {"logs.db": partial(from_sql, "llm/logs.sql")}),
     Sample("chatgpt", "chatgpt", exports.CHATGPT),
     Sample("claude-ai", "claude-ai", exports.CLAUDE),
+]
+
+APPS = [
+    Sample("copilot-cli", "copilot-cli", copilot_cli.FILES),
+    Sample("vscode-document", "vscode", {vscode.DOCUMENT: vscode.document()}, beside=vscode.WORKSPACE),
+    Sample("vscode-log", "vscode", {vscode.LOG: vscode.log()}, beside=vscode.WORKSPACE),
+    Sample("cursor-editor", "cursor", {}, {"Cursor/User/globalStorage/state.vscdb": cursor.editor}),
+    Sample("cursor-cli", "cursor", {}, {f".cursor/chats/5d41/{cursor.CLI}/store.db": cursor.store}),
+    Sample("cursor-lines", "cursor", {f"agent-transcripts/{cursor.CLI}.jsonl": cursor.LINES}),
+    Sample("cursor-text", "cursor", {f"agent-transcripts/{cursor.CLI}.txt": cursor.TEXT}),
+    Sample("open-webui-export", "open-webui", {"chats.json": open_webui.export()}),
+    Sample("open-webui-database", "open-webui", {}, {"webui.db": open_webui.database}),
+    Sample("librechat-flat", "librechat", {"flat.json": librechat.document(librechat.FLAT)}),
+    Sample("librechat-nested", "librechat", {"nested.json": librechat.document(librechat.NESTED)}),
+    Sample("lm-studio", "lm-studio", {lm_studio.PATH: lm_studio.document()}),
+    Sample("hf-traces", "hf-traces", {"trace.jsonl": hf_traces.DATA}),
+    Sample("otel", "otel", {"traces.jsonl": otel.DATA}),
 ]

@@ -1,0 +1,154 @@
+"""Cline, Roo Code and Kilo Code: ``tasks/<id>/api_conversation_history.json`` in the storage of the extension, and
+``~/.cline/data/sessions/<id>/<id>.messages.json`` of Cline's command line.
+
+Both have messages in Anthropic's format. Those of the extensions have no ids, and the file is written again when a
+person goes back to an earlier message: a message is known by its content and by the message before it, so that a path
+which was left becomes a branch. ``ui_messages.json`` and the manifest beside the messages have titles, costs and
+folders; they are kept in the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from clew.base.messages import Native
+from clew.providers.histories.cline import WRAPPED
+from clew.providers.json_values import Json, as_dict, as_list, as_text, as_word
+from clew.providers.view import parse
+from clew.sources.beside import read_beside
+from clew.sources.contract import About, Entry, Home, Part, derived_id, frame
+from clew.sources.documents import read_document
+from clew.sources.editors import user_folders
+from clew.sources.items import Item
+from clew.sources.pieces import element_bytes, field_bytes
+from clew.sources.values import digest, object_or_empty, title_of, tokens, when
+
+NAME = "cline"
+_EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode.kilo-code")
+_HISTORY = "api_conversation_history.json"
+_TITLE = 200
+"""Letters of a prompt that are its title."""
+
+
+class Cline:
+    """See `clew.sources.contract.Source`."""
+
+    name = NAME
+    title = "Cline, Roo Code, Kilo Code"
+    deletes_after = None
+
+    def discover(self, home: Home) -> Iterator[str]:
+        root = home.env.get("CLINE_DIR") or os.path.join(home.path, ".cline")
+        data = home.env.get("CLINE_DATA_DIR") or os.path.join(root, "data")
+        yield home.env.get("CLINE_SESSION_DATA_DIR") or os.path.join(data, "sessions")
+        yield os.path.join(data, "tasks")
+        for user in user_folders(home):
+            for extension in _EXTENSIONS:
+                yield os.path.join(user, "globalStorage", extension, "tasks")
+
+    def resume(self, conversation: str) -> str | None:
+        return f"cline --id {conversation}" if "_" in conversation else None
+
+    def recognise(self, path: str, head: bytes) -> bool:
+        name, start = os.path.basename(path), head.lstrip()[:1]
+        if name == _HISTORY:
+            return start == b"["
+        return name.endswith(".messages.json") and start == b"{" and b'"sessionId"' in head and b'"messages"' in head
+
+    def read(self, item: Item) -> Iterator[Part]:
+        path = item.member or item.path
+        if os.path.basename(path) == _HISTORY:
+            name = os.path.basename(os.path.dirname(path))
+            return read_document(item, lambda raw: _task(name, raw, read_beside(item, "ui_messages.json")))
+        manifest = os.path.basename(path).replace(".messages.json", ".json")
+        return read_document(item, lambda raw: _session(raw, read_beside(item, manifest)))
+
+
+def _task(name: str, raw: bytes, shown: bytes) -> Iterator[Part]:
+    """A task of an extension: a list of messages, and beside it what was shown."""
+    bodies = element_bytes(raw)
+    usage = _usage(shown)
+    answers = sum(object_or_empty(body).get("role") == "assistant" for body in bodies)
+    if shown:
+        yield Entry(conversation=name, raw=shown, key="ui_messages.json")
+    extras = [{"usage": one} for one in usage] if len(usage) == answers else []
+    yield from _messages(name, raw, bodies, extras)
+
+
+def _session(raw: bytes, manifest: bytes) -> Iterator[Part]:
+    """A session of the command line, and beside it its manifest."""
+    fields, about = parse(raw), object_or_empty(manifest)
+    name = as_text(fields.get("sessionId")) or as_word(about.get("session_id")) or "session"
+    yield About(
+        conversation=name,
+        title=title_of(as_dict(about.get("metadata")).get("title")) or title_of(about.get("prompt")),
+        cwd=as_text(about.get("cwd")),
+        model=as_text(about.get("model")),
+        version=as_text(as_dict(fields.get("origin")).get("version")),
+    )
+    if manifest:
+        yield Entry(conversation=name, raw=manifest, key="manifest")
+    yield from _messages(name, raw, element_bytes(field_bytes(raw, "messages")), [])
+
+
+def _messages(name: str, raw: bytes, bodies: list[bytes], extras: list[dict[str, Any]]) -> Iterator[Part]:
+    """Messages that follow each other. `extras` has the free data of the answers, in their order."""
+    above: str | None = None
+    kept: dict[str, bytes] = {}
+    left = iter(extras)
+    last = None
+    for number, body in enumerate(bodies):
+        message = object_or_empty(body)
+        if not isinstance(message.get("role"), str):
+            continue
+        extra = _extra(message)
+        if message["role"] == "assistant":
+            extra = next(left, {}) | extra
+        elif number == 0:
+            yield About(conversation=name, title=_title(message))
+        key = f"message {number}"
+        id = derived_id(NAME, name, f"{above} {message.get('id') or digest(body)}")
+        last = when(message.get("ts")) or last
+        yield Entry(
+            conversation=name,
+            raw=body,
+            key=key,
+            id=id,
+            message=Native(NAME, body, extra=extra or None),
+            parent=above,
+            created_at=last,
+        )
+        kept[key] = body
+        above = id
+    yield About(conversation=name, head=above)
+    yield Entry(conversation=name, raw=frame(raw, kept), key="frame")
+
+
+def _title(message: Json) -> str | None:
+    """The first prompt, if it is wrapped: without its wrapper."""
+    content = message.get("content")
+    texts = [content] if isinstance(content, str) else [block.get("text") for block in as_list(content)]
+    found = next((match for text in texts if isinstance(text, str) and (match := WRAPPED.match(text))), None)
+    return None if found is None else title_of(found[2].strip()[:_TITLE])
+
+
+def _usage(shown: bytes) -> list[dict[str, int]]:
+    """The tokens of each request, as ``ui_messages.json`` has them."""
+    found = []
+    for one in map(object_or_empty, element_bytes(shown)):
+        if one.get("say") == "api_req_started" and isinstance(one.get("text"), str):
+            used = object_or_empty(one["text"])
+            counts = tokens(input=used.get("tokensIn"), output=used.get("tokensOut"), cached=used.get("cacheReads"))
+            if counts:
+                found.append(counts)
+    return found
+
+
+def _extra(message: Json) -> dict[str, Any]:
+    """The model and the tokens of an answer, where the message itself has them."""
+    metrics, model = as_dict(message.get("metrics")).get, as_dict(message.get("modelInfo"))
+    known = tokens(input=metrics("inputTokens"), output=metrics("outputTokens"), cached=metrics("cacheReadTokens"))
+    name = as_text(model.get("id")) or as_text(model.get("modelId"))
+    return ({"usage": known} if known else {}) | ({"model": name} if name else {})

@@ -1,0 +1,227 @@
+"""opencode: ``~/.local/share/opencode/opencode.db``; before that, a tree of JSON files; and ``opencode export``.
+
+A message is a row of ``message`` with its rows of ``part``; a session is a line of messages in the order of time.
+
+* A fork copies messages under new ids, without a pointer. The id of a message here is made of what a copy keeps (its
+  time, its words, its calls and the message before it), so both sessions share their messages.
+* A row changes while the model answers. The last message of a session is a message once it has ended; until then its
+  rows are kept in the log.
+* A compaction is a prompt with a ``compaction`` part: a root that stands for what came before it.
+* ``revert`` in the row of the session says where the program would continue.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from clew.base.messages import Native
+from clew.providers.histories.opencode import inner
+from clew.providers.json_values import Json, as_dict, as_list, as_text, as_word
+from clew.providers.view import parse
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
+from clew.sources.documents import read_document
+from clew.sources.items import Item, items
+from clew.sources.pieces import element_bytes, field_bytes
+from clew.sources.rows import row_bytes, row_fields
+from clew.sources.sqlite import MAGIC, look_up, open_database, scan, tables
+from clew.sources.values import digest, object_or_empty, title_of, tokens, when
+
+NAME = "opencode"
+_NO_TITLE = ("New session - ", "Child session - ")
+"""How the titles begin that the program gives before it has a better one."""
+
+
+class _Stored(NamedTuple):
+    """A message with its parts."""
+
+    raw: bytes
+    fields: Json
+
+    @property
+    def info(self) -> Json:
+        return inner(as_dict(self.fields.get("info")))
+
+    @property
+    def parts(self) -> list[Json]:
+        return [inner(part) for part in as_list(self.fields.get("parts"))]
+
+
+class OpenCode:
+    """See `clew.sources.contract.Source`."""
+
+    name = NAME
+    title = "opencode"
+    deletes_after = None
+
+    def discover(self, home: Home) -> Iterator[str]:
+        data = home.env.get("XDG_DATA_HOME") or os.path.join(home.path, ".local", "share")
+        yield os.path.join(data, "opencode", "opencode*.db")
+        yield os.path.join(data, "opencode", "storage", "session")
+
+    def resume(self, conversation: str) -> str | None:
+        return f"opencode --session {conversation}"
+
+    def recognise(self, path: str, head: bytes) -> bool:
+        name = os.path.basename(path)
+        if head.startswith(MAGIC):
+            return name.startswith("opencode") or b"CREATE TABLE `session_message`" in head
+        if name.startswith("ses_") and name.endswith(".json"):
+            return b'"directory"' in head or b'"projectID"' in head
+        start = head.lstrip()
+        return start[:1] == b"{" and b'"info"' in start[:64] and b'"ses_' in head
+
+    def read(self, item: Item) -> Iterator[Part]:
+        with item.open() as file:
+            is_database = file.read(len(MAGIC)) == MAGIC
+        return _read_database(item) if is_database else read_document(item, lambda raw: _read_json(item, raw))
+
+
+def _read_database(item: Item) -> Iterator[Part]:
+    with open_database(item) as connection:
+        if not {"session", "message", "part"} <= tables(connection).keys():
+            yield Skip(None, "the database has no sessions of opencode")
+            return
+        for session in scan(connection, "session"):
+            row = row_fields(session)
+            rows = look_up(connection, "message", "session_id", session["id"], order="time_created, id")
+            stored = (
+                _stored(
+                    row_bytes(message, "data"),
+                    [
+                        row_bytes(part, "data")
+                        for part in look_up(connection, "part", "message_id", message["id"], order="id")
+                    ],
+                )
+                for message in rows
+            )
+            yield from _conversation(row, row_bytes(session), stored, len(rows))
+
+
+def _read_json(item: Item, raw: bytes) -> Iterator[Part]:
+    """A session in the tree of JSON files, or one that was exported."""
+    fields = parse(raw)
+    if "info" in fields:
+        bodies = element_bytes(field_bytes(raw, "messages"))
+        stored = (_Stored(body, object_or_empty(body)) for body in bodies)
+        yield from _conversation(as_dict(fields["info"]), field_bytes(raw, "info"), stored, len(bodies))
+    elif item.member is not None:
+        yield Skip(None, "the messages of this session are in other files: unpack the archive first")
+    else:
+        storage = os.path.dirname(os.path.dirname(os.path.dirname(item.path)))
+        messages = _files(os.path.join(storage, "message", os.path.basename(as_word(fields.get("id")))))
+        yield from _conversation(fields, raw, (_from_files(storage, message) for message in messages), len(messages))
+
+
+def _files(folder: str) -> list[bytes]:
+    """The JSON files of a folder, in the order of their names; links are not followed."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+    except OSError:
+        return []
+    paths = [os.path.join(folder, name) for name in names]
+    return [bytes(next(items(path)).data()) for path in paths if os.path.isfile(path) and not os.path.islink(path)]
+
+
+def _from_files(storage: str, message: bytes) -> _Stored:
+    id = os.path.basename(as_word(object_or_empty(message).get("id")))
+    return _stored(message, _files(os.path.join(storage, "part", id)) if id else [])
+
+
+def _stored(info: bytes, parts: list[bytes]) -> _Stored:
+    raw = b'{"info":' + info + b',"parts":[' + b",".join(parts) + b"]}"
+    return _Stored(raw, object_or_empty(raw))
+
+
+def _conversation(session: Json, raw: bytes, messages: Iterable[_Stored], count: int) -> Iterator[Part]:
+    name = as_text(session.get("id"))
+    if not name:
+        yield Skip(None, "a session without an id")
+        return
+    title = title_of(session.get("title"))
+    owner = as_text(session.get("parent_id") or session.get("parentID"))
+    yield About(
+        conversation=name,
+        title=title if title and not title.startswith(_NO_TITLE) else None,
+        cwd=as_text(session.get("directory")),
+        version=as_text(session.get("version")),
+        owner=owner,
+        agent="subagent" if owner else None,
+    )
+    yield Entry(conversation=name, raw=raw, key="session")
+    yield from _messages(name, session, messages, count)
+
+
+def _messages(name: str, session: Json, messages: Iterable[_Stored], count: int) -> Iterator[Part]:
+    above: str | None = None
+    head: str | None = None
+    reverted = as_text(_revert(session).get("messageID"))
+    for number, one in enumerate(messages, 1):
+        info = one.info
+        native = as_word(as_dict(one.fields.get("info")).get("id")) or f"message {number}"
+        if native == reverted:
+            head = above
+        at = when(_created(info))
+        if (not _has_ended(one) and number == count) or not isinstance(info.get("role"), str):
+            yield Entry(conversation=name, raw=one.raw, key=native, created_at=at)
+            continue
+        id = derived_id(NAME, above or "", _identity(one))
+        is_compaction = any(part.get("type") == "compaction" for part in one.parts)
+        yield About(conversation=name, model=as_text(info.get("modelID")), agent=_agent(session, info))
+        yield Entry(
+            conversation=name,
+            raw=one.raw,
+            key=native,
+            id=id,
+            message=Native(NAME, one.raw, extra=_facts(info) or None),
+            parent=None if is_compaction else above,
+            derived=above if is_compaction else None,
+            created_at=at,
+        )
+        above = id
+    if (head or above) is not None:
+        yield About(conversation=name, head=head or above)
+
+
+def _agent(session: Json, info: Json) -> str | None:
+    """The name of the subagent that a session is the trace of."""
+    return as_text(info.get("agent")) if session.get("parent_id") or session.get("parentID") else None
+
+
+def _identity(one: _Stored) -> str:
+    """What a copy of a message keeps, and what does not change once the message has ended."""
+    words = [as_word(part.get("text")) for part in one.parts if part.get("type") in ("text", "reasoning")]
+    calls = [as_word(part.get("callID")) for part in one.parts if part.get("type") == "tool"]
+    said = digest(*words, "", *calls)
+    return f"{one.info.get('role')} {one.info.get('agent')} {_created(one.info)} {said}"
+
+
+def _has_ended(one: _Stored) -> bool:
+    if one.info.get("role") == "user":
+        return bool(one.parts)
+    return "completed" in as_dict(one.info.get("time")) or "error" in one.info
+
+
+def _revert(session: Json) -> Json:
+    """Where a session was rewound to: an object, or its JSON as text."""
+    value = session.get("revert")
+    return object_or_empty(value) if isinstance(value, str) else as_dict(value)
+
+
+def _created(info: Json) -> object:
+    return as_dict(info.get("time")).get("created")
+
+
+def _facts(info: Json) -> Json:
+    """The model and the cost of an answer, as the free data of a message keeps them."""
+    count, cost = as_dict(info.get("tokens")).get, info.get("cost")
+    known = tokens(
+        input=count("input"),
+        output=count("output"),
+        reasoning=count("reasoning"),
+        cached=as_dict(count("cache")).get("read"),
+        cost=round(cost * 1_000_000) if isinstance(cost, int | float) and cost > 0 else None,
+    )
+    facts: Json = {"usage": known} if known else {}
+    return {**facts, "model": info["modelID"]} if isinstance(info.get("modelID"), str) else facts

@@ -1,0 +1,78 @@
+"""Values in the JSON of other programs: every field may be missing or of another type."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from clew.base.messages import Message, Native
+from clew.errors import Invalid
+from clew.providers.json_values import Json
+from clew.providers.view import parse, view
+from clew.sources.contract import moment
+
+fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""The fields of an object, each with its own bytes."""
+elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+"""The elements of an array, each with its own bytes."""
+
+
+def object_or_empty(raw: bytes | str) -> Json:
+    """A JSON object; an empty one if it is something else."""
+    try:
+        return parse(raw.encode() if isinstance(raw, str) else raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, Invalid):
+        return {}
+
+
+def title_of(value: object) -> str | None:
+    """A text that is not blank; None for everything else."""
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def when(value: object) -> datetime | None:
+    """A time in any form that programs use: ISO 8601, or seconds since 1970 and their thousandths to billionths."""
+    if isinstance(value, str) and value.isdigit() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return moment(value)
+    for unit in (1, 10**3, 10**6, 10**9):
+        if value < unit * 10**11:
+            return moment(value / unit)
+    return None
+
+
+def tokens(**counts: object) -> dict[str, int] | None:
+    """Token counts by the names of `Usage`, as the free data of a message has them; None if none is known."""
+    known = {name: count for name, count in counts.items() if type(count) is int and count >= 0}
+    return known or None
+
+
+def folder_of(uri: object) -> str | None:
+    """The folder that a ``file://`` address names."""
+    if not isinstance(uri, str):
+        return None
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    return unquote(parts.path) or None if parts.scheme == "file" else None
+
+
+def digest(*parts: bytes | str) -> str:
+    """A short text that differs if any part differs."""
+    found = hashlib.sha256()
+    for part in parts:
+        data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
+        found.update(len(data).to_bytes(8))
+        found.update(data)
+    return found.hexdigest()[:32]
+
+
+def composed(provider: str, data: Json, **extra: object) -> Message:
+    """A message that is in no record as a whole, in clew's own form. It has no bytes of its own in the file."""
+    known = {name: value for name, value in extra.items() if value is not None}
+    return msgspec.structs.replace(view(Native(provider, msgspec.json.encode(data), extra=known)), extra=None)
