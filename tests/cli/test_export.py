@@ -28,7 +28,10 @@ def test_one_as_markdown(clew_cli, talk, tmp_path: Path):
     call = {"type": "tool_call", "id": "c", "name": "Bash", "arguments": {"command": "npm test", "timeout": 3}}
     session = talk(
         "Why?",
-        {"role": "assistant", "blocks": [{"type": "thinking", "text": "hm"}, {"type": "text", "text": "So."}, call]},
+        {
+            "role": "assistant",
+            "blocks": [{"type": "thinking", "text": "Let me see"}, {"type": "text", "text": "So."}, call],
+        },
         {"role": "tool", "blocks": [{"type": "tool_result", "call_id": "c", "content": []}]},
         title='A "title": x',
     )
@@ -37,7 +40,7 @@ def test_one_as_markdown(clew_cli, talk, tmp_path: Path):
     assert "**tool call** Bash" in full
     short = clew_cli("export", session, "--as", "markdown", "--detail", "conversation").out
     assert "⚙ Bash: npm test" in short
-    assert "hm" not in short
+    assert "aha" not in short
     assert "## tool" not in short
     prompts = clew_cli("export", session, "--as", "markdown", "--detail", "prompts").out
     assert "Why?" in prompts

@@ -11,13 +11,13 @@ import pytest
 
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult, Usage
 from clew.sources.contract import About, Part, derived_id
-from clew.sources.cursor import Cursor
+from clew.sources.cursor import CursorHistory
 from clew.sources.items import items
 from clew.sources.sqlite import record_row
 from tests.sources.made import about, entries, messages, path, read, skips, view
 from tests.sources.samples import cursor as sample
 
-SOURCE = Cursor()
+SOURCE = CursorHistory()
 
 
 def id_of(key: str, conversation: str = sample.COMPOSER) -> str:

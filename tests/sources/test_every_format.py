@@ -18,7 +18,7 @@ from clew.sources.contract import About, Entry, Skip, Source, unframe
 from clew.sources.importer import import_item, records
 from clew.sources.items import items
 from clew.sources.registry import find, sources
-from clew.sources.sqlite import quoted, record_row
+from clew.sources.sqlite import quote_name, record_row
 from tests.sources.samples import SAMPLES, Sample
 
 LINES = [sample for sample in SAMPLES if not sample.databases and all(n.endswith(".jsonl") for n in sample.histories)]
@@ -200,7 +200,7 @@ def test_the_rows_of_a_database_come_back(sample: Sample, folder: Path, store: c
         with closing(sqlite3.connect(folder / name)) as database:
             database.row_factory = sqlite3.Row
             for table in ("messages", "turns", "threads"):
-                rows = [dict(row) for row in database.execute(f"SELECT * FROM {quoted(table)}")]
+                rows = [dict(row) for row in database.execute(f"SELECT * FROM {quote_name(table)}")]
                 kept = [record_row(record) for record in found if b'"row"' in record]
                 assert all((table, row) in kept for row in rows)
 

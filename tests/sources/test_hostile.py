@@ -99,7 +99,7 @@ def test_cycles_and_missing_parents(store: clew.Store, tmp_path: Path) -> None:
 
 def test_a_zip_bomb(store: clew.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that would unpack to a thousand times its size is skipped with the reason."""
-    monkeypatch.setattr(items_module, "_BLOCK", 1 << 16)
+    monkeypatch.setattr(items_module, "BLOCK", 1 << 16)
     path = tmp_path / "bomb.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         archive.writestr("conversations.json", b"[" + b" " * 30_000_000 + b"]")

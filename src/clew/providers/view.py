@@ -51,7 +51,7 @@ def view(message: Native) -> Message:
     if ATTACHED in extra:
         blocks = tuple(_with_attachments(blocks, extra[ATTACHED]))
     if extra.get("failed") is True:
-        blocks = tuple(_failed(block) for block in blocks)
+        blocks = tuple(_mark_failed(block) for block in blocks)
     model = as_text(data.get("model")) or as_text(extra.get("model"))
     usage = _usage_in_extra(extra.get("counted")) or usage_of(data) or _usage_in_extra(extra.get("usage"))
     if module is not None and hasattr(module, "role"):
@@ -90,7 +90,7 @@ def _stored_media(found: Json, media: Media | None) -> Media:
 _MODALITIES: dict[str, Modality] = {"image": "image", "audio": "audio", "video": "video"}
 
 
-def _failed(block: Block) -> Block:
+def _mark_failed(block: Block) -> Block:
     return msgspec.structs.replace(block, is_error=True) if isinstance(block, ToolResult) else block
 
 

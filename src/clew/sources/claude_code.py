@@ -16,17 +16,24 @@ them, and is joined to the summary here.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
-from clew.base.messages import Message, Native
-from clew.errors import Invalid
-from clew.providers.json_values import as_list, as_word
-from clew.providers.view import parse, usage_of
+from clew.base.messages import Native
 from clew.sources.claude_code_files import Place, Summaries, agent_facts, place, results
+from clew.sources.claude_code_lines import (
+    LineMessage,
+    TranscriptLine,
+    any_value,
+    fields_of,
+    read_line,
+    read_message,
+    role_and_usage,
+    seams,
+    words,
+)
 from clew.sources.claude_code_titles import Titles
 from clew.sources.contract import ENVELOPE, About, Entry, Home, Part, Skip, moment, uuid_or_none
 from clew.sources.items import Item
@@ -44,49 +51,7 @@ _RECORDS = frozenset({
 """Types of lines by which a log is recognised if its name is that of a session."""
 
 
-class _Block(msgspec.Struct):
-    type: str | None = None
-    id: str | None = None
-    tool_use_id: str | None = None
-
-
-class _Message(msgspec.Struct):
-    role: str | None = None
-    id: str | None = None
-    model: str | None = None
-    usage: dict[str, Any] | None = None
-    content: str | list[_Block] | None = None
-
-
-class _Line(msgspec.Struct, rename="camel"):
-    type: str | None = None
-    subtype: str | None = None
-    uuid: str | None = None
-    parent_uuid: str | None = None
-    logical_parent_uuid: str | None = None
-    session_id: str | None = None
-    agent_id: str | None = None
-    timestamp: str | None = None
-    is_sidechain: bool | None = None
-    is_meta: bool | None = None
-    is_compact_summary: bool | None = None
-    cwd: str | None = None
-    git_branch: str | None = None
-    version: str | None = None
-    summary: str | None = None
-    leaf_uuid: str | None = None
-    custom_title: str | None = None
-    ai_title: str | None = None
-    compact_metadata: dict[str, Any] | None = None
-    message: msgspec.Raw = msgspec.Raw()
-
-
-_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..")
 """Half of a character: an escaped high surrogate without a low one after it, or a low one without a high one before."""
-_line = msgspec.json.Decoder(_Line).decode
-_message = msgspec.json.Decoder(_Message).decode
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_any = msgspec.json.Decoder().decode
 
 
 class _Link(NamedTuple):
@@ -129,14 +94,14 @@ class ClaudeCode:
         lines = head.split(b"\n")
         for line in lines[:20]:
             try:
-                fields = _fields(line)
+                fields = fields_of(line)
             except (msgspec.MsgspecError, RecursionError):
                 continue
             if "sessionId" in fields and "type" in fields and ("parentUuid" in fields or "leafUuid" in fields):
                 return True
             if {"type", "summary", "leafUuid"} <= fields.keys():
                 return True
-            if is_named and "type" in fields and _any(fields["type"]) in _RECORDS:
+            if is_named and "type" in fields and any_value(fields["type"]) in _RECORDS:
                 return True
         # A first line longer than the head: a picture in the first prompt, or a request.
         return is_named and len(lines) == 1 and head.startswith((b'{"type":"', b'{"parentUuid":'))
@@ -190,17 +155,10 @@ class _Reader:
         text = data[:-2] if data.endswith(b"\r\n") else data[:-1]
         if not text or text.isspace():
             return None
-        shape = text
         try:
-            line = _line(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # Programs that cut a text between two surrogates write half of a character. Another one of the same length
-            # takes its place to read the line; what is stored are the bytes as they are.
-            shape = _SURROGATE.sub(rb"\\ufffd", text)
-            try:
-                line = _lenient(shape)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                return Skip(number, f"not JSON: {error if isinstance(error, msgspec.MsgspecError) else 'not UTF-8'}")
+            line, shape = read_line(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return Skip(number, f"not JSON: {error if isinstance(error, msgspec.MsgspecError) else 'not UTF-8'}")
         conversation = self._conversation(line)
         if conversation is None:
             return Skip(number, "no conversation is named, neither by the line nor by the file")
@@ -220,7 +178,7 @@ class _Reader:
             title = self._titles.of(conversation, self._session)
             yield About(conversation=conversation, title=title, model=self._models.get(conversation))
 
-    def _conversation(self, line: _Line) -> str | None:
+    def _conversation(self, line: TranscriptLine) -> str | None:
         if self._agent is not None:
             owner = self._owner or uuid_or_none(line.session_id)
             return None if owner is None else f"{owner}/{self._agent}"
@@ -231,7 +189,7 @@ class _Reader:
             return f"{session}/{root}"
         return session
 
-    def _facts(self, conversation: str, line: _Line) -> None:
+    def _facts(self, conversation: str, line: TranscriptLine) -> None:
         facts = line.cwd, line.git_branch, line.version
         before = self._about.get(conversation)
         if before is None:
@@ -251,10 +209,10 @@ class _Reader:
             )
         )
 
-    def _entry(self, conversation: str, line: _Line, number: int, data: bytes, text: bytes) -> Entry:
+    def _entry(self, conversation: str, line: TranscriptLine, number: int, data: bytes, text: bytes) -> Entry:
         id = uuid_or_none(line.uuid)
         created_at = moment(line.timestamp)
-        said = self._message_of(line)
+        said = read_message(line.message) if line.type in _MESSAGES and line.message else None
         link, note = self._link(line, said)
         if said is None or id is None:
             if line.uuid is not None:
@@ -279,7 +237,7 @@ class _Reader:
             extra["called_by"] = call
         is_typed = said.role == "user" and not line.is_meta and not line.is_compact_summary
         if is_typed and not self._titles.has_title(conversation):
-            self._titles.prompt(conversation, _words(raw))
+            self._titles.prompt(conversation, words(raw))
         self._join(id, said)
         return Entry(
             conversation=conversation,
@@ -291,31 +249,18 @@ class _Reader:
             derived=link.derived,
             created_at=created_at,
             note=note,
-            seen=None if usage is not None else _role_and_usage(said),
+            seen=None if usage is not None else role_and_usage(said),
             attachments=results(self._folder, raw) if self._folder is not None and b"tool-results" in raw else (),
         )
 
-    def _message_of(self, line: _Line) -> _Message | None:
-        if line.type not in _MESSAGES or not line.message:
-            return None
-        try:
-            said = _message(line.message)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            try:
-                fields = parse(bytes(line.message))
-            except (msgspec.MsgspecError, Invalid, UnicodeDecodeError, RecursionError):
-                return None
-            said = _Message(role=fields["role"] if isinstance(fields.get("role"), str) else None)
-        return said if said.role is not None else None
-
-    def _link(self, line: _Line, said: _Message | None) -> tuple[_Link, str | None]:
+    def _link(self, line: TranscriptLine, said: LineMessage | None) -> tuple[_Link, str | None]:
         """What a line follows, past lines that are no messages; and what is wrong with that."""
         if line.parent_uuid is None:
             derived = None
             if line.logical_parent_uuid is not None:
                 derived = self._after(line.logical_parent_uuid).parent
             if line.compact_metadata is not None:
-                self._seams.update(_seams(line.compact_metadata))
+                self._seams.update(seams(line.compact_metadata))
             return _Link(None, derived), None
         if line.parent_uuid == line.uuid:
             return _Link(None), "it names itself as its parent"
@@ -330,7 +275,7 @@ class _Reader:
         group = self._group.get(found.parent or "")
         return found if group is None else found._replace(parent=self._tails[group])
 
-    def _join(self, id: str, said: _Message) -> None:
+    def _join(self, id: str, said: LineMessage) -> None:
         """Notes lines of an answer that calls tools, and results, as parts of one straight path."""
         blocks = said.content if isinstance(said.content, list) else []
         calls = [block.id for block in blocks if block.type == "tool_use" and block.id]
@@ -344,7 +289,7 @@ class _Reader:
         self._group[id] = group
         self._tails[group] = id
 
-    def _usage(self, said: _Message) -> dict[str, int] | None:
+    def _usage(self, said: LineMessage) -> dict[str, int] | None:
         """What a line of an answer adds to the usage counted so far; None where the message's own may be counted."""
         if said.id is None or said.usage is None:
             return None
@@ -357,60 +302,3 @@ class _Reader:
             return None
         added = {name: max(0, value - before.get(name, 0)) for name, value in now.items()}
         return {"input": added.get("input_tokens", 0), "output": added.get("output_tokens", 0)}
-
-
-def _role_and_usage(said: _Message) -> Message | None:
-    """Role and usage, as the view of the message has them; None if this takes a closer look."""
-    content, role = said.content, said.role
-    if content is None:
-        return None
-    used = None if said.usage is None else usage_of({"usage": said.usage})
-    if role == "assistant" and content:
-        return _ASSISTANT if used is None else Message("assistant", usage=used)
-    if role == "user" and used is None and content:
-        if type(content) is list:
-            for block in content:
-                if block.type != "tool_result":
-                    return _USER
-            return _TOOL
-        return _USER
-    return None
-
-
-_USER, _ASSISTANT, _TOOL = Message("user"), Message("assistant"), Message("tool")
-
-
-def _words(raw: bytes) -> str:
-    """The text of a message."""
-    content = _any(raw).get("content")
-    return content if isinstance(content, str) else "\n".join(as_word(one.get("text")) for one in as_list(content))
-
-
-def _seams(about: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The last message that a compaction preserved, and the one that it comes after now."""
-    for name in ("preservedSegment", "preservedMessages"):
-        kept = about.get(name)
-        if isinstance(kept, dict):
-            listed = kept.get("uuids")
-            tail = listed[-1] if isinstance(listed, list) and listed else kept.get("tailUuid")
-            anchor = kept.get("anchorUuid")
-            if isinstance(tail, str) and isinstance(anchor, str) and tail != anchor:
-                yield tail, anchor
-
-
-def _lenient(text: bytes) -> _Line:
-    """A line in which a field has another type than usual: that field is left out."""
-    fields = _fields(text)
-    kept: dict[str, Any] = {}
-    for name, encoded in zip(_Line.__struct_fields__, _Line.__struct_encode_fields__, strict=True):
-        raw = fields.get(encoded)
-        if raw is None:
-            continue
-        if name == "message":
-            kept[name] = raw
-            continue
-        value = _any(raw)
-        usual = bool if name.startswith("is_") else dict if name == "compact_metadata" else str
-        if isinstance(value, usual):
-            kept[name] = value
-    return _Line(**kept)

@@ -286,16 +286,16 @@ class _Reader:
                 self._total = info.get("total_token_usage")
                 self._count(info.get("last_token_usage"))
         elif kind == "exec_command_end":
-            self._ended(payload.get("call_id"), payload.get("exit_code"))
+            self._end_of(payload.get("call_id"), payload.get("exit_code"))
         elif kind == "item_completed" and isinstance(item := payload.get("item"), dict):
             if item.get("type") == "CommandExecution":
-                self._ended(item.get("id"), item.get("exit_code"))
+                self._end_of(item.get("id"), item.get("exit_code"))
         elif kind == "thread_rolled_back":
             turns = payload.get("num_turns")
             for _ in range(min(turns, len(self._prompts)) if type(turns) is int else 0):
                 self._last = self._prompts.pop()
 
-    def _ended(self, call: object, code: object) -> None:
+    def _end_of(self, call: object, code: object) -> None:
         if isinstance(call, str) and type(code) is int:
             self._failed[call] = code != 0
 

@@ -76,6 +76,8 @@ class ConversationImport:
         self._laid: set[str] | None = None
         """Ids of the messages whose place is known; None until a message turns up that is stored already."""
         self._made: Change | None = None
+        self._being_made = False
+        """True if this import has created the session."""
         self.trashed = False
         self.stored_before = False
         self.new = self.known = self.records = 0
@@ -114,8 +116,11 @@ class ConversationImport:
 
     # -- making a batch ready
 
-    def prepare(self) -> None:
-        """Makes the entries that wait ready to be stored, by reads alone; only attachments are stored."""
+    def prepare(self, placed: dict[bytes, Draft]) -> None:
+        """Makes the entries that wait ready to be stored, by reads alone; only attachments are stored.
+
+        `placed` has the new messages of the conversations that the same transaction stores before this one.
+        """
         engine, entries = self._parts.engine, self._waiting
         row = self._row()
         if self._in_trash(row):
@@ -128,7 +133,6 @@ class ConversationImport:
         if known and self._laid is None:
             self._laid = set() if row is None else laid_out(Session(self._parts, row))
         ready: list[_Ready] = []
-        placed: dict[bytes, Draft] = {}
         for number, entry in enumerate(entries):
             draft = made.get(number)
             if draft is not None:
@@ -153,7 +157,9 @@ class ConversationImport:
         return row is not None and row.trashed_at is not None
 
     def _facts(self) -> ConversationFacts:
-        return ConversationFacts(self._source, self.name, self.id, self.about, self._fresh, self._made)
+        return ConversationFacts(
+            self._source, self.name, self.id, self.about, self._fresh, self._being_made, self._made
+        )
 
     def _row(self) -> RefRow | None:
         key = ids.parse(self.id)
@@ -226,6 +232,7 @@ class ConversationImport:
         self.notes += [f"{self.name}: {note}" for note in done.notes]
         self._described = self.about if last else None
         self._made = None
+        self._being_made = self._being_made or any(one.session == self.id and one.created for one in done.changes)
 
     def _record(self, one: _Ready) -> Iterable[tuple[bytes, bytes]]:
         engine = self._parts.engine

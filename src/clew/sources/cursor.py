@@ -18,7 +18,7 @@ from clew.sources.items import Item
 from clew.sources.sqlite import MAGIC
 
 
-class Cursor:
+class CursorHistory:
     """See `clew.sources.contract.Source`."""
 
     name = "cursor"

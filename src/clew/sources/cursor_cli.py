@@ -63,7 +63,7 @@ def _messages(connection: sqlite3.Connection, name: str, meta: Json) -> Iterator
             for other in look_up(connection, "blobs", "rowid", row["clew_rowid"]):
                 yield Entry(conversation=name, raw=row_record("blobs", other), key=str(row["id"]))
     known = set(written)
-    listed = [one for one in dict.fromkeys(_listed(connection, meta)) if one in known]
+    listed = [one for one in dict.fromkeys(_list_blobs(connection, meta)) if one in known]
     before: dict[str, str | None] = dict(zip(listed, [None, *listed], strict=False))
     for at, one in enumerate(written):
         before.setdefault(one, written[at - 1] if at else None)
@@ -88,7 +88,7 @@ def _messages(connection: sqlite3.Connection, name: str, meta: Json) -> Iterator
         yield About(conversation=name, head=last)
 
 
-def _listed(connection: sqlite3.Connection, meta: Json) -> list[str]:
+def _list_blobs(connection: sqlite3.Connection, meta: Json) -> list[str]:
     """The names of messages in the root of the conversation."""
     for row in look_up(connection, "blobs", "id", title_of(meta.get("latestRootBlobId"))):
         if isinstance(row["data"], bytes):

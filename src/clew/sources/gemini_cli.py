@@ -113,7 +113,7 @@ class _Reader:
             self._copies = False
             yield from self._message(line)
             return
-        yield self._kept(line)
+        yield self._keep(line)
 
     def end(self) -> Iterator[Part]:
         """Where the program would continue."""
@@ -183,21 +183,23 @@ class _Reader:
         if answered and answered <= self._calls:
             self._path.append(_Step(id, None))
             self._nodes[id] = None
-            yield self._kept(line)
+            yield self._keep(line)
             return
         yield from self.about(fields)
-        self._calls.update(_ended(fields))
-        yield self.entry(line.data, line.native(NAME, **used(fields)), fields, id)
+        self._calls.update(_end_call(fields))
+        yield self.entry(line.data, line.native(NAME, **usage_extra(fields)), fields, id)
 
     def _update(self, line: JsonLine, id: str) -> Iterator[Part]:
         """The calls that have ended since the message was written before."""
         calls = as_list(line.fields.get("toolCalls"))
         raws = element_bytes(field_bytes(line.data, "toolCalls"))
         new = [
-            (raw, call) for raw, call in zip(raws, calls, strict=False) if _ended({"toolCalls": [call]}) - self._calls
+            (raw, call)
+            for raw, call in zip(raws, calls, strict=False)
+            if _end_call({"toolCalls": [call]}) - self._calls
         ]
         if not new or len(raws) != len(calls):
-            yield self._kept(line)
+            yield self._keep(line)
             return
         for piece, (_, call) in zip(pieces(NAME, line.data, [raw for raw, _ in new]), new, strict=True):
             self._calls.add(call["id"])
@@ -221,12 +223,12 @@ class _Reader:
         elif last is not None:
             self._path = self._path[: 1 + max(at for at, step in enumerate(self._path) if step.id == last)]
         if not new or len(raws) != len(messages):
-            yield self._kept(line)
+            yield self._keep(line)
             return
-        cut = pieces(NAME, line.data, [raw for raw, _ in new], [used(message) for _, message in new])
+        cut = pieces(NAME, line.data, [raw for raw, _ in new], [usage_extra(message) for _, message in new])
         for piece, (_, message) in zip(cut, new, strict=True):
             yield from self.about(message)
-            self._calls.update(_ended(message))
+            self._calls.update(_end_call(message))
             yield self.entry(piece.raw, piece.message, message, message["id"])
 
     def _rewind(self, id: object) -> None:
@@ -238,7 +240,7 @@ class _Reader:
         """The node that the next message follows."""
         return next((step.node for step in reversed(self._path) if step.node is not None), None)
 
-    def _kept(self, line: JsonLine) -> Entry:
+    def _keep(self, line: JsonLine) -> Entry:
         at = moment(line.fields.get("timestamp"))
         return Entry(conversation=self.conversation, raw=line.data, key=f"line {line.number}", created_at=at)
 
@@ -256,18 +258,18 @@ def _read_old(raw: bytes, reader: _Reader) -> Iterator[Part]:
         key = id if id and id not in named else f"message {at}"
         named[key] = body
         yield from reader.about(message)
-        yield reader.entry(body, Native(NAME, body, extra=used(message) or None), message, key)
+        yield reader.entry(body, Native(NAME, body, extra=usage_extra(message) or None), message, key)
     yield Entry(conversation=reader.conversation, raw=frame(raw, named), key="frame")
 
 
-def used(fields: Json) -> dict[str, Any]:
+def usage_extra(fields: Json) -> dict[str, Any]:
     """The tokens of a message, as its free data keeps them."""
     count = as_dict(fields.get("tokens")).get
     known = tokens(input=count("input"), output=count("output"), cached=count("cached"), reasoning=count("thoughts"))
     return {"usage": known} if known else {}
 
 
-def _ended(fields: Json) -> set[str]:
+def _end_call(fields: Json) -> set[str]:
     """The calls of a message that have ended."""
     return {
         id

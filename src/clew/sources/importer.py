@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from clew.backends import Tx
+from clew.engine.engine import Draft
 from clew.errors import Conflict
 from clew.sources.contract import About, Skip, Source
 from clew.sources.conversation import ConversationImport, StoredBatch
@@ -179,8 +180,9 @@ class _Import:
 
     def _store(self, *, last: bool, whole: bool) -> None:
         batch = [one for one in self._found.values() if one.pending(last=last)]
+        placed: dict[bytes, Draft] = {}
         for one in batch:
-            one.prepare()
+            one.prepare(placed)
         batch = [one for one in batch if not one.trashed]
         note = whole and self._history is not None and not any(one.trashed for one in self._found.values())
         if not batch and not note:

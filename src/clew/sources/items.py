@@ -20,7 +20,7 @@ HEAD = 1 << 16
 RATIO = 1000
 """How many times larger than its compressed form a member of an archive may be."""
 LARGEST_MEMBER = 16 * 1024**3
-_BLOCK = 1 << 20
+BLOCK = 1 << 20
 
 
 class Item(NamedTuple):
@@ -94,7 +94,7 @@ def _unpack(file: IO[bytes], member: str) -> IO[bytes]:
     """A member in a temporary file without a name. Invalid if it is larger than it may be."""
     with file, zipfile.ZipFile(file) as archive:
         info = archive.getinfo(member)
-        most = min(LARGEST_MEMBER, max(_BLOCK, info.compress_size * RATIO))
+        most = min(LARGEST_MEMBER, max(BLOCK, info.compress_size * RATIO))
         if info.file_size > most:
             raise Invalid(
                 f"{member} would unpack to {info.file_size:,} bytes", hint="The archive looks like a zip bomb."
@@ -103,7 +103,7 @@ def _unpack(file: IO[bytes], member: str) -> IO[bytes]:
         try:
             with archive.open(info) as packed:
                 size = 0
-                while block := packed.read(_BLOCK):
+                while block := packed.read(BLOCK):
                     size += len(block)
                     if size > most:
                         raise Invalid(f"{member} unpacks to more than the {info.file_size:,} bytes it names")

@@ -82,7 +82,7 @@ def _conversation(raw: bytes) -> Iterator[Part]:
             raw=one.raw or b"",
             key=key,
             id=ids[key],
-            message=_said(one),
+            message=_texts(one),
             parent=ids[above] if above in given else None,
             created_at=at,
             note="its parent is missing" if above is not None and above not in given else None,
@@ -92,7 +92,7 @@ def _conversation(raw: bytes) -> Iterator[Part]:
     yield Entry(conversation=name, raw=frame(raw, bodies), key="frame")
 
 
-def _said(one: _Message) -> AnyMessage:
+def _texts(one: _Message) -> AnyMessage:
     is_answer = one.data.get("isCreatedByUser") is not True
     used = tokens(output=one.data.get("tokenCount")) if is_answer else None
     if one.raw is None:

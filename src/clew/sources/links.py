@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Link(NamedTuple):
+class ChainLink(NamedTuple):
     """Where a message goes: after another message, or to a root that stands for one."""
 
     parent: str | None
@@ -16,24 +16,24 @@ class Links:
     """The lines of a file so far, and the message that each of them stands for."""
 
     def __init__(self) -> None:
-        self._after: dict[str, Link] = {}
-        self._last = Link(None)
+        self._after: dict[str, ChainLink] = {}
+        self._last = ChainLink(None)
 
     @property
     def head(self) -> str | None:
         """The message that the last line stands for."""
         return self._last.parent
 
-    def above(self, id: object, parent: object) -> tuple[Link, str | None]:
+    def above(self, id: object, parent: object) -> tuple[ChainLink, str | None]:
         """Where a line goes, and what is wrong with that."""
         if not isinstance(parent, str):
-            return Link(None), None
+            return ChainLink(None), None
         if parent == id:
-            return Link(None), "it names itself as its parent"
+            return ChainLink(None), "it names itself as its parent"
         found = self._after.get(parent)
-        return (Link(None), "its parent is missing") if found is None else (found, None)
+        return (ChainLink(None), "its parent is missing") if found is None else (found, None)
 
-    def add(self, id: object, link: Link) -> None:
+    def add(self, id: object, link: ChainLink) -> None:
         """Notes what a line stands for: itself, if it is a message, or what it follows."""
         if isinstance(id, str):
             self._after[id] = self._last = link

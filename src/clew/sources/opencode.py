@@ -87,7 +87,7 @@ def _read_database(item: Item) -> Iterator[Part]:
             row = row_fields(session)
             rows = look_up(connection, "message", "session_id", session["id"], order="time_created, id")
             stored = (
-                _stored(
+                _read_stored(
                     row_bytes(message, "data"),
                     [
                         row_bytes(part, "data")
@@ -126,10 +126,10 @@ def _files(folder: str) -> list[bytes]:
 
 def _from_files(storage: str, message: bytes) -> _Stored:
     id = os.path.basename(as_word(object_or_empty(message).get("id")))
-    return _stored(message, _files(os.path.join(storage, "part", id)) if id else [])
+    return _read_stored(message, _files(os.path.join(storage, "part", id)) if id else [])
 
 
-def _stored(info: bytes, parts: list[bytes]) -> _Stored:
+def _read_stored(info: bytes, parts: list[bytes]) -> _Stored:
     raw = b'{"info":' + info + b',"parts":[' + b",".join(parts) + b"]}"
     return _Stored(raw, object_or_empty(raw))
 
@@ -162,7 +162,7 @@ def _messages(name: str, session: Json, messages: Iterable[_Stored], count: int)
         native = as_word(as_dict(one.fields.get("info")).get("id")) or f"message {number}"
         if native == reverted:
             head = above
-        at = when(_created(info))
+        at = when(_created_at(info))
         if (not _has_ended(one) and number == count) or not isinstance(info.get("role"), str):
             yield Entry(conversation=name, raw=one.raw, key=native, created_at=at)
             continue
@@ -194,7 +194,7 @@ def _identity(one: _Stored) -> str:
     words = [as_word(part.get("text")) for part in one.parts if part.get("type") in ("text", "reasoning")]
     calls = [as_word(part.get("callID")) for part in one.parts if part.get("type") == "tool"]
     said = digest(*words, "", *calls)
-    return f"{one.info.get('role')} {one.info.get('agent')} {_created(one.info)} {said}"
+    return f"{one.info.get('role')} {one.info.get('agent')} {_created_at(one.info)} {said}"
 
 
 def _has_ended(one: _Stored) -> bool:
@@ -209,7 +209,7 @@ def _revert(session: Json) -> Json:
     return object_or_empty(value) if isinstance(value, str) else as_dict(value)
 
 
-def _created(info: Json) -> object:
+def _created_at(info: Json) -> object:
     return as_dict(info.get("time")).get("created")
 
 

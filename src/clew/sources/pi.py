@@ -18,7 +18,7 @@ from clew.providers.json_values import Json, as_dict, as_text
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment
 from clew.sources.items import Item
 from clew.sources.json_lines import JsonLine, head_lines, json_lines
-from clew.sources.links import Link, Links
+from clew.sources.links import ChainLink, Links
 from clew.sources.pieces import field_bytes, pieces
 from clew.sources.values import title_of, tokens
 
@@ -81,13 +81,13 @@ class _Reader:
         at = moment(fields.get("timestamp"))
         self._before = key
         if message is None or id in self._seen:
-            self._links.add(key, link if message is None else Link(id))
+            self._links.add(key, link if message is None else ChainLink(id))
             yield Entry(conversation=self._name, raw=line.data, key=key, created_at=at, note=note)
             return
         if fields.get("type") == "compaction":
-            link = Link(None, link.parent)
+            link = ChainLink(None, link.parent)
         self._seen.add(id)
-        self._links.add(key, Link(id))
+        self._links.add(key, ChainLink(id))
         yield Entry(
             conversation=self._name,
             raw=line.data,
@@ -118,15 +118,15 @@ class _Reader:
 def _message(line: JsonLine) -> Native | None:
     fields = line.fields
     if fields.get("type") in _MESSAGES:
-        return line.native(NAME, **_counted(fields))
+        return line.native(NAME, **_count_usage(fields))
     inner = as_dict(fields.get("message"))
     if fields.get("type") != "message" or not isinstance(inner.get("role"), str):
         return None
     body = field_bytes(line.data, "message")
-    return pieces(NAME, line.data, [body], [_counted(inner)])[0].message if body else None
+    return pieces(NAME, line.data, [body], [_count_usage(inner)])[0].message if body else None
 
 
-def _counted(fields: Json) -> dict[str, Any]:
+def _count_usage(fields: Json) -> dict[str, Any]:
     """The tokens and the cost of an answer, as the free data of a message keeps them."""
     used = as_dict(fields.get("usage"))
     cost = as_dict(used.get("cost")).get("total")

@@ -12,14 +12,16 @@ from clew.sources.contract import ENVELOPE
 from clew.sources.values import elements, fields
 
 
-class Piece(NamedTuple):
+class RecordPiece(NamedTuple):
     """A part of a record that has one message: joined, the pieces of a record are the record."""
 
     raw: bytes
     message: Native
 
 
-def pieces(provider: str, data: bytes, bodies: Sequence[bytes], extras: Sequence[dict[str, Any]] = ()) -> list[Piece]:
+def pieces(
+    provider: str, data: bytes, bodies: Sequence[bytes], extras: Sequence[dict[str, Any]] = ()
+) -> list[RecordPiece]:
     """A record cut into pieces, each with one of the `bodies`, which are in it in this order."""
     cuts: list[tuple[int, int]] = []
     at = 0
@@ -27,12 +29,12 @@ def pieces(provider: str, data: bytes, bodies: Sequence[bytes], extras: Sequence
         start = data.index(body, at)
         at = start + len(body)
         cuts.append((start, at))
-    found: list[Piece] = []
+    found: list[RecordPiece] = []
     for number, (start, end) in enumerate(cuts):
         before = data[:start] if number == 0 else b""
         after = data[end : cuts[number + 1][0] if number + 1 < len(cuts) else len(data)]
         extra = {ENVELOPE: [before.decode(), after.decode()], **(extras[number] if extras else {})}
-        found.append(Piece(before + data[start:end] + after, Native(provider, data[start:end], extra=extra)))
+        found.append(RecordPiece(before + data[start:end] + after, Native(provider, data[start:end], extra=extra)))
     return found
 
 

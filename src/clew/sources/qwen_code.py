@@ -18,8 +18,8 @@ from clew.providers.json_values import Json, as_dict, as_text
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment
 from clew.sources.items import Item
 from clew.sources.json_lines import JsonLine, head_lines, json_lines
-from clew.sources.links import Link, Links
-from clew.sources.pieces import Piece, element_bytes, field_bytes, pieces
+from clew.sources.links import ChainLink, Links
+from clew.sources.pieces import RecordPiece, element_bytes, field_bytes, pieces
 from clew.sources.values import title_of, tokens
 
 NAME = "qwen-code"
@@ -87,11 +87,11 @@ class _Reader:
         ids = [derived_id(NAME, str(uuid), key) for key in keys]
         at = moment(fields.get("timestamp"))
         if not found or ids[0] in self._seen:
-            self._links.add(uuid, link if not found else Link(ids[-1]))
+            self._links.add(uuid, link if not found else ChainLink(ids[-1]))
             yield Entry(conversation=self._name, raw=line.data, key=str(uuid), created_at=at, note=note)
             return
         if fields.get("type") == "system":
-            link = Link(None, link.parent)
+            link = ChainLink(None, link.parent)
         for id, piece in zip(ids, found, strict=True):
             yield Entry(
                 conversation=self._name,
@@ -104,7 +104,7 @@ class _Reader:
                 created_at=at,
                 note=note,
             )
-            link, note = Link(id), None
+            link, note = ChainLink(id), None
         self._seen.add(ids[0])
         self._links.add(uuid, link)
 
@@ -113,7 +113,7 @@ class _Reader:
         if self._links.head is not None:
             yield About(conversation=self._name, head=self._links.head)
 
-    def _pieces(self, line: JsonLine) -> list[Piece]:
+    def _pieces(self, line: JsonLine) -> list[RecordPiece]:
         """The messages in a line: one, or those of a compressed history."""
         fields = line.fields
         if fields.get("type") in _MESSAGES and isinstance(as_dict(fields.get("message")).get("parts"), list):

@@ -31,7 +31,7 @@ _OWN = (
     "cline:Cline",
     "continue_dev:Continue",
     "aider:Aider",
-    "cursor:Cursor",
+    "cursor:CursorHistory",
     "open_webui:OpenWebUI",
     "librechat:LibreChat",
     "lm_studio:LMStudio",

@@ -78,7 +78,9 @@ def tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     """The real tables and their columns; views and virtual tables are left out, as they can run code or never end."""
     rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
     names = [name for name, sql in rows if not str(sql).upper().startswith("CREATE VIRTUAL")]
-    return {name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quoted(name)})")) for name in names}
+    return {
+        name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quote_name(name)})")) for name in names
+    }
 
 
 def scan(connection: sqlite3.Connection, table: str, columns: str = "*") -> Iterator[sqlite3.Row]:
@@ -87,7 +89,7 @@ def scan(connection: sqlite3.Connection, table: str, columns: str = "*") -> Iter
     while True:
         where = "" if after is None else "WHERE rowid > ?"
         rows = connection.execute(
-            f"SELECT {columns}, rowid AS clew_rowid FROM {quoted(table)} {where} ORDER BY rowid LIMIT {PAGE}",
+            f"SELECT {columns}, rowid AS clew_rowid FROM {quote_name(table)} {where} ORDER BY rowid LIMIT {PAGE}",
             () if after is None else (after,),
         ).fetchall()
         yield from rows
@@ -100,11 +102,11 @@ def look_up(
     connection: sqlite3.Connection, table: str, key: str, value: object, *, order: str = "rowid"
 ) -> list[sqlite3.Row]:
     """The rows of a table that have a value in a column."""
-    query = f"SELECT * FROM {quoted(table)} WHERE {quoted(key)} = ? ORDER BY {order}"
+    query = f"SELECT * FROM {quote_name(table)} WHERE {quote_name(key)} = ? ORDER BY {order}"
     return connection.execute(query, (value,)).fetchall()
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name for use in SQL."""
     return '"' + name.replace('"', '""') + '"'
 

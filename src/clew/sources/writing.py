@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, HeadState, InsertPoint, Move, RefRow, Tx
 from clew.base import ids
 from clew.engine import paths
 from clew.engine.append import append_chain
 from clew.engine.engine import Draft
 from clew.engine.log import Log, add_entries
 from clew.engine.node import node_row
+from clew.engine.refs import BRANCH
 from clew.engine.session_data import SessionData, directory
 from clew.sources.contract import About, Entry, derived_id, uuid_or_none
 from clew.sources.layout import layout_entry
@@ -35,6 +36,8 @@ class ConversationFacts(NamedTuple):
     about: About
     fresh: bool
     """True if its file was never imported as a whole."""
+    being_made: bool = False
+    """True if the same import has created its session."""
     made: Change | None = None
     """Set if the session was created for an attachment, before the transaction."""
 
@@ -69,7 +72,7 @@ class SessionWriter:
         self.row = row
         self._before = None if row is None else row.head_id
         self._created: list[Change] = [] if facts.made is None else [facts.made]
-        self._new_session = bool(self._created)
+        self._new_session = facts.being_made or bool(self._created)
         self._head = self._before
         """Where the session stands once the messages that were passed by are counted."""
         self._head_time: int | None = None
@@ -104,12 +107,67 @@ class SessionWriter:
     def pass_by(self, entry: Entry, draft: Draft) -> None:
         """Follows a message that is stored already, while the session is being made."""
         if self._chain:
-            return
+            if not self._new_session:
+                return
+            self.end_chain()
+        above = entry.parent or entry.derived
+        self._rebase(draft.id)
         if self.row is None:
             self.row = self.create(draft.id, draft.created_at)
             self._head = draft.id
-        elif self._of.fresh and entry.parent is not None and self._head == ids.maybe(entry.parent):
+        elif self._of.fresh and above is not None and self._head == ids.maybe(above):
             self._head, self._head_time = draft.id, draft.created_at
+        elif self._new_session:
+            self._go_to(draft)
+
+    def _go_to(self, draft: Draft) -> None:
+        """Follows a stored message that does not come after the head: what the head leaves is a branch.
+
+        A line that is there twice is not followed again: its message is on the path, or a branch ends there.
+        """
+        self._catch_up()
+        assert self.row is not None
+        state, point = self._parts.refs.head_state(self._tx, self.row), self._tx.insert_point(draft.id)
+        if point is None or point.tree != state.tree or _is_above(self._tx, point.pos, state.pos):
+            return
+        if self._is_branch(point.id):
+            return
+        if not _is_above(self._tx, state.pos, point.pos):
+            self._leave_branch(state)
+        self._head, self._head_time = draft.id, draft.created_at
+
+    def _rebase(self, id: bytes) -> None:
+        """Makes an empty session again in the tree of a stored message, which it is to have.
+
+        It is empty because only the trace of a subagent of it was imported so far. What it owns stays its own.
+        """
+        row, tx, refs = self.row, self._tx, self._parts.refs
+        if row is None or row.head_id is not None or tx.log_next(row.ref) & MAX_SEQ:
+            return
+        point = tx.insert_point(id)
+        if point is None or point.tree == row.tree or tx.tree_workspace(point.tree) != row.workspace:
+            return
+        owned = [refs.change(tx, one, refs.data(one), look=one.look, owner=None) for one in tx.refs_owned(row.ref)]
+        data, active_at = self._parts.table.data(row), row.active_at
+        tx.set_labels(row.ref, ())
+        tx.delete_ref(row.ref)
+        if row.tree is not None:
+            tx.delete_tree_if_empty(row.tree)
+        self.row = self._parts.table.add(tx, data, row.key, row.kind, at=id, owner=None, active_at=active_at)
+        for one in owned:
+            refs.change(tx, one, refs.data(one), look=one.look, owner=self.row.ref)
+        self._head = self.row.head_id
+        self._new_session = True
+
+    def _is_branch(self, id: bytes | None) -> bool:
+        """True if a branch of the session ends at this message."""
+        assert self.row is not None
+        return any(one.kind == BRANCH and one.head_id == id for one in self._tx.refs_owned(self.row.ref))
+
+    def _leave_branch(self, state: HeadState) -> None:
+        """Keeps the path to the head as a branch, unless there is one that ends there."""
+        if self.row is not None and state.id is not None and not self._is_branch(state.id):
+            self._parts.refs.branch(self._tx, self.row.ref, state.insert_point)
 
     def end_chain(self) -> None:
         """Stores the messages of the chain, and moves the head of the session to the last one."""
@@ -119,6 +177,8 @@ class SessionWriter:
             self._catch_up()
             return
         refs, tx = self._parts.refs, self._tx
+        if first.parent is not None:
+            self._rebase(ids.parse(first.parent))
         if self.row is None:
             parent = None if first.parent is None else tx.insert_point(ids.parse(first.parent))
             self.row = self.create(None if parent is None else parent.id, chain[0].created_at)
@@ -126,8 +186,8 @@ class SessionWriter:
         head = refs.head_state(tx, self.row)
         point, derived = self._insertion_point(first, head.tree)
         stays = {point.id, None if derived is None else ids.parse(first.derived or "")}
-        if head.id is not None and head.id not in stays and not _is_above(tx, head.pos, point.pos):
-            refs.branch(tx, self.row.ref, head.insert_point)
+        if head.id not in stays and not _is_above(tx, head.pos, point.pos):
+            self._leave_branch(head)
         nodes = append_chain(self._parts.engine, tx, point, chain, derived=derived)
         end = node_row(nodes[-1])
         self._take_move(refs.move_past(tx, self.row, head, end[POS], end[ID], chain[-1].created_at))
@@ -215,8 +275,8 @@ class SessionWriter:
         state, point = refs.head_state(tx, row), tx.insert_point(target)
         if point is None or point.tree != state.tree:
             return
-        if state.pos is not None and not _is_above(tx, state.pos, point.pos):
-            refs.branch(tx, row.ref, state.insert_point)
+        if not _is_above(tx, state.pos, point.pos):
+            self._leave_branch(state)
         self._take_move(refs.move_past(tx, row, state, point.pos, point.id, state.active_at))
 
 

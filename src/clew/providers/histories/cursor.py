@@ -28,14 +28,14 @@ _FAILED = ("error", "failed", "cancelled", "rejected")
 
 def role(data: Json) -> str:
     """Who said it, in any of the forms."""
-    said = _said(data)
+    said = _spoken_blocks(data)
     kind = said.get("type")
     return as_word(said.get("role")) or _ROLES.get(kind if type(kind) is int else 0, "user")
 
 
 def blocks(data: Json) -> Iterator[Block]:
     """The blocks of a bubble of the editor, or of a message with content."""
-    said = _said(data)
+    said = _spoken_blocks(data)
     content = as_dict(said.get("message")).get("content", said.get("content"))
     if content is not None:
         yield from _content(content)
@@ -50,7 +50,7 @@ def blocks(data: Json) -> Iterator[Block]:
         yield from _tool(call)
 
 
-def _said(data: Json) -> Json:
+def _spoken_blocks(data: Json) -> Json:
     """The JSON in a row of a database; a line of a transcript is that itself."""
     row = data.get("row")
     if not isinstance(row, dict):

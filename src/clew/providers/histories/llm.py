@@ -51,7 +51,7 @@ _SIDES = {"system": "system", "prompt": "user", "results": "tool", "response": "
 def _part(part: Json, data: Json) -> Iterator[Block]:
     kind = part.get("type")
     about = as_dict(_json(part.get("payload")))
-    text = as_text(part.get("text")) or _joined(about, data)
+    text = as_text(part.get("text")) or _join(about, data)
     if kind == "text":
         yield Text(text=text)
     elif kind == "reasoning":
@@ -70,7 +70,7 @@ def _part(part: Json, data: Json) -> Iterator[Block]:
         yield Opaque(kind=as_word(kind), data={**part, "payload": about})
 
 
-def _joined(about: Json, data: Json) -> str:
+def _join(about: Json, data: Json) -> str:
     """A text that is put together from fragments and pieces of its own."""
     fragments = as_dict(data.get("fragments"))
     pieces = [
