@@ -16,6 +16,7 @@ import clew
 from clew.base.messages import ROLES, AnyMessage, Block, Message, Role
 from clew.cli.options import examples
 from clew.cli.output.text import warn
+from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_or_create, store_option
 from clew.cli.setup.redaction_rules import also_option, in_settings, rules
 
@@ -97,7 +98,7 @@ def append(
         warn("Type one JSON object per line. Press Ctrl+D to finish.")
     by = rules(also) if redact else in_settings()
     with open_or_create(redact=by) as store:
-        into = None if session is None else store.sessions.get(session)
+        into = None if session is None else find_session(store, session)
         for given in read_messages(sys.stdin.buffer, role):
             try:
                 if into is None:

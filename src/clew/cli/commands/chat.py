@@ -16,7 +16,8 @@ from clew.cli.exits import INTERRUPTED, report
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options
 from clew.cli.output.text import bold, clip, columns, dim, is_terminal, many, note, readable, style, warn, width
-from clew.cli.setup.open_store import find, open_or_create, store_option
+from clew.cli.setup.find import find
+from clew.cli.setup.open_store import open_or_create, store_option
 from clew.providers.errors import ProviderError
 from clew.providers.registry import OFFLINE
 from clew.store.parts import Parts

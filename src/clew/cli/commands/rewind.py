@@ -24,11 +24,11 @@ from clew.cli.output.working_files import (
     planned_lines,
     report_rewind,
     root_option,
-    session_of,
     summary,
     untouched_lines,
 )
 from clew.cli.setup.ask import can_ask, confirm
+from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_existing, store_option
 from clew.errors import NotFound
 
@@ -68,7 +68,7 @@ def rewind(
     """
     typed, message = pair(names)
     with open_existing() as store:
-        session = session_of(store, typed)
+        session = find_session(store, typed)
         if mode in (None, "conversation"):
             _conversation(store, session, message, dry_run, root, form)
             return
@@ -112,7 +112,7 @@ def undo(
     'clew checkpoint ls' lists for it. Without CONVERSATION, uses the latest conversation of this directory.
     """
     with open_existing() as store:
-        found = session_of(store, session)
+        found = find_session(store, session)
         checkpoints = checkpoints_of(found, root)
         if not dry_run and not yes and can_ask():
             planned = checkpoints.undo(steps=steps, dry_run=True, force=force)

@@ -30,7 +30,8 @@ from clew.cli.output.text import (
 )
 from clew.cli.output.times import local
 from clew.cli.output.tree_layout import END, INDENT, TreeItem, TreeRow, arrange, snippet
-from clew.cli.setup.open_store import find, open_for_reading, store_option
+from clew.cli.setup.find import find
+from clew.cli.setup.open_store import open_for_reading, store_option
 
 PAGE = 500
 
