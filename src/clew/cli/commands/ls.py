@@ -38,7 +38,9 @@ class Filter(NamedTuple):
         "clew ls --here", "clew ls --label work --limit 5", "clew ls --all --jsonl | jq -r .id", "clew ls --trash"
     ),
 )
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number to list.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, 10_000), default=20, help="List at most this many.  [default: 20]"
+)
 @click.option("--all", "everything", is_flag=True, help="List all, without a limit.")
 @click.option("--here", is_flag=True, help="Only those of the current directory.")
 @click.option("--cwd", metavar="DIR", help="Only those of exactly this directory.")

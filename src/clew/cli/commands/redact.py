@@ -23,24 +23,22 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog=examples(
-        "clew redact --scan",
-        "clew redact --scan --also email --json | jq .counts",
+        "clew redact",
+        "clew redact --also email --json | jq .counts",
         "clew append --redact < messages.jsonl      # removes secrets before storing",
     ),
 )
-@click.option("--scan", is_flag=True, help="Scan the store; change nothing.")
+@click.option("--scan", is_flag=True, expose_value=False, help="Scan the store; change nothing. This is the default.")
 @also_option
 @json_options
 @store_option
 @click.pass_context
-def redact(ctx: click.Context, scan: bool, also: tuple[str, ...], form: Form) -> None:
+def redact(ctx: click.Context, also: tuple[str, ...], form: Form) -> None:
     """Scan the store for secrets, and list their number, kind and location. Never prints the values.
 
     Exit code 1 if secrets were found; 7 if none were found but something could not be read. To remove a secret, purge
     its conversation. To avoid storing secrets, use 'clew append --redact' or the setting 'redact'.
     """
-    if not scan:
-        raise click.UsageError("--scan is required; stored messages cannot be redacted")
     from clew.store.scan import scan as scan_store
 
     with open_for_reading() as store, ProgressLine("scanning") as progress:

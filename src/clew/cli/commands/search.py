@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @until_option
 @click.option("--substring", is_flag=True, help="Match any part of a word; for code, and text without spaces.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of results."
+    "-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of results."
 )
 @json_options
 @store_option
@@ -76,7 +76,15 @@ def search(
         elif hits:
             out_lines(_lines(hits))
         else:
-            warn("No messages found." if substring else "No messages found. Use --substring to match parts of words.")
+            warn(f"No messages found.{_advice(place, session, label, substring)}")
+
+
+def _advice(place: str | None, session: str | None, label: str | None, substring: bool) -> str:
+    """How to find more."""
+    wider = "--here" if place is not None else "--session" if session is not None else "--label" if label else None
+    advice = [f"Leave out {wider} to search everywhere."] if wider else []
+    advice += [] if substring else ["Use --substring to match parts of words."]
+    return "".join(f" {one}" for one in advice)
 
 
 def _within(find: Callable[..., list[Hit]], limit: int, cwd: str | None, label: str | None) -> list[Hit]:
