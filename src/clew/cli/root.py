@@ -144,7 +144,8 @@ class Root(click.Group):
 def _with_command(args: Sequence[str]) -> list[str]:
     """The arguments, with the command that other words for it mean.
 
-    `resume ID` is `chat -c ID`, `trash` alone is `ls --trash`. -c, -n and -G without a command are those of `chat`: `clew -n "Hello"`.
+    `resume ID` is `chat -c ID`, `trash` alone is `ls --trash`. -c, -n and -G without a command are those of `chat`:
+    `clew -n "Hello"`.
     """
     first = args[0] if args else ""
     if first == "resume" and len(args) > 1 and not args[1].startswith("-"):
