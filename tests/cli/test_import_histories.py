@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
+
+import pytest
 
 from tests.sources.made import SESSION, claude_line, jsonl
 from tests.sources.test_exports import TREE
@@ -45,3 +48,116 @@ def test_a_line_that_cannot_be_read(clew_cli, tmp_path):
     done = clew_cli("import", str(path))
     assert done.code == 8
     assert "line 2" in done.err
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home in which Claude Code has kept a conversation."""
+    folder = tmp_path / "home" / ".claude" / "projects" / "p"
+    folder.mkdir(parents=True)
+    path = folder / f"{SESSION}.jsonl"
+    path.write_bytes(jsonl([claude_line(1, None, "user", "Why lint?"), claude_line(2, 1, "assistant", "Unused.")]))
+    return path
+
+
+def test_what_is_found_here(clew_cli, home):
+    """Without a path the histories are listed, and off a terminal nothing is imported without --yes."""
+    listed = clew_cli("import")
+    assert listed.code == 0
+    assert "Claude Code" in listed.out
+    assert "deletes conversations after 30 days" in listed.out
+    assert clew_cli("ls").code != 0, "nothing was stored"
+    (row,) = clew_cli("import", "--json").json
+    assert (row["conversations"], row["messages"], row["exact"]) == (1, 2, True)
+    done = clew_cli("import", "--yes")
+    assert (done.code, "2 new messages in 1 conversation imported" in done.out) == (0, True)
+
+
+def test_nothing_found_here(clew_cli):
+    """It says where it looked, and that is not a success."""
+    done = clew_cli("import")
+    assert done.code == 3
+    assert ".claude/projects" in done.err
+
+
+def test_undo(clew_cli, home):
+    """An import is listed, and taken back with its receipt; again it is refused."""
+    run = clew_cli("import", str(home), "--json").json["run"]
+    (listed,) = clew_cli("import", "--runs", "--json").json
+    assert (listed["id"], listed["messages"]) == (run, 2)
+    done = clew_cli("import", "--undo", listed["handle"])
+    assert (done.code, "2 messages and 1 conversation removed; receipt" in done.out) == (0, True)
+    assert clew_cli("ls", "--json").json["sessions"] == []
+    assert clew_cli("import", "--undo", run).code == 1
+    assert clew_cli("import", str(home)).code == 0
+
+
+def test_undo_leaves_what_was_used(clew_cli, home):
+    """A renamed conversation stays, and the exit code says that something was left."""
+    clew_cli("import", str(home))
+    (listed,) = clew_cli("import", "--runs", "--json").json
+    clew_cli("rename", SESSION, "Mine")
+    done = clew_cli("import", "--undo", listed["handle"])
+    assert (done.code, "changed or continued since" in done.err) == (8, True)
+
+
+def test_only_some(clew_cli, home, tmp_path):
+    """--project, --exclude, --since and --from choose; what is left over is not a success."""
+    path = str(home.parent)
+    assert clew_cli("import", path, "--exclude", "*.jsonl").code == 3
+    assert clew_cli("import", path, "--from", "chatgpt").code == 3
+    assert clew_cli("import", path, "--from", "nonsense").code == 3
+    os.utime(home, (1, 1))
+    assert clew_cli("import", path, "--since", "1d").code == 3
+    assert clew_cli("import", path, "--project", "/elsewhere").code == 8
+    assert clew_cli("import", path, "--project", "/src").code == 0
+    assert len(clew_cli("ls", "--json").json["sessions"]) == 1
+
+
+def test_several_paths(clew_cli, home, tmp_path):
+    """Files of different kinds are imported by one command."""
+    export = tmp_path / "conversations.json"
+    export.write_text(json.dumps([TREE]))
+    assert clew_cli("import", str(home), str(export)).code == 0
+    assert len(clew_cli("ls", "--json").json["sessions"]) == 2
+
+
+def test_what_cannot_be_imported(clew_cli, tmp_path):
+    """A file of no known kind, an empty one, and a damaged line each end with a clear error, each time."""
+    (tmp_path / "x.txt").write_text("hello")
+    (tmp_path / "empty.jsonl").touch()
+    assert "no source recognises it" in clew_cli("import", str(tmp_path / "x.txt")).err
+    assert clew_cli("import", str(tmp_path / "x.txt")).code == 1
+    assert clew_cli("import", str(tmp_path / "empty.jsonl")).code == 1
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_bytes(jsonl([claude_line(1, None, "user", "Hello")]) + b"not json\n")
+    assert [clew_cli("import", str(path)).code for _ in range(2)] == [8, 8]
+
+
+def test_purged_and_imported_again(clew_cli, home):
+    """An unchanged file does not bring back what was purged, unless --again asks for it."""
+    clew_cli("import", str(home))
+    clew_cli("purge", SESSION, "--yes")
+    assert clew_cli("import", str(home)).code == 0
+    assert clew_cli("ls", "--json").json["sessions"] == []
+    assert "2 new messages" in clew_cli("import", str(home), "--again").out
+    assert len(clew_cli("ls", "--json").json["sessions"]) == 1
+
+
+def test_own_export(clew_cli, home, tmp_path):
+    """clew's own JSONL is imported under the same ids."""
+    clew_cli("import", str(home))
+    clew_cli("export", "--as", "jsonl", "-o", str(tmp_path / "all.jsonl"))
+    done = clew_cli("--db", str(tmp_path / "other.db"), "import", str(tmp_path / "all.jsonl"))
+    assert (done.code, "2 new messages in 1 new conversation imported" in done.out) == (0, True)
+
+
+def test_sources(clew_cli, home):
+    """The formats are listed with the places for each system, and what was imported."""
+    clew_cli("import", str(home))
+    listed = clew_cli("sources")
+    assert listed.code == 0
+    assert "~/.claude/projects" in listed.out
+    (row,) = clew_cli("sources", "claude-code", "--json").json
+    assert (row["files"], row["imported_files"]) == (1, 1)
+    assert any("APPDATA" in path or "AppData" in path for path in row["looked_for"]["win32"])

@@ -18,7 +18,7 @@ from clew.agents.serial import IncomingMessage
 from clew.agents.session import Session, changed_extra, fresh
 from clew.agents.transcript import Transcript, TranscriptEvent
 from clew.base import codec, ids
-from clew.base.messages import AnyMessage, Message
+from clew.base.messages import AnyMessage
 from clew.engine import deletion
 from clew.engine.mirrors import PENDING
 from clew.engine.node import Node, moment
@@ -365,7 +365,7 @@ class SessionStore:
         made = below.create(cwd=about.cwd or None, model=about.model or None, id=id)
         with below._store.transaction():
             for node in source.messages:
-                for digest in codec.blobs_in(node.said) if isinstance(node.said, Message) else ():
+                for digest in codec.blobs_of(node.said):
                     made.conversation.blobs.put(source.conversation.blobs.open(digest))
                 made.conversation.append(node.said, id=node.id, created_at=node.created_at)
         return below.load(made.id)

@@ -57,6 +57,10 @@ class Tx(Protocol):
         """A node by id."""
         ...
 
+    def stored(self, ids: Sequence[bytes]) -> set[bytes]:
+        """Those of these ids that nodes have."""
+        ...
+
     def node_at(self, pos: int) -> NodeLocation | None:
         """A node by position."""
         ...
@@ -260,6 +264,10 @@ class Tx(Protocol):
 
     def log_by_id(self, id: bytes) -> LogRow | None:
         """An entry by id."""
+        ...
+
+    def stored_log(self, ids: Sequence[bytes]) -> set[bytes]:
+        """Those of these ids that log entries have."""
         ...
 
     def add_log(self, rows: Sequence[LogRow]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from clew.base.messages import ROLES, AnyMessage, Media, Message, Native, Text, ToolResult, Usage
+from clew.base.messages import ATTACHED, ROLES, AnyMessage, Media, Message, Native, Text, ToolResult, Usage
 from clew.errors import Corrupted, Invalid, clip
 
 NEUTRAL, NATIVE = 1, 2
@@ -38,7 +38,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: dict[str, Any] | None = None
 
 
-class Encoded(msgspec.Struct, frozen=True):
+class Encoded(msgspec.Struct, frozen=True, gc=False):
     """A message ready to be stored: its bytes, and what is counted without reading them again."""
 
     kind: int
@@ -58,10 +58,11 @@ _NO_USAGE = (None, None, None)
 _NO_BLOBS: frozenset[str] = frozenset()
 
 
-def encode(said: AnyMessage, neutral: Callable[[Native], Message]) -> Encoded:
+def encode(said: AnyMessage, neutral: Callable[[Native], Message], seen: Message | None = None) -> Encoded:
     """The bytes of a message. Invalid if reading them would not give the same message back.
 
-    `neutral` makes the neutral view of a native message: see `clew.providers.neutral`, which passes its own.
+    `neutral` makes the neutral view of a native message: see `clew.providers.neutral`, which passes its own. `seen` is
+    that view, as far as role and usage go, if the caller has read the JSON already.
     """
     if isinstance(said, Message):
         payload = b"\x01" + _json(said)
@@ -73,23 +74,29 @@ def encode(said: AnyMessage, neutral: Callable[[Native], Message]) -> Encoded:
         except msgspec.ValidationError as error:
             raise Invalid(f"this is not a message: {error}") from None
         same(message, said)
-        kind, blobs = NEUTRAL, blobs_in(message)
+        kind, blobs = NEUTRAL, _shown_blobs(message)
     elif isinstance(said, Native):
         frame = Frame(said.provider, said.label, said.extra)
         head = _json(frame)
-        ensure_shallow(head)
         try:
-            same(_decode_frame(head), frame)
+            if not _plain_extra(said):
+                ensure_shallow(head)
+                same(_decode_frame(head), frame)
             if not isinstance(said.raw, bytes):
                 raise Invalid(f"a native message is bytes, not {type(said.raw).__name__}")
             ensure_shallow(said.raw)
-            message = neutral(said)
+            if seen is None:
+                message = neutral(said)
+            else:
+                message = seen
+                if not said.raw.isascii():
+                    said.raw.decode()
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Invalid(
                 f"the native message is not JSON: {clip(str(error))}", hint="Pass the bytes as the provider sent them."
             ) from None
         payload = b"\x02" + len(head).to_bytes(4, "big") + head + said.raw
-        kind, blobs = NATIVE, _NO_BLOBS
+        kind, blobs = NATIVE, _NO_BLOBS if said.extra is None else _attached(said.extra)
     else:
         raise Invalid(f"a message is clew.user(…), clew.assistant(…), clew.native(…), not {type(said).__name__}")
     usage = _NO_USAGE if message.usage is None else _usage(message.usage)
@@ -155,6 +162,26 @@ def _plain(said: Message) -> bool:
     )
 
 
+def _plain_extra(said: Native) -> bool:
+    """True if the free data is text and lists of text: seen to be right without reading it."""
+    if type(said.provider) is not str or not (said.label is None or type(said.label) is str):
+        return False
+    if said.extra is None:
+        return True
+    if type(said.extra) is not dict:
+        return False
+    for name, value in said.extra.items():
+        if type(name) is not str:
+            return False
+        if type(value) is list:
+            for one in value:
+                if type(one) is not str:
+                    return False
+        elif type(value) is not str:
+            return False
+    return True
+
+
 def same(read: object, given: object) -> None:
     """Invalid if reading the JSON gives another value: it turns NaN into null and bytes into text, silently."""
     # Equal but for lists given as tuples? Then nothing is lost.
@@ -216,8 +243,14 @@ def _known_fields(block: dict[str, Any]) -> dict[str, Any]:
     return block
 
 
-def blobs_in(message: Message) -> frozenset[str]:
-    """The blobs that a message shows."""
+def blobs_of(said: AnyMessage) -> frozenset[str]:
+    """The blobs that a message shows. Invalid if it names them wrongly."""
+    if isinstance(said, Message):
+        return _shown_blobs(said)
+    return _NO_BLOBS if said.extra is None else _attached(said.extra)
+
+
+def _shown_blobs(message: Message) -> frozenset[str]:
     found = _NO_BLOBS
     for block in message.blocks:
         if isinstance(block, ToolResult):
@@ -227,6 +260,20 @@ def blobs_in(message: Message) -> frozenset[str]:
         elif isinstance(block, Media):
             found |= _blob(block)
     return found
+
+
+def _attached(extra: dict[str, Any]) -> frozenset[str]:
+    """The blobs of a native message. Invalid if they are not named by their digests."""
+    found = extra.get(ATTACHED)
+    if found is None:
+        return _NO_BLOBS
+    try:
+        blobs = frozenset(one["blob"] for one in found.values())
+    except (AttributeError, TypeError, KeyError):
+        blobs = frozenset((None,))
+    if not all(isinstance(blob, str) for blob in blobs):
+        raise Invalid(f"{ATTACHED!r} in the free data must name a blob for each attachment")
+    return blobs
 
 
 def _blob(media: Media) -> frozenset[str]:

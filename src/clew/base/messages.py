@@ -18,6 +18,8 @@ Modality = Literal["text", "image", "audio", "video", "document"]
 
 RECORD = "clew.record"
 """Where free data, of a message or of a session, keeps what `clew.records` says of it."""
+ATTACHED = "clew.attached"
+"""Where a native message's free data has its attachments that are stored: for each reference, blob, type and name."""
 SETUP = "clew.chat"
 """Where a session's free data keeps provider, address and tools. See `clew.store.snapshot_setup`."""
 
@@ -107,7 +109,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return "\n".join(texts(blocks))
 
 
-class Native(msgspec.Struct, frozen=True):
+class Native(msgspec.Struct, frozen=True, gc=False):
     """A provider's own message: its JSON byte for byte, and whose it is."""
 
     provider: str

@@ -14,7 +14,7 @@ from clew.base import ids
 from clew.base.codec import Encoded
 from clew.base.ids import IdSource
 from clew.base.loading import loading
-from clew.base.messages import AnyMessage
+from clew.base.messages import AnyMessage, Message
 from clew.engine.cleanup import PendingCleanup, cleanup_mark
 from clew.engine.node import Node, RunInfo, run_info
 from clew.engine.rollback import Undoing
@@ -50,7 +50,7 @@ def wall_clock() -> int:
     return time.time_ns() // 1000
 
 
-class Draft(msgspec.Struct, frozen=True):
+class Draft(msgspec.Struct, frozen=True, gc=False):
     """A message with its id, encoded and validated, not stored yet."""
 
     id: bytes
@@ -215,13 +215,20 @@ class Engine:
     # -- drafts: encoding and validation fail before the transaction
 
     def draft(
-        self, said: AnyMessage, id: str | None = None, created_at: int | None = None, *, stored: bool = False
+        self,
+        said: AnyMessage,
+        id: str | None = None,
+        created_at: int | None = None,
+        *,
+        stored: bool = False,
+        seen: Message | None = None,
     ) -> Draft:
         """Redacts and encodes a message under the id it will have. Invalid if it cannot be stored.
 
-        `stored` means that the message was read from this store and only has to be compared.
+        `stored` means that the message was read from this store and only has to be compared. `seen` is role and usage
+        of a native message, for a caller that has read its JSON already.
         """
-        encoded = encode(said)
+        encoded = encode(said, seen)
         if self.rules is not None and not stored:
             with loading:
                 from clew import redaction

@@ -29,7 +29,7 @@ def microseconds(moment: datetime) -> int:
         raise Invalid("a time must be a datetime with its time zone", hint="Use datetime.now(timezone.utc).")
     if not _FIRST <= (since := moment - EPOCH) <= _LAST:
         raise Invalid("in UTC this time is before the year 1 or after the year 9999")
-    return since // timedelta(microseconds=1)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 class RunInfo(NamedTuple):

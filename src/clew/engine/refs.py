@@ -19,6 +19,8 @@ from clew.errors import Conflict, Corrupted, NotFound, Unavailable
 BRANCH = "branch"
 REMEMBERED = 1024
 """Refs whose head state is cached, so that an append to them needs no read."""
+SAME_TIME = 1000
+"""Microseconds: refs whose last activities are closer than this are in any order."""
 OWN = bytes(16)
 """Key of a ref for the store's own data: one for each kind."""
 ALIKE = 200
@@ -140,18 +142,24 @@ class Refs:
         owner: int | None = None,
         look: bytes | None = None,
         created_at: int | None = None,
+        active_at: int | None = None,
     ) -> RefRow:
         """Adds a signed ref at the top of its kind, even if the clock stepped back. Conflict if the key is taken.
 
-        `created_at` defaults to now.
+        `created_at` defaults to now. With `active_at`, the time of its last activity, it is added behind the refs that
+        were active later.
         """
         engine = self._engine
         now = engine.clock()
-        rank = max(now, tx.top_rank(engine.workspace, kind) + 1)
+        top = tx.top_rank(engine.workspace, kind)
+        if active_at is None or active_at >= now:
+            rank = max(now, top + 1)
+        else:
+            now, rank = active_at, self._past_rank(tx, kind, active_at, top)
         head, head_id = (None, None) if at is None else (at.pos, at.id)
         row = RefRow(
             0, engine.workspace, kind, key, owner, tree, head, head_id, 1,
-            now if created_at is None else created_at, now, rank,
+            engine.clock() if created_at is None else created_at, now, rank,
             None, None, 0, look, None, b"", b"",
         )  # fmt: skip
         return self.add_row(tx, row, payload)
@@ -175,13 +183,38 @@ class Refs:
         """Moves the head of a ref, and the ref to the top of its kind. Conflict if it was changed."""
         now = self._engine.clock()
         up = tip.rank < tip.top
-        version, rank = tip.version + 1, max(now, tip.top + 1) if up else tip.rank
-        at = -1 if head is None else head
+        return self._move(tx, ref, tip, head, head_id, now, max(now, tip.top + 1) if up else tip.rank)
+
+    def move_past(
+        self, tx: Tx, row: RefRow, tip: HeadState, head: int | None, head_id: bytes | None, active_at: int
+    ) -> Move:
+        """`move` for an activity in the past: the ref moves only before the refs that were active earlier."""
+        if active_at >= self._engine.clock():
+            return self.move(tx, row.ref, tip, head, head_id)
+        later = active_at > tip.active_at
+        rank = self._past_rank(tx, row.kind, active_at, tip.top) if later else tip.rank
+        return self._move(tx, row.ref, tip, head, head_id, max(active_at, tip.active_at), rank)
+
+    def _move(
+        self, tx: Tx, ref: int, tip: HeadState, head: int | None, head_id: bytes | None, now: int, rank: int
+    ) -> Move:
+        version, at = tip.version + 1, -1 if head is None else head
         fields = move_fields(tip.key, tip.tree, at, head_id or NO_ID, version, now, rank)
         mac = self._engine.seal.sign(fields, tip.ref_key)
         move = Move(head, head_id, version, now, rank, mac)
-        tx.move_ref(ref, move, up=up)
+        tx.move_ref(ref, move, up=rank != tip.rank)
         return move
+
+    def _past_rank(self, tx: Tx, kind: str, at: int, top: int) -> int:
+        """A rank that no other ref of this kind has, for an activity at this time: next to it, if it is taken."""
+        rank, window = at, SAME_TIME
+        while rank <= top:
+            near = tx.refs_recent(self._engine.workspace, kind, before=(at + window, 0), limit=1)
+            if not near or near[0].rank < rank:
+                break
+            rank = near[0].rank + 1
+            window *= 2
+        return rank
 
     def change(self, tx: Tx, row: RefRow, payload: bytes, *, look: bytes | None, **columns: Any) -> RefRow:
         """Stores a ref with new data and columns. This is no activity. Conflict if it was changed."""

@@ -102,7 +102,12 @@ def view_module(provider: str) -> Any | None:
 
 def find(provider: str) -> Provider | None:
     """The row of a provider, by its name or another name of it; None if clew does not know it."""
-    return PROVIDERS.get(provider) or next((row for row in PROVIDERS.values() if provider in row.aliases), None)
+    row = PROVIDERS.get(provider)
+    if row is None:
+        for one in PROVIDERS.values():
+            if provider in one.aliases:
+                return one
+    return row
 
 
 def names() -> tuple[str, ...]:

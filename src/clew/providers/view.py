@@ -7,12 +7,26 @@ of an unknown provider becomes one opaque block.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from clew.base.messages import Block, Message, Native, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
+from clew.base.messages import (
+    ATTACHED,
+    Block,
+    Media,
+    Message,
+    Modality,
+    Native,
+    Opaque,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from clew.errors import Invalid
 from clew.providers import registry
 from clew.providers.json_values import Json, as_text
@@ -33,11 +47,44 @@ def view(said: Native) -> Message:
     extra = said.extra or {}
     module = registry.view_module(said.provider)
     blocks = tuple(_unknown(data) if module is None else module.blocks(data))
+    if ATTACHED in extra:
+        blocks = tuple(_with_attachments(blocks, extra[ATTACHED]))
     model = as_text(data.get("model")) or as_text(extra.get("model"))
-    usage = _usage_in_extra(extra.get("counted")) or _usage(data) or _usage_in_extra(extra.get("usage"))
+    usage = _usage_in_extra(extra.get("counted")) or usage_of(data) or _usage_in_extra(extra.get("usage"))
     if module is not None and hasattr(module, "role"):
         data = {**data, "role": module.role(data)}
     return Message(_role(data, blocks), blocks, model, usage, said.label, said.extra)
+
+
+def _with_attachments(blocks: Iterable[Block], attached: object) -> Iterator[Block]:
+    """Blocks in which media that are stored name their blob; those that no block refers to come last."""
+    left = dict(attached) if isinstance(attached, dict) else {}
+
+    def stored(media: Media) -> Media:
+        found = left.pop(media.url, None) if media.url is not None else None
+        return media if found is None else _stored_media(found, media)
+
+    for block in blocks:
+        if isinstance(block, Media):
+            yield stored(block)
+        elif isinstance(block, ToolResult):
+            inner = tuple(stored(one) if isinstance(one, Media) else one for one in block.content)
+            yield msgspec.structs.replace(block, content=inner)
+        else:
+            yield block
+    for found in left.values():
+        yield _stored_media(found, None)
+
+
+def _stored_media(found: Json, media: Media | None) -> Media:
+    mime_type = as_text(found.get("mime_type")) or (media.mime_type if media else "application/octet-stream")
+    kind = mime_type.partition("/")[0]
+    modality: Modality = media.modality if media else _MODALITIES.get(kind, "document")
+    name = as_text(found.get("name")) or (media.name if media else None)
+    return Media(mime_type=mime_type, modality=modality, blob=as_text(found.get("blob")), name=name)
+
+
+_MODALITIES: dict[str, Modality] = {"image": "image", "audio": "audio", "video": "video"}
 
 
 def parse(raw: bytes) -> Json:
@@ -103,13 +150,18 @@ def _unknown(data: Json) -> Iterator[Block]:
     yield Text(text=content) if isinstance(content, str) else Opaque(kind="message", data=data)
 
 
-def _usage(data: Json) -> Usage | None:
+def usage_of(data: Json) -> Usage | None:
+    """The tokens that a message says it took; None if it says none."""
     used = data.get("usage") or data.get("usageMetadata")
     if not isinstance(used, dict):
         return None
 
     def count(*names: str) -> int | None:
-        return next((used[name] for name in names if type(used.get(name)) is int and used[name] >= 0), None)
+        for name in names:
+            value = used.get(name)
+            if type(value) is int and value >= 0:
+                return value
+        return None
 
     return Usage(
         input=count("input_tokens", "prompt_tokens", "promptTokenCount"),

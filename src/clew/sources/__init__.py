@@ -1,1 +1,46 @@
-"""Histories of other programs, read into a store: one module for each format."""
+"""Histories of other programs, read into a store: one module for each format.
+
+    with clew.open("chats.db") as store:
+        for outcome in sources.run(store, sources.find(["~/.claude/projects"])):
+            print(outcome.path, outcome.state, outcome.messages)
+
+Another package adds a format by the entry point ``clew.sources``: a class that follows `Source`.
+"""
+
+from clew.sources.contract import About, Attachment, Entry, Home, Skip, Source
+from clew.sources.importer import ImportedConversation, ItemOutcome, import_item
+from clew.sources.items import Item
+from clew.sources.layout import records
+from clew.sources.registry import Found, find, source_named, sources
+from clew.sources.run import FileOutcome, run
+from clew.sources.runs import Run, RunInfo, list_runs
+from clew.sources.survey import History, survey
+from clew.sources.undo import Left, UndoReport, undo
+
+__all__ = [
+    "About",
+    "Attachment",
+    "Entry",
+    "FileOutcome",
+    "Found",
+    "History",
+    "Home",
+    "ImportedConversation",
+    "Item",
+    "ItemOutcome",
+    "Left",
+    "Run",
+    "RunInfo",
+    "Skip",
+    "Source",
+    "UndoReport",
+    "find",
+    "import_item",
+    "list_runs",
+    "records",
+    "run",
+    "source_named",
+    "sources",
+    "survey",
+    "undo",
+]

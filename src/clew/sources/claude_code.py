@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clew.base.messages import Native
+from clew.base.messages import Message, Native
+from clew.providers.view import usage_of
 from clew.sources.contract import ENVELOPE, About, Entry, Home, Part, Skip, moment, uuid_or_none
 from clew.sources.items import Item
 from clew.sources.lines import LONGEST, read_lines
@@ -31,7 +32,6 @@ class _Block(msgspec.Struct):
     type: str | None = None
     id: str | None = None
     tool_use_id: str | None = None
-    text: str | None = None
 
 
 class _Message(msgspec.Struct):
@@ -113,11 +113,16 @@ class ClaudeCode:
     def read(self, item: Item) -> Iterator[Part]:
         reader = _Reader(item.member or item.path)
         with item.open() as file:
-            for line in read_lines(file):
-                if line.data is None:
-                    yield Skip(line.number, f"the line has {line.size:,} bytes, more than {LONGEST:,}")
-                else:
-                    yield from reader.line(line.number, line.data)
+            for number, data, size in read_lines(file):
+                if data is None:
+                    yield Skip(number, f"the line has {size:,} bytes, more than {LONGEST:,}")
+                    continue
+                part = reader.line(number, data)
+                if reader.told:
+                    yield from reader.told
+                    reader.told.clear()
+                if part is not None:
+                    yield part
         yield from reader.end()
 
 
@@ -144,30 +149,29 @@ class _Reader:
         self._used: dict[str, dict[str, int]] = {}
         self._roots: dict[str, str] = {}
         """For each line of an inline subagent: the uuid of its first line."""
-        self._about: dict[str, About] = {}
+        self.told: list[About] = []
+        self._about: dict[str, tuple[str | None, ...]] = {}
         self._titles: dict[str, tuple[int, str]] = {}
 
-    def line(self, number: int, data: bytes) -> Iterator[Part]:
-        text = data[:-1].rstrip(b"\r")
-        if not text.strip():
-            return
+    def line(self, number: int, data: bytes) -> Entry | Skip | None:
+        """What a line is; facts about its conversation that are new are in `told`. None for an empty line."""
+        text = data[:-2] if data.endswith(b"\r\n") else data[:-1]
+        if not text or text.isspace():
+            return None
         try:
             line = _line(text)
         except msgspec.ValidationError:
             try:
                 line = _lenient(text)
             except msgspec.MsgspecError as error:
-                yield Skip(number, f"not JSON: {error}")
-                return
+                return Skip(number, f"not JSON: {error}")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            yield Skip(number, f"not JSON: {type(error).__name__}")
-            return
+            return Skip(number, f"not JSON: {type(error).__name__}")
         conversation = self._conversation(line)
         if conversation is None:
-            yield Skip(number, "no conversation is named, neither by the line nor by the file")
-            return
-        yield from self._facts(conversation, line)
-        yield self._entry(conversation, line, number, data, text)
+            return Skip(number, "no conversation is named, neither by the line nor by the file")
+        self._facts(conversation, line)
+        return self._entry(conversation, line, number, data, text)
 
     def end(self) -> Iterator[Part]:
         """Titles, once all of them were seen: one that a person gave, or the program, or a summary."""
@@ -185,30 +189,28 @@ class _Reader:
             return f"{session}/{root}"
         return session
 
-    def _facts(self, conversation: str, line: _Line) -> Iterator[About]:
-        rank, title = next(
-            (
-                (rank, title)
-                for rank, title in enumerate((line.custom_title, line.ai_title, line.summary))
-                if title and title.strip()
-            ),
-            (3, None),
-        )
-        if title is not None and rank <= self._titles.get(conversation, (3, ""))[0]:
-            self._titles[conversation] = rank, title
-        owner, _, agent = conversation.partition("/")
-        about = About(
-            conversation=conversation,
-            cwd=line.cwd,
-            branch=line.git_branch or None,
-            version=line.version,
-            agent=agent or None,
-            owner=owner if agent else None,
-        )
+    def _facts(self, conversation: str, line: _Line) -> None:
+        for rank, title in enumerate((line.custom_title, line.ai_title, line.summary)):
+            if title and not title.isspace():
+                if rank <= self._titles.get(conversation, (3, ""))[0]:
+                    self._titles[conversation] = rank, title
+                break
+        facts = line.cwd, line.git_branch, line.version
         before = self._about.get(conversation)
-        if before is None or (line.cwd is not None and about != before):
-            self._about[conversation] = about
-            yield about
+        if before is not None and (line.cwd is None or facts == before):
+            return
+        self._about[conversation] = facts
+        owner, _, agent = conversation.partition("/")
+        self.told.append(
+            About(
+                conversation=conversation,
+                cwd=line.cwd,
+                branch=line.git_branch or None,
+                version=line.version,
+                agent=agent or None,
+                owner=owner if agent else None,
+            )
+        )
 
     def _entry(self, conversation: str, line: _Line, number: int, data: bytes, text: bytes) -> Entry:
         id = uuid_or_none(line.uuid)
@@ -242,6 +244,7 @@ class _Reader:
             derived=link.derived,
             created_at=created_at,
             note=note,
+            seen=None if usage is not None else _seen(said),
         )
 
     def _message_of(self, line: _Line) -> _Message | None:
@@ -302,6 +305,27 @@ class _Reader:
             return None
         added = {name: max(0, value - before.get(name, 0)) for name, value in now.items()}
         return {"input": added.get("input_tokens", 0), "output": added.get("output_tokens", 0)}
+
+
+def _seen(said: _Message) -> Message | None:
+    """Role and usage, as the view of the message has them; None if this takes a closer look."""
+    content, role = said.content, said.role
+    if content is None:
+        return None
+    used = None if said.usage is None else usage_of({"usage": said.usage})
+    if role == "assistant" and content:
+        return _ASSISTANT if used is None else Message("assistant", usage=used)
+    if role == "user" and used is None and content:
+        if type(content) is list:
+            for block in content:
+                if block.type != "tool_result":
+                    return _USER
+            return _TOOL
+        return _USER
+    return None
+
+
+_USER, _ASSISTANT, _TOOL = Message("user"), Message("assistant"), Message("tool")
 
 
 def _lenient(text: bytes) -> _Line:

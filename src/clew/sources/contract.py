@@ -13,6 +13,7 @@ Joined in order, the bytes of the entries of a JSONL file are the file, without 
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from typing import IO, NamedTuple, Protocol
 
 import msgspec
 
-from clew.base.messages import AnyMessage
+from clew.base.messages import AnyMessage, Message
 from clew.sources.items import Item
 
 _SPACE = uuid.UUID("6f8a4c1e-93b7-5d2a-8e10-c1e30f4b7a65")
@@ -28,7 +29,7 @@ _SPACE = uuid.UUID("6f8a4c1e-93b7-5d2a-8e10-c1e30f4b7a65")
 ENVELOPE = "line"
 """Where a message's free data has the line around it: the text before the message, and the text after it."""
 
-_time = msgspec.json.Decoder(datetime).decode
+_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
 
 
 class Home(NamedTuple):
@@ -51,7 +52,7 @@ class Attachment(NamedTuple):
     open: Callable[[], IO[bytes]]
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Facts about a conversation. None means: not known here."""
 
     conversation: str
@@ -70,7 +71,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The id of the message where the program itself would continue; without it, the last message read."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One record of a history."""
 
     conversation: str
@@ -92,6 +93,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """True for a record of another file that this conversation continues. It is stored once, under the id that it has
     there, and is not part of this file when the conversation is written out."""
     attachments: tuple[Attachment, ...] = ()
+    seen: Message | None = None
+    """Role and usage of a native message, as its view has them, if the source has read its JSON: saves reading it again
+    to store it. The source has made sure that it is a JSON object."""
 
 
 class Skip(NamedTuple):
@@ -139,8 +143,8 @@ def moment(value: object) -> datetime | None:
     """A time in ISO 8601 with its zone, or in seconds since 1970; None for everything else."""
     if isinstance(value, str):
         try:
-            found = _time(msgspec.json.encode(value))
-        except (msgspec.MsgspecError, UnicodeEncodeError):
+            found = datetime.fromisoformat(value)
+        except ValueError:
             return None
         return found if found.tzinfo is not None else None
     if isinstance(value, int | float) and 0 < value < 1 << 33:
@@ -175,9 +179,8 @@ def unframe(framed: bytes, bodies: Mapping[str, bytes]) -> bytes:
 
 def uuid_or_none(value: object) -> str | None:
     """`value` as the canonical text of a UUID; None if it is none."""
-    if isinstance(value, str) and len(value) == 36:
-        try:
-            return str(uuid.UUID(value))
-        except ValueError:
-            return None
-    return None
+    if not isinstance(value, str):
+        return None
+    if _UUID(value):
+        return value
+    return value.lower() if _UUID(value.lower()) else None

@@ -1,21 +1,29 @@
-"""Which files were imported: their size and time, so that an unchanged file is not read again."""
+"""Which files were imported, and what they were like, so that an unchanged file is not read again.
+
+Each file has a ref of its own kind, under a keyed hash of its path.
+"""
 
 from __future__ import annotations
 
 import os
-import uuid
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
 
 from clew.backends import RefRow, Tx
-from clew.engine.log import Log
 from clew.sources.items import Item
 from clew.store.parts import Parts
 from clew.store.store import Store
 
-IMPORTS = "imports"
-"""Kind of the one ref whose log has the imported files."""
+IMPORTED = "imported"
+"""Kind of the refs of imported files."""
+MOST_SKIPS = 100
+"""Reports of unreadable records that are kept for one file."""
+PAGE = 200
+MANY = 50
+"""Files that are looked up one by one."""
 
 
 class ImportedFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -23,51 +31,112 @@ class ImportedFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     source: str
     path: str
-    size: int
-    modified: int
-    inode: int
+    state: tuple[int, ...]
+    """Size, time and inode, and for a database size and time of its log."""
     member: str | None = None
-    sessions: tuple[str, ...] = ()
+    run: str | None = None
+    """The import that read it last."""
+    entries: int = 0
+    """How many entries its source has read in it."""
+    digest: str = ""
+    """A hash of these entries."""
+    skipped: tuple[str, ...] = ()
+    """What could not be read, and why."""
+    sessions: int = 0
+    """How many conversations it has."""
 
 
-class _Key(NamedTuple):
-    path: str
-    member: str | None
+class SeenFile(NamedTuple):
+    """An imported file, and when that was."""
+
+    file: ImportedFile
+    microseconds: int
 
 
 class ImportHistory:
-    """The imported files of a store, as its log has them."""
+    """The imported files of a store."""
 
     def __init__(self, store: Store) -> None:
         self._parts = Parts.of(store)
-        self._files: dict[_Key, ImportedFile] = {}
-        row = self._parts.engine.read(lambda tx: self._parts.refs.own(tx, IMPORTS))
-        if row is not None:
-            for entry in Log(self._parts.engine, lambda: row).read():
-                file = msgspec.json.decode(entry.data, type=ImportedFile)
-                self._files[_Key(file.path, file.member)] = file
+        self._looked = 0
+
+    def find(self, item: Item) -> ImportedFile | None:
+        """What is known of a file or a member of an archive; None if it was never imported as a whole."""
+        row = self._parts.table.get(IMPORTED, self._key(item))
+        return None if row is None else self._file(row)
 
     def is_unchanged(self, item: Item) -> bool:
         """True if the file was imported, and has neither grown nor changed since."""
-        before = self._files.get(_Key(item.path, item.member))
-        return before is not None and (before.size, before.modified, before.inode) == _state(item)
+        before = self.find(item)
+        return before is not None and before.state == state(item)
 
-    def note(self, source: str, item: Item, sessions: tuple[str, ...]) -> None:
-        """Notes that a file was imported as a whole."""
-        size, modified, inode = _state(item)
-        file = ImportedFile(source, item.path, size, modified, inode, item.member, sessions)
-        self._files[_Key(item.path, item.member)] = file
+    def known(self, item: Item) -> str | None:
+        """The source that has read a file, if it has not changed since; see `clew.sources.registry.find`."""
+        if self._looked < MANY:
+            self._looked += 1
+            before = self.find(item)
+        else:  # reading all of them at once costs less than many look-ups
+            before = self._all.get(self._key(item))
+        return before.source if before is not None and before.state == state(item) else None
 
-        def own(tx: Tx) -> RefRow:
-            return self._parts.refs.add_own(tx, IMPORTS)
+    @cached_property
+    def _all(self) -> dict[bytes, ImportedFile]:
+        return {row.key: self._file(row) for row in self._rows()}
 
-        row = self._parts.engine.write(own)
-        Log(self._parts.engine, lambda: row).append(msgspec.json.encode(file), id=str(uuid.uuid4()))
+    def note(self, tx: Tx, item: Item, file: ImportedFile) -> None:
+        """Notes that a file was imported as a whole, as a step of a transaction."""
+        refs, key = self._parts.refs, self._key(item)
+        payload = b"\x01" + self._parts.engine.redacted(msgspec.json.encode(file), own=True)
+        row = tx.ref(self._parts.engine.workspace, IMPORTED, key)
+        if row is None:
+            refs.add(tx, IMPORTED, key, payload, tree=None, at=None)
+        else:
+            refs.change(tx, refs.checked(row), payload, look=None)
+
+    def files(self) -> Iterator[SeenFile]:
+        """All imported files."""
+        for row in self._rows():
+            yield SeenFile(self._file(row), row.active_at)
+
+    def forget(self, wanted: Callable[[ImportedFile], bool]) -> int:
+        """Forgets files, so that they are read again by the next import; returns how many."""
+        gone = [row for row in self._rows() if wanted(self._file(row))]
+
+        def work(tx: Tx) -> None:
+            for row in gone:
+                tx.delete_ref(row.ref)
+
+        if gone:
+            self._parts.engine.write(work)
+        return len(gone)
+
+    def _rows(self) -> Iterator[RefRow]:
+        edge: tuple[int, int] | None = None
+        while rows := self._parts.table.recent(IMPORTED, edge, None, None, PAGE):
+            yield from rows
+            edge = rows[-1].rank, rows[-1].ref
+
+    def _key(self, item: Item) -> bytes:
+        name = "\0".join((item.path, *([] if item.member is None else [item.member])))
+        return self._parts.engine.look("import", name.encode(errors="surrogateescape"))
+
+    def _file(self, row: RefRow) -> ImportedFile:
+        refs = self._parts.refs
+        return msgspec.json.decode(bytes(refs.data(refs.checked(row)))[1:], type=ImportedFile)
 
 
-def _state(item: Item) -> tuple[int, int, int]:
+def state(item: Item) -> tuple[int, ...]:
+    """What tells that a file has changed: size, time and inode; for a database also size and time of its ``-wal``."""
     try:
-        status = os.stat(item.path)
+        inode = os.stat(item.path).st_ino
     except OSError:
-        return item.size, item.modified, 0
-    return item.size, item.modified, status.st_ino
+        inode = 0
+    found = [item.size, item.modified, inode]
+    if item.member is None and not item.path.endswith((".jsonl", ".json")):
+        try:
+            log = os.stat(f"{item.path}-wal")
+        except OSError:
+            pass
+        else:
+            found += [log.st_size, log.st_mtime_ns]
+    return tuple(found)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import NamedTuple
 
 from clew.errors import ClewError, NotFound
-from clew.sources.contract import Source
+from clew.sources.contract import Home, Source
 from clew.sources.items import Item, items
 
 GROUP = "clew.sources"
 _OWN = ("claude_code:ClaudeCode", "chatgpt:ChatGPT", "claude_ai:ClaudeAI")
 _MEMBERS = (".jsonl", ".json")
 """Files of a zip archive that may be a history."""
+
+Known = Callable[[Item], str | None]
+"""The name of the source that has read a file, if the file has not changed since."""
 
 
 class Found(NamedTuple):
@@ -25,6 +29,10 @@ class Found(NamedTuple):
     item: Item
     source: Source | None
     why: str = ""
+    unchanged: bool = False
+    """True if it was imported and has not changed since; then it was not opened."""
+    partial: bool = False
+    """True if its source reads a part of it only, so that it is not noted as imported."""
 
 
 @cache
@@ -37,49 +45,109 @@ def sources() -> tuple[Source, ...]:
     return (*own, *(entry.load()() for entry in entry_points(group=GROUP)))
 
 
-def find(paths: Iterable[str]) -> Iterator[Found]:
-    """What is at these paths: files, archives, and everything below folders. Links in folders are not followed."""
+def source_named(name: str) -> Source:
+    """The source with this name. NotFound."""
+    for source in sources():
+        if source.name == name:
+            return source
+    known = ", ".join(source.name for source in sources())
+    raise NotFound("source", name, hint=f"The sources are: {known}.")
+
+
+def places(source: Source, home: Home) -> list[str]:
+    """The paths on this machine at which a source is looked for and something is."""
+    return [path for pattern in source.discover(home) for path in sorted(glob.glob(pattern))]
+
+
+def find(
+    paths: Iterable[str], *, only: Source | None = None, exclude: Iterable[str] = (), known: Known = lambda _: None
+) -> Iterator[Found]:
+    """What is at these paths: files, archives, and everything below folders. Links in folders are not followed.
+
+    Below a folder, files come in the order in which they were last changed, and those that no source recognises are
+    left out. `only` is the one source to try; `exclude` are patterns of paths. A file that is `known` is not opened.
+    """
+    left_out = [os.path.abspath(one) if os.sep in one else one for one in exclude]
     for path in paths:
         absolute = os.path.abspath(path)
         if os.path.isdir(absolute):
-            names = sorted(
-                os.path.join(place, name)
-                for place, _, files in os.walk(absolute)
-                for name in files
-                if not os.path.islink(os.path.join(place, name))
-            )
-            for name in sorted(names, key=_modified):
-                yield from (found for found in _recognise(name) if found.source is not None)
+            for _, name in sorted(_files(absolute)):
+                if not _excluded(name, left_out):
+                    found = _recognise(name, only, known)
+                    yield from (one for one in found if one.source is not None or one.item.member is not None)
         elif not os.path.lexists(absolute):
             raise NotFound("file", path, hint="Check the path.")
-        else:
-            yield from _recognise(absolute)
+        elif not _excluded(absolute, left_out):
+            yield from _recognise(absolute, only, known)
 
 
-def _recognise(path: str) -> Iterator[Found]:
+def _files(folder: str) -> Iterator[tuple[int, str]]:
+    """The files below a folder, with the times at which they were changed; no links."""
+    left = [folder]
+    while left:
+        try:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        yield entry.stat(follow_symlinks=False).st_mtime_ns, entry.path
+        except OSError:  # it went away, or may not be read
+            continue
+
+
+def _excluded(path: str, patterns: Iterable[str]) -> bool:
+    """True if a pattern matches the path, a folder above it, or the name of one of these."""
+    from fnmatch import fnmatchcase
+
+    return any(
+        fnmatchcase(path, pattern)
+        or fnmatchcase(path, f"{pattern}{os.sep}*")
+        or any(fnmatchcase(part, pattern) for part in path.split(os.sep))
+        for pattern in patterns
+    )
+
+
+def _recognise(path: str, only: Source | None, known: Known) -> Iterator[Found]:
+    tried = sources() if only is None else (only,)
     try:
+        plain = _as_it_is(path)
+        before = None if plain is None else known(plain)
+        if plain is not None and before is not None and (only is None or before == only.name):
+            yield Found(plain, source_named(before), unchanged=True)
+            return
         found = list(items(path))
     except ClewError as error:
         yield Found(Item(path, 0, 0), None, error.message)
         return
-    members = [item for item in found if item.member is None or item.member.endswith(_MEMBERS)]
-    known = 0
-    for item in members:
+    recognised = 0
+    for item in found:
+        if item.member is not None and not item.member.endswith(_MEMBERS):
+            continue
         try:
+            before = known(item) if item.member is not None else None
+            if before is not None:
+                recognised += 1
+                yield Found(item, source_named(before), unchanged=True)
+                continue
             head = item.head()
-            source = next((source for source in sources() if source.recognise(item.member or path, head)), None)
+            source = next((source for source in tried if source.recognise(item.member or path, head)), None)
         except ClewError as error:
+            recognised += 1
             yield Found(item, None, error.message)
             continue
         if source is not None:
-            known += 1
+            recognised += 1
             yield Found(item, source)
-    if not known and not (len(found) == 1 and found[0].size == 0):
-        yield Found(Item(path, 0, 0), None, "no source recognises it")
+    if not recognised and not (len(found) == 1 and found[0].size == 0):
+        what = "no source recognises it" if only is None else f"it is not a history of {only.title}"
+        yield Found(Item(path, 0, 0), None, what)
 
 
-def _modified(path: str) -> tuple[int, str]:
+def _as_it_is(path: str) -> Item | None:
+    """A file as an item, without opening it."""
     try:
-        return os.stat(path).st_mtime_ns, path
+        status = os.stat(path)
     except OSError:
-        return 0, path
+        return None
+    return Item(path, status.st_size, status.st_mtime_ns)

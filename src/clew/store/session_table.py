@@ -223,22 +223,41 @@ class SessionTable:
         self, data: SessionData, key: bytes, kind: str, *, at: bytes | None, owner: tuple[str, bytes] | None
     ) -> RefRow:
         """Adds a session, empty or at a message. Conflict if the id is in use; NotFound."""
+        return self._refs.write_one(lambda tx: self.add(tx, data, key, kind, at=at, owner=owner))
+
+    def add(
+        self,
+        tx: Tx,
+        data: SessionData,
+        key: bytes,
+        kind: str,
+        *,
+        at: bytes | None,
+        owner: tuple[str, bytes] | None,
+        active_at: int | None = None,
+    ) -> RefRow:
+        """`create`; with `active_at` for a session whose last activity is in the past."""
         engine = self._engine
         payload, look, labels = self.pack(data)
+        ground = None if at is None else tx.ground(at)
+        if at is not None and (ground is None or tx.tree_workspace(ground.tree) != engine.workspace):
+            raise NotFound("node", ids.text(at))
+        above = None if owner is None else self._refs.get(tx, *owner).ref
+        self.ensure_vacant(tx, key)
+        tree = tx.add_tree(engine.workspace, engine.clock()) if ground is None else ground.tree
+        row = self._refs.add(
+            tx, kind, key, payload, tree=tree, at=ground, owner=above, look=look, active_at=active_at
+        )  # fmt: skip
+        tx.set_labels(row.ref, labels)
+        self.record_event(tx, "create", key)
+        return row
 
-        def work(tx: Tx) -> RefRow:
-            ground = None if at is None else tx.ground(at)
-            if at is not None and (ground is None or tx.tree_workspace(ground.tree) != engine.workspace):
-                raise NotFound("node", ids.text(at))
-            above = None if owner is None else self._refs.get(tx, *owner).ref
-            self.ensure_vacant(tx, key)
-            tree = tx.add_tree(engine.workspace, engine.clock()) if ground is None else ground.tree
-            row = self._refs.add(tx, kind, key, payload, tree=tree, at=ground, owner=above, look=look)
-            tx.set_labels(row.ref, labels)
-            self.record_event(tx, "create", key)
-            return row
-
-        return self._refs.write_one(work)
+    def change(self, tx: Tx, row: RefRow, data: SessionData) -> RefRow:
+        """Replaces the data of a session. Conflict if the row was changed."""
+        payload, look, labels = self.pack(data)
+        row = self._refs.change(tx, row, payload, look=look)
+        tx.set_labels(row.ref, labels)
+        return row
 
     def fork(self, source: RefRow, *, at: str | None, title: str | None, id: str | None) -> RefRow:
         """Adds a session at a message of the source's tree, or at its head. NotFound; Conflict if the id is in use."""

@@ -76,6 +76,12 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        {node}
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ANY (?)
 
+-- name: stored
+SELECT id FROM nodes WHERE id = ANY (?::bytea[])
+
+-- name: stored_log
+SELECT id FROM log WHERE id = ANY (?::bytea[])
+
 -- name: tree_states
 SELECT t.tree, t.workspace, EXISTS (SELECT 1 FROM refs r WHERE r.tree = t.tree AND r.trashed_at IS NOT NULL)
 FROM trees t WHERE t.tree = ANY (?)

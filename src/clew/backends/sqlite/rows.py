@@ -17,6 +17,7 @@ _NODES_AT = SQL["nodes_at"].replace("(?)", "%s(?)")  # quicker than IN, which so
 _RUNS_AT, _TREE_STATES, _VERSIONS = (
     SQL[name].removesuffix("= ?") + "IN (%s?)" for name in ("run", "tree_state", "version")
 )
+_STORED, _STORED_LOG = (f"SELECT id FROM {table} WHERE id IN (%s?)" for table in ("nodes", "log"))
 _KEYS_BESIDE = (
     "WITH wanted (key) AS (VALUES %s(?)) SELECT w.key, "
     "(SELECT r.key FROM refs r WHERE r.workspace = ? AND r.kind = ? AND r.key < w.key ORDER BY r.key DESC LIMIT 1), "
@@ -92,10 +93,16 @@ class SQLiteTx(SqlTx):
             for tree, depth, carried, key, parent, pos, facts, id, body in self._among(_NODES_AT, positions, "(?), ")
         }
 
+    def stored(self, ids: Sequence[bytes]) -> set[bytes]:
+        return {id for (id,) in self._among(_STORED, ids)}
+
+    def stored_log(self, ids: Sequence[bytes]) -> set[bytes]:
+        return {id for (id,) in self._among(_STORED_LOG, ids)}
+
     def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:
         return {tree: (workspace, bool(trashed)) for tree, workspace, trashed in self._among(_TREE_STATES, trees)}
 
-    def _among(self, sql: str, values: Sequence[int], one: str = "?, ") -> list[Any]:
+    def _among(self, sql: str, values: Sequence[int] | Sequence[bytes], one: str = "?, ") -> list[Any]:
         """The rows that any of these values finds; `one` is how the statement has each but the last."""
         found: list[Any] = []
         for start in range(0, len(values), 500):

@@ -1,121 +1,242 @@
-"""`clew import`: imports sessions from files into the store."""
+"""`clew import`: imports conversations from the histories of other programs, and from files, into the store."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 import clew
 from clew.base.visible import plain
 from clew.cli.exits import PARTIAL
-from clew.cli.options import dry_run_option, examples
-from clew.cli.output.json import Form, json_options, out_lines
-from clew.cli.output.text import bold, dim, many, out_json, out_jsonl, warn
+from clew.cli.options import dry_run_option, examples, yes_option
+from clew.cli.output.json import Form, iso, json_options, out_lines
+from clew.cli.output.text import bold, dim, many, note, out_json, out_jsonl, warn
+from clew.cli.output.times import local, parse_since
+from clew.cli.setup.ask import can_ask
 from clew.cli.setup.open_store import open_for_reading, open_or_create, store_option
 
 if TYPE_CHECKING:
-    from clew.agents import ImportReport, SkippedFile
+    from clew.sources.contract import Source
     from clew.sources.registry import Found
+
+
+class _Asked(NamedTuple):
+    """What to import, and how."""
+
+    only: Source | None
+    since: datetime | None
+    project: str | None
+    exclude: tuple[str, ...]
+    dry_run: bool
+    again: bool
+    form: Form
 
 
 @click.command(
     name="import",
     epilog=examples(
-        "clew import ~/.claude/projects",
+        "clew import",
+        "clew import --yes --from claude-code",
+        "clew import ~/.claude/projects --since 30d",
         "clew import chatgpt-export.zip --dry-run",
-        "clew import ~/agent/projects --dry-run",
-        "clew import ~/agent/projects/1f3a",
+        "clew import --undo k3m9qa",
         "clew import .cpeconvo",
-        more="FOLDER contains {project}/sessions/{id}/ with metadata.json, messages.jsonl and transcript.jsonl,\n"
-        "and {project}/memory/summary.md; it can be any level of this structure. FILE is a .cpeconvo file\n"
-        "of CPE; to read one without importing it, use 'clew --db .cpeconvo ls'.",
+        more="A folder of an agent runtime contains {project}/sessions/{id}/ with metadata.json, messages.jsonl and\n"
+        "transcript.jsonl, and {project}/memory/summary.md; it can be any level of this structure. To read a\n"
+        ".cpeconvo file of CPE without importing it, use 'clew --db .cpeconvo ls'.",
     ),
 )
-@click.argument("folder", metavar="FOLDER|FILE", type=click.Path())
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path())
+@click.option("--from", "source", metavar="NAME", help="Only this source: see 'clew sources'.")
+@click.option(
+    "--since", callback=parse_since, metavar="TIME", help="Only files changed since: a date, or an age like 2d, 3h."
+)
+@click.option("--project", metavar="DIR", type=click.Path(), help="Only conversations of this directory.")
+@click.option("--exclude", metavar="PATTERN", multiple=True, help="Leave out paths that match; may be repeated.")
+@click.option("--again", is_flag=True, help="Read unchanged files, too: brings back what was deleted here.")
+@click.option("--undo", metavar="RUN", help="Remove what one import added and nothing has used since.")
+@click.option("--runs", is_flag=True, help="List past imports.")
+@yes_option
 @dry_run_option
 @json_options
 @store_option
 @click.pass_context
-def import_(ctx: click.Context, folder: str, dry_run: bool, form: Form) -> None:
-    """Import all conversations below FOLDER, or in FILE. Messages already stored do not change.
+def import_(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    source: str | None,
+    since: datetime | None,
+    project: str | None,
+    exclude: tuple[str, ...],
+    again: bool,
+    undo: str | None,
+    runs: bool,
+    yes: bool,
+    dry_run: bool,
+    form: Form,
+) -> None:
+    """Import conversations of other programs. Messages already stored do not change.
 
-    Logs of Claude Code and exports of ChatGPT and Claude.ai, also in a zip archive, are recognised by their content.
-    From a folder of an agent runtime, each conversation is imported with its messages,
-    transcript and file checkpoints.
+    Without PATH, lists the histories found on this machine; on a terminal asks which to import, elsewhere imports them
+    with --yes. PATH is a file, a folder or a zip archive; its format is recognised by its content. 'clew sources' lists
+    the formats.
 
-    Unreadable parts are skipped and listed on stderr; the exit code is then 8. A conversation of a few megabytes is
-    imported completely or not at all, a larger one in parts; if interrupted, run the same command again. Other programs
-    can write meanwhile; during --dry-run they wait only on a server, or if attachments are in object storage.
+    Unreadable parts are skipped and listed on stderr; the exit code is then 8, also if nothing was imported. Ctrl-C
+    ends it after whole conversations; the same command imports the rest. Other programs can write meanwhile; during
+    --dry-run they wait only on a server, or if attachments are in object storage.
     """
-    from clew import agents
+    from clew.sources.registry import source_named
+
+    if undo is not None or runs:
+        if paths:
+            raise click.UsageError("--undo and --runs take no PATH")
+        ctx.exit(_list_runs(form) if undo is None else _undo(undo, dry_run, form))
+    only = None if source is None else source_named(source)
+    asked = _Asked(only, since, project, exclude, dry_run, again, form)
+    ctx.exit(_import_paths(paths, asked) if paths else _import_found(asked, yes=yes))
+
+
+def _import_found(asked: _Asked, *, yes: bool) -> int:
+    """Lists the histories on this machine, and imports those that were chosen; returns the exit code."""
+    from clew.cli.importing.found import choose, json_rows, looked_at, table, this_home
+    from clew.sources.registry import sources
+    from clew.sources.survey import survey
+
+    home = this_home()
+    tried = sources() if asked.only is None else (asked.only,)
+    found = [] if yes else survey(home, only=asked.only)
+    if not yes and not found:
+        where = looked_at([path for source in tried for path in source.discover(home)])
+        raise clew.NotFound("history", "on this machine", hint=f"Name a file or a folder. Looked at: {where}")
+    if not yes and asked.form != "text":
+        (out_json if asked.form == "json" else out_jsonl)(json_rows(found))
+        return 0
+    chosen = list(tried)
+    if not yes:
+        out_lines(table(found), paged=False)
+        if not can_ask():
+            note("Import them with: clew import --yes")
+            return 0
+        names = {one.source for one in choose(found)}
+        chosen = [one for one in tried if one.name in names]
+        if not chosen:
+            note("Nothing was imported. Run 'clew import' again at any time.")
+            return 0
+    return _import_sources(chosen, asked)
+
+
+def _import_sources(chosen: list[Source], asked: _Asked) -> int:
+    from clew.cli.importing.found import this_home
+    from clew.cli.importing.report import import_files
+    from clew.sources.registry import places
+
+    home = this_home()
+    with _store(asked.dry_run) as store:
+        found: list[Found] = []
+        for source in chosen:
+            found += _find(store, places(source, home), asked._replace(only=source))
+        if not found:
+            raise clew.NotFound("history", "on this machine", hint="Name a file or a folder.")
+        names = [source.title for source in chosen]
+        return import_files(store, found, names, asked.form, dry_run=asked.dry_run, again=asked.again)
+
+
+def _import_paths(paths: tuple[str, ...], asked: _Asked) -> int:
+    """Imports what is at these paths; returns the exit code."""
+    from clew.cli.importing.report import import_files
+
+    codes: list[int] = []
+    found: list[Found] = []
+    with _store(asked.dry_run) as store:
+        for path in paths:
+            here = _find(store, [path], asked)
+            if any(one.source is not None for one in here) or asked.only is not None:
+                found += here
+            else:
+                codes.append(_import_other(store, path, here, asked))
+        if found:
+            where = [os.path.abspath(path) for path in paths]
+            codes.append(import_files(store, found, where, asked.form, dry_run=asked.dry_run, again=asked.again))
+    if not codes:
+        raise clew.NotFound("history", ", ".join(paths), hint="Nothing there matches the options.")
+    return max(codes)
+
+
+def _find(store: clew.Store, paths: list[str], asked: _Asked) -> list[Found]:
+    from clew.sources.filtering import OfProject
+    from clew.sources.history import ImportHistory
     from clew.sources.registry import find
 
-    found = [one for one in find([folder]) if one.source is not None]
-    if found:
-        ctx.exit(_from_histories(found, dry_run, form))
-    if os.path.isfile(folder):
-        ctx.exit(_from_file(folder, dry_run, form))
-    with _store(dry_run) as store, agents.SessionStore(store) as sessions:
-        done = agents.import_tree(sessions, folder, dry_run=dry_run)
-    if form == "text":
-        out_lines(_lines(done, dry_run))
-        for one in done.skipped:
-            warn(f"{bold('skipped')} {_where(one, folder)}: {plain(one.why)}")
-    elif form == "json":
-        out_json(_json(done))
-    else:
-        out_jsonl([{"session": one._asdict()} for one in done.sessions])
-        out_jsonl([{"skipped": one._asdict()} for one in done.skipped])
-    ctx.exit(PARTIAL if done.skipped else 0)
+    history = ImportHistory(store)
+    found = list(find(paths, only=asked.only, exclude=asked.exclude, known=history.known))
+    if asked.since is not None:
+        edge = asked.since.timestamp() * 1e9
+        found = [one for one in found if one.item.modified >= edge]
+    if asked.project is not None:
+        folder = asked.project
+        found = [
+            one._replace(source=OfProject(one.source, folder), partial=True) if one.source else one for one in found
+        ]
+    return found
 
 
-def _from_histories(found: list[Found], dry_run: bool, form: Form) -> int:
-    """Imports files of other programs and prints the result of each; returns the exit code."""
-    from clew.sources.run import run
+def _import_other(store: clew.Store, path: str, found: list[Found], asked: _Asked) -> int:
+    """Imports a file or folder that no source recognises; returns the exit code."""
+    from clew.cli.importing.other_files import from_cpe_file, from_export, from_runtime_folder
+    from clew.exports.jsonl_lines import FIRST
 
-    with _store(dry_run) as store:
-        done = list(run(store, found, dry_run=dry_run))
-    skipped = any(one.skipped for one in done)
-    rows = [{**one._asdict(), "conversations": [each._asdict() for each in one.conversations]} for one in done]
-    if form == "json":
-        out_json({"files": rows})
-    elif form == "jsonl":
-        out_jsonl(rows)
-    else:
-        for one in done:
-            for why in one.skipped:
-                warn(f"{bold('skipped')} {plain(one.path)}: {plain(why)}")
-        conversations = sum(len(one.conversations) for one in done)
-        unchanged = sum(one.state == "unchanged" for one in done)
-        verb = "would be imported" if dry_run else "imported"
-        new = sum(one.messages for one in done)
-        out_lines([
-            f"{many(new, 'new message')} in {many(conversations, 'conversation')} {verb}"
-            + (f"; {many(unchanged, 'file')} unchanged" if unchanged else "")
-        ])  # fmt: skip
-    return PARTIAL if skipped else 0
+    if not os.path.isfile(path):
+        return from_runtime_folder(store, path, asked.dry_run, asked.form)
+    with open(path, "rb") as file:
+        head = file.read(64)
+    if head.startswith(FIRST):
+        return from_export(store, path, asked.dry_run, asked.form)
+    if head.startswith(b"SQLite format 3"):
+        return from_cpe_file(store, path, asked.dry_run, asked.form)
+    why = next((one.why for one in found if one.why), "the file is empty")
+    raise clew.Invalid(f"{plain(path)} was not imported: {why}", hint="'clew sources' lists the formats.")
 
 
-def _from_file(path: str, dry_run: bool, form: Form) -> int:
-    """Imports a CPE file and prints the result; returns the exit code."""
-    from clew.agents import cpe
+def _list_runs(form: Form) -> int:
+    from clew.sources.runs import list_runs, run_handle
 
-    with _store(dry_run) as store:
-        done = cpe.import_file(store, path, dry_run=dry_run)
-    sessions, skipped = ([one._asdict() for one in many] for many in done)
-    if form == "json":
-        out_json({"sessions": sessions, "skipped": skipped})
-    elif form == "jsonl":
-        out_jsonl([*({"session": one} for one in sessions), *({"skipped": one} for one in skipped)])
-    else:
-        lines = [f"{one.id}  {many(one.messages, 'message')}{_stored_before(one.known)}" for one in done.sessions]
-        out_lines([*lines, _summary(len(sessions), len(skipped), dry_run)])
-        for other in done.skipped:
-            warn(f"{bold('skipped')} message {plain(other.id)}: {plain(other.why)}")
-    return PARTIAL if skipped else 0
+    with open_for_reading() as store:
+        found = [(run_handle(store, one.id), one) for one in list_runs(store)]
+    if form != "text":
+        rows = [{**one._asdict(), "handle": handle, "started_at": iso(one.started_at)} for handle, one in found]
+        (out_json if form == "json" else out_jsonl)(rows)
+        return 0
+    for handle, one in found:
+        what = plain(", ".join(one.paths))
+        counts = f"{many(one.messages, 'message')} in {many(one.sessions, 'conversation')}"
+        undone = dim("  undone") if one.undone else ""
+        out_lines([f"{handle}  {local(one.started_at)}  {counts}  {what}{undone}"], paged=False)
+    if not found:
+        note("Nothing was imported yet.")
+    return 0
+
+
+def _undo(run: str, dry_run: bool, form: Form) -> int:
+    """Takes back an import and prints what went and what stays; returns the exit code."""
+    from clew.sources.undo import undo
+
+    with open_or_create() as store:
+        done = undo(store, run, dry_run=dry_run)
+    if form != "text":
+        left = [one._asdict() for one in done.left]
+        receipt = None if done.receipt is None else done.receipt.id
+        row = {"run": done.run, "sessions": done.sessions, "messages": done.messages, "left": left, "receipt": receipt}
+        (out_json if form == "json" else lambda value: out_jsonl([value]))(row)
+        return PARTIAL if done.left else 0
+    for one in done.left:
+        warn(f"{bold('left')} {one.session}: {plain(one.why)}")
+    verb = "would be removed" if dry_run else "removed"
+    counts = f"{many(done.messages, 'message')} and {many(len(done.sessions), 'conversation')} {verb}"
+    out_lines([counts + ("" if done.receipt is None or dry_run else f"; receipt {done.receipt.id}")])
+    return PARTIAL if done.left else 0
 
 
 def _store(dry_run: bool) -> clew.Store:
@@ -126,35 +247,3 @@ def _store(dry_run: bool) -> clew.Store:
         return open_for_reading()
     except clew.NotFound:
         return clew.open(":memory:")
-
-
-def _lines(done: ImportReport, dry_run: bool) -> Iterator[str]:
-    for one in done.sessions:
-        checkpoints = f"  {many(one.checkpoints, 'checkpoint')}" if one.checkpoints else ""
-        counts = f"{many(one.messages, 'message')}  {many(one.events, 'event')}{checkpoints}"
-        yield f"{one.id}  {counts}{_stored_before(one.known)}"
-    for project in done.memories:
-        yield f"memory of project {plain(project)}"
-    yield _summary(len(done.sessions), len(done.skipped), dry_run)
-
-
-def _stored_before(count: int) -> str:
-    return f"  {dim(f'{count:,} already stored')}" if count else ""
-
-
-def _summary(count: int, skipped: int, dry_run: bool) -> str:
-    verb = "would be imported" if dry_run else "imported"
-    return dim(f"{many(count, 'conversation')} {verb}, {many(skipped, 'item')} skipped")
-
-
-def _where(one: SkippedFile, root: str) -> str:
-    name = plain(os.path.relpath(one.path, root)) if os.path.isabs(one.path) else plain(one.path)
-    return name if one.line is None else f"{name}, line {one.line}"
-
-
-def _json(done: ImportReport) -> dict[str, Any]:
-    return {
-        "sessions": [one._asdict() for one in done.sessions],
-        "memories": list(done.memories),
-        "skipped": [one._asdict() for one in done.skipped],
-    }

@@ -9,13 +9,13 @@ from typing import Any
 from clew.backends import BODY, ID, MAX_SEQ, SEQ_BITS, BlobRow, LogRow
 from clew.backends.problems import BROKEN, describe
 from clew.backends.tables import BLOBS, LOG, NULL
-from clew.base import ids
+from clew.base import codec, ids
 from clew.engine.blob_objects import Lost, opened
 from clew.engine.blobs import STAGED
 from clew.engine.sealing.envelope import MISTYPED, Box, blob_fields, blob_owner, chunk_context, log_context, ref_owner
 from clew.errors import Unavailable
 from clew.upkeep.verify.findings import CHUNKS, Findings
-from clew.upkeep.verify.tree import CHECKSUM, ODD, blobs_of
+from clew.upkeep.verify.tree import CHECKSUM, ODD
 
 _NAME = 32
 _OBJECT: tuple[Any, ...] = (bytes, (int, NULL), int, int)
@@ -163,7 +163,7 @@ def _use_problem(found: Findings, blob: int, user: int) -> str | None:
         return "the message that shows it is missing"
     if at.row[BODY] == b"":
         return None  # in quarantine: what it showed cannot be told, and comes back with it
-    shown = blobs_of(found.engine.node(at).said)
+    shown = codec.blobs_of(found.engine.node(at).said)
     if at.tree != row[0] or row[1] not in {found.engine.blob_look(at.tree, digest) for digest in shown}:
         return f"node {ids.text(at.row[ID])} does not show it"
     return None

@@ -294,17 +294,12 @@ def _add(totals: _Totals, message: Message) -> _Totals:
 
 def _unshown(found: Findings, run: RunRow, row: _Row, said: AnyMessage) -> Iterator[str]:
     """Blobs that a message shows, and that are missing or do not know that it does."""
-    for digest in blobs_of(said):
+    for digest in codec.blobs_of(said):
         blob = found.tx.blobs.blob(run.tree, found.engine.blob_look(run.tree, digest))
         if blob is None:
             yield f"the blob {digest[:12]}… that it shows is missing"
         elif found.one('SELECT 1 FROM uses WHERE blob = ? AND "user" = ?', blob.blob, row[POS]) is None:
             yield f"the blob {digest[:12]}… does not know that it shows it"
-
-
-def blobs_of(said: AnyMessage) -> frozenset[str]:
-    """The blobs that a stored message shows; a native one shows none."""
-    return codec.blobs_in(said) if isinstance(said, Message) else frozenset()
 
 
 def _lost(found: Findings, row: _Row) -> Iterator[str]:

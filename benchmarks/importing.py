@@ -1,0 +1,113 @@
+"""What an import costs: logs of Claude Code beside the floor, its memory, and files that have not changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from time import perf_counter
+
+from benchmarks.bench import Bench, texts
+from benchmarks.measure import Figure
+
+EACH = 5_000_000
+"""Bytes of one log."""
+
+_FLOOR = """
+import glob, msgspec, sqlite3, sys, time
+db = sqlite3.connect(sys.argv[2])
+db.execute("PRAGMA journal_mode=WAL")
+db.execute("CREATE TABLE m (id TEXT PRIMARY KEY, parent TEXT, body BLOB)")
+began = time.perf_counter(), time.process_time()
+for path in glob.glob(sys.argv[1] + "/**/*.jsonl", recursive=True):
+    with open(path, "rb") as file:
+        db.execute("BEGIN")
+        for line in file:
+            read = msgspec.json.decode(line)
+            db.execute("INSERT INTO m VALUES (?, ?, ?)", (read.get("uuid"), read.get("parentUuid"), line))
+        db.commit()
+print(time.perf_counter() - began[0], time.process_time() - began[1], 0)
+"""
+"""Each line parsed by msgspec, and inserted by bare sqlite3."""
+
+_IMPORT = """
+import resource, sys, time, clew
+from clew.sources import find, run
+with clew.open(sys.argv[2]) as store:
+    began = time.perf_counter(), time.process_time()
+    for outcome in run(store, find([sys.argv[1]])):
+        assert outcome.state == "imported", outcome
+    took = time.perf_counter() - began[0], time.process_time() - began[1]
+print(*took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
+"""
+
+
+def importing(bench: Bench) -> Iterator[Figure]:
+    """An import of large logs in a process of its own, and one of many small logs that was done before."""
+    size = bench.sizes.long * 10_000  # 1 GB, or 100 MB
+    folder = os.path.join(bench.disk, "logs", "projects", "p")
+    _write_logs(folder, max(1, size // EACH), min(EACH, size))
+    floor = _run(_FLOOR, folder, bench.file(bench.disk))
+    ours = _run(_IMPORT, folder, bench.file(bench.disk))
+    megabytes = f"{size / 1e6:,.0f} MB"
+    detail = f"{megabytes} in {ours[0]:.2f} s, the floor in {floor[0]:.2f} s; processor time {ours[1] / floor[1]:.2f}x"
+    yield Figure("import of logs", ours[0] / floor[0], at_most=2.5, detail=detail)
+    yield Figure("memory of an import", ours[2], " MB", at_most=250, detail=megabytes)
+    yield _unchanged(bench)
+
+
+def _unchanged(bench: Bench) -> Figure:
+    import clew
+    from clew.sources import find, run
+    from clew.sources.history import ImportHistory
+
+    count = bench.sizes.path
+    folder = os.path.join(bench.disk, "small", "projects", "p")
+    _write_logs(folder, count, 1000)
+    path = bench.file(bench.disk)
+    with clew.open(path) as store:
+        assert all(one.state == "imported" for one in run(store, find([folder])))
+    began = perf_counter()
+    with clew.open(path) as store:
+        found = find([folder], known=ImportHistory(store).known)
+        assert all(one.state == "unchanged" for one in run(store, found))
+    return Figure("import of unchanged files", perf_counter() - began, " s", at_most=1, detail=f"{count:,} files")
+
+
+def _run(code: str, *arguments: str) -> list[float]:
+    done = subprocess.run([sys.executable, "-c", code, *arguments], check=True, stdout=subprocess.PIPE, text=True)
+    return [float(word) for word in done.stdout.split()]
+
+
+def _write_logs(folder: str, files: int, size: int) -> None:
+    """Logs as Claude Code writes them, with a record that is no message after every ten."""
+    os.makedirs(folder)
+    chance, said = random.Random(5), texts(500)
+
+    def new() -> str:
+        return str(uuid.UUID(int=chance.getrandbits(128), version=4))
+
+    for _ in range(files):
+        session, parent, number, written = new(), None, 0, 0
+        with open(os.path.join(folder, f"{session}.jsonl"), "wb") as file:
+            while written < size:
+                id, role = new(), "assistant" if number % 2 else "user"
+                text = "\n".join(chance.choices(said, k=chance.choice((1, 1, 3, 8))))
+                message = {"role": role, "content": [{"type": "text", "text": text}]}
+                if number % 2:
+                    usage = {"input_tokens": 10, "output_tokens": number % 100}
+                    message |= {"id": f"msg_{session}_{number}", "model": "claude-x", "usage": usage}
+                line = {
+                    "parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": "/src/app",
+                    "sessionId": session, "version": "2.1", "gitBranch": "main", "type": role, "message": message,
+                    "uuid": id, "timestamp": "2026-01-01T10:00:00.000Z",
+                }  # fmt: skip
+                written += file.write(json.dumps(line).encode() + b"\n")
+                parent, number = id, number + 1
+                if number % 10 == 0:
+                    record = {"type": "file-history-snapshot", "messageId": id, "sessionId": session, "snapshot": {}}
+                    written += file.write(json.dumps(record).encode() + b"\n")

@@ -1,0 +1,235 @@
+"""One conversation of a history on its way into the store: a session, its messages as nodes, the rest in its log.
+
+A batch is made ready by reads alone (`Conversation.prepare`), so that the transaction that stores it
+(`Conversation.store`) has little but inserts. If something else has changed the store between the two, the transaction
+raises Conflict, and the batch is made ready again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from clew.backends import RefRow, Tx
+from clew.base import ids
+from clew.engine.engine import Draft
+from clew.engine.node import node_payload
+from clew.sources.contract import About, Entry
+from clew.sources.drafting import Drafter
+from clew.sources.layout import laid_out, piece_id, pieces, record_id
+from clew.sources.runs import Change
+from clew.sources.writing import Facts, SessionWriter, session_id
+from clew.store.parts import Parts
+from clew.store.session import Session
+from clew.store.session_table import SESSION, SUBAGENT
+
+
+class _Ready(NamedTuple):
+    """An entry, made ready."""
+
+    entry: Entry
+    draft: Draft | None
+    known: bool = False
+    """True for a message that is stored already."""
+    same: bool = True
+    """True if its bytes are those that are stored."""
+    record: bytes = b""
+    """The id of the record in the log, for what is kept there."""
+
+
+class _Batch(NamedTuple):
+    ready: list[_Ready]
+    row: RefRow | None
+    logged: set[bytes]
+    """The ids of the records that the log has already."""
+    notes: list[str]
+
+
+class Stored(NamedTuple):
+    """What a transaction has stored of a conversation."""
+
+    row: RefRow | None
+    new: int
+    known: int
+    records: int
+    laid: set[str]
+    notes: list[str]
+    changes: list[Change]
+
+
+class Conversation:
+    """A conversation of one file. `fresh` says that the file was never imported as a whole."""
+
+    def __init__(self, parts: Parts, source: str, name: str, *, fresh: bool = True) -> None:
+        self._parts = parts
+        self._source = source
+        self.name = name
+        self.id = session_id(source, name)
+        self.about = About(conversation=name)
+        self._described: About | None = None
+        self._waiting: list[Entry] = []
+        self._batch = _Batch([], None, set(), [])
+        self._fresh = fresh
+        self._drafter = Drafter(parts.engine, self._session)
+        self._laid: set[str] | None = None
+        """Ids of the messages whose place is known; None until a message turns up that is stored already."""
+        self._made: Change | None = None
+        self.trashed = False
+        self.stored_before = False
+        self.new = self.known = self.records = 0
+        self.notes: list[str] = []
+
+    # -- reading
+
+    def tell(self, about: About) -> None:
+        """Takes facts; a later one wins."""
+        told = {name: value for name in About.__struct_fields__ if (value := getattr(about, name)) is not None}
+        self.about = msgspec.structs.replace(self.about, **told)
+
+    def take(self, entry: Entry) -> None:
+        """Adds an entry to the next batch."""
+        self._waiting.append(entry)
+        if entry.note is not None:
+            self.notes.append(f"{self.name}: {entry.key}: {entry.note}")
+
+    def passed(self, entry: Entry) -> None:
+        """Takes an entry that is stored already, as the file has not changed up to there."""
+        self.stored_before = True
+        self._drafter.passed(entry)
+        if entry.id is not None and entry.message is not None:
+            self.known += not entry.inherited
+
+    def drop(self) -> None:
+        """Forgets the entries that wait."""
+        self._waiting = []
+
+    def pending(self, *, last: bool) -> bool:
+        """True if there is something to store."""
+        if self.trashed:
+            return False
+        changed = last and self.known + self.new + self.records > 0 and self.about != self._described
+        return bool(self._waiting) or changed
+
+    # -- making a batch ready
+
+    def prepare(self) -> None:
+        """Makes the entries that wait ready to be stored, by reads alone; only attachments are stored."""
+        engine, entries = self._parts.engine, self._waiting
+        row = self._row()
+        if self._in_trash(row):
+            self.trashed = True
+            return
+        made, notes = self._drafter.drafts(entries)
+        key = ids.parse(self.id)
+        names = [draft.id for draft in made.values()]
+        known = engine.read(lambda tx: tx.stored(names)) if names else set[bytes]()
+        if known and self._laid is None:
+            self._laid = set() if row is None else laid_out(Session(self._parts, row))
+        ready: list[_Ready] = []
+        placed: dict[bytes, Draft] = {}
+        for number, entry in enumerate(entries):
+            draft = made.get(number)
+            if draft is not None:
+                again = placed.get(draft.id)
+                if draft.id in known or again is not None:
+                    same = self._alike(draft) if again is None else again.encoded.payload == draft.encoded.payload
+                    record = b"" if same else record_id(key, entry.key, entry.raw)
+                    ready.append(_Ready(entry, draft, True, same, record))
+                else:
+                    placed[draft.id] = draft
+                    ready.append(_Ready(entry, draft))
+            elif not entry.inherited:
+                ready.append(_Ready(entry, None, record=record_id(key, entry.key, entry.raw)))
+        kept = [one.record for one in ready if one.record]
+        logged = engine.read(lambda tx: tx.stored_log(kept)) if kept else set[bytes]()
+        self._batch = _Batch(ready, self._row(), logged, notes)
+
+    def _in_trash(self, row: RefRow | None) -> bool:
+        """True if the session is in the trash, or the one that it belongs to."""
+        if row is None and self.about.owner is not None:
+            row = self._parts.table.get(SESSION, ids.parse(session_id(self._source, self.about.owner)))
+        return row is not None and row.trashed_at is not None
+
+    def _facts(self) -> Facts:
+        return Facts(self._source, self.name, self.id, self.about, self._fresh, self._made)
+
+    def _row(self) -> RefRow | None:
+        key = ids.parse(self.id)
+        return self._parts.table.get(SESSION, key) or self._parts.table.get(SUBAGENT, key)
+
+    def _alike(self, draft: Draft) -> bool:
+        """True if the very message is stored under its id."""
+        engine = self._parts.engine
+        place = engine.read(lambda tx: tx.node(draft.id), single=True)
+        return place is not None and node_payload(engine.node(place)) == draft.encoded.payload
+
+    def _session(self) -> Session:
+        """The session, for an attachment that needs its tree; created if there is none."""
+        row = self._row()
+        if row is None:
+            row = self._parts.refs.write_one(
+                lambda tx: SessionWriter(self._parts, self._facts(), tx, None).create(None, None)
+            )
+            self._made = Change(self.id, created=True, after=None, version=row.version)
+        return Session(self._parts, row)
+
+    # -- storing it
+
+    def store(self, tx: Tx, *, last: bool) -> Stored:
+        """Stores the batch as a step of the caller's transaction. Conflict if the store has changed meanwhile."""
+        batch = self._batch
+        writing = SessionWriter(self._parts, self._facts(), tx, batch.row)
+        laid = set[str]()
+        order: list[str | None] = []
+        records: list[tuple[bytes, bytes]] = []
+        known = 0
+        for one in batch.ready:
+            entry = one.entry
+            if one.draft is not None and not one.known:
+                writing.add(entry, one.draft)
+                if not entry.inherited:
+                    order.append(entry.id)
+                    laid.add(entry.id or "")
+                continue
+            if one.draft is not None:
+                known += not entry.inherited
+                writing.pass_by(entry, one.draft)
+                if entry.inherited:
+                    continue
+                if one.same:
+                    if entry.id not in laid and entry.id not in (self._laid or ()):
+                        order.append(entry.id)
+                        laid.add(entry.id or "")
+                    continue
+            if one.record not in batch.logged and all(name != one.record for name, _ in records[-1:]):
+                order.append(None)
+                records += self._record(one)
+        writing.end_chain()
+        if order:
+            writing.log(records, order)
+        if last:
+            writing.finish()
+        return Stored(
+            writing.row, writing.new, known, len(records), laid, [*batch.notes, *writing.notes], writing.changes()
+        )
+
+    def stored(self, done: Stored, *, last: bool) -> None:
+        """Takes over what a transaction has stored, after its commit."""
+        self._waiting, self._batch = [], _Batch([], None, set(), [])
+        self.new += done.new
+        self.known += done.known
+        self.records += done.records
+        if self._laid is not None:
+            self._laid |= done.laid
+        self.notes += [f"{self.name}: {note}" for note in done.notes]
+        self._described = self.about if last else None
+        self._made = None
+
+    def _record(self, one: _Ready) -> Iterable[tuple[bytes, bytes]]:
+        engine = self._parts.engine
+        cut = pieces(one.entry.raw, engine.max_body)
+        for number, piece in enumerate(cut[:-1]):
+            yield piece_id(one.record, number), engine.redacted(piece)
+        yield one.record, engine.redacted(cut[-1])

@@ -1,0 +1,110 @@
+"""Entries of a history, made ready for the store before its transaction: encoded, redacted, attachments in blobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from clew.base.messages import ATTACHED, Media, Message, Native, Text
+from clew.engine.engine import Draft, Engine
+from clew.engine.node import microseconds
+from clew.errors import ClewError, Invalid
+from clew.providers.neutral import neutral
+from clew.sources.contract import Entry
+from clew.sources.layout import WHOLE
+from clew.store.session import Session
+
+_BLOCK = 1 << 18
+
+
+class Drafts(NamedTuple):
+    """What became of the messages of a batch."""
+
+    made: dict[int, Draft]
+    """By the number of the entry in the batch."""
+    notes: list[str]
+
+
+class Drafter:
+    """Makes drafts of the messages of one conversation. `session` is called if an attachment needs one to live in."""
+
+    def __init__(self, engine: Engine, session: Callable[[], Session]) -> None:
+        self._engine = engine
+        self._session = session
+        self._time: int | None = None
+
+    def passed(self, entry: Entry) -> None:
+        """Notes the time of an entry, which the next one has if it has none of its own."""
+        if entry.created_at is not None:
+            self._time = microseconds(entry.created_at)
+
+    def drafts(self, entries: Iterable[Entry]) -> Drafts:
+        """The drafts of those entries that are messages; one that cannot be stored as a message has none."""
+        made: dict[int, Draft] = {}
+        notes: list[str] = []
+        for number, entry in enumerate(entries):
+            try:
+                self.passed(entry)
+            except Invalid as error:
+                notes.append(f"{entry.key}: {error.message}")
+            if entry.id is None or entry.message is None:
+                continue
+            try:
+                made[number] = self._draft(entry, notes)
+            except Invalid as error:
+                notes.append(f"{entry.key}: {error.message}")
+        return Drafts(made, notes)
+
+    def _draft(self, entry: Entry, notes: list[str]) -> Draft:
+        assert entry.message is not None
+        message = entry.message
+        if entry.attachments:
+            found = self._attached(entry, notes)
+            message = msgspec.structs.replace(message, extra={**(message.extra or {}), ATTACHED: found})
+        if isinstance(message, Native) and len(message.raw) > self._engine.max_body:
+            return self._large(entry)
+        try:
+            return self._engine.draft(message, entry.id, self._time, seen=entry.seen)
+        except Invalid:
+            if len(entry.raw) + 4096 < self._engine.max_body:
+                raise
+            return self._large(entry)
+
+    def _large(self, entry: Entry) -> Draft:
+        """A message above the limit: a note in its place, and its record in a blob."""
+        assert entry.message is not None
+        blob = self._session().blobs.put(entry.raw)
+        note = (
+            f"This message has {len(entry.raw):,} bytes, more than a message may have. It is stored as an attachment."
+        )
+        media = Media(mime_type="application/json", modality="document", blob=blob.digest, name=f"{entry.key}.json")
+        whole = Message(neutral(entry.message).role, (Text(text=note), media), extra={WHOLE: blob.digest})
+        return self._engine.draft(whole, entry.id, self._time)
+
+    def _attached(self, entry: Entry, notes: list[str]) -> dict[str, Any]:
+        """The attachments of a message, each in a blob. Those it already has in the store are not read again."""
+        before = self._stored(entry)
+        found: dict[str, Any] = {}
+        for one in entry.attachments:
+            if one.reference in before:
+                found[one.reference] = before[one.reference]
+                continue
+            try:
+                with one.open() as file:
+                    digest = self._session().blobs.put(iter(lambda file=file: file.read(_BLOCK), b"")).digest  # type: ignore[misc]
+            except (OSError, ClewError) as error:
+                why = error.message if isinstance(error, ClewError) else error.strerror or type(error).__name__
+                notes.append(f"{entry.key}: {one.name or one.reference}: the attachment cannot be read ({why})")
+                continue
+            told = {"blob": digest, "mime_type": one.mime_type, "name": one.name}
+            found[one.reference] = {name: value for name, value in told.items() if value is not None}
+        return found
+
+    def _stored(self, entry: Entry) -> dict[str, Any]:
+        id = self._engine.fresh_id(entry.id)
+        place = self._engine.read(lambda tx: tx.node(id))
+        extra = {} if place is None else self._engine.node(place).said.extra or {}
+        found = extra.get(ATTACHED)
+        return found if isinstance(found, dict) else {}

@@ -1,0 +1,92 @@
+"""What is on this machine: the histories that can be imported, counted within a budget of bytes to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+from clew.errors import ClewError
+from clew.sources.contract import About, Entry, Home, Source
+from clew.sources.items import Item
+from clew.sources.registry import Known, find, places, sources
+
+BUDGET = 200 * 1024 * 1024
+"""Bytes that are read to count conversations and messages; beyond it the counts are estimates."""
+
+
+class History(NamedTuple):
+    """The history of one program on this machine."""
+
+    source: str
+    title: str
+    paths: tuple[str, ...]
+    """Where it is."""
+    files: int
+    size: int
+    """Bytes of its files."""
+    projects: int
+    conversations: int
+    messages: int
+    oldest: datetime | None
+    newest: datetime | None
+    deletes_after: int | None
+    """Days after which the program deletes it."""
+    exact: bool
+    """False if not all was read: then projects, conversations and messages are estimates, and `oldest` may be older."""
+
+
+def survey(home: Home, *, only: Source | None = None, budget: int = BUDGET) -> list[History]:
+    """The histories that are found where their programs keep them, newest files read first.
+
+    Sources that are looked for and not found are left out.
+    """
+    found: list[History] = []
+    for source in sources() if only is None else (only,):
+        where = places(source, home)
+        files = [one.item for one in find(where, only=source) if one.source is not None]
+        files = [item for item in files if item.size]
+        if files:
+            history, used = _count(source, where, files, budget)
+            found.append(history)
+            budget = max(0, budget - used)
+    return found
+
+
+def unchanged(home: Home, source: Source, known: Known) -> int:
+    """How many files of a history were imported and have not changed since."""
+    return sum(one.unchanged for one in find(places(source, home), only=source, known=known))
+
+
+def _count(source: Source, where: Iterable[str], files: list[Item], budget: int) -> tuple[History, int]:
+    size = sum(item.size for item in files)
+    conversations, projects, messages, used, read = set[str](), set[str](), 0, 0, 0
+    oldest: datetime | None = None
+    newest: datetime | None = None
+    for item in sorted(files, key=lambda item: -item.modified):
+        if used + item.size > budget and read:
+            break
+        used += item.size
+        read += 1
+        try:
+            for part in source.read(item):
+                if isinstance(part, About):
+                    projects |= {part.cwd} if part.cwd else set()
+                elif isinstance(part, Entry) and part.message is not None and not part.inherited:
+                    conversations.add(part.conversation)
+                    messages += 1
+                    if part.created_at is not None:
+                        oldest = part.created_at if oldest is None else min(oldest, part.created_at)
+                        newest = part.created_at if newest is None else max(newest, part.created_at)
+        except ClewError:
+            continue
+    share = size / used if used and read < len(files) else 1
+
+    def whole(count: int) -> int:
+        return round(count * share)
+
+    history = History(
+        source.name, source.title, tuple(where), len(files), size, len(projects), whole(len(conversations)),
+        whole(messages), oldest, newest, source.deletes_after, read == len(files),
+    )  # fmt: skip
+    return history, used

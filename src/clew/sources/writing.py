@@ -1,0 +1,225 @@
+"""The session of an imported conversation, written in one transaction: created, continued, described."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx
+from clew.base import ids
+from clew.engine import paths
+from clew.engine.append import append_chain
+from clew.engine.engine import Draft
+from clew.engine.log import Log, add_entries
+from clew.engine.node import node_row
+from clew.engine.session_data import SessionData, directory
+from clew.sources.contract import About, Entry, derived_id, uuid_or_none
+from clew.sources.layout import layout_entry
+from clew.sources.runs import Change
+from clew.store.parts import Parts
+from clew.store.session_table import SESSION, SUBAGENT
+
+SOURCE = "source"
+"""Where a session's free data keeps where it came from: tool, the tool's own id, branch and version."""
+
+
+class Facts(NamedTuple):
+    """What is known of a conversation."""
+
+    source: str
+    name: str
+    id: str
+    """The id of its session."""
+    about: About
+    fresh: bool
+    """True if its file was never imported as a whole."""
+    made: Change | None = None
+    """Set if the session was created for an attachment, before the transaction."""
+
+
+def session_id(source: str, conversation: str) -> str:
+    """The id of the session that a conversation becomes: its own UUID, or one derived from its names."""
+    return uuid_or_none(conversation) or derived_id(source, conversation)
+
+
+def describe(facts: Facts, data: SessionData) -> SessionData:
+    """Brings title, directory, model and origin up to date; what a person has changed since stays."""
+    about = facts.about
+    origin = (data.extra or {}).get(SOURCE)
+    before = origin if isinstance(origin, dict) else {}
+    title = data.title
+    if about.title is not None and about.title != before.get("title") and title in (None, before.get("title")):
+        title = about.title
+    told = {"title": about.title, "branch": about.branch, "version": about.version}
+    known = {name: value for name, value in told.items() if value is not None}
+    extra = {**(data.extra or {}), SOURCE: {**before, "tool": facts.source, "id": facts.name, **known}}
+    cwd = directory(about.cwd) if data.cwd is None else data.cwd
+    return msgspec.structs.replace(data, title=title, cwd=cwd, model=data.model or about.model, extra=extra)
+
+
+class SessionWriter:
+    """The transaction that stores a batch of a conversation: a step of the caller's."""
+
+    def __init__(self, parts: Parts, facts: Facts, tx: Tx, row: RefRow | None) -> None:
+        self._parts = parts
+        self._of = facts
+        self._tx = tx
+        self.row = row
+        self._before = None if row is None else row.head_id
+        self._created: list[Change] = [] if facts.made is None else [facts.made]
+        self._new_session = bool(self._created)
+        self._head = self._before
+        """Where the session stands once the messages that were passed by are counted."""
+        self._head_time: int | None = None
+        self._chain: list[Draft] = []
+        self._first: Entry | None = None
+        self._tail: str | None = None
+        self.new = 0
+        self.notes: list[str] = []
+
+    def changes(self) -> list[Change]:
+        """What an undo needs to know."""
+        row = self.row
+        if row is None:
+            return []
+        made = [one for one in self._created if one.session != self._of.id]
+        before = None if self._before is None else ids.text(self._before)
+        after = None if row.head_id is None else ids.text(row.head_id)
+        own = Change(self._of.id, self._new_session, before, after, row.version, self.new)
+        return [*made, own]
+
+    # -- messages
+
+    def add(self, entry: Entry, draft: Draft) -> None:
+        """Adds a new message: to the chain that it continues, or to a new one."""
+        if self._chain and entry.parent != self._tail:
+            self.end_chain()
+        if not self._chain:
+            self._first = entry
+        self._chain.append(draft)
+        self._tail = entry.id
+
+    def pass_by(self, entry: Entry, draft: Draft) -> None:
+        """Follows a message that is stored already, while the session is being made."""
+        if self._chain:
+            return
+        if self.row is None:
+            self.row = self.create(draft.id, draft.created_at)
+            self._head = draft.id
+        elif self._of.fresh and entry.parent is not None and self._head == ids.maybe(entry.parent):
+            self._head, self._head_time = draft.id, draft.created_at
+
+    def end_chain(self) -> None:
+        """Stores the messages of the chain, and moves the head of the session to the last one."""
+        chain, first = self._chain, self._first
+        self._chain, self._first = [], None
+        if not chain or first is None:
+            self._catch_up()
+            return
+        refs, tx = self._parts.refs, self._tx
+        if self.row is None:
+            parent = None if first.parent is None else tx.ground(ids.parse(first.parent))
+            self.row = self.create(None if parent is None else parent.id, chain[0].created_at)
+        self._catch_up()
+        head = refs.tip(tx, self.row)
+        point, derived = self._insertion_point(first, head.tree)
+        stays = {point.id, None if derived is None else ids.parse(first.derived or "")}
+        if head.id is not None and head.id not in stays and not _is_above(tx, head.pos, point.pos):
+            refs.branch(tx, self.row.ref, head.ground)
+        nodes = append_chain(self._parts.engine, tx, point, chain, derived=derived)
+        end = node_row(nodes[-1])
+        self._moved(refs.move_past(tx, self.row, head, end[POS], end[ID], chain[-1].created_at))
+        self.new += len(chain)
+
+    def _catch_up(self) -> None:
+        """Moves the head to the last message that was passed by."""
+        if self.row is None or self._head == self.row.head_id or self._head is None or self._head_time is None:
+            return
+        state, point = self._parts.refs.tip(self._tx, self.row), self._tx.ground(self._head)
+        if point is not None and point.tree == state.tree:
+            self._moved(
+                self._parts.refs.move_past(self._tx, self.row, state, point.pos, point.id, self._head_time)
+            )  # fmt: skip
+
+    def _moved(self, move: Move) -> None:
+        assert self.row is not None
+        self.row = self.row._replace(**move._asdict())
+        self._head = move.head_id
+
+    def _insertion_point(self, first: Entry, tree: int) -> tuple[InsertPoint, int | None]:
+        """Where a chain goes: after its parent, as a root that stands for a message, or as a root."""
+        tx = self._tx
+        if first.parent is not None:
+            point = tx.ground(ids.parse(first.parent))
+            if point is not None and point.tree == tree:
+                self._parts.refs.ensure_sound(tx, point.pos)
+                return point, None
+            self.notes.append(f"{first.key}: its parent is missing")
+        if first.derived is not None:
+            point = tx.ground(ids.parse(first.derived))
+            if point is not None and point.tree == tree and point.pos is not None:
+                carried = (point.carried or 0) + (point.run_depth or 0) + (point.pos & ((1 << SEQ_BITS) - 1)) + 1
+                root = point._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
+                return root, point.pos
+        return InsertPoint(tree), None
+
+    # -- records
+
+    def log(self, records: Sequence[tuple[bytes, bytes]], order: list[str | None]) -> None:
+        """Keeps new records that are no messages, and the order of all that is new."""
+        engine = self._parts.engine
+        row = self.row = self.row or self.create(None, None)
+        now = engine.clock()
+        entries = [*records, (engine.new_id(), layout_entry(order))]
+        add_entries(Log(engine, lambda: row), self._tx, row, [(id, now, data) for id, data in entries])
+
+    # -- the session
+
+    def create(self, at: bytes | None, active_at: int | None) -> RefRow:
+        """Adds the session; for a subagent's trace whose owner is not there yet, an empty one for that too."""
+        about, table = self._of.about, self._parts.table
+        owner = None
+        if about.owner is not None and about.agent is not None:
+            name = session_id(self._of.source, about.owner)
+            owner = SESSION, ids.parse(name)
+            if self._tx.ref(self._parts.engine.workspace, *owner) is None:
+                origin = {SOURCE: {"tool": self._of.source, "id": about.owner}}
+                data = SessionData(cwd=directory(about.cwd), extra=origin)
+                made = table.add(self._tx, data, owner[1], SESSION, at=None, owner=None, active_at=active_at)
+                self._created.append(Change(name, created=True, version=made.version))
+        data = describe(self._of, SessionData(agent=about.agent))
+        kind = SESSION if about.agent is None else SUBAGENT
+        self._new_session = True
+        return table.add(
+            self._tx, data, ids.parse(self._of.id), kind, at=at, owner=owner, active_at=active_at
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        """Points the session at the message where its program would continue, and brings its data up to date."""
+        if self.row is None:
+            return
+        table, head = self._parts.table, self._of.about.head
+        self.row = table.current(self._tx, self.row)
+        if head is not None and ids.parse(head) != self.row.head_id:
+            self._continue_at(self.row, ids.parse(head))
+        data = table.data(self.row)
+        now = describe(self._of, data)
+        if now != data:
+            self.row = table.change(self._tx, self.row, now)
+
+    def _continue_at(self, row: RefRow, target: bytes) -> None:
+        """Points the session at a message of its tree; the path it leaves is a branch."""
+        refs, tx = self._parts.refs, self._tx
+        state, point = refs.tip(tx, row), tx.ground(target)
+        if point is None or point.tree != state.tree:
+            return
+        if state.pos is not None and not _is_above(tx, state.pos, point.pos):
+            refs.branch(tx, row.ref, state.ground)
+        self._moved(refs.move_past(tx, row, state, point.pos, point.id, state.active_at))
+
+
+def _is_above(tx: Tx, pos: int | None, leaf: int | None) -> bool:
+    """Whether a message is on the path to another."""
+    return pos is not None and leaf is not None and paths.on_path(tx, leaf, pos)
