@@ -97,9 +97,8 @@ def test_what_cannot_be_read_is_told(clew_cli, talk, db):
 
 
 def test_how_it_is_asked(clew_cli, db):
-    """Without --scan it is a usage error; a store that is not there is not made."""
-    assert clew_cli("redact").code == 2
-    assert clew_cli("redact", "--scan").code == 3
+    """It scans unless told otherwise; a store that is not there is not made."""
+    assert clew_cli("redact").code == clew_cli("redact", "--scan").code == 3
     assert not os.path.exists(db)
 
 

@@ -19,6 +19,7 @@ from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, 
 from clew.cli.output.text import dim, many, style, warn, wrap
 from clew.cli.output.times import local, parse_since
 from clew.cli.setup.ask import can_ask, confirm
+from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 from clew.engine.mirrors import PENDING
 from clew.engine.receipts import Reason, Receipt
@@ -169,6 +170,7 @@ def _split_purged(store: clew.Store, names: tuple[str, ...]) -> tuple[list[str],
                 warn(f"{plain(name)} is already purged")
                 gone.update(map(ids.text, found))
                 continue
+            name = find_session(store, name).id
         kept.append(name)
     return kept, gone
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from difflib import get_close_matches
 
@@ -49,11 +49,23 @@ def find_session(store: clew.Store, typed: str | None) -> clew.Session:
         try:
             return store.sessions.latest(os.getcwd())
         except NotFound:
-            raise NotFound("conversation", "in this directory", hint="Name one; 'clew ls' lists them.") from None
+            raise NotFound("conversation of this directory", "", hint="Name one; 'clew ls' lists them.") from None
     typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
     with suppress(NotFound):
         return store.sessions.get(typed)
     return _search(store, typed, "conversation")
+
+
+def act_on(store: clew.Store, act: Callable[[str], clew.Session]) -> Callable[[str], clew.Session]:
+    """`act`, which takes ids and handles, for everything that a user can type. NotFound, Ambiguous."""
+
+    def do(typed: str) -> clew.Session:
+        try:
+            return act(typed)  # knows handles of conversations in the trash, too
+        except NotFound:
+            return act(find_session(store, typed).id)
+
+    return do
 
 
 def _search(store: clew.Store, typed: str, what: str) -> clew.Session:
