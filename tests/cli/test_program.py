@@ -140,7 +140,14 @@ def test_help_is_quick(tmp_path):
 
 @pytest.mark.parametrize(
     "args",
-    [["nonsense"], ["ls", "--nonsense"], ["ls", "--limit", "0"], ["ls", "--limit", "x"], ["rename"], ["--db", "", "ls"]],
+    [
+        ["nonsense"],
+        ["ls", "--nonsense"],
+        ["ls", "--limit", "0"],
+        ["ls", "--limit", "x"],
+        ["rename"],
+        ["--db", "", "ls"],
+    ],
 )
 def test_bad_usage_is_2(args, clew_cli):
     """One line says what is wrong, one what to do."""

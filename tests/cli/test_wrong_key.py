@@ -82,7 +82,8 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
         for param in command.params
-        if isinstance(param, click.Argument) and (param.required or param.name in ("session", "sessions") or name in NAMED)
+        if isinstance(param, click.Argument)
+        and (param.required or param.name in ("session", "sessions") or name in NAMED)
     ]
     root = ["--root", str(crashed.path.parent)]
     flags = {
