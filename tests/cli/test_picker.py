@@ -13,11 +13,12 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
 import clew
-from clew.cli.output.origin import Origin, own_command
+from clew.cli.output.origin import own_command
 from clew.cli.picker.app import Picker, PickerResult
 from clew.cli.picker.catalog import SHOWN, Catalog, repository
 from clew.cli.picker.command import resume_command
 from clew.cli.picker.preview import preview
+from clew.store.origin import Origin
 from tests.cli.tmux import Terminal
 
 Act = Callable[[Picker, Pilot[PickerResult]], Awaitable[Any]]

@@ -133,7 +133,7 @@ class Root(click.Group):
         except SystemExit as done:
             return done.code if isinstance(done.code, int) else 1
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - users see no traceback
-            code = report(error)
+            code = report(error, as_json=_asks_for_json(sys.argv[1:] if args is None else args))
             _flush_or_discard()
         return code
 
@@ -159,6 +159,12 @@ def _with_command(args: Sequence[str]) -> list[str]:
 
 
 _CHAT = {"-c", "--continue", "-n", "--new", "-G", "--incognito"}
+
+
+def _asks_for_json(args: Sequence[str]) -> bool:
+    """True if errors are to be JSON, whether or not the arguments can be understood."""
+    options = args[: args.index("--")] if "--" in args else args
+    return "--json" in options or "--jsonl" in options
 
 
 @contextmanager

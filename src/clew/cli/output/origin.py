@@ -1,32 +1,14 @@
-"""Where a conversation comes from: the tool it was imported from, its id there, and its git branch."""
+"""The tool that a conversation was imported from, as people see it."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
-import clew
 from clew.base.visible import plain
+from clew.store.origin import Origin
 
 _PLAIN = re.compile(r"\w[\w.-]*", re.ASCII).fullmatch
 """An id that cannot be taken for an option or for several words: it was read from a file."""
-
-
-class Origin(NamedTuple):
-    """What an import noted of a conversation; empty for one that was made in clew."""
-
-    tool: str = ""
-    """The name of the source: `claude-code`."""
-    id: str = ""
-    branch: str = ""
-
-
-def origin_of(session: clew.Session) -> Origin:
-    """The origin of a session. Corrupted if its data is damaged."""
-    noted = session.extra.get("source")
-    if not isinstance(noted, dict):
-        return Origin()
-    return Origin(*(value if isinstance(value := noted.get(name), str) else "" for name in Origin._fields))
 
 
 def tool_title(tool: str) -> str:

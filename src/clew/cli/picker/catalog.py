@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import clew
 from clew.base.visible import plain
-from clew.cli.output.origin import origin_of
+from clew.store.origin import origin_of
 from clew.store.parts import Parts
 
 Scope = Literal["directory", "repository", "everything"]

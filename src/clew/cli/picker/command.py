@@ -15,10 +15,11 @@ import click
 import clew
 from clew.base.visible import plain
 from clew.cli.exits import NOT_FOUND
-from clew.cli.output.origin import origin_of, own_command, tool_title
+from clew.cli.output.origin import own_command, tool_title
 from clew.cli.output.text import bold, dim, note, out, warn
 from clew.cli.setup import settings
 from clew.cli.setup.open_store import open_for_reading
+from clew.store.origin import origin_of
 
 
 def pick(ctx: click.Context) -> None:

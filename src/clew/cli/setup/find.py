@@ -101,9 +101,9 @@ def _has_id(session: clew.Session, wanted: str) -> bool:
     """True if its id, or the id that its tool gave it, begins so."""
     if not _ID.fullmatch(wanted):
         return False
-    origin = session.extra.get("source")
-    theirs = str(origin.get("id", "")) if isinstance(origin, dict) else ""
-    return session.id.startswith(wanted) or theirs.casefold().startswith(wanted)
+    from clew.store.origin import origin_of  # loads the store, which not every command needs
+
+    return session.id.startswith(wanted) or origin_of(session).id.casefold().startswith(wanted)
 
 
 def _at(store: clew.Store, number: int) -> clew.Session:
