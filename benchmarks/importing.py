@@ -73,7 +73,7 @@ def _unchanged(bench: Bench) -> Figure:
         assert all(one.state == "imported" for one in run(store, find([folder])))
     began = perf_counter()
     with clew.open(path) as store:
-        found = find([folder], known=ImportHistory(store).known)
+        found = find([folder], known=ImportHistory(store).unchanged_source)
         assert all(one.state == "unchanged" for one in run(store, found))
     return Figure("import of unchanged files", perf_counter() - began, " s", at_most=1, detail=f"{count:,} files")
 
@@ -97,7 +97,7 @@ def _write_logs(folder: str, files: int, size: int) -> None:
             while written < size:
                 id, role = new(), "assistant" if number % 2 else "user"
                 text = "\n".join(chance.choices(said, k=chance.choice((1, 1, 3, 8))))
-                message = {"role": role, "content": [{"type": "text", "text": text}]}
+                message: dict[str, object] = {"role": role, "content": [{"type": "text", "text": text}]}
                 if number % 2:
                     usage = {"input_tokens": 10, "output_tokens": number % 100}
                     message |= {"id": f"msg_{session}_{number}", "model": "claude-x", "usage": usage}

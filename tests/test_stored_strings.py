@@ -23,7 +23,7 @@ SOURCE = Path(clew.__file__).parent
 DOTTED = {
     # keys in the free data of stored messages, sessions and records
     "clew.chat", "clew.cpeconvo", "clew.cpeconvo.part", "clew.damaged", "clew.note", "clew.record", "clew.redaction",
-    "clew.replayable",
+    "clew.replayable", "clew.attached", "clew.whole",
     # loggers ("clew.chat" too)
     "clew.events", "clew.retention", "clew.snapshots",
     # metrics and attributes of OpenTelemetry
@@ -45,7 +45,7 @@ ROWS = {
     "records": {"recovery"},
     "retention": {"retention"},
     "checkpoints": {"checkpoint", "worktree", "rewind"},
-    "sources": {"imports"},
+    "sources": {"import", "imported"},
     # names in the header
     "engine ": {
         "unclean",

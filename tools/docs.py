@@ -168,7 +168,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "sources/survey:History",
             "sources/runs:Run",
             "sources/runs:list_runs",
-            "sources/runs:RunInfo",
+            "sources/runs:ImportRun",
             "sources/undo:undo",
             "sources/undo:UndoReport",
             "sources/registry:sources",

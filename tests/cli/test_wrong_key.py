@@ -96,6 +96,7 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
         "checkpoint show": [crashed.node, *root],
         "checkpoint diff": [crashed.node, *root],
         "hook install": ["--dry-run"],
+        "import": [words["folder"]],
         "purge": ["--yes"],
         "import": [words["folder"]],
         "redact": ["--scan"],

@@ -57,7 +57,7 @@ class Tx(Protocol):
         """A node by id."""
         ...
 
-    def stored(self, ids: Sequence[bytes]) -> set[bytes]:
+    def existing_ids(self, ids: Sequence[bytes]) -> set[bytes]:
         """Those of these ids that nodes have."""
         ...
 
@@ -266,7 +266,7 @@ class Tx(Protocol):
         """An entry by id."""
         ...
 
-    def stored_log(self, ids: Sequence[bytes]) -> set[bytes]:
+    def existing_log_ids(self, ids: Sequence[bytes]) -> set[bytes]:
         """Those of these ids that log entries have."""
         ...
 

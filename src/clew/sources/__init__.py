@@ -13,7 +13,7 @@ from clew.sources.items import Item
 from clew.sources.layout import records
 from clew.sources.registry import Found, find, source_named, sources
 from clew.sources.run import FileOutcome, run
-from clew.sources.runs import Run, RunInfo, list_runs
+from clew.sources.runs import ImportRun, Run, list_runs
 from clew.sources.survey import History, survey
 from clew.sources.undo import Left, UndoReport, undo
 
@@ -25,12 +25,12 @@ __all__ = [
     "Found",
     "History",
     "Home",
+    "ImportRun",
     "ImportedConversation",
     "Item",
     "ItemOutcome",
     "Left",
     "Run",
-    "RunInfo",
     "Skip",
     "Source",
     "UndoReport",

@@ -13,13 +13,15 @@ before it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
 from clew.base.messages import Message, Native
-from clew.providers.view import usage_of
+from clew.errors import Invalid
+from clew.providers.view import parse, usage_of
 from clew.sources.contract import ENVELOPE, About, Entry, Home, Part, Skip, moment, uuid_or_none
 from clew.sources.items import Item
 from clew.sources.lines import LONGEST, read_lines
@@ -64,6 +66,8 @@ class _Line(msgspec.Struct, rename="camel"):
     message: msgspec.Raw = msgspec.Raw()
 
 
+_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..")
+"""Half of a character: an escaped high surrogate without a low one after it, or a low one without a high one before."""
 _line = msgspec.json.Decoder(_Line).decode
 _message = msgspec.json.Decoder(_Message).decode
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -158,20 +162,22 @@ class _Reader:
         text = data[:-2] if data.endswith(b"\r\n") else data[:-1]
         if not text or text.isspace():
             return None
+        shape = text
         try:
             line = _line(text)
-        except msgspec.ValidationError:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            # Programs that cut a text between two surrogates write half of a character. Another one of the same length
+            # takes its place to read the line; what is stored are the bytes as they are.
+            shape = _SURROGATE.sub(rb"\\ufffd", text)
             try:
-                line = _lenient(text)
-            except msgspec.MsgspecError as error:
-                return Skip(number, f"not JSON: {error}")
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return Skip(number, f"not JSON: {type(error).__name__}")
+                line = _lenient(shape)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                return Skip(number, f"not JSON: {error if isinstance(error, msgspec.MsgspecError) else 'not UTF-8'}")
         conversation = self._conversation(line)
         if conversation is None:
             return Skip(number, "no conversation is named, neither by the line nor by the file")
         self._facts(conversation, line)
-        return self._entry(conversation, line, number, data, text)
+        return self._entry(conversation, line, number, data, shape)
 
     def end(self) -> Iterator[Part]:
         """Titles, once all of them were seen: one that a person gave, or the program, or a summary."""
@@ -223,10 +229,11 @@ class _Reader:
             return Entry(
                 conversation=conversation, raw=data, key=line.uuid or f"line {number}", created_at=created_at, note=note
             )
-        raw = bytes(line.message)
-        at = text.find(raw)
+        at = text.find(line.message)
+        end = at + len(bytes(line.message))
+        raw = data[at:end]
         try:
-            extra: dict[str, Any] = {ENVELOPE: [text[:at].decode(), data[at + len(raw) :].decode()]}
+            extra: dict[str, Any] = {ENVELOPE: [data[:at].decode(), data[end:].decode()]}
         except UnicodeDecodeError:
             self._links[line.uuid or ""] = link
             return Entry(conversation=conversation, raw=data, key=id, created_at=created_at, note="it is not UTF-8")
@@ -244,7 +251,7 @@ class _Reader:
             derived=link.derived,
             created_at=created_at,
             note=note,
-            seen=None if usage is not None else _seen(said),
+            seen=None if usage is not None else _role_and_usage(said),
         )
 
     def _message_of(self, line: _Line) -> _Message | None:
@@ -252,9 +259,10 @@ class _Reader:
             return None
         try:
             said = _message(line.message)
-        except msgspec.ValidationError:
-            fields = _any(line.message)
-            if not isinstance(fields, dict):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            try:
+                fields = parse(bytes(line.message))
+            except (msgspec.MsgspecError, Invalid, UnicodeDecodeError, RecursionError):
                 return None
             said = _Message(role=fields["role"] if isinstance(fields.get("role"), str) else None)
         return said if said.role is not None else None
@@ -307,7 +315,7 @@ class _Reader:
         return {"input": added.get("input_tokens", 0), "output": added.get("output_tokens", 0)}
 
 
-def _seen(said: _Message) -> Message | None:
+def _role_and_usage(said: _Message) -> Message | None:
     """Role and usage, as the view of the message has them; None if this takes a closer look."""
     content, role = said.content, said.role
     if content is None:

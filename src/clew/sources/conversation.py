@@ -1,8 +1,8 @@
 """One conversation of a history on its way into the store: a session, its messages as nodes, the rest in its log.
 
-A batch is made ready by reads alone (`Conversation.prepare`), so that the transaction that stores it
-(`Conversation.store`) has little but inserts. If something else has changed the store between the two, the transaction
-raises Conflict, and the batch is made ready again.
+A batch is made ready by reads alone (`ConversationImport.prepare`), so that the transaction that stores it
+(`ConversationImport.store`) has little but inserts. If something else has changed the store between the two, the
+transaction raises Conflict, and the batch is made ready again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clew.sources.contract import About, Entry
 from clew.sources.drafting import Drafter
 from clew.sources.layout import laid_out, piece_id, pieces, record_id
 from clew.sources.runs import Change
-from clew.sources.writing import Facts, SessionWriter, session_id
+from clew.sources.writing import ConversationFacts, SessionWriter, session_id
 from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.session_table import SESSION, SUBAGENT
@@ -47,7 +47,7 @@ class _Batch(NamedTuple):
     notes: list[str]
 
 
-class Stored(NamedTuple):
+class StoredBatch(NamedTuple):
     """What a transaction has stored of a conversation."""
 
     row: RefRow | None
@@ -59,7 +59,7 @@ class Stored(NamedTuple):
     changes: list[Change]
 
 
-class Conversation:
+class ConversationImport:
     """A conversation of one file. `fresh` says that the file was never imported as a whole."""
 
     def __init__(self, parts: Parts, source: str, name: str, *, fresh: bool = True) -> None:
@@ -94,10 +94,10 @@ class Conversation:
         if entry.note is not None:
             self.notes.append(f"{self.name}: {entry.key}: {entry.note}")
 
-    def passed(self, entry: Entry) -> None:
+    def skip(self, entry: Entry) -> None:
         """Takes an entry that is stored already, as the file has not changed up to there."""
         self.stored_before = True
-        self._drafter.passed(entry)
+        self._drafter.note_time(entry)
         if entry.id is not None and entry.message is not None:
             self.known += not entry.inherited
 
@@ -124,7 +124,7 @@ class Conversation:
         made, notes = self._drafter.drafts(entries)
         key = ids.parse(self.id)
         names = [draft.id for draft in made.values()]
-        known = engine.read(lambda tx: tx.stored(names)) if names else set[bytes]()
+        known = engine.read(lambda tx: tx.existing_ids(names)) if names else set[bytes]()
         if known and self._laid is None:
             self._laid = set() if row is None else laid_out(Session(self._parts, row))
         ready: list[_Ready] = []
@@ -143,7 +143,7 @@ class Conversation:
             elif not entry.inherited:
                 ready.append(_Ready(entry, None, record=record_id(key, entry.key, entry.raw)))
         kept = [one.record for one in ready if one.record]
-        logged = engine.read(lambda tx: tx.stored_log(kept)) if kept else set[bytes]()
+        logged = engine.read(lambda tx: tx.existing_log_ids(kept)) if kept else set[bytes]()
         self._batch = _Batch(ready, self._row(), logged, notes)
 
     def _in_trash(self, row: RefRow | None) -> bool:
@@ -152,8 +152,8 @@ class Conversation:
             row = self._parts.table.get(SESSION, ids.parse(session_id(self._source, self.about.owner)))
         return row is not None and row.trashed_at is not None
 
-    def _facts(self) -> Facts:
-        return Facts(self._source, self.name, self.id, self.about, self._fresh, self._made)
+    def _facts(self) -> ConversationFacts:
+        return ConversationFacts(self._source, self.name, self.id, self.about, self._fresh, self._made)
 
     def _row(self) -> RefRow | None:
         key = ids.parse(self.id)
@@ -177,7 +177,7 @@ class Conversation:
 
     # -- storing it
 
-    def store(self, tx: Tx, *, last: bool) -> Stored:
+    def store(self, tx: Tx, *, last: bool) -> StoredBatch:
         """Stores the batch as a step of the caller's transaction. Conflict if the store has changed meanwhile."""
         batch = self._batch
         writing = SessionWriter(self._parts, self._facts(), tx, batch.row)
@@ -211,11 +211,11 @@ class Conversation:
             writing.log(records, order)
         if last:
             writing.finish()
-        return Stored(
+        return StoredBatch(
             writing.row, writing.new, known, len(records), laid, [*batch.notes, *writing.notes], writing.changes()
         )
 
-    def stored(self, done: Stored, *, last: bool) -> None:
+    def take_over(self, done: StoredBatch, *, last: bool) -> None:
         """Takes over what a transaction has stored, after its commit."""
         self._waiting, self._batch = [], _Batch([], None, set(), [])
         self.new += done.new

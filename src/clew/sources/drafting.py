@@ -35,7 +35,7 @@ class Drafter:
         self._session = session
         self._time: int | None = None
 
-    def passed(self, entry: Entry) -> None:
+    def note_time(self, entry: Entry) -> None:
         """Notes the time of an entry, which the next one has if it has none of its own."""
         if entry.created_at is not None:
             self._time = microseconds(entry.created_at)
@@ -46,7 +46,7 @@ class Drafter:
         notes: list[str] = []
         for number, entry in enumerate(entries):
             try:
-                self.passed(entry)
+                self.note_time(entry)
             except Invalid as error:
                 notes.append(f"{entry.key}: {error.message}")
             if entry.id is None or entry.message is None:
@@ -85,7 +85,7 @@ class Drafter:
 
     def _attached(self, entry: Entry, notes: list[str]) -> dict[str, Any]:
         """The attachments of a message, each in a blob. Those it already has in the store are not read again."""
-        before = self._stored(entry)
+        before = self._attachments_in_store(entry)
         found: dict[str, Any] = {}
         for one in entry.attachments:
             if one.reference in before:
@@ -102,7 +102,7 @@ class Drafter:
             found[one.reference] = {name: value for name, value in told.items() if value is not None}
         return found
 
-    def _stored(self, entry: Entry) -> dict[str, Any]:
+    def _attachments_in_store(self, entry: Entry) -> dict[str, Any]:
         id = self._engine.fresh_id(entry.id)
         place = self._engine.read(lambda tx: tx.node(id))
         extra = {} if place is None else self._engine.node(place).said.extra or {}

@@ -70,7 +70,7 @@ class ImportHistory:
         before = self.find(item)
         return before is not None and before.state == state(item)
 
-    def known(self, item: Item) -> str | None:
+    def unchanged_source(self, item: Item) -> str | None:
         """The source that has read a file, if it has not changed since; see `clew.sources.registry.find`."""
         if self._looked < MANY:
             self._looked += 1

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from clew.backends import Tx
 from clew.errors import Conflict
 from clew.sources.contract import About, Skip, Source
-from clew.sources.conversation import Conversation, Stored
+from clew.sources.conversation import ConversationImport, StoredBatch
 from clew.sources.history import MOST_SKIPS, ImportedFile, ImportHistory, state
 from clew.sources.items import Item
 from clew.sources.layout import records
@@ -108,7 +108,7 @@ class _Import:
         self._history, self._run = history, run
         self._step, self._stop = step, stop
         self._before = before if before is not None and before.entries else None
-        self._found: dict[str, Conversation] = {}
+        self._found: dict[str, ConversationImport] = {}
         self._skipped: list[Skip] = []
         self._digest, self._entries = sha256(), 0
         self._size = self._count = 0
@@ -124,7 +124,7 @@ class _Import:
             one = self._found.get(part.conversation)
             if one is None:
                 fresh = self._before is None
-                one = Conversation(self._parts, self._source.name, part.conversation, fresh=fresh)
+                one = ConversationImport(self._parts, self._source.name, part.conversation, fresh=fresh)
                 self._found[part.conversation] = one
             if isinstance(part, About):
                 one.tell(part)
@@ -134,7 +134,7 @@ class _Import:
             self._size += len(part.raw)
             self._count += 1
             if self._entries <= passing:
-                one.passed(part)
+                one.skip(part)
                 if self._entries == passing and not self._is_as_before():
                     return None
                 continue
@@ -149,7 +149,7 @@ class _Import:
         self._size = self._count = 0
         return self._before is not None and self._digest.hexdigest() == self._before.digest
 
-    def _end(self, *, stopped: bool = False, current: Conversation | None = None) -> ItemOutcome:
+    def _end(self, *, stopped: bool = False, current: ConversationImport | None = None) -> ItemOutcome:
         if stopped and current is not None and not current.new:
             current.drop()
         self._flush(last=True, whole=not stopped)
@@ -186,7 +186,7 @@ class _Import:
         if not batch and not note:
             return
 
-        def work(tx: Tx) -> list[Stored]:
+        def work(tx: Tx) -> list[StoredBatch]:
             done = [one.store(tx, last=last) for one in batch]
             if self._run is not None:
                 self._run.note(tx, [change for one in done for change in one.changes])
@@ -195,7 +195,7 @@ class _Import:
             return done
 
         for one, done in zip(batch, self._parts.engine.write(work), strict=True):
-            one.stored(done, last=last)
+            one.take_over(done, last=last)
 
     def _file(self) -> ImportedFile:
         skipped = [skip_text(skip) for skip in self._skipped[:MOST_SKIPS]]

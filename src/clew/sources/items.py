@@ -100,13 +100,16 @@ def _unpack(file: IO[bytes], member: str) -> IO[bytes]:
                 f"{member} would unpack to {info.file_size:,} bytes", hint="The archive looks like a zip bomb."
             )
         target = tempfile.TemporaryFile()  # noqa: SIM115 (it is returned)
-        with archive.open(info) as packed:
-            size = 0
-            while block := packed.read(_BLOCK):
-                size += len(block)
-                if size > most:
-                    target.close()
-                    raise Invalid(f"{member} unpacks to more than the {info.file_size:,} bytes it names")
-                target.write(block)
+        try:
+            with archive.open(info) as packed:
+                size = 0
+                while block := packed.read(_BLOCK):
+                    size += len(block)
+                    if size > most:
+                        raise Invalid(f"{member} unpacks to more than the {info.file_size:,} bytes it names")
+                    target.write(block)
+        except BaseException:
+            target.close()
+            raise
     target.seek(0)
     return target

@@ -47,7 +47,7 @@ class RunData(msgspec.Struct, frozen=True, omit_defaults=True):
     undone: bool = False
 
 
-class RunInfo(NamedTuple):
+class ImportRun(NamedTuple):
     """One import, as it is listed."""
 
     id: str
@@ -81,7 +81,7 @@ class Run:
         add_entries(Log(engine, lambda: here), tx, here, [entry])
 
 
-def list_runs(store: Store) -> list[RunInfo]:
+def list_runs(store: Store) -> list[ImportRun]:
     """All imports, the last one first."""
     return [_info(Parts.of(store), row) for row in _rows(Parts.of(store))]
 
@@ -148,7 +148,7 @@ def _rows(parts: Parts) -> Iterator[RefRow]:
         edge = rows[-1].rank, rows[-1].ref
 
 
-def _info(parts: Parts, row: RefRow) -> RunInfo:
+def _info(parts: Parts, row: RefRow) -> ImportRun:
     data = _data(parts, row)
     sessions: set[str] = set()
     messages = 0
@@ -156,7 +156,7 @@ def _info(parts: Parts, row: RefRow) -> RunInfo:
         for one in msgspec.json.decode(entry.data, type=list[Change]):
             sessions.add(one.session)
             messages += one.messages
-    return RunInfo(ids.text(row.key), moment(row.created_at), data.paths, len(sessions), messages, data.undone)
+    return ImportRun(ids.text(row.key), moment(row.created_at), data.paths, len(sessions), messages, data.undone)
 
 
 def _data(parts: Parts, row: RefRow) -> RunData:

@@ -25,7 +25,7 @@ SOURCE = "source"
 """Where a session's free data keeps where it came from: tool, the tool's own id, branch and version."""
 
 
-class Facts(NamedTuple):
+class ConversationFacts(NamedTuple):
     """What is known of a conversation."""
 
     source: str
@@ -44,7 +44,7 @@ def session_id(source: str, conversation: str) -> str:
     return uuid_or_none(conversation) or derived_id(source, conversation)
 
 
-def describe(facts: Facts, data: SessionData) -> SessionData:
+def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
     """Brings title, directory, model and origin up to date; what a person has changed since stays."""
     about = facts.about
     origin = (data.extra or {}).get(SOURCE)
@@ -62,7 +62,7 @@ def describe(facts: Facts, data: SessionData) -> SessionData:
 class SessionWriter:
     """The transaction that stores a batch of a conversation: a step of the caller's."""
 
-    def __init__(self, parts: Parts, facts: Facts, tx: Tx, row: RefRow | None) -> None:
+    def __init__(self, parts: Parts, facts: ConversationFacts, tx: Tx, row: RefRow | None) -> None:
         self._parts = parts
         self._of = facts
         self._tx = tx
@@ -130,7 +130,7 @@ class SessionWriter:
             refs.branch(tx, self.row.ref, head.ground)
         nodes = append_chain(self._parts.engine, tx, point, chain, derived=derived)
         end = node_row(nodes[-1])
-        self._moved(refs.move_past(tx, self.row, head, end[POS], end[ID], chain[-1].created_at))
+        self._take_move(refs.move_past(tx, self.row, head, end[POS], end[ID], chain[-1].created_at))
         self.new += len(chain)
 
     def _catch_up(self) -> None:
@@ -139,11 +139,11 @@ class SessionWriter:
             return
         state, point = self._parts.refs.tip(self._tx, self.row), self._tx.ground(self._head)
         if point is not None and point.tree == state.tree:
-            self._moved(
+            self._take_move(
                 self._parts.refs.move_past(self._tx, self.row, state, point.pos, point.id, self._head_time)
             )  # fmt: skip
 
-    def _moved(self, move: Move) -> None:
+    def _take_move(self, move: Move) -> None:
         assert self.row is not None
         self.row = self.row._replace(**move._asdict())
         self._head = move.head_id
@@ -217,7 +217,7 @@ class SessionWriter:
             return
         if state.pos is not None and not _is_above(tx, state.pos, point.pos):
             refs.branch(tx, row.ref, state.ground)
-        self._moved(refs.move_past(tx, row, state, point.pos, point.id, state.active_at))
+        self._take_move(refs.move_past(tx, row, state, point.pos, point.id, state.active_at))
 
 
 def _is_above(tx: Tx, pos: int | None, leaf: int | None) -> bool:

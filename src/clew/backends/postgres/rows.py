@@ -157,10 +157,10 @@ class PostgresTx(SqlTx):
         rows = self._run(SQL["nodes_at"], (list(positions),)).fetchall() if positions else []
         return {row[5]: NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:]) for row in rows}
 
-    def stored(self, ids: Sequence[bytes]) -> set[bytes]:
+    def existing_ids(self, ids: Sequence[bytes]) -> set[bytes]:
         return {id for (id,) in self._run(SQL["stored"], (list(ids),))} if ids else set()
 
-    def stored_log(self, ids: Sequence[bytes]) -> set[bytes]:
+    def existing_log_ids(self, ids: Sequence[bytes]) -> set[bytes]:
         return {id for (id,) in self._run(SQL["stored_log"], (list(ids),))} if ids else set()
 
     def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:

@@ -93,10 +93,10 @@ class SQLiteTx(SqlTx):
             for tree, depth, carried, key, parent, pos, facts, id, body in self._among(_NODES_AT, positions, "(?), ")
         }
 
-    def stored(self, ids: Sequence[bytes]) -> set[bytes]:
+    def existing_ids(self, ids: Sequence[bytes]) -> set[bytes]:
         return {id for (id,) in self._among(_STORED, ids)}
 
-    def stored_log(self, ids: Sequence[bytes]) -> set[bytes]:
+    def existing_log_ids(self, ids: Sequence[bytes]) -> set[bytes]:
         return {id for (id,) in self._among(_STORED_LOG, ids)}
 
     def tree_states(self, trees: Sequence[int]) -> dict[int, tuple[str, bool]]:

@@ -171,7 +171,7 @@ def _find(store: clew.Store, paths: list[str], asked: _Asked) -> list[Found]:
     from clew.sources.registry import find
 
     history = ImportHistory(store)
-    found = list(find(paths, only=asked.only, exclude=asked.exclude, known=history.known))
+    found = list(find(paths, only=asked.only, exclude=asked.exclude, known=history.unchanged_source))
     if asked.since is not None:
         edge = asked.since.timestamp() * 1e9
         found = [one for one in found if one.item.modified >= edge]

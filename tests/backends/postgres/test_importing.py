@@ -1,0 +1,32 @@
+"""Histories of other programs, imported into a store on a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import clew
+from clew.sources import Run, find, records, run, undo
+from tests.sources.made import SESSION, claude_line, jsonl
+
+
+def test_an_import(url: str, tmp_path: Path) -> None:
+    """A history is stored, continued, written out as it was, and taken back."""
+    file = tmp_path / f"{SESSION}.jsonl"
+    lines = [
+        claude_line(1, None, "user", "One"),
+        claude_line(2, 1, "assistant", "Yes"),
+        claude_line(3, 2, "user", "Two"),
+    ]
+    record = {"type": "queue-operation", "operation": "enqueue", "sessionId": SESSION}
+    with clew.open(url) as store:
+        for some in ([*lines[:2], record], [*lines[:2], record, lines[2]]):
+            file.write_bytes(jsonl(some))
+            this = Run(store)
+            (outcome,) = run(store, find([str(file)]), run=this)
+            assert outcome.state == "imported"
+        session = store.sessions.get(SESSION)
+        assert b"".join(records(session, store)) == file.read_bytes()
+        (again,) = run(store, find([str(file)]), again=True)
+        assert [(one.messages, one.known, one.records) for one in again.conversations] == [(0, 3, 0)]
+        assert undo(store, this.id).messages == 1
+        assert [node.text for node in store.sessions.get(SESSION).path()] == ["One", "Yes"]
