@@ -98,7 +98,6 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
         "hook install": ["--dry-run"],
         "import": [words["folder"]],
         "purge": ["--yes"],
-        "import": [words["folder"]],
         "redact": ["--scan"],
         "snapshot convert": ["--to", "openai"],
         "retention set": ["--days", "14"],
