@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 .PHONY: run test test-full test-all check bench soak fix clean
 
 run: $(VENV)/.run
-	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew chat; else $(BIN)/clew tour; fi
+	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew; else $(BIN)/clew tour; fi
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --dist worksteal --durations=20 -m "not soak and not full"

@@ -226,7 +226,8 @@ def _flush_or_discard() -> None:
 def cli(ctx: click.Context) -> None:
     """Store conversations with language models durably; search, resume, fork and rewind them.
 
-    Without a command, on a terminal: choose a conversation from a list and resume it.
+    Without a command, on a terminal: choose a conversation from a list and resume it. While there is none, clew lists
+    the histories of other tools on this machine and asks which to import.
     """
     if ctx.invoked_subcommand is None:
         if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb":

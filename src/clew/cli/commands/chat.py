@@ -167,11 +167,16 @@ def _start_chat(
 ) -> ChatSession:
     from clew.cli.chat import models
     from clew.cli.chat.conversation import ChatSession
+    from clew.cli.setup.installation import local_model, missing_sdks
 
     choice = models.choose(start.model, session)
     models.refuse_offline(choice, session)
     if choice.provider == OFFLINE and start.model is None and not models.is_configured():
         note(f"Using `offline`, which echoes your input. {models.HOW}")
+        for line in missing_sdks():
+            note(line)
+        if (local := local_model()) is not None:
+            note(f"The program claude is installed and needs no API key: {local}")
     system = start.system if start.system is not None else models.setting("system") if session is None else None
     return ChatSession(
         store, choice, interrupts, session=session, at=at, system=system, cwd=os.getcwd(), title=start.title,

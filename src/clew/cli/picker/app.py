@@ -57,7 +57,7 @@ class Picker(App[PickerResult]):
     CSS = """
     Screen { layers: base; background: ansi_default; }
     #typed { border: none; height: 1; padding: 0 1; background: ansi_default; }
-    #about, #keys { height: 1; padding: 0 1; color: ansi_bright_black; background: ansi_default; }
+    #about, #keys, #hint { height: 1; padding: 0 1; color: ansi_bright_black; background: ansi_default; }
     #keys { dock: bottom; }
     OptionList { border: none; padding: 0 1; width: 1fr; height: 1fr; background: ansi_default; }
     #side { width: 1fr; border-left: solid ansi_bright_black; padding: 0 1; }
@@ -74,7 +74,7 @@ class Picker(App[PickerResult]):
     )
     SHORT = "enter resume · tab scope · ^r ^t ^f ^d ^z · esc quit"
 
-    def __init__(self, store: clew.Store, cwd: str, *, scope: Scope | None = None) -> None:
+    def __init__(self, store: clew.Store, cwd: str, *, scope: Scope | None = None, hint: str = "") -> None:
         super().__init__(ansi_color=True)
         self.catalog = Catalog(store, cwd)
         self.scope: Scope = scope or "directory"
@@ -86,6 +86,8 @@ class Picker(App[PickerResult]):
         """What the input field asks for, if it is not a search."""
         self._asked_of: CatalogRow | None = None
         """The session that the input is for."""
+        self._hint = hint
+        """A line above the keys."""
         self._trashed: list[str] = []
         self._contents_pending = False
         """True while messages are searched."""
@@ -102,6 +104,8 @@ class Picker(App[PickerResult]):
                 yield Static(id="head", markup=False)
                 with VerticalScroll(id="messages", can_focus=False):
                     yield Static(id="preview", markup=False)
+        if self._hint:
+            yield Static(self._hint, id="hint", markup=False)
         yield Static(id="keys", markup=False)
 
     def on_mount(self) -> None:

@@ -18,21 +18,25 @@ from clew.cli.exits import NOT_FOUND
 from clew.cli.output.origin import own_command, tool_title
 from clew.cli.output.text import bold, dim, note, out, warn
 from clew.cli.setup import settings
-from clew.cli.setup.open_store import open_for_reading
+from clew.cli.setup.open_store import location, open_for_reading
 from clew.store.origin import origin_of
 
 
 def pick(ctx: click.Context) -> None:
-    """Shows the picker; resumes the chosen session, or prints the command that does."""
+    """Shows the picker; resumes the chosen session, or prints the command that does. Greets if the store is empty."""
     from clew.cli.commands.chat import chat
 
-    with open_for_reading() as store:
-        if not store.sessions.list(limit=1).items:
-            warn("No conversations yet. Start one with 'clew chat'; list all commands with 'clew --help'.")
+    hint = ""
+    if _is_empty():
+        from clew.cli.importing.welcome import welcome, what_else_line
+
+        if not welcome(ctx):
             return
+        hint = what_else_line()
+    with open_for_reading() as store:
         from clew.cli.picker.app import Picker
 
-        choice = Picker(store, os.getcwd()).run()
+        choice = Picker(store, os.getcwd(), hint=hint).run()
         session = store.sessions.get(choice.id) if choice is not None and choice.id else None
         command = "" if session is None else resume_command(session)
         theirs = None if session is None else _own_command(session)
@@ -46,6 +50,15 @@ def pick(ctx: click.Context) -> None:
         ctx.exit(_run(theirs))
     else:
         ctx.invoke(chat, **({"new": True} if choice.what == "new" else {"resume_id": choice.id}))
+
+
+def _is_empty() -> bool:
+    """True if there is no conversation to choose, or no store yet."""
+    path, _ = location()
+    if "://" not in path and not os.path.exists(path):
+        return True
+    with open_for_reading() as store:
+        return not store.sessions.list(limit=1).items
 
 
 class OwnCommand(NamedTuple):
