@@ -373,8 +373,11 @@ def test_tool_branch_and_fork_are_shown(store, tmp_path):
 
     at_the_screen(store, tmp_path / "app", act)
     catalog = loaded(store, tmp_path)
-    assert "Claude Code · branch main" in preview(store, catalog.row(made.id)).head.plain
-    assert f"fork of {made.handle} Imported" in preview(store, catalog.row(fork.id)).head.plain
+    own, other = catalog.row(made.id), catalog.row(fork.id)
+    assert own is not None
+    assert other is not None
+    assert "Claude Code · branch main" in preview(store, own).head.plain
+    assert f"fork of {made.handle} Imported" in preview(store, other).head.plain
 
 
 def test_the_own_command_of_a_tool(store):

@@ -113,12 +113,8 @@ def purge(
         if names is not None or not yes:
             would = run(dry_run=True)
             going = [_describe(store, one) for one in would.sessions[:NAMED]]
-            if would.sessions and not dry_run and not yes:
-                warn(f"This deletes {_counts(would)}. It cannot be undone.")
-                for one in _going_lines(going, len(would.sessions)):
-                    warn(one)
-                if not confirm("Purge?"):
-                    ctx.exit(say("nothing was purged", "", FAILED))
+            if would.sessions and not dry_run and not yes and not _confirm(would, going):
+                ctx.exit(say("nothing was purged", "", FAILED))
         try:
             receipt = run(dry_run=dry_run)
         except KeyboardInterrupt:
@@ -144,6 +140,14 @@ def _describe(store: clew.Store, id: str) -> str:
     except clew.ClewError:  # damaged: it can be purged all the same
         return id
     return f"{handle} ({plain(clip(title, 60))})" if title else f"{handle} (untitled)"
+
+
+def _confirm(would: Receipt, going: list[str]) -> bool:
+    """Names what would go, and asks."""
+    warn(f"This deletes {_counts(would)}. It cannot be undone.")
+    for one in _going_lines(going, len(would.sessions)):
+        warn(one)
+    return confirm("Purge?")
 
 
 def _going_lines(going: list[str], total: int) -> Iterator[str]:

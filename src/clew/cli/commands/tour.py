@@ -13,7 +13,7 @@ import click
 import clew
 from clew.cli.commands.crash_demo import NOTE, kill_a_writer
 from clew.cli.exits import FAILED, say
-from clew.cli.importing.welcome import show_found
+from clew.cli.importing.listing import show_found
 from clew.cli.options import examples
 from clew.cli.output.text import bold, clip, dim, list_counts, many, out, role_style, style
 from clew.cli.output.tree_layout import END, INDENT, TreeItem, arrange, snippet

@@ -11,8 +11,7 @@ from contextlib import suppress
 import click
 
 import clew
-from clew.cli.importing.found import looked_at, table, this_home
-from clew.cli.output.json import out_lines
+from clew.cli.importing.listing import show_looked_at
 from clew.cli.output.text import bold, dim, note, out
 from clew.cli.setup.installation import local_model, missing_sdks
 
@@ -47,21 +46,6 @@ def what_else_line() -> str:
     return "Also: " + " · ".join(command for command, _ in ELSE)
 
 
-def show_found() -> None:
-    """The histories on this machine as a table, or where they were looked for; asks nothing."""
-    from clew.sources.survey import survey
-
-    found = survey(this_home())
-    out()
-    out(bold("Your histories"))
-    out()
-    if found:
-        out_lines(table(found), paged=False)
-        out("Import them with: clew import --yes")
-    else:
-        _looked_at()
-
-
 def _import(ctx: click.Context, path: str | None = None) -> bool:
     """Runs `clew import`, which lists, asks and imports; True if something was stored."""
     from clew.cli.commands.import_ import import_
@@ -78,7 +62,7 @@ def _import(ctx: click.Context, path: str | None = None) -> bool:
 
 def _nothing_found(ctx: click.Context) -> bool:
     """Says where it looked, and offers a file, the tour or a chat; True if something was imported."""
-    _looked_at()
+    show_looked_at()
     out()
     out("What now?")
     out(f"  e  import an export file   {dim('ChatGPT and Claude.ai send one: Settings, Data controls, Export')}")
@@ -100,17 +84,6 @@ def _nothing_found(ctx: click.Context) -> bool:
 
         ctx.invoke(chat, new=True)
     return False
-
-
-def _looked_at() -> None:
-    from clew.sources.registry import sources
-
-    home = this_home()
-    out("No histories of other tools found. Looked at:")
-    for source in sources():
-        places = list(source.discover(home))
-        if places:
-            out(f"  {source.title}: {looked_at(places)}")
 
 
 def _what_else() -> None:
