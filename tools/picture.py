@@ -1,7 +1,4 @@
-"""Writes docs/first-minute.svg: a real run of clew in a temporary home with a small history of Claude Code.
-
-python tools/picture.py
-"""
+"""Writes docs/first-minute.svg: a real run of clew in a temporary home with a small history of Claude Code."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ TALKS = (
         "Build fails on CI",
         "/home/user/app",
         "Why does the build fail?",
-        "The lint step: `os` is imported and never used.",
+        "The lint step: `os` is never used.",
     ),
     ("Faster search", "/home/user/app", "Search takes seconds.", "An index on the words makes it milliseconds."),
     ("Release notes", "/home/user/site", "Write the notes for 2.1", "Here they are, with the lint fix first."),
