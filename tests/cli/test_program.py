@@ -93,7 +93,7 @@ def test_every_read_has_json(name, clew_cli):
 
 def test_alone_off_a_terminal(program):
     """Without a command: help on stderr, nothing on stdout, exit 2."""
-    for args in ([], ["key"], ["config"], ["retention"], ["quarantine"]):
+    for args in ([], ["key"], ["retention"], ["quarantine"]):
         done = program(*args)
         assert (done.code, done.out) == (2, "")
         assert "Commands:" in done.err
@@ -140,7 +140,14 @@ def test_help_is_quick(tmp_path):
 
 @pytest.mark.parametrize(
     "args",
-    [["nonsense"], ["ls", "--nonsense"], ["ls", "--limit", "0"], ["ls", "--limit", "x"], ["show"], ["--db", "", "ls"]],
+    [
+        ["nonsense"],
+        ["ls", "--nonsense"],
+        ["ls", "--limit", "0"],
+        ["ls", "--limit", "x"],
+        ["rename"],
+        ["--db", "", "ls"],
+    ],
 )
 def test_bad_usage_is_2(args, clew_cli):
     """One line says what is wrong, one what to do."""
