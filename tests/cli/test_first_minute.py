@@ -107,7 +107,9 @@ def test_off_a_terminal_the_tour_ends_with_the_table(program: Run, tmp_path: Pat
     """No question, nothing stored; in an empty home it says where it looked."""
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
-    assert "No histories of other tools found. Looked at:\n  Claude Code: ~/.claude/projects" in program("tour").out
+    shown = program("tour").out
+    assert "No histories of other tools found. Looked at ('clew sources' lists all places):" in shown
+    assert "\n  Claude Code: ~/.claude/projects …\n" in shown
     fill(home)
     done = program("tour")
     assert (done.code, done.err) == (0, "")

@@ -27,8 +27,8 @@ def show_looked_at() -> None:
     from clew.sources.registry import sources
 
     home = this_home()
-    out("No histories of other tools found. Looked at:")
+    out("No histories of other tools found. Looked at ('clew sources' lists all places):")
     for source in sources():
         places = list(source.discover(home))
         if places:
-            out(f"  {source.title}: {looked_at(places)}")
+            out(f"  {source.title}: {looked_at(places[:1])}{' …' if len(places) > 1 else ''}")
