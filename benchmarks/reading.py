@@ -18,16 +18,18 @@ OPS = 30
 
 
 def path(bench: Bench) -> Iterator[Figure]:
-    """A whole session as nodes, every message read."""
+    """A whole session, every message read: as nodes, and as messages alone."""
     length = bench.sizes.path
     with ExitStack() as stack:
         floor, name, session = _long(bench, stack, length)
         sides: dict[str, Side] = {
             "floor": once(lambda: floor.path(name)),
             "clew": once(lambda: [node.message for node in session.path()]),
+            "messages": once(session.messages),
         }
         times = interleave(sides, rounds=bench.sizes.rounds)
     yield ratio(f"path of {length:,} as nodes", times, at_most=1.0, peers=_peers(bench, "load"))
+    yield ratio(f"path of {length:,} as messages", times, side="messages", at_most=0.7)
 
 
 def last(bench: Bench) -> Iterator[Figure]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -57,6 +58,33 @@ def test_appending_moves_the_session_forward(path: Path) -> None:
         assert store.sessions.latest("/a") == session
         other.append(clew.user("q"))
         assert store.sessions.latest("/a") == other
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE nodes SET body = substr(body, 1, 20) || x'00' || substr(body, 22)",
+        "UPDATE nodes SET body = 'text'",
+        "UPDATE nodes SET body = x''",
+        "UPDATE nodes SET facts = x'00'",
+        "UPDATE nodes SET id = x'0102'",
+        "DELETE FROM nodes",
+    ],
+)
+def test_messages_report_the_damage_that_nodes_report(path: Path, damage: str) -> None:
+    """`messages` raises the error of `path` for a message that was changed or is missing, and then reads on."""
+    with clew.open(path) as store:
+        session = store.sessions.create()
+        session.append(said(5))
+        with sqlite3.connect(path) as conn:
+            conn.execute(f"{damage} WHERE pos & 0xffffff = 2")
+        conn.close()
+        with pytest.raises(clew.Corrupted) as by_node:
+            [node.message for node in session.path()]
+        with pytest.raises(clew.Corrupted) as by_message:
+            session.messages()
+        assert str(by_message.value) == str(by_node.value)
+        assert store.sessions.latest().messages(last=1) == said(5)[-1:]
 
 
 def test_continuing_keeps_the_id(store: Store) -> None:

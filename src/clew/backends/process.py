@@ -8,12 +8,28 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from clew.backends import Backend, Loader, Partitions, State, Tenants, Tx, Words
+from clew.backends import Backend, Job, Loader, Partitions, State, Tenants, Tx, Words
 from clew.errors import Closed, Invalid, SchemaTooNew, Unavailable
 
 TxT = TypeVar("TxT")
+
+
+class ThreadState(threading.local):
+    """What a backend remembers for each thread. Defaults are in the class, where reading them takes 0.1 µs; `getattr` with
+    a default takes 1.2 µs.
+    """
+
+    tx: Any = None
+    """Its current transaction."""
+    frame: FrameType | None = None
+    """The frame of its current write."""
+    jobs: list[Job]
+    """The writes of the current transaction."""
+    apart: bool
+    """True if each write of the current transaction has its own savepoint."""
 
 
 class OpenBackend(ABC, Generic[TxT]):
@@ -27,8 +43,7 @@ class OpenBackend(ABC, Generic[TxT]):
 
     def __init__(self) -> None:
         self.on_epoch: Callable[[Tx], object] = lambda tx: None
-        self._local: Any = threading.local()
-        """Per thread: `tx` is its current transaction, `frame` the frame of its current write."""
+        self._local = ThreadState()
         self._closed = False
         self._forks_at_open = OpenBackend._forks
 
@@ -75,11 +90,12 @@ class OpenBackend(ABC, Generic[TxT]):
         if self._closed or self._forks_at_open != OpenBackend._forks:
             why = "was opened before this process was forked" if self._forked else "is closed"
             raise Closed(f"the store {why}")
-        return getattr(self._local, "tx", None)
+        current: TxT | None = self._local.tx
+        return current
 
     def _ensure_closable(self) -> None:
         """Invalid if this thread is in a transaction of the store."""
-        if getattr(self._local, "tx", None) is not None:
+        if self._local.tx is not None:
             raise Invalid("a store cannot be closed inside its own transaction")
 
     def _forbid_reentry(self) -> None:
@@ -88,7 +104,7 @@ class OpenBackend(ABC, Generic[TxT]):
         Unavailable if the thread is in the middle of another write: a signal handler must not write inside it.
         """
         here = sys._getframe(1)
-        outer = getattr(self._local, "frame", None)
+        outer = self._local.frame
         if outer is not None:
             above = here.f_back
             while above is not None:

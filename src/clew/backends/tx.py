@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from clew.backends.blob_tx import BlobTx
 from clew.backends.maintenance_tx import MaintenanceTx
@@ -18,6 +18,8 @@ from clew.backends.rows import (
     RunRow,
     State,
 )
+
+T = TypeVar("T")
 
 
 class Tx(Protocol):
@@ -74,6 +76,9 @@ class Tx(Protocol):
 
     def nodes_between(self, low: int, high: int) -> list[NodeRow]:
         """Nodes from position `low` to `high`, in order."""
+
+    def scan_nodes(self, low: int, high: int, read: Callable[[Iterable[NodeRow]], T]) -> T:
+        """`read` of the same nodes, which need not be in memory all at once. `read` must not use the transaction."""
 
     def by_ord(
         self,

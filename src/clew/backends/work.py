@@ -47,12 +47,18 @@ class Job:
         return self.result
 
 
-_local = threading.local()
+class _Local(threading.local):
+    """Per thread. The class has the default: `getattr` with one raises and catches an error inside, at each call."""
+
+    call: Call | None = None
+
+
+_local = _Local()
 
 
 def current_call() -> Call | None:
     """The call of a batch that this thread is running, if any."""
-    return getattr(_local, "call", None)
+    return _local.call
 
 
 class Call:

@@ -26,6 +26,9 @@ NEUTRAL, NATIVE = 1, 2
 MAX_DEPTH = 200
 """Maximum nesting of data. Whether deeper data can be read would depend on the depth of the caller's stack."""
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError)
+"""Errors of bytes that are not a message."""
+
 _TOKENS = rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]+|[\]}]+'
 _KNOWN = frozenset({"text", "thinking", "tool_call", "tool_result", "media", "opaque"})
 
@@ -50,7 +53,8 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Message).decode
+decode_neutral = msgspec.json.Decoder(Message).decode
+"""Decodes what follows the tag `NEUTRAL`. msgspec.DecodeError, also for blocks of unknown kinds: see `decode`."""
 _decode_frame = msgspec.json.Decoder(Frame).decode
 _decode_any = msgspec.json.Decoder().decode
 _ROLE = {role: number for number, role in enumerate(ROLES)}
@@ -70,7 +74,7 @@ def encode(said: AnyMessage, neutral: Callable[[Native], Message], seen: Message
             return Encoded(NEUTRAL, _ROLE[said.role], payload, _NO_USAGE, _NO_BLOBS)
         ensure_shallow(payload)
         try:
-            message = _decode(memoryview(payload)[1:])
+            message = decode_neutral(memoryview(payload)[1:])
         except msgspec.ValidationError as error:
             raise Invalid(f"the message is not valid: {error}") from None
         same(message, said)
@@ -110,14 +114,14 @@ def decode(payload: bytes | memoryview, where: str) -> AnyMessage:
     try:
         if tag == NEUTRAL:
             try:
-                return _decode(view)
+                return decode_neutral(view)
             except msgspec.ValidationError:
                 return _decode_tolerant(view)
         if tag == NATIVE:
             start = 4 + int.from_bytes(view[:4], "big")
             frame = _decode_frame(view[4:start])
             return Native(frame.provider, bytes(view[start:]), frame.label, frame.extra)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError) as error:
+    except UNREADABLE as error:
         raise Corrupted(where, f"its body does not decode ({type(error).__name__})") from None
     raise Corrupted(where, f"its body has the unknown tag {tag}")
 

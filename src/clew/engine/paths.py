@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from functools import partial
 
 from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, NodeRow, RunRow, Tx, creation_counter
+from clew.base.messages import Message
 from clew.engine.engine import Engine
-from clew.engine.node import Node
+from clew.engine.node import Node, read_rows
 from clew.errors import Corrupted, NotFound
 
 PAGE_BYTES = 4 << 20
@@ -23,6 +24,23 @@ def whole(engine: Engine, tx: Tx, pos: int) -> list[Node]:
         rows = tx.nodes_between(run.run << SEQ_BITS, run.run << SEQ_BITS | upto)
         parent = _add(engine, run, rows, 0, upto, parent, nodes)
     return nodes
+
+
+def messages(engine: Engine, tx: Tx, pos: int) -> list[Message]:
+    """The messages of `whole`, without nodes and without holding all rows at once."""
+    found: list[Message] = []
+    above: int | None = None
+    try:
+        for run, upto in _runs(engine, tx, pos):
+            place = None if above is None else tx.node_at(above)
+            read = partial(read_rows, engine, engine.run_info(run), None if place is None else place.row[ID])
+            above = run.run << SEQ_BITS | upto
+            rows = tx.scan_nodes(run.run << SEQ_BITS, above, read)
+            _ensure_complete(run, rows, 0, upto)
+            found += rows
+    except Corrupted:  # reports the same damage as `path`
+        return [node.message for node in whole(engine, tx, pos)]
+    return found
 
 
 def last(engine: Engine, tx: Tx, pos: int, count: int) -> list[Node]:
@@ -108,13 +126,18 @@ def _add(
     engine: Engine, run: RunRow, rows: list[NodeRow], first: int, upto: int, parent: bytes | None, nodes: list[Node]
 ) -> bytes | None:
     """Adds nodes for a run's rows after the id `parent`; returns the last id. Corrupted if one is missing."""
-    if len(rows) != upto - first + 1:
-        raise Corrupted(f"run {run.run}", f"{upto - first + 1 - len(rows)} of its messages are missing")
+    _ensure_complete(run, rows, first, upto)
     info = engine.run_info(run)
     for row in rows:
         nodes.append(Node(engine, info, parent, row))
         parent = row[ID]
     return parent
+
+
+def _ensure_complete(run: RunRow, rows: Sized, first: int, upto: int) -> None:
+    """Corrupted if a row of a run between two seqs is missing."""
+    if len(rows) != upto - first + 1:
+        raise Corrupted(f"run {run.run}", f"{upto - first + 1 - len(rows)} of its messages are missing")
 
 
 def _fitting(rows: list[NodeRow]) -> int:

@@ -9,17 +9,23 @@ from contextlib import AbstractContextManager, contextmanager
 Step = Callable[[], object]
 
 
+class _Local(threading.local):
+    """Per thread, the steps of its current transaction."""
+
+    steps: dict[int, Step] | None = None
+
+
 class RollbackSteps:
     """The transactions of one store, and for each thread the steps to run on a rollback."""
 
     def __init__(self, begin: Callable[[], AbstractContextManager[None]]) -> None:
         self._begin = begin
-        self._local = threading.local()
+        self._local = _Local()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """See `Backend.transaction`."""
-        outer: dict[int, Step] | None = getattr(self._local, "steps", None)
+        outer = self._local.steps
         steps: dict[int, Step] = {}
         self._local.steps = steps
         try:
@@ -40,6 +46,6 @@ class RollbackSteps:
 
         `what` must live as long as its step.
         """
-        steps: dict[int, Step] | None = getattr(self._local, "steps", None)
+        steps = self._local.steps
         if steps is not None and id(what) not in steps:
             steps[id(what)] = step()

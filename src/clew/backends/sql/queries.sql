@@ -1,5 +1,6 @@
 -- The named statements of SQLite, and of PostgreSQL unless queries.postgres.sql has one of the same name. Question marks
 -- are parameters, in reading order. {run}, {node}, {ref}, {blob} are the column lists of the row types in clew.backends.
+-- A limit is `?+0`: SQLite 3.47 and newer prepare a statement with `LIMIT ?` again at every call.
 
 -- name: state
 SELECT number, format, state, key_id FROM epoch
@@ -53,28 +54,28 @@ FROM wanted w CROSS JOIN nodes n ON n.pos = w.pos JOIN runs u ON u.run = n.pos >
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}
-FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos > ? ORDER BY n.pos LIMIT ?
+FROM nodes n JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos > ? ORDER BY n.pos LIMIT ?+0
 
 -- name: lengths_nodes
-SELECT coalesce(length(body), 0) FROM nodes WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT coalesce(length(body), 0) FROM nodes WHERE pos > ? ORDER BY pos LIMIT ?+0
 
 -- name: lengths_quarantine
-SELECT coalesce(length(body), 0) FROM quarantine WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT coalesce(length(body), 0) FROM quarantine WHERE pos > ? ORDER BY pos LIMIT ?+0
 
 -- name: lengths_refs
-SELECT coalesce(length(data), 0) FROM refs WHERE ref > ? ORDER BY ref LIMIT ?
+SELECT coalesce(length(data), 0) FROM refs WHERE ref > ? ORDER BY ref LIMIT ?+0
 
 -- name: lengths_log
-SELECT coalesce(length(body), 0) FROM log WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT coalesce(length(body), 0) FROM log WHERE pos > ? ORDER BY pos LIMIT ?+0
 
 -- name: lengths_chunks
-SELECT coalesce(length(body), 0) FROM chunks WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT coalesce(length(body), 0) FROM chunks WHERE pos > ? ORDER BY pos LIMIT ?+0
 
 -- name: set_body
 UPDATE nodes SET body = ? WHERE pos = ?
 
 -- name: ids_between
-SELECT id FROM nodes WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
+SELECT id FROM nodes WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?+0
 
 -- name: id_before
 SELECT id FROM nodes WHERE id < ? ORDER BY id DESC LIMIT 1
@@ -99,14 +100,14 @@ SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}, n.ord
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
-WHERE n.ord > ? AND n.ord < ? AND t.workspace = coalesce(?, t.workspace) ORDER BY n.ord LIMIT ? OFFSET ?
+WHERE n.ord > ? AND n.ord < ? AND t.workspace = coalesce(?, t.workspace) ORDER BY n.ord LIMIT ?+0 OFFSET ?
 
 -- name: by_ord_down
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),
        {node}, n.ord
 FROM nodes n JOIN runs u ON u.run = n.pos >> 24 JOIN trees t ON t.tree = u.tree
-WHERE n.ord > ? AND n.ord < ? AND t.workspace = coalesce(?, t.workspace) ORDER BY n.ord DESC LIMIT ? OFFSET ?
+WHERE n.ord > ? AND n.ord < ? AND t.workspace = coalesce(?, t.workspace) ORDER BY n.ord DESC LIMIT ?+0 OFFSET ?
 
 -- name: growth
 SELECT (SELECT id FROM nodes WHERE ord = ?), (SELECT coalesce(max(ord), 0) FROM nodes),
@@ -120,7 +121,7 @@ SELECT id FROM nodes WHERE ord = ?
 SELECT {run} FROM runs u WHERE u.run = ?
 
 -- name: runs_after
-SELECT (SELECT id FROM nodes WHERE pos = u.run << 24 | u.tip), {run} FROM runs u WHERE u.run > ? ORDER BY u.run LIMIT ?
+SELECT (SELECT id FROM nodes WHERE pos = u.run << 24 | u.tip), {run} FROM runs u WHERE u.run > ? ORDER BY u.run LIMIT ?+0
 
 -- name: rekey_run
 UPDATE runs SET wrapped_key = ?, mac = ? WHERE run = ?
@@ -166,7 +167,7 @@ DELETE FROM nodes WHERE pos BETWEEN ? AND ?
 SELECT pos, created_at, why, body FROM quarantine WHERE pos = ?
 
 -- name: quarantined_after
-SELECT pos, created_at, why, body FROM quarantine WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT pos, created_at, why, body FROM quarantine WHERE pos > ? ORDER BY pos LIMIT ?+0
 
 -- name: add_quarantined
 INSERT INTO quarantine (pos, created_at, why, body) VALUES (?, ?, ?, ?)
@@ -184,7 +185,7 @@ INSERT INTO forgotten (low, high) VALUES (?, ?)
 DELETE FROM forgotten WHERE number <= ?
 
 -- name: forgotten
-SELECT number, low, high FROM forgotten WHERE number > ? ORDER BY number LIMIT ?
+SELECT number, low, high FROM forgotten WHERE number > ? ORDER BY number LIMIT ?+0
 
 -- name: delete_run
 DELETE FROM runs WHERE run = ?
@@ -230,7 +231,7 @@ SELECT {ref} FROM refs r WHERE r.ref = ?
 SELECT ref, version FROM refs WHERE ref = ?
 
 -- name: keys_between
-SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key BETWEEN ? AND ? ORDER BY key LIMIT ?
+SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key BETWEEN ? AND ? ORDER BY key LIMIT ?+0
 
 -- name: key_before
 SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key < ? ORDER BY key DESC LIMIT 1
@@ -241,24 +242,24 @@ SELECT key FROM refs WHERE workspace = ? AND kind = ? AND key > ? ORDER BY key L
 -- name: refs_recent
 SELECT {ref} FROM refs r
 WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
-ORDER BY r.rank DESC, r.ref DESC LIMIT ?
+ORDER BY r.rank DESC, r.ref DESC LIMIT ?+0
 
 -- name: refs_look
 SELECT {ref} FROM refs r
 WHERE r.workspace = ? AND r.kind = ? AND r.look = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
-ORDER BY r.rank DESC, r.ref DESC LIMIT ?
+ORDER BY r.rank DESC, r.ref DESC LIMIT ?+0
 
 -- name: refs_label
 SELECT {ref} FROM refs r
 WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
   AND EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref) AND (? IS NULL OR r.look = ?)
-ORDER BY r.rank DESC, r.ref DESC LIMIT ?
+ORDER BY r.rank DESC, r.ref DESC LIMIT ?+0
 
 -- name: refs_trashed
 SELECT {ref} FROM refs r
 WHERE r.workspace = ? AND r.trashed_at IS NOT NULL AND (r.trashed_at, r.ref) < (?, ?)
   AND NOT EXISTS (SELECT 1 FROM refs o WHERE o.ref = r.owner AND o.trashed_at IS NOT NULL)
-ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?
+ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?+0
 
 -- name: count_refs
 SELECT count(*) FROM refs r
@@ -269,7 +270,7 @@ WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR coa
 SELECT {ref} FROM refs r WHERE r.owner = ? ORDER BY r.ref & 2147483647
 
 -- name: refs_after
-SELECT {ref} FROM refs r WHERE r.ref > ? ORDER BY r.ref LIMIT ?
+SELECT {ref} FROM refs r WHERE r.ref > ? ORDER BY r.ref LIMIT ?+0
 
 -- name: rekey_ref
 UPDATE refs SET wrapped_key = ?, mac = ?, data = ? WHERE ref = ?
@@ -331,10 +332,10 @@ INSERT INTO labels (look, ref) VALUES (?, ?)
 SELECT max(pos) FROM log WHERE pos BETWEEN ? AND ?
 
 -- name: log_range
-SELECT pos, created_at, id, body FROM log WHERE pos BETWEEN ? AND ? ORDER BY pos LIMIT ?
+SELECT pos, created_at, id, body FROM log WHERE pos BETWEEN ? AND ? ORDER BY pos LIMIT ?+0
 
 -- name: log_after
-SELECT pos, created_at, id, body FROM log WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT pos, created_at, id, body FROM log WHERE pos > ? ORDER BY pos LIMIT ?+0
 
 -- name: set_log_body
 UPDATE log SET body = ? WHERE pos = ?
@@ -355,7 +356,7 @@ SELECT {blob} FROM blobs b WHERE b.tree = ? AND b.look BETWEEN ? AND ?
 SELECT {blob} FROM blobs b WHERE b.tree = ? AND NOT EXISTS (SELECT 1 FROM uses WHERE blob = b.blob)
 
 -- name: blobs_after
-SELECT {blob} FROM blobs b WHERE b.blob > ? ORDER BY b.blob LIMIT ?
+SELECT {blob} FROM blobs b WHERE b.blob > ? ORDER BY b.blob LIMIT ?+0
 
 -- name: blob_by_number
 SELECT {blob} FROM blobs b WHERE b.blob = ?
@@ -370,7 +371,7 @@ UPDATE blobs SET look = ?, size = ?, chunks = ?, wrapped_key = ?, mac = ? WHERE 
 INSERT INTO chunks (pos, body) VALUES (?, ?)
 
 -- name: chunks_after
-SELECT pos, body FROM chunks WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT pos, body FROM chunks WHERE pos > ? ORDER BY pos LIMIT ?+0
 
 -- name: set_chunk
 UPDATE chunks SET body = ? WHERE pos = ?
@@ -403,7 +404,7 @@ INSERT INTO objects (name, blob, size, created_at) VALUES (?, ?, ?, ?)
 SELECT name, blob, size, created_at FROM objects WHERE blob = ? AND size > 0
 
 -- name: objects_after
-SELECT name, blob, size, created_at FROM objects WHERE blob > ? AND size > 0 ORDER BY blob LIMIT ?
+SELECT name, blob, size, created_at FROM objects WHERE blob > ? AND size > 0 ORDER BY blob LIMIT ?+0
 
 -- name: whole_object
 UPDATE objects SET size = ? WHERE name = ? AND blob = ?
@@ -421,7 +422,7 @@ SELECT name, blob, size, created_at FROM objects WHERE blob IS NOT NULL AND size
 UPDATE objects SET blob = NULL WHERE size = 0 AND created_at < ?
 
 -- name: objects_left
-SELECT name, blob, size, created_at FROM objects WHERE blob IS NULL ORDER BY name LIMIT ?
+SELECT name, blob, size, created_at FROM objects WHERE blob IS NULL ORDER BY name LIMIT ?+0
 
 -- name: bytes_left
 SELECT coalesce(sum(size), 0) FROM objects WHERE blob IS NULL

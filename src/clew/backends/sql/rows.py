@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self
 
 from clew.backends import (
@@ -21,7 +21,7 @@ from clew.backends import (
 )
 from clew.backends.sql.blob_rows import SqlBlobTx
 from clew.backends.sql.maintenance_rows import SqlMaintenanceTx
-from clew.backends.sql.statements import locate
+from clew.backends.sql.statements import T, locate
 from clew.backends.tables import COPIED
 from clew.errors import Conflict, Corrupted
 
@@ -118,6 +118,13 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
     def nodes_between(self, low: int, high: int) -> list[NodeRow]:
         rows: list[NodeRow] = self._run(self._sql["nodes_between"], (low, high)).fetchall()
         return rows
+
+    def scan_nodes(self, low: int, high: int, read: Callable[[Iterable[NodeRow]], T]) -> T:
+        rows = self._run(self._sql["nodes_between"], (low, high))
+        try:
+            return read(rows)
+        finally:
+            rows.fetchall()  # an unfinished statement of an idle connection would keep the WAL from being truncated
 
     def by_ord(
         self,

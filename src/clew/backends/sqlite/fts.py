@@ -273,7 +273,7 @@ class FtsIndex:
                 conn.execute("INSERT INTO marks VALUES (?, ?, ?)", (mode, *mark))
                 conn.execute(
                     "DELETE FROM marks WHERE mode = ? AND ord NOT IN"
-                    " (SELECT ord FROM marks WHERE mode = ? ORDER BY ord DESC LIMIT ?)",
+                    " (SELECT ord FROM marks WHERE mode = ? ORDER BY ord DESC LIMIT ?+0)",
                     (mode, mode, MARKS),
                 )
 

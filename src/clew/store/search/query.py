@@ -220,7 +220,7 @@ class Search:
         hits: list[Hit] = []
         offset, size = 0, limit
         while True:
-            rows = conn.execute(f"{sql} LIMIT ? OFFSET ?", [*values, size, offset]).fetchall()
+            rows = conn.execute(f"{sql} LIMIT ?+0 OFFSET ?", [*values, size, offset]).fetchall()
             shown = self._visible(rows)
             if mode == "words":
                 hits += [Hit(self, node, text.replace(_MARK, ""), text, -rank) for (_, _, rank, text), node in shown]

@@ -35,6 +35,21 @@ class Reading(Contract):
                 with raises(NotFound):
                     session.path(until=missing)
 
+    def test_messages_of_forks_and_compactions(self, open_store: OpenStore) -> None:
+        """`messages` returns the messages of `path`, also of a path of several runs, and after a compaction."""
+        with open_store() as store:
+            session = store.sessions.create()
+            assert session.messages() == []
+            nodes = session.append([user(str(number)) for number in range(9)])
+            inner = session.fork(at=nodes[5].id)
+            inner.append([user("a"), user("b")])
+            inner = inner.fork(at=inner.path()[-2].id)
+            inner.append(user("c"))
+            assert [message.text for message in inner.messages()] == ["0", "1", "2", "3", "4", "5", "a", "c"]
+            assert session.messages(until=nodes[2].id) == [user("0"), user("1"), user("2")]
+            session.compact(system("sum"))
+            assert session.messages() == [system("sum")]
+
     def test_content_comes_back(self, open_store: OpenStore) -> None:
         """Every kind of block, free data, and the bytes of native JSON are read as they were stored."""
         raw = b'{ "role":"user", "z":1, "a":123456789012345678901234567890, "content":"hi", "content":"ho" }'
@@ -49,6 +64,8 @@ class Reading(Contract):
             session = store.sessions.create()
             session.append(messages)
             assert [node.said for node in session.path()] == messages
+            assert session.messages() == [node.message for node in session.path()]
+            assert session.messages(last=2) == session.messages()[-2:]
             stored = session.path()[-1].native
             assert stored is not None
             assert stored.raw == raw
