@@ -55,6 +55,7 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "purge": sealing.purge,
     "redact": redacting.redact,
     "import": importing.importing,
+    "watch": importing.watching,
     "resume": agents.resume,
     "mirror": agents.mirror,
     "autosave": snapshots.autosave,

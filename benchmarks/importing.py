@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from time import perf_counter
+from time import perf_counter, sleep
 
 from benchmarks.bench import Bench, texts
 from benchmarks.measure import Figure
 
 EACH = 5_000_000
 """Bytes of one log."""
+IDLE = 60
+"""Seconds for which an idle watch is measured."""
+SETTLE = 2
+"""Seconds after the first import that are not measured."""
 
 _FLOOR = """
 import glob, msgspec, sqlite3, sys, time
@@ -76,6 +81,50 @@ def _unchanged(bench: Bench) -> Figure:
         found = find([folder], known=ImportHistory(store).unchanged_source)
         assert all(one.state == "unchanged" for one in run(store, found))
     return Figure("import of unchanged files", perf_counter() - began, " s", at_most=1, detail=f"{count:,} files")
+
+
+def watching(bench: Bench) -> Iterator[Figure]:
+    """The processor time of an idle `clew import --watch`, and how soon it stores a message."""
+    import clew
+
+    folder = os.path.join(bench.disk, "watched", "projects", "p")
+    _write_logs(folder, bench.sizes.path, 1000)
+    path = bench.file(bench.disk)
+    command = [sys.executable, "-m", "clew", "--db", path, "import", "--watch", "--jsonl", folder]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        for _ in range(bench.sizes.path):
+            running.stdout.readline()
+        assert "Watching" in running.stderr.readline()
+        sleep(SETTLE)
+        before = _processor_time(running.pid)
+        sleep(IDLE)
+        used = (_processor_time(running.pid) - before) * 600 / IDLE
+        detail = f"{bench.sizes.path:,} files; {IDLE} s, times {600 // IDLE}"
+        yield Figure("watching, ten idle minutes", used, " s", at_most=0.2, detail=detail)
+        session = str(uuid.uuid4())
+        line = {"parentUuid": None, "sessionId": session, "type": "user", "uuid": str(uuid.uuid4()),
+                "message": {"role": "user", "content": "Hello"}, "timestamp": "2026-01-01T10:00:00.000Z"}  # fmt: skip
+        with open(os.path.join(folder, f"{session}.jsonl"), "w") as file:
+            file.write(json.dumps(line) + "\n")
+        began = perf_counter()
+        running.stdout.readline()
+        took = perf_counter() - began
+        with clew.open(path) as store:
+            assert store.sessions.get(session).head_id
+        running.send_signal(signal.SIGINT)
+        assert running.wait(10) == 0
+    yield Figure("a message that is watched for", took, " s", at_most=2, detail="from its line to the store")
+
+
+def _processor_time(process: int) -> float:
+    """Seconds of processor time that all threads of a process have used."""
+    total = 0
+    for task in os.listdir(f"/proc/{process}/task"):
+        with open(f"/proc/{process}/task/{task}/schedstat") as file:
+            total += int(file.read().split()[0])
+    return total / 1e9
 
 
 def _run(code: str, *arguments: str) -> list[float]:

@@ -254,41 +254,6 @@ def test_the_last_prompt_is_found_from_the_end(tmp_path):
     assert last_prompt(str(path)) is None
 
 
-def test_the_settings_are_printed(clew_cli):
-    """--dry-run prints what to add, for every event that is needed."""
-    hooks = clew_cli("hook", "install", "--dry-run").json["hooks"]
-    assert set(hooks) == {"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionEnd"}
-    assert hooks["PreToolUse"][0]["matcher"] == "Edit|Write|MultiEdit|NotebookEdit|Bash"
-    assert hooks["Stop"][0]["hooks"] == [{"type": "command", "command": "clew hook", "timeout": 60}]
-    assert clew_cli("hook", "install").code == 2
-
-
-def test_the_settings_are_added_and_the_others_kept(clew_cli, tmp_path):
-    """What is in the file stays: other settings, other hooks, its mode. Done twice, it is there once."""
-    path = tmp_path / ".claude" / "settings.json"
-    assert clew_cli("hook", "install", str(path)).code == 0
-    mine = {"model": "x", "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}], "Other": []}}
-    path.write_text(json.dumps(mine))
-    path.chmod(0o640)
-    assert clew_cli("hook", "install", str(path), "--command", "clew --db x.db hook").code == 0
-    found = json.loads(path.read_text())
-    assert (found["model"], found["hooks"]["Other"], path.stat().st_mode & 0o777) == ("x", [], 0o640)
-    assert [one["hooks"][0]["command"] for one in found["hooks"]["Stop"]] == ["say done", "clew --db x.db hook"]
-    before = path.read_bytes()
-    assert "already" in clew_cli("hook", "install", str(path), "--command", "clew --db x.db hook").err
-    assert path.read_bytes() == before
-    assert [one.name for one in path.parent.iterdir()] == ["settings.json"]
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"hooks": []}', '{"hooks": {"Stop": {}}}', "{} // comment"])
-def test_settings_that_are_none_are_left_alone(clew_cli, tmp_path, content):
-    """A file that cannot be understood is told, and not changed."""
-    path = tmp_path / "settings.json"
-    path.write_text(content)
-    assert clew_cli("hook", "install", str(path)).code == 1
-    assert path.read_text() == content
-
-
 # -- messages
 
 

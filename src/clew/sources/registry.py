@@ -93,7 +93,7 @@ def find(
     for path in paths:
         absolute = os.path.abspath(path)
         if os.path.isdir(absolute):
-            for _, name in sorted(_files(absolute)):
+            for _, name in sorted(files_below(absolute)):
                 if not _excluded(name, left_out):
                     found = _recognise(name, only, known)
                     yield from (one for one in found if one.source is not None or one.item.member is not None)
@@ -103,7 +103,7 @@ def find(
             yield from _recognise(absolute, only, known)
 
 
-def _files(folder: str) -> Iterator[tuple[int, str]]:
+def files_below(folder: str) -> Iterator[tuple[int, str]]:
     """The files below a folder, with the times at which they were changed; no links."""
     left = [folder]
     while left:

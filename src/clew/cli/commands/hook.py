@@ -21,7 +21,7 @@ from clew.base.visible import plain
 from clew.checkpoints import Checkpoints
 from clew.cli.agent_hook.deadline import OutOfTime, limit
 from clew.cli.agent_hook.follow import Follower, behind, last_prompt
-from clew.cli.agent_hook.settings import install
+from clew.cli.agent_hook.install import install, status, uninstall
 from clew.cli.exits import report
 from clew.cli.options import examples
 from clew.cli.output.text import warn
@@ -42,7 +42,7 @@ EDITS = {"Edit": "file_path", "Write": "file_path", "MultiEdit": "file_path", "N
 
 @click.group(
     invoke_without_command=True,
-    epilog=examples("clew hook install --dry-run", "clew hook install .claude/settings.json", "clew hook < event.json"),
+    epilog=examples("clew hook install", "clew hook status", "clew hook uninstall", "clew hook < event.json"),
 )
 @store_option
 @click.pass_context
@@ -68,7 +68,8 @@ def hook(ctx: click.Context) -> None:
     ctx.exit(0)
 
 
-hook.add_command(install)
+for _command in (install, uninstall, status):
+    hook.add_command(_command)
 
 
 def _read() -> dict[str, Any]:

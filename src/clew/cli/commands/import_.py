@@ -42,6 +42,7 @@ class _Asked(NamedTuple):
         "clew import --yes --from claude-code",
         "clew import ~/.claude/projects --since 30d",
         "clew import chatgpt-export.zip --dry-run",
+        "clew import --watch",
         "clew import --undo k3m9qa",
         "clew import .cpeconvo",
         more="A folder of an agent runtime contains {project}/sessions/{id}/ with metadata.json, messages.jsonl\n"
@@ -57,6 +58,7 @@ class _Asked(NamedTuple):
 @click.option("--project", metavar="DIR", type=click.Path(), help="Only conversations of this directory.")
 @click.option("--exclude", metavar="PATTERN", multiple=True, help="Leave out paths that match; may be repeated.")
 @click.option("--again", is_flag=True, help="Read unchanged files, too: brings back what was deleted here.")
+@click.option("--watch", is_flag=True, help="Import what is new as it is written, until Ctrl-C.")
 @click.option("--undo", metavar="RUN", help="Remove what one import added and nothing has used since.")
 @click.option("--runs", is_flag=True, help="List past imports.")
 @yes_option
@@ -72,6 +74,7 @@ def import_(
     project: str | None,
     exclude: tuple[str, ...],
     again: bool,
+    watch: bool,
     undo: str | None,
     runs: bool,
     yes: bool,
@@ -87,6 +90,9 @@ def import_(
     Unreadable parts are skipped and listed on stderr; the exit code is then 8, also if nothing was imported. Ctrl-C
     ends it after whole conversations; the same command imports the rest. Other programs can write meanwhile; during
     --dry-run they wait only on a server, or if attachments are in object storage.
+
+    --watch imports what is new at PATH, or else in all histories on this machine, and then every message within two
+    seconds after it is written. It prints a line for each conversation that has grown.
     """
     from clew.sources.registry import source_named
 
@@ -96,6 +102,10 @@ def import_(
         ctx.exit(_list_runs(form) if undo is None else _undo(undo, dry_run, form))
     only = None if source is None else source_named(source)
     asked = _Asked(only, since, project, exclude, dry_run, again, form)
+    if watch:
+        if dry_run or again or form == "json":
+            raise click.UsageError("--watch cannot be used with --dry-run, --again or --json; --jsonl can")
+        ctx.exit(_watch(paths, asked))
     ctx.exit(_import_paths(paths, asked) if paths else _import_found(asked, yes=yes))
 
 
@@ -163,6 +173,25 @@ def _import_paths(paths: tuple[str, ...], asked: _Asked) -> int:
     if not codes:
         raise clew.NotFound("history", ", ".join(paths), hint="Nothing there matches the options.")
     return max(codes)
+
+
+def _watch(paths: tuple[str, ...], asked: _Asked) -> int:
+    """Imports what is new at these paths, or in the histories on this machine, until Ctrl-C; returns the exit code."""
+    from clew.cli.importing.found import this_home
+    from clew.cli.importing.live import LiveImport
+    from clew.sources.registry import places, sources
+
+    home = this_home()
+    tried = sources() if asked.only is None else (asked.only,)
+
+    def where() -> list[str]:
+        return list(paths) or [path for source in tried for path in places(source, home)]
+
+    for path in paths:
+        if not os.path.exists(path):
+            raise clew.NotFound("file", path, hint="Check the path.")
+    with open_or_create() as store:
+        return LiveImport(store, where, lambda path: _find(store, [path], asked), asked.form).run()
 
 
 def _find(store: clew.Store, paths: list[str], asked: _Asked) -> list[Found]:

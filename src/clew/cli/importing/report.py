@@ -62,9 +62,9 @@ def import_files(
     added = any(one.conversations for one in done) and not dry_run
     handle = run_handle(store, this.id) if added else None
     if form == "json":
-        out_json({"run": this.id if handle else None, "files": [_json(one) for one in done]})
+        out_json({"run": this.id if handle else None, "files": [file_row(one) for one in done]})
     elif form == "jsonl":
-        out_jsonl([_json(one) for one in done])
+        out_jsonl([file_row(one) for one in done])
     else:
         _tell(done, handle, dry_run=dry_run)
     if stop.pressed:
@@ -107,5 +107,6 @@ def _tell(done: list[FileOutcome], run: str | None, *, dry_run: bool) -> None:
         note(f"Undo with: clew import --undo {run}")
 
 
-def _json(one: FileOutcome) -> dict[str, Any]:
+def file_row(one: FileOutcome) -> dict[str, Any]:
+    """What became of a file, as data."""
     return {**one._asdict(), "conversations": [each._asdict() for each in one.conversations]}
