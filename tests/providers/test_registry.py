@@ -31,6 +31,7 @@ ALLOWED = {
     "agents/serial.py": "transcripts of agents hold messages of Anthropic or OpenAI, and do not say which",
     "chat/claude_program.py": "the program is called claude",
     "chat/factory.py": "the program is called claude",
+    "cli/setup/installation.py": "the program `claude` has the name of a provider",
     "sources/claude_code.py": "Claude Code stores messages of Anthropic",
     "sources/gemini_cli.py": "Gemini CLI stores messages of Gemini",
     "sources/qwen_code.py": "Qwen Code stores messages of Gemini",
