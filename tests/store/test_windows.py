@@ -62,6 +62,7 @@ def test_where_branches_leave(store: clew.Store) -> None:
     found = windows.leaving(session)
     assert [(one.after, one.first.text, one.messages) for one in found] == [(3, "f4", 2), (4, "m5", 2)]
     assert [one.session and one.session.id for one in found] == [fork.id, None]
+    assert [(one.place, one.ways) for one in found] == [(2, 2), (1, 2)]
     assert [one.first.text for one in windows.leaving(session, head=found[1].head_id)] == ["f4", "n5"]
     assert windows.end_below(session, store.nodes.get(ids[5])[0]) == ids[5]
 

@@ -57,6 +57,8 @@ COMMANDS = {
     "gc": ("gc", "Remove unused attachments from object storage."),
     "relocate": ("relocate", "Update the directory of a project that has moved."),
     "mcp": ("mcp", "Let agents search and read conversations over MCP."),
+    "serve": ("serve", "Read, search and compare conversations in a browser."),
+    "open": ("serve", "Open a conversation in a browser."),
     "config": ("config", "Show and change settings."),
     "completion": ("completion", "Print the shell completion script."),
     "help": ("help", "Explain a command or a topic."),

@@ -24,7 +24,8 @@ def html(session: Session | None, nodes: Iterable[Node], *, fold: bool = False) 
     css = style()
     digest = b64encode(sha256(css.encode()).digest()).decode()
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield '<meta name="referrer" content="no-referrer">'
     yield (
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
         f" style-src 'sha256-{digest}'\">"

@@ -43,6 +43,10 @@ class Leaving(NamedTuple):
     """How many messages of its own it has."""
     session: Session | None
     """The fork; None for a branch of the same session."""
+    place: int
+    """Which of the ways after that message it is, oldest first, from 1."""
+    ways: int
+    """How many ways there are after that message, with the path itself."""
 
 
 class _Part(NamedTuple):
@@ -50,6 +54,10 @@ class _Part(NamedTuple):
     upto: int
     before: int
     """How many messages of the history come before it."""
+
+
+_Side = tuple[int, int, int, RefRow]
+"""The number of the last common message, the position of the first other one, how many there are, and the ref."""
 
 
 def window(session: Session, first: int, last: int, *, head: str | None = None) -> Window:
@@ -106,7 +114,7 @@ def message_of(session: Session, node_id: str) -> Node:
 
 
 def end_below(session: Session, node: Node) -> str | None:
-    """The last message of a path through `node`: the session's own, else a branch's or a fork's. None if none has it."""
+    """The last message of a path through `node`: the session's own, else a branch's or a fork's. None without one."""
     engine, pos = Parts.of(session).engine, node_row(node)[POS]
 
     def work(tx: Tx) -> str | None:
@@ -125,10 +133,10 @@ def leaving(session: Session, *, head: str | None = None) -> list[Leaving]:
     own = Parts.of(session)
     engine, mine = own.engine, row_of(session)
 
-    def work(tx: Tx) -> list[tuple[int, int, int, RefRow]]:
+    def work(tx: Tx) -> tuple[list[_Part], list[_Side]]:
         end = _end(session, tx, head)
         path = _parts(engine, tx, end)
-        found: dict[int, tuple[int, int, int, RefRow]] = {}
+        found: dict[int, _Side] = {}
         for ref in _live(tx, mine.tree or 0)[:MOST_BRANCHES]:
             if ref.head == end:
                 continue
@@ -139,18 +147,22 @@ def leaving(session: Session, *, head: str | None = None) -> list[Leaving]:
             known = found.get(first) if first is not None else None
             if first is not None and common and (known is None or known[2] < total - common):
                 found[first] = common, first, total - common, ref
-        return sorted(found.values(), key=lambda one: (one[0], creation_counter(one[1] >> SEQ_BITS)))
+        return path, sorted(found.values(), key=lambda one: (one[0], creation_counter(one[1] >> SEQ_BITS)))
 
-    def described(tx: Tx, rows: Sequence[tuple[int, int, int, RefRow]]) -> list[Leaving]:
+    def described(tx: Tx, path: Sequence[_Part], rows: Sequence[_Side]) -> list[Leaving]:
         done = []
         for common, first, messages, ref in rows:
-            place = tx.node_at(first)
-            if place is not None and ref.head_id is not None:
+            location = tx.node_at(first)
+            if location is not None and ref.head_id is not None:
                 other = Session(own, ref) if ref.kind == SESSION and ref.ref != mine.ref else None
-                done.append(Leaving(common, engine.node(place), ids.text(ref.head_id), messages, other))
+                ways = [one[1] for one in rows if one[0] == common] + _at(path, common)
+                ways.sort(key=lambda pos: creation_counter(pos >> SEQ_BITS))
+                place = ways.index(first) + 1
+                head_id = ids.text(ref.head_id)
+                done.append(Leaving(common, engine.node(location), head_id, messages, other, place, len(ways)))
         return done
 
-    return engine.read(lambda tx: described(tx, work(tx)))
+    return engine.read(lambda tx: described(tx, *work(tx)))
 
 
 def _live(tx: Tx, tree: int) -> list[RefRow]:
@@ -182,6 +194,15 @@ def _parts(engine: Engine, tx: Tx, end: int | None) -> list[_Part]:
             found.append(_Part(run, upto, before))
             before += upto + 1
     return found
+
+
+def _at(parts: Sequence[_Part], index: int) -> list[int]:
+    """The position of the message after `index` messages, in a list; empty if the path ends there."""
+    return [
+        part.run.run << SEQ_BITS | index - part.before
+        for part in parts
+        if part.before <= index <= part.before + part.upto
+    ]
 
 
 def _total(parts: Sequence[_Part]) -> int:

@@ -76,8 +76,8 @@ def entry(node: Node) -> Entry:
 class Renderer:
     """Renders messages of one conversation; results are shown with their calls if both are among `entries`."""
 
-    def __init__(self, entries: Iterable[Entry], links: Links = Links(), *, fold: bool = True) -> None:
-        self._links = links
+    def __init__(self, entries: Iterable[Entry], links: Links | None = None, *, fold: bool = True) -> None:
+        self._links = links or Links()
         self._fold = fold
         self._results: dict[str, tuple[ToolResult, Entry]] = {}
         called: set[str] = set()
@@ -123,7 +123,8 @@ class Renderer:
         link = self._links.permalink(one.node) if self._links.permalink is not None else f"#{one.anchor}"
         return (
             f'<header class="msg-h"><h2 id="{one.anchor}h">{NAMES.get(role, role)}</h2>{model}'
-            f'<time datetime="{when.isoformat(timespec="seconds")}" title="{when:%Y-%m-%d %H:%M:%S}">{when:%H:%M}</time>'
+            f'<time datetime="{when.isoformat(timespec="seconds")}" title="{when:%Y-%m-%d %H:%M:%S}">'
+            f"{when:%H:%M}</time>"
             f'<a class="no" href="{escape(link)}">#{one.number:,}</a>{self._actions(one)}</header>'
         )
 
