@@ -308,7 +308,9 @@ def make_app(site: Site) -> tuple[Starlette, Pages]:
         post("/c/{key}/{change}", pages.change),
     ]
     handlers: dict[Any, Any] = {Locked: pages.locked, ClewError: pages.failed, HTTPException: pages.refused}
-    return Starlette(routes=routes, exception_handlers=handlers), pages
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    return app, pages
 
 
 def _form(request: Request) -> str:
