@@ -148,6 +148,11 @@ tests/cli/test_key.py::test_a_passphrase_is_chosen_on_a_terminal
 tests/cli/test_sources.py::test_a_passphrase_is_asked_for
 tests/cli/test_completion.py::test_a_shell_completes[[]zsh]
 
+# the page in a browser: `make test` keeps one width of the accessibility check
+tests/web/test_browser.py::test_axe_finds_nothing[[]1440-dark]
+tests/web/test_browser.py::test_axe_finds_nothing[[]640-light]
+tests/web/test_browser.py::test_axe_finds_nothing[[]390-dark]
+
 # documents whose code takes long, and benchmarks, which only have to run
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/write-a-backend.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/retention.md]

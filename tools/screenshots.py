@@ -1,6 +1,6 @@
 """Takes the screenshots of docs/how-to/web-page.md: a made-up store, the real page, Debian's Chromium.
 
-    python tools/screenshots.py [FOLDER]     by default docs/images
+python tools/screenshots.py [FOLDER]     by default docs/images
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ customer name was \u202eecila
 def demo(store: clew.Store) -> clew.Session:
     """Fills a store with a few conversations; returns the one to look at."""
     for tool, title, project, model, last in (
-        ("chatgpt", "Words for 'snapshot' that are not taken", None, "gpt-5", "“Waypoint” is free and says the same."),
-        ("claude-code", "Departure board flickers at midnight", "departures", "claude-sonnet-4-5", "The day ends at 03:00."),
+        ("chatgpt", "Words for 'snapshot' that are not taken", None, "gpt-5", "“Waypoint” is free."),
+        ("claude-code", "Departure board flickers at midnight", "departures", "claude-opus-4-5", "It ends at 03:00."),
         ("codex", "Backoff for the mail queue", "tidepool", "gpt-5-codex", "Capped at five minutes with full jitter."),
         ("clew", "Summarise the RFC on problem details", None, "llama3.3:70b", "RFC 9457 replaces 7807."),
     ):  # fmt: skip
@@ -55,8 +55,9 @@ def demo(store: clew.Store) -> clew.Session:
             Text(text="I will read the handler first, then reproduce a retry in a test."),
             ToolCall(id="r1", name="Read", arguments={"file_path": "src/tidepool/webhooks.py"}),
             ToolCall(id="b1", name="Bash", arguments={"command": "pytest -q tests/test_webhooks.py -k retry"}),
-            model=model, usage=clew.Usage(input=38_412, output=604, cost=130_000),
-        )  # fmt: skip
+            model=model,
+            usage=clew.Usage(input=38_412, output=604, cost=130_000),
+        )
     )
     session.append(clew.tool("def receive(request):\n    ensure_order(event)\n    return 202", call_id="r1"))
     session.append(clew.tool(OUTPUT, call_id="b1", is_error=True))
@@ -76,12 +77,15 @@ def demo(store: clew.Store) -> clew.Session:
     edit = {"file_path": "src/tidepool/webhooks.py", "old_string": before, "new_string": after}
     session.append(
         clew.assistant(
-            Text(text="A unique constraint on `event_id`:\n\n```python\nwith db.transaction() as tx:\n    tx.insert(1)\n```"),
-            ToolCall(id="e1", name="Edit", arguments=edit), model=model, usage=clew.Usage(input=41_208, output=1_127),
-        )  # fmt: skip
+            Text(text="A unique constraint on `event_id`:\n\n```python\nwith db.transaction():\n    tx.insert(1)\n```"),
+            ToolCall(id="e1", name="Edit", arguments=edit),
+            model=model,
+            usage=clew.Usage(input=41_208, output=1_127),
+        )
     )
     session.append(clew.tool("done", call_id="e1"))
     fork = session.fork(at=answer.id, title="Advisory lock per event")
+    fork.label(remove=["pinned"])
     fork.append(clew.user("Take an advisory lock per event."))
     session.rename(session.title)
     return session

@@ -53,7 +53,14 @@ def test_a_rebound_name_is_refused(client: Client, session: clew.Session, host: 
 def test_two_hosts_are_refused(client: Client) -> None:
     """A second Host header cannot pass the check of the first."""
     with socket.create_connection(("127.0.0.1", client.port)) as link:
-        lines = ["GET / HTTP/1.1", f"Host: 127.0.0.1:{client.port}", "Host: evil.test", f"Cookie: {client.cookie}", "", ""]
+        lines = [
+            "GET / HTTP/1.1",
+            f"Host: 127.0.0.1:{client.port}",
+            "Host: evil.test",
+            f"Cookie: {client.cookie}",
+            "",
+            "",
+        ]
         link.sendall("\r\n".join(lines).encode())
         assert link.recv(100).split()[1] in (b"400", b"421")
 
@@ -181,8 +188,9 @@ def test_large_requests_are_refused(writer: Client, session: clew.Session) -> No
 
 @pytest.mark.parametrize(
     "asked",
-    ["/static/../site.py", "/static/%2e%2e/site.py", "/static/..%2fsite.py", "/static/", "/static", "/c/../../etc/passwd",
-     "/c/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/c/x/blob/..%2f..%2fx", "/c/x/export/..%2f", "//evil.test/"],
+    ["/static/../site.py", "/static/%2e%2e/site.py", "/static/..%2fsite.py", "/static/", "/static",
+     "/c/../../etc/passwd", "/c/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/c/x/blob/..%2f..%2fx", "/c/x/export/..%2f",
+     "//evil.test/"],
 )  # fmt: skip
 def test_no_path_leads_out(client: Client, asked: str) -> None:
     """There are no folders to walk: an unknown name is not found."""

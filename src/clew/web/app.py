@@ -28,6 +28,7 @@ from clew.web.comparing import comparison
 from clew.web.site import Locked, Site, typed_key
 from clew.web.views import (
     PINNED,
+    many,
     node_value,
     origin,
     project_of,
@@ -53,7 +54,7 @@ class Pages:
         self.streams = live.Streams()
         loader = jinja2.PackageLoader("clew.web")
         self._templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-        self._templates.filters |= {"shown": shown, "n": lambda number: f"{number:,}"}
+        self._templates.filters |= {"shown": shown, "n": lambda number: f"{number:,}", "many": many}
         self._templates.globals |= {
             "site": site, "tool": tool, "asset": lambda name: f"/static/{site.assets[name].name}",
         }  # fmt: skip

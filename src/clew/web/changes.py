@@ -57,6 +57,7 @@ def note(store: Store, session: Session, values: Values) -> Values:
 def fork(store: Store, session: Session, values: Values) -> Values:
     """Creates a conversation that continues after a message."""
     made = session.fork(at=_node(store, session, values), title=f"{session.title or 'Untitled'} (fork)")
+    made.label(remove=[PINNED])
     return {"id": made.id, "url": f"/c/{made.id}"}
 
 

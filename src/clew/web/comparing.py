@@ -12,7 +12,7 @@ from clew.errors import Invalid
 from clew.exports.render.message import Entry, Renderer, entry, money
 from clew.store.session import Session
 from clew.store.windows import number_of, window
-from clew.web.views import snippet
+from clew.web.views import many, snippet
 
 SHOWN = 60
 """Messages of each side."""
@@ -83,9 +83,14 @@ def _used(entries: list[Entry]) -> tuple[str, str]:
     known = [one for one in used if one.input is not None and one.output is not None]
     tokens = f"{sum(one.input or 0 for one in known):,} in · {sum(one.output or 0 for one in known):,} out"
     costs = [one.cost for one in used if one.cost is not None]
-    unknown = len(used) - len(costs)
-    spent = money(sum(costs)) if costs else ""
     return (
-        tokens if len(known) == len(used) else f"{tokens}, unknown for {len(used) - len(known)}",
-        spent if not unknown else f"{spent + ', ' if spent else ''}unknown for {unknown} answers",
+        _known(tokens, len(known), len(used)),
+        _known(money(sum(costs)), len(costs), len(used)),
     )
+
+
+def _known(words: str, known: int, of: int) -> str:
+    if known == of:
+        return words
+    unknown = f"unknown for {many(of - known, 'answer')}"
+    return f"{words}, {unknown}" if known else unknown

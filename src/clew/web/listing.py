@@ -139,6 +139,7 @@ def listing(store: Store, filters: Filters, cursor: str | None, now: datetime) -
         following = page.next_cursor
     plain = not filters.chosen
     top = store.sessions.list(limit=PAGE, label=PINNED).items if plain and cursor is None else []
+    found = [one for one in found if one not in top]
     facets, counted = _facets(store, now)
     total = store.sessions.list(limit=1, total=True).total if plain else None
     return Listing(rows(store, found, now), rows(store, top, now), facets, total, counted, following)

@@ -27,8 +27,6 @@ CACHED_BYTES = 32 << 20
 FRESH = 10 * 60
 """Seconds that the HTML of a message is kept: what was purged must not stay in memory for long."""
 _STATIC = {"clew.js": "text/javascript", "live.js": "text/javascript", "write.js": "text/javascript"}
-_PLACE = b"@%s.js@"
-"""Where a module names another one."""
 
 Opener = Callable[[Key | None], Store]
 """Opens the store with the key that was typed on the page, or with that of the command line."""
@@ -208,8 +206,8 @@ def _assets() -> dict[str, Asset]:
     folder = files("clew.web").joinpath("static")
     for name, kind in _STATIC.items():
         body = folder.joinpath(name).read_bytes()
-        for other in found.values():  # modules import each other by the names with the hash
-            body = body.replace(_PLACE % other.name.partition(".")[0].encode(), other.name.encode())
+        for other, made in found.items():  # modules import each other by the names with the hash
+            body = body.replace(f"@{other}@".encode(), made.name.encode())
         found[name] = _asset(name, body, kind)
     return found
 

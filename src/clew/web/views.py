@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
@@ -10,7 +11,6 @@ import msgspec
 from markupsafe import Markup
 
 from clew.base.messages import ToolResult, texts
-from clew.base.visible import plain
 from clew.engine.node import Node
 from clew.errors import ClewError, Corrupted
 from clew.exports.render.message import Entry, entry
@@ -25,6 +25,9 @@ OWN = "clew"
 """The tool of conversations that were not imported."""
 _BADGES = {"claude-code": ("CC", "cc"), "codex": ("Cx", "cx"), "chatgpt": ("GP", "gp"), "claude-ai": ("Ai", "cc"),
            "gemini": ("Ge", "ge"), "llm": ("ll", "ll"), OWN: ("cl", "ow")}  # fmt: skip
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_SPACE = re.compile(r"\s+")
 
 
 class Tool(NamedTuple):
@@ -95,8 +98,8 @@ def day(when: datetime, now: datetime) -> str:
 
 
 def shown(text: str | None) -> Markup:
-    """Stored text on one line, escaped, with hidden characters as chips."""
-    return Markup(inline(plain(text or "")))
+    """Stored text on one line, escaped, with hidden characters as chips. Colours of a terminal are left out."""
+    return Markup(inline(_one_line(text or "")))
 
 
 def snippet(node: Node, width: int = 160) -> str:
@@ -105,7 +108,7 @@ def snippet(node: Node, width: int = 160) -> str:
         message = node.message
     except ClewError:
         return "Damaged message"
-    words = " ".join(" ".join(texts(message.blocks)).split())
+    words = _one_line(" ".join(texts(message.blocks))[: 20 * width]).strip()
     return words if len(words) <= width else f"{words[: width - 1]}…"
 
 
@@ -113,9 +116,9 @@ def marked(text: str, marks: Any) -> Markup:
     """A snippet with its matches marked."""
     parts, at = [], 0
     for start, end in marks:
-        parts.append(f"{inline(plain(text[at:start]))}<mark>{inline(plain(text[start:end]))}</mark>")
+        parts.append(f"{inline(_one_line(text[at:start]))}<mark>{inline(_one_line(text[start:end]))}</mark>")
         at = end
-    return Markup("".join([*parts, inline(plain(text[at:]))]))
+    return Markup("".join([*parts, inline(_one_line(text[at:]))]))
 
 
 def is_failure(node: Node) -> bool:
@@ -163,6 +166,15 @@ def entry_value(one: Entry) -> dict[str, Any]:
 def node_value(node: Node) -> dict[str, Any]:
     """A node as JSON."""
     return entry_value(entry(node))
+
+
+def many(count: int, what: str) -> str:
+    """``1 message``, ``1,200 messages``; a word in -ch takes -es."""
+    return f"{count:,} {what if count == 1 else what + ('es' if what.endswith('ch') else 's')}"
+
+
+def _one_line(text: str) -> str:
+    return _SPACE.sub(" ", _COLOURS.sub("", text))
 
 
 def utc_now() -> datetime:

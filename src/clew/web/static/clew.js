@@ -91,7 +91,7 @@ function typing() {
   const options = () => $$(".hit", list);
   const select = (n) => {
     const all = options();
-    at = Math.max(-1, Math.min(n, all.length - 1));
+    at = Math.max(all.length ? 0 : -1, Math.min(n, all.length - 1));
     all.forEach((el, i) => el.setAttribute("aria-selected", String(i === at)));
     if (all[at]) { all[at].scrollIntoView({ block: "nearest" }); input.setAttribute("aria-activedescendant", all[at].id); }
     else input.removeAttribute("aria-activedescendant");
@@ -221,7 +221,7 @@ if (links.size) {
 }
 // A link to a message inside a folded call opens it.
 function reveal() {
-  const target = location.hash && document.getElementById(location.hash.slice(1));
+  const target = location.hash ? document.getElementById(location.hash.slice(1)) : null;
   if (target?.matches("details")) target.open = true;
 }
 addEventListener("hashchange", reveal);
