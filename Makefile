@@ -60,7 +60,7 @@ $(VENV)/.made:
 
 $(VENV)/.run: $(VENV)/.made pyproject.toml
 	@echo "Setting up $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,web]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml

@@ -199,6 +199,11 @@ tests/cli/test_terminals.py::test_colour_and_width_are_as_asked_for[[][!ls]*
 tests/cli/test_terminals.py::test_a_dumb_terminal_gets_no_escapes[[][!l]*
 tests/cli/test_hook_time.py::test_a_path_that_no_file_can_have[[]path[12]]
 
+# the page in a browser: `make test` keeps one width of the accessibility check
+tests/web/test_browser.py::test_axe_finds_nothing[[]1440-dark]
+tests/web/test_browser.py::test_axe_finds_nothing[[]640-light]
+tests/web/test_browser.py::test_axe_finds_nothing[[]390-dark]
+
 # documents whose code takes long, what `make check` checks as well, and benchmarks, which only have to run
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/write-a-backend.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/retention.md]

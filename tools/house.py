@@ -50,6 +50,7 @@ RANKS: list[dict[str, str]] = [
         "aio": "async classes",
         "testing": "contracts as tests",
     },
+    {"web": "the web page, `clew serve`"},
     {"cli": "the command line, `python -m clew`", "records.aio": "the async record service"},
 ]
 """From the bottom up. A module may import lower ranks, and of its own rank nothing but its own room."""
@@ -57,9 +58,9 @@ RANKS: list[dict[str, str]] = [
 RANK = {room: rank for rank, rooms in enumerate(RANKS, 1) for room in rooms}
 
 LIMITS = {
-    "entries in src/clew": 24,
+    "entries in src/clew": 25,
     "loose modules": 4,
-    "ranks": 12,
+    "ranks": 13,
     "rings": 0,
     "modules over 400 lines": 0,
     "functions over 60 lines": 0,

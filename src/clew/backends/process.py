@@ -18,8 +18,9 @@ TxT = TypeVar("TxT")
 
 
 class ThreadState(threading.local):
-    """What a backend remembers for each thread. Defaults are in the class, where reading them takes 0.1 µs; `getattr` with
-    a default takes 1.2 µs.
+    """What a backend remembers for each thread.
+
+    Defaults are in the class, where reading them takes 0.1 µs; `getattr` with a default takes 1.2 µs.
     """
 
     tx: Any = None

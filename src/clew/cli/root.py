@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from keyword import iskeyword
 from typing import Any
 
 import click
@@ -58,6 +57,8 @@ COMMANDS = {
     "gc": ("gc", "Remove unused attachments from object storage."),
     "relocate": ("relocate", "Update the directory of a project that has moved."),
     "mcp": ("mcp", "Let agents search and read conversations over MCP."),
+    "serve": ("serve", "Read, search and compare conversations in a browser."),
+    "open": ("serve", "Open a conversation in a browser."),
     "config": ("config", "Show and change settings."),
     "completion": ("completion", "Print the shell completion script."),
     "help": ("help", "Explain a command or a topic."),
@@ -100,8 +101,8 @@ class Root(click.Group):
         cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
-        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
-        command = getattr(import_module(f"clew.cli.commands.{COMMANDS[cmd_name][0]}"), name)
+        module = import_module(f"clew.cli.commands.{COMMANDS[cmd_name][0]}")
+        command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")  # `import` is a keyword
         assert isinstance(command, click.Command)
         command.short_help = COMMANDS[cmd_name][1]
         if ctx.resilient_parsing:  # a shell asks for completions

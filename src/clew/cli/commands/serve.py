@@ -1,0 +1,137 @@
+"""`clew serve | open`: the web page over a store, for a browser on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+import clew
+from clew.cli.options import examples
+from clew.cli.output.text import is_terminal, out, warn
+from clew.cli.setup.find import find
+from clew.cli.setup.open_store import (
+    key_source,
+    location,
+    open_existing,
+    open_for_reading,
+    open_with_key,
+    store_option,
+)
+
+if TYPE_CHECKING:
+    from clew.keys import Key
+    from clew.web.server import Server
+
+PACKAGES = ("starlette", "uvicorn", "jinja2", "markupsafe", "anyio", "markdown_it", "nh3", "pygments")
+
+port_option = click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="PORT",
+    help="Port of 127.0.0.1; 0 picks a free one.  [default: 8765, or the next free one]",
+)  # fmt: skip
+write_option = click.option(
+    "--allow-write", is_flag=True, help="Also rename, label, pin, note, fork, rewind and move to the trash."
+)
+browser_option = click.option("--no-browser", is_flag=True, help="Only print the URL.")
+
+
+@click.command(epilog=examples("clew serve", "clew serve --allow-write", "clew serve --port 9000 --no-browser"))
+@port_option
+@write_option
+@browser_option
+@store_option
+def serve(port: int | None, allow_write: bool, no_browser: bool) -> None:
+    """Show the conversations of the store in a browser on this machine.
+
+    Listens on 127.0.0.1 only. The printed URL works once and sets a cookie; start again for a new one. Reads only,
+    unless --allow-write is given; purge and keys stay with the command line. If the store is sealed and no key is
+    given, the page asks for it. Stop with Ctrl+C.
+    """
+    _run("/", port, allow_write, no_browser)
+
+
+@click.command(name="open", epilog=examples("clew open k3m9qa", "clew open 7dq2xe"))
+@click.argument("id")
+@port_option
+@write_option
+@browser_option
+@store_option
+def open_(id: str, port: int | None, allow_write: bool, no_browser: bool) -> None:
+    """Show the conversation or the message ID in a browser. Otherwise like 'clew serve'."""
+    with open_for_reading() as store:
+        found = find(store, id)
+        if isinstance(found, clew.Session):
+            to = f"/c/{found.id}"
+        else:
+            hit = next((one for one in store.sessions.list().all() if _has(one, found.id)), None)
+            if hit is None:
+                raise clew.NotFound("conversation", "", hint="The message belongs to no conversation.")
+            to = f"/c/{hit.id}/m/{found.id}"
+    _run(to, port, allow_write, no_browser)
+
+
+def _has(session: clew.Session, node_id: str) -> bool:
+    from clew.store.windows import message_of
+
+    try:
+        return message_of(session, node_id).id == node_id
+    except clew.NotFound:
+        return False
+
+
+def _run(to: str, port: int | None, allow_write: bool, no_browser: bool) -> None:
+    server = _server(port, allow_write)
+    url = server.url(to)
+
+    def ready() -> None:
+        out(url)
+        sys.stdout.flush()
+        _say_how(server.port, no_browser, url)
+
+    server.run(ready)
+
+
+def _server(port: int | None, allow_write: bool) -> Server:
+    try:
+        from clew.web.server import PORT, Server, listen
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in PACKAGES:
+            raise
+        raise clew.Invalid(
+            f"the web page needs the package {error.name}", hint="Install it with: pip install 'clew[web]'"
+        ) from None
+
+    given = key_source()
+    path, named = location()
+
+    def opener(key: Key | None) -> clew.Store:
+        if key is not None:
+            return open_with_key(key)
+        if given is None and (named or os.path.exists(path)):
+            return clew.open(path, create=False)  # Sealed: the page asks for the key, not the terminal
+        return open_existing() if allow_write else open_for_reading()
+
+    context = click.get_current_context()
+
+    def within(key: Key | None) -> clew.Store:
+        with context.scope(cleanup=False):  # the server opens the store on another thread
+            return opener(key)
+
+    listening = listen(PORT if port is None else port, strict=port is not None)
+    return Server(within, listening, allow_write=allow_write)
+
+
+def _say_how(port: int, no_browser: bool, url: str) -> None:
+    """Opens the browser, or says how to reach the page."""
+    import webbrowser
+
+    if os.environ.get("SSH_CONNECTION"):
+        warn(f"Over SSH, forward the port on your own machine first: ssh -L {port}:127.0.0.1:{port} HOST")
+    elif not no_browser and is_terminal(sys.stdout):
+        try:
+            webbrowser.open(url)
+        except webbrowser.Error:
+            warn("No browser found. Open the URL in one on this machine.")
+    warn("Press Ctrl+C to stop.")

@@ -1,0 +1,117 @@
+"""What a page may change if the server was started with `--allow-write`. Nothing here deletes permanently."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from clew.checkpoints import Checkpoints
+from clew.errors import Invalid, NotFound
+from clew.store.session import Session
+from clew.store.store import Store
+from clew.store.windows import number_of, window
+from clew.web.conversation import NOTES
+from clew.web.views import PINNED
+
+LONGEST = 4_000
+"""Characters of a title, a label or a note."""
+Values = dict[str, Any]
+Change = Callable[[Store, Session, Values], Values]
+
+
+def rename(store: Store, session: Session, values: Values) -> Values:
+    """Changes the title."""
+    session.rename(_text(values, "title") or None)
+    return {"title": session.title}
+
+
+def label(store: Store, session: Session, values: Values) -> Values:
+    """Adds a label, or removes it."""
+    name = _text(values, "label")
+    if not name:
+        raise Invalid("a label is empty")
+    session.label(*([] if values.get("remove") else [name]), remove=[name] if values.get("remove") else [])
+    return {"labels": session.labels}
+
+
+def pin(store: Store, session: Session, values: Values) -> Values:
+    """Lists the conversation first, or no longer."""
+    pinned = PINNED in session.labels
+    session.label(*([] if pinned else [PINNED]), remove=[PINNED] if pinned else [])
+    return {"pinned": not pinned}
+
+
+def note(store: Store, session: Session, values: Values) -> Values:
+    """Adds a note to a message; an empty one removes the notes of the message."""
+    node, text = _node(store, session, values), _text(values, "text")
+    with store.transaction():
+        session.refresh()
+        extra = session.extra
+        notes = {**extra.get(NOTES, {})}
+        mine = [*notes.pop(node, []), text] if text else notes.pop(node, []) and []
+        session.update(extra={**extra, NOTES: {**notes, **({node: mine} if mine else {})}})
+    return {"notes": mine}
+
+
+def fork(store: Store, session: Session, values: Values) -> Values:
+    """Creates a conversation that continues after a message."""
+    made = session.fork(at=_node(store, session, values), title=f"{session.title or 'Untitled'} (fork)")
+    made.label(remove=[PINNED])
+    return {"id": made.id, "url": f"/c/{made.id}"}
+
+
+def preview_rewind(store: Store, session: Session, values: Values) -> Values:
+    """What a rewind would do: the number of messages kept as a branch."""
+    target = _node(store, session, values)
+    number = number_of(session, target)
+    if number is None:
+        raise NotFound("message", target, hint="It is not on the current path of the conversation.")
+    total = window(session, 1, 0).total
+    return {"number": number, "left": total - number}
+
+
+def rewind(store: Store, session: Session, values: Values) -> Values:
+    """Makes a message the last one. The messages after it stay as a branch."""
+    done = preview_rewind(store, session, values)
+    target = _node(store, session, values)
+    if session.cwd and os.path.isdir(session.cwd):  # through the checkpoints, so that `clew undo` can undo it
+        result = Checkpoints(session, session.cwd).rewind(target, mode="conversation")
+        if not result.can_rewind:
+            raise Invalid(f"the conversation cannot be rewound: {result.error}")
+    else:
+        session.rewind(to=target)
+    return done
+
+
+def trash(store: Store, session: Session, values: Values) -> Values:
+    """Moves the conversation to the trash; `restore` brings it back."""
+    session.trash()
+    return {"id": session.id}
+
+
+CHANGES: dict[str, Change] = {
+    "rename": rename,
+    "label": label,
+    "pin": pin,
+    "note": note,
+    "fork": fork,
+    "preview-rewind": preview_rewind,
+    "rewind": rewind,
+    "trash": trash,
+}
+"""By the last part of the URL."""
+
+
+def _text(values: Values, name: str) -> str:
+    value = values.get(name, "")
+    if not isinstance(value, str) or len(value) > LONGEST:
+        raise Invalid(f"{name} must be text of at most {LONGEST:,} characters")
+    return value.strip()
+
+
+def _node(store: Store, session: Session, values: Values) -> str:
+    """The message that a change is about: one of the conversation's tree. NotFound."""
+    from clew.web.conversation import find_node
+
+    return find_node(session, _text(values, "message")).id

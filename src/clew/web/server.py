@@ -1,0 +1,103 @@
+"""Runs the page on the loopback address until it is stopped."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import uvicorn
+
+from clew.errors import Unavailable
+from clew.web.app import Pages, make_app
+from clew.web.guard import ENTER, Guard
+from clew.web.site import IDLE, Opener, Site
+
+HOST = "127.0.0.1"
+PORT = 8765
+TRIED = 20
+"""Ports after the wanted one that are tried if it is taken."""
+
+
+def listen(port: int, *, strict: bool = False) -> socket.socket:
+    """A socket on the loopback address: on this port, or unless `strict` on one of the next; 0 picks a free one.
+
+    Unavailable if none is free.
+    """
+    wanted = [port] if strict or port == 0 else range(port, min(port + TRIED, 65536))
+    for one in wanted:
+        opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.bind((HOST, one))
+            opened.listen(128)
+        except OSError as error:
+            opened.close()
+            why = error.strerror
+            continue
+        return opened
+    raise Unavailable(f"port {port} of {HOST} cannot be used: {why}", hint="Choose another one with --port.")
+
+
+class Server:
+    """The page of one store, ready to run."""
+
+    def __init__(self, opener: Opener, opened: socket.socket, *, allow_write: bool = False, idle: float = IDLE) -> None:
+        self.port: int = opened.getsockname()[1]
+        self._socket = opened
+        self.site = Site(opener, page_token=lambda: self.guard.page_token, allow_write=allow_write, idle=idle)
+        app, self._pages = make_app(self.site)
+        self.guard = Guard(app, self.port)
+
+    def url(self, to: str = "/") -> str:
+        """The URL to open, which works once."""
+        return f"http://{HOST}:{self.port}{ENTER}?token={self.guard.entrance}&to={quote(to, safe='/')}"
+
+    def run(self, ready: Callable[[], object] = lambda: None) -> None:
+        """Serves until a signal or `stop`; calls `ready` once it accepts requests."""
+        config = uvicorn.Config(
+            self.guard, log_level="warning", server_header=False, date_header=False, lifespan="off",
+            timeout_graceful_shutdown=1, timeout_keep_alive=75, h11_max_incomplete_event_size=32 * 1024, ws="none",
+        )  # fmt: skip
+        self._server = _Uvicorn(config, self._pages, ready)
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self.site.close()
+
+    def stop(self) -> None:
+        """Ends `run`, from any thread."""
+        self._server.should_exit = True
+
+    @contextmanager
+    def in_background(self) -> Iterator[str]:
+        """Runs on a thread; gives the URL. For tests and benchmarks."""
+        import threading
+
+        started = threading.Event()
+        thread = threading.Thread(target=self.run, args=(started.set,), daemon=True)
+        thread.start()
+        started.wait(10)
+        try:
+            yield self.url()
+        finally:
+            self.stop()
+            thread.join(10)
+
+
+class _Uvicorn(uvicorn.Server):
+    """Ends the streams of events at once when it is asked to end: they would keep it waiting."""
+
+    def __init__(self, config: uvicorn.Config, pages: Pages, ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._pages = pages
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._pages.streams.close()
+        await super().shutdown(sockets)

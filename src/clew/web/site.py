@@ -1,0 +1,217 @@
+"""What the routes share: the open store or its lock, the templates, the cache of rendered messages."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from clew import keys
+from clew.errors import ClewError, NotFound, Sealed, WrongKey
+from clew.exports.render.message import VERSION
+from clew.exports.to_html import style
+from clew.keys import Key
+from clew.store.session import Session
+from clew.store.store import Store
+
+IDLE = 15 * 60
+"""Seconds without a request after which a store that was unlocked on the page locks again."""
+CACHED = 4_000
+"""Messages whose HTML is kept."""
+CACHED_BYTES = 32 << 20
+FRESH = 10 * 60
+"""Seconds that the HTML of a message is kept: what was purged must not stay in memory for long."""
+_STATIC = {"clew.js": "text/javascript", "live.js": "text/javascript", "write.js": "text/javascript"}
+
+Opener = Callable[[Key | None], Store]
+"""Opens the store with the key that was typed on the page, or with that of the command line."""
+
+
+class Locked(Exception):
+    """The store is sealed and not unlocked."""
+
+
+class Asset(NamedTuple):
+    """A static file: its name with a hash, its bytes and its type."""
+
+    name: str
+    body: bytes
+    type: str
+
+
+class Site:
+    """The state of a server. Routes run on several threads."""
+
+    def __init__(
+        self,
+        opener: Opener,
+        *,
+        page_token: Callable[[], str],
+        allow_write: bool = False,
+        idle: float = IDLE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._opener = opener
+        self._store: Store | None = None
+        self._typed = False
+        """Whether the key was typed on the page."""
+        self._used = clock()
+        self._clock = clock
+        self._idle = idle
+        self._timer: threading.Timer | None = None
+        self._lock = threading.RLock()
+        self.page_token = page_token
+        self.allow_write = allow_write
+        self.assets = _assets()
+        self.rendered = Cache(clock)
+
+    @property
+    def store(self) -> Store:
+        """The open store. Locked if it needs a key that was not given."""
+        with self._lock:
+            if self._typed and self._clock() - self._used > self._idle:
+                self.lock()
+            self._used = self._clock()
+            if self._store is None:
+                try:
+                    self._store = self._opener(None)
+                except WrongKey:
+                    raise
+                except Sealed:
+                    raise Locked from None
+            return self._store
+
+    @property
+    def can_lock(self) -> bool:
+        """True if the store was unlocked on the page."""
+        return self._typed
+
+    def unlock(self, key: Key) -> None:
+        """Opens the store with this key. WrongKey, Invalid."""
+        with self._lock:
+            opened = self._opener(key)
+            if self._store is not None:
+                opened.close()
+                return
+            self._store, self._typed, self._used = opened, True, self._clock()
+            self._arm(self._idle)
+
+    def lock(self) -> None:
+        """Closes a store that was unlocked on the page, and forgets everything read from it."""
+        with self._lock:
+            if self._typed:
+                self.close()
+                self._typed = False
+
+    def close(self) -> None:
+        """Closes the store. Idempotent."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self.rendered.clear()
+            store, self._store = self._store, None
+            if store is not None:
+                store.close()
+
+    def session(self, key: str) -> Session:
+        """A session by id or handle. NotFound; Ambiguous."""
+        return self.store.sessions.get(key)
+
+    def asset(self, name: str) -> Asset:
+        """A static file by its name with the hash. NotFound."""
+        for one in self.assets.values():
+            if one.name == name:
+                return one
+        raise NotFound("file", name)
+
+    def _arm(self, seconds: float) -> None:
+        self._timer = threading.Timer(seconds, self._check)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _check(self) -> None:
+        with self._lock:
+            left = self._idle - (self._clock() - self._used)
+            if not self._typed:
+                return
+            if left <= 0:
+                self.lock()
+            else:
+                self._arm(left)
+
+
+class Cache:
+    """HTML of messages, the most recently used last. Bounded in number, bytes and time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._items: OrderedDict[Any, tuple[float, str]] = OrderedDict()
+        self._size = 0
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[Any, ...], make: Callable[[], str]) -> str:
+        """The HTML under this key, made if it is missing."""
+        key, now = (VERSION, *key), self._clock()
+        with self._lock:
+            self._expire(now)
+            found = self._items.get(key)
+            if found is not None:
+                self._items.move_to_end(key)
+                return found[1]
+        html = make()
+        with self._lock:
+            if key not in self._items:
+                self._items[key] = now, html
+                self._size += len(html)
+            while self._items and (len(self._items) > CACHED or self._size > CACHED_BYTES):
+                self._size -= len(self._items.popitem(last=False)[1][1])
+        return html
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        with self._lock:
+            self._items.clear()
+            self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def _expire(self, now: float) -> None:
+        for key in [key for key, (at, _) in self._items.items() if now - at > FRESH]:
+            self._size -= len(self._items.pop(key)[1])
+
+
+def typed_key(text: str) -> Key:
+    """A key as people type it: the key itself, as hex, base64 or a recovery key; else a passphrase. Invalid."""
+    from binascii import a2b_base64, unhexlify
+
+    words = text.strip()
+    with suppress(ClewError):
+        return keys.from_recovery(words)
+    with suppress(ValueError):
+        found = unhexlify(words) if len(words) == 2 * keys.SIZE else a2b_base64(words, strict_mode=True)
+        if len(found) == keys.SIZE:
+            return found
+    return keys.from_passphrase(text)
+
+
+def _assets() -> dict[str, Asset]:
+    found = {"clew.css": _asset("clew.css", style().encode(), "text/css")}
+    folder = files("clew.web").joinpath("static")
+    for name, kind in _STATIC.items():
+        body = folder.joinpath(name).read_bytes()
+        for other, made in found.items():  # modules import each other by the names with the hash
+            body = body.replace(f"@{other}@".encode(), made.name.encode())
+        found[name] = _asset(name, body, kind)
+    return found
+
+
+def _asset(name: str, body: bytes, kind: str) -> Asset:
+    stem, _, end = name.rpartition(".")
+    return Asset(f"{stem}.{sha256(body).hexdigest()[:12]}.{end}", body, f"{kind}; charset=utf-8")

@@ -1,0 +1,187 @@
+"""Words and numbers as the page shows them, and conversations as plain values for templates and JSON."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+from markupsafe import Markup
+
+from clew.base.messages import ToolResult, texts
+from clew.engine.node import Node
+from clew.errors import ClewError, Corrupted
+from clew.exports.render.message import Entry, entry
+from clew.exports.render.text import inline
+from clew.sources.contract import Source
+from clew.sources.registry import sources
+from clew.store.session import Session
+
+PINNED = "pinned"
+"""The label of pinned conversations."""
+OWN = "clew"
+"""The tool of conversations that were not imported."""
+_BADGES = {"claude-code": ("CC", "cc"), "codex": ("Cx", "cx"), "chatgpt": ("GP", "gp"), "claude-ai": ("Ai", "cc"),
+           "gemini": ("Ge", "ge"), "llm": ("ll", "ll"), OWN: ("cl", "ow")}  # fmt: skip
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_SPACE = re.compile(r"\s+")
+
+
+class Tool(NamedTuple):
+    """The program a conversation came from, as the page shows it."""
+
+    name: str
+    title: str
+    badge: str
+    hue: str
+
+
+def tool_of(session: Session) -> Tool:
+    """The program that a conversation was imported from, or clew itself."""
+    return tool(origin(session).get("tool") or OWN)
+
+
+@cache
+def tool(name: str) -> Tool:
+    """A program by its name."""
+    known = _sources().get(name)
+    title = known.title if known is not None else name
+    badge, hue = _BADGES.get(name, (title[:2], "ow"))
+    return Tool(name, title, badge, hue)
+
+
+def origin(session: Session) -> dict[str, str]:
+    """Where a conversation came from: tool, id, branch and version, as far as they are known."""
+    noted = session.extra.get("source")
+    return {key: str(value) for key, value in noted.items() if value} if isinstance(noted, dict) else {}
+
+
+def resume_command(session: Session) -> str:
+    """The command that continues a conversation in the tool it came from, else in clew."""
+    noted = origin(session)
+    source = _sources().get(noted.get("tool", ""))
+    command = source.resume(noted["id"]) if source is not None and "id" in noted else None
+    return command or f"clew chat -c {session.handle}"
+
+
+def project_of(session: Session) -> str:
+    """The last part of the conversation's directory."""
+    return (session.cwd or "").rstrip("/").rpartition("/")[2]
+
+
+def ago(when: datetime, now: datetime) -> str:
+    """A time in few characters: ``4 min``, ``14:05``, ``Tue``, ``2 May``, ``2024-05-02``."""
+    seconds = (now - when).total_seconds()
+    here, today = when.astimezone(), now.astimezone()
+    if seconds < 60:
+        return "now"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min"
+    if here.date() == today.date():
+        return f"{here:%H:%M}"
+    if today.date() - here.date() < timedelta(days=7):
+        return f"{here:%a}"
+    return f"{here.day} {here:%b}" if here.year == today.year else f"{here:%Y-%m-%d}"
+
+
+def day(when: datetime, now: datetime) -> str:
+    """The heading under which a list shows a time."""
+    days = (now.astimezone().date() - when.astimezone().date()).days
+    if days <= 0:
+        return "Today"
+    if days == 1:
+        return "Yesterday"
+    return "Last 7 days" if days < 7 else f"{when.astimezone():%B %Y}"
+
+
+def shown(text: str | None) -> Markup:
+    """Stored text on one line, escaped, with hidden characters as chips. Colours of a terminal are left out."""
+    return Markup(inline(_one_line(text or "")))
+
+
+def snippet(node: Node, width: int = 160) -> str:
+    """The first words of a message; empty if it has none or is damaged."""
+    try:
+        message = node.message
+    except ClewError:
+        return "Damaged message"
+    words = _one_line(" ".join(texts(message.blocks))[: 20 * width]).strip()
+    return words if len(words) <= width else f"{words[: width - 1]}…"
+
+
+def marked(text: str, marks: Any) -> Markup:
+    """A snippet with its matches marked."""
+    parts, at = [], 0
+    for start, end in marks:
+        parts.append(f"{inline(_one_line(text[at:start]))}<mark>{inline(_one_line(text[start:end]))}</mark>")
+        at = end
+    return Markup("".join([*parts, inline(_one_line(text[at:]))]))
+
+
+def is_failure(node: Node) -> bool:
+    """True for a message with the result of a tool call that failed."""
+    try:
+        return any(isinstance(block, ToolResult) and block.is_error for block in node.message.blocks)
+    except Corrupted:
+        return False
+
+
+def session_value(session: Session) -> dict[str, Any]:
+    """A conversation as JSON."""
+    counters = session.counters
+    return {
+        "id": session.id,
+        "title": session.title,
+        "tool": tool_of(session).name,
+        "source": origin(session),
+        "cwd": session.cwd,
+        "model": session.model,
+        "labels": list(session.labels),
+        "created_at": session.created_at.isoformat(),
+        "updated_at": session.updated_at.isoformat(),
+        "forked_from": session.forked_from,
+        "head": session.head_id,
+        "messages": counters.messages,
+        "tokens_in": counters.tokens_in if counters.tokens_known else None,
+        "tokens_out": counters.tokens_out if counters.tokens_known else None,
+        "cost": counters.cost if counters.cost_known else None,
+    }
+
+
+def entry_value(one: Entry) -> dict[str, Any]:
+    """A message as JSON."""
+    value: dict[str, Any] = {"id": one.node.id, "number": one.number, "parent": one.node.parent_id}
+    if one.message is None:
+        return {**value, "damaged": one.why}
+    return {
+        **value,
+        "created_at": one.node.created_at.isoformat(),
+        "message": msgspec.to_builtins(one.message),
+    }
+
+
+def node_value(node: Node) -> dict[str, Any]:
+    """A node as JSON."""
+    return entry_value(entry(node))
+
+
+def many(count: int, what: str) -> str:
+    """``1 message``, ``1,200 messages``; a word in -ch takes -es."""
+    return f"{count:,} {what if count == 1 else what + ('es' if what.endswith('ch') else 's')}"
+
+
+def _one_line(text: str) -> str:
+    return _SPACE.sub(" ", _COLOURS.sub("", text))
+
+
+def utc_now() -> datetime:
+    """The present time."""
+    return datetime.now(UTC)
+
+
+@cache
+def _sources() -> dict[str, Source]:
+    return {source.name: source for source in sources()}

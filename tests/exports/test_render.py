@@ -1,0 +1,191 @@
+"""What was said becomes HTML that cannot run, load or hide anything."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+import clew
+from clew.base.messages import Media, Text, ToolCall, ToolResult
+from clew.exports import html
+from clew.exports.render import diff
+from clew.exports.render.message import Renderer, entry
+from clew.exports.render.terminal import terminal
+from clew.exports.render.text import LONGEST, code, inline, markdown
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "![x](https://evil.test/pixel.png)",
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](data:text/html,<script>alert(1)</script>)",
+    "<a href='javascript:alert(1)'>x</a>",
+    "<svg onload=alert(1)><animate onbegin=alert(1)>",
+    "<iframe src='https://evil.test'></iframe>",
+    "<style>@import 'https://evil.test'</style>",
+    "<form action='https://evil.test'><input name=x></form>",
+    "```html\n<script>alert(1)</script>\n```",
+    '```" onmouseover="alert(1)\nx\n```',
+    "`<img src=x onerror=alert(1)>`",
+    '[a"onclick="alert(1)](https://a.test)',
+    '[a](https://a.test "x\\" onclick=\\"alert(1)")',
+    "| a |\n|---|\n| <img src=x onerror=alert(1)> |",
+    "\ue000U+0041\ue001<b>",
+    "<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>",
+]
+
+
+class Tags(HTMLParser):
+    """Collects tags and attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_markdown_is_text(text: str) -> None:
+    """No tag, no attribute and no scheme beyond the allow-list comes out of a message."""
+    for tag, attributes in Tags(markdown(text)).seen:
+        assert tag not in {"script", "img", "svg", "iframe", "style", "form", "input", "math", "b", "object", "link"}
+        assert set(attributes) <= {"href", "rel", "class", "tabindex", "role", "aria-label", "title", "start"}
+        if tag == "a":
+            assert re.match("(https?|mailto):", attributes["href"] or "")
+            assert "noopener" in (attributes["rel"] or "")
+
+
+def test_a_link_shows_where_it_leads() -> None:
+    """The host of a link stands beside its text, also of an image, which is not loaded."""
+    assert '<span class="target">evil.test</span>' in markdown("[bank.test](https://evil.test/x)")
+    assert '<span class="target">evil.test</span>' in markdown("![x](https://user@evil.test/x.png)")
+    assert "target" not in markdown("<https://a.test/>")
+
+
+@pytest.mark.parametrize("char", ["\u202e", "\u200b", "\x07", "\u2066", "\x1b", "\U000e0041", "\ue000"])
+def test_hidden_characters_are_chips(char: str) -> None:
+    """A character that nobody sees is shown by its number, in text, code, output and diffs."""
+    chip = f'<span class="ctl" title="Hidden character U+{ord(char):04X}">'
+    for shown in (markdown(f"a{char}b"), inline(f"a{char}b"), code(f"a{char}b", "python"), terminal(f"a{char}b")):
+        assert chip in shown
+        assert char not in shown
+    assert chip in diff.render(diff.compare("", f"a{char}b"), "x")
+
+
+def test_colours_of_a_terminal_become_classes() -> None:
+    """Colours and bold are classes; other sequences stay visible; a progress bar shows its last state."""
+    assert terminal("\x1b[1;31mred\x1b[0m plain") == '<span class="a1 ab">red</span> plain'
+    assert terminal("1%\r2%\r3%\n") == "3%\n"
+    assert "U+001B" in terminal("\x1b]8;;https://evil.test\x07link")
+    assert terminal("\x1b[38;5;196mx") == "x"
+
+
+def test_a_diff_has_numbers_and_signs() -> None:
+    """Lines keep their place in both texts."""
+    lines = diff.compare("a\nb\nc\n", "a\nB\nc\n")
+    assert [(line.kind, line.old, line.new, line.text) for line in lines[1:]] == [
+        (" ", 1, 1, "a"), ("-", 2, None, "b"), ("+", None, 2, "B"), (" ", 3, 3, "c"),
+    ]  # fmt: skip
+    assert diff.counts(diff.patch("*** Begin Patch\n*** Update File: a\n@@\n-x\n+y\n+z\n*** End Patch")) == (2, 1)
+
+
+def test_a_long_line_is_cut() -> None:
+    """A line of ten megabytes gives a page that a browser can show, and says how much is left out."""
+    shown = markdown("x" * 10_000_000)
+    assert len(shown) < LONGEST * 2
+    assert "9,900,000 more characters" in shown
+
+
+def talk(store: clew.Store) -> clew.Session:
+    session = store.sessions.create(title="Tools")
+    session.append(clew.user("Fix it"))
+    session.append(
+        clew.assistant(
+            clew.Thinking(text="hm"),
+            Text(text="I will"),
+            ToolCall(id="c1", name="Bash", arguments={"command": "ls <dir>"}),
+            ToolCall(id="c2", name="Edit", arguments={"file_path": "a.py", "old_string": "x", "new_string": "y"}),
+            ToolCall(id="c3", name="get", arguments={"q": 1}),
+            ToolCall(id="c4", name="wait", arguments={}),
+        )
+    )
+    session.append(clew.tool("\x1b[32mok\x1b[0m", call_id="c1"))
+    session.append(clew.tool("done", call_id="c2"))
+    session.append(clew.tool('{"rows": 3}', call_id="c3", is_error=True))
+    return session
+
+
+def test_a_call_is_one_line_with_its_result(store: clew.Store) -> None:
+    """State, name and argument are on the line; inside is a terminal, a diff or JSON; the result has its anchor."""
+    entries = [entry(node) for node in talk(store).path()]
+    renderer = Renderer(entries)
+    shown = renderer.article(entries[1])
+    assert shown.count("<details") == 5
+    assert [renderer.is_inside(one) for one in entries] == [False, False, True, True, True]
+    assert "<b>Bash</b><code>ls &lt;dir&gt;</code>" in shown
+    assert '<span class="a2">ok</span>' in shown
+    assert '<div class="l d">' in shown
+    assert '<span class="add">+1</span>' in shown
+    assert "Failed: " in shown
+    assert "No result stored: " in shown
+    assert all(f'id="m{number}"' in shown for number in (3, 4, 5))
+    assert [renderer.article(one) for one in entries[2:]] == ["", "", ""]
+
+
+def test_a_result_without_its_call_stands_alone(store: clew.Store) -> None:
+    """A window that begins with a result still shows it."""
+    entries = [entry(node) for node in talk(store).path()][2:]
+    assert "Result of c1" in Renderer(entries).article(entries[0])
+
+
+def test_unknown_is_not_zero(store: clew.Store) -> None:
+    """An answer without tokens or cost says that they are unknown."""
+    session = store.sessions.create()
+    session.append(clew.assistant("a"))
+    session.append(clew.assistant("b", usage=clew.Usage(input=1200, output=3)))
+    session.append(clew.assistant("c", usage=clew.Usage(input=1, output=2, cost=130_000)))
+    one, two, three = (Renderer([entry(node)]).article(entry(node)) for node in session.path())
+    assert "tokens and cost unknown" in one
+    assert "1,200 in · 3 out" in two
+    assert "cost unknown" in two
+    assert "$0.13" in three
+
+
+def test_attachments_are_named(store: clew.Store) -> None:
+    """Without a page behind it, an attachment is its name and kind; its address is not loaded."""
+    session = store.sessions.create()
+    session.append(clew.user(Media(mime_type="image/png", modality="image", url="https://evil.test/a.png", name="a")))
+    result = ToolResult(call_id="x", content=(Media(mime_type="image/png", modality="image", url="https://b.test"),))
+    session.append(clew.Message("tool", (result,)))
+    shown = "".join(html(session, session.iter()))
+    assert "<img" not in shown
+    assert "image/png" in shown
+    assert 'src="' not in shown
+
+
+def test_an_export_allows_its_own_style_alone(store: clew.Store) -> None:
+    """The policy of the file names the hash of its stylesheet, and nothing may be loaded or run."""
+    from base64 import b64encode
+    from hashlib import sha256
+
+    page = "".join(html(talk(store), talk(store).iter()))
+    style = re.search("<style>(.*)</style>", page, re.DOTALL)
+    assert style is not None
+    assert f"style-src 'sha256-{b64encode(sha256(style[1].encode()).digest()).decode()}'" in page
+    assert "unsafe" not in page
+    assert "<script" not in page
+
+
+def test_a_compaction_shows_its_seam(store: clew.Store) -> None:
+    """The history of a compacted conversation has all messages, numbered through, with the seam between them."""
+    session = store.sessions.create()
+    session.append([clew.user("one"), clew.assistant("two")])
+    session.compact(clew.user("summary"))
+    page = "".join(html(session, session.history()))
+    assert page.index('id="m2"') < page.index("Compacted here.") < page.index('id="m3"')

@@ -1,0 +1,270 @@
+"""Attacks on a server of this machine: other sites, rebound names, other users, hostile files."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.web.app import make_app
+from clew.web.attachments import sniff
+from clew.web.guard import MAX_BODY
+from clew.web.server import Server, listen
+from tests.web.conftest import Client
+
+
+def routes(session: clew.Session) -> list[str]:
+    id, node = session.id, session.head_id
+    return [
+        "/", "/conversations.json", "/conversations.md", "/search?q=a", "/search.json?q=a", "/search.md?q=a", "/trash",
+        f"/c/{id}", f"/c/{id}.json", f"/c/{id}.md", f"/c/{id}/messages", f"/c/{id}/events", f"/c/{id}/compare?b={node}",
+        f"/c/{id}/compare.json?b={node}", f"/c/{id}/m/{node}", f"/c/{id}/m/{node}/raw", f"/c/{id}/m/{node}/raw.json",
+        f"/c/{id}/export/markdown", f"/c/{id}/blob/{'0' * 64}", "/static/x.js",
+    ]  # fmt: skip
+
+
+def test_every_route_is_known_to_the_attacks(client: Client, session: clew.Session) -> None:
+    """A new route has to be attacked too."""
+    app, _ = make_app(client.server.site)
+    known = {route.path for route in app.routes if "GET" in (route.methods or ())}  # type: ignore[attr-defined]
+    asked = routes(session)
+    for path in known:
+        start = path.partition("{")[0]
+        assert any(one.startswith(start) for one in asked), path
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.test", "evil.test:{port}", "127.0.0.1", "localhost", "127.0.0.1:1", "127.0.0.1.evil.test:{port}", "",
+     "[::1]", "0.0.0.0:{port}", "user@127.0.0.1:{port}"],
+)  # fmt: skip
+def test_a_rebound_name_is_refused(client: Client, session: clew.Session, host: str) -> None:
+    """Every route answers 421 under any name but its own with its port (CVE-2025-66416, CVE-2024-28224)."""
+    for path in routes(session):
+        assert client.ask(path, headers={"Host": host.format(port=client.port)}).status == 421
+    assert client.ask("/", headers={"Host": None}).status in (400, 421)
+    for name in ("127.0.0.1", "localhost", "[::1]"):
+        assert client.ask("/", headers={"Host": f"{name}:{client.port}"}).status == 200
+
+
+def test_two_hosts_are_refused(client: Client) -> None:
+    """A second Host header cannot pass the check of the first."""
+    with socket.create_connection(("127.0.0.1", client.port)) as link:
+        lines = [
+            "GET / HTTP/1.1",
+            f"Host: 127.0.0.1:{client.port}",
+            "Host: evil.test",
+            f"Cookie: {client.cookie}",
+            "",
+            "",
+        ]
+        link.sendall("\r\n".join(lines).encode())
+        assert link.recv(100).split()[1] in (b"400", b"421")
+
+
+def test_without_the_cookie_nothing_is_read(client: Client, session: clew.Session) -> None:
+    """Every route, streams and files included, needs the cookie or the token (CVE-2026-31950, CVE-2026-22812)."""
+    wrong = [None, "", f"{client.server.guard.cookie}=x", f"clew_1={client.server.guard.secret}", "clew=x"]
+    for path in routes(session):
+        for cookie in wrong:
+            found = client.ask(path, headers={"Cookie": cookie})
+            assert (found.status, b"webhook" in found.body.lower()) == (401, False), path
+    bearer = {"Cookie": None, "Authorization": f"Bearer {client.server.guard.secret}"}
+    assert client.ask("/", headers=bearer).status == 200
+    assert client.ask("/", headers={**bearer, "Authorization": "Bearer x"}).status == 401
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "unheard-of"])
+def test_another_site_is_refused(client: Client, session: clew.Session, site: str) -> None:
+    """A browser says where a request comes from; other sites are refused even with the cookie."""
+    for path in routes(session):
+        assert client.ask(path, headers={"Sec-Fetch-Site": site}).status == 403
+    assert client.ask("/", headers={"Sec-Fetch-Site": "none"}).status == 200
+
+
+def test_the_url_works_once(client: Client) -> None:
+    """The token of the URL is exchanged for a cookie that scripts and other sites do not get, and is then spent."""
+    url = client.server.url("/search?q=x")
+    path = url.partition(str(client.port))[2]
+    assert client.ask(path, "HEAD", headers={"Cookie": None}).status == 401
+    assert client.ask("/enter?token=wrong", headers={"Cookie": None}).status == 401
+    first = client.ask(path, headers={"Cookie": None})
+    assert first.status == 303
+    assert first.headers["location"].startswith("/search")
+    cookie = first.headers["set-cookie"]
+    assert cookie.startswith(f"clew_{client.port}=")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+    assert client.ask(path, headers={"Cookie": None}).status == 401
+    assert client.ask("/", headers={"Cookie": cookie.partition(";")[0]}).status == 200
+
+
+@pytest.mark.parametrize("to", ["//evil.test", "https://evil.test", "/\\evil.test", "javascript:alert(1)"])
+def test_the_entrance_leads_nowhere_else(client: Client, to: str) -> None:
+    """The URL cannot be made to lead to another site."""
+    found = client.ask(f"/enter?token={client.server.guard.entrance}&to={to}", headers={"Cookie": None})
+    assert found.headers["location"] == "/"
+
+
+def test_secrets_are_new_at_each_start(path: Path, store: clew.Store) -> None:
+    """Cookies ignore ports: what another server on this machine may have seen does not open the next page."""
+    with listen(0) as one, listen(0) as two:
+        first, second = (Server(lambda _: clew.open(path), opened).guard for opened in (one, two))
+    assert len({first.secret, second.secret, first.entrance, second.entrance, first.page_token, second.page_token}) == 6
+    assert first.cookie != second.cookie
+
+
+def test_every_answer_has_its_headers(client: Client, session: clew.Session) -> None:
+    """No inline script or style, no frame, no sniffing, no referrer, no store; errors too."""
+    for path in [*(one for one in routes(session) if not one.endswith("/events")), "/nowhere", "/c/nothing"]:
+        for cookie in (client.cookie, None):
+            headers = client.ask(path, headers={"Cookie": cookie}).headers
+            policy = headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy or policy.startswith("sandbox")
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "no-referrer"
+            assert headers["cross-origin-opener-policy"] == "same-origin"
+            assert headers["cross-origin-resource-policy"] == "same-origin"
+            assert "access-control-allow-origin" not in headers
+
+
+def test_pages_have_nothing_inline(client: Client, session: clew.Session) -> None:
+    """What was said stays text, and no page needs an exception of the policy."""
+    for path in ("/", f"/c/{session.id}", "/search?q=webhooks", f"/c/{session.id}/m/{session.head_id}/raw"):
+        page = client.get(path).text
+        assert "<script>" not in page
+        assert " style=" not in page
+        assert "<style" not in page
+        assert " onclick" not in page
+        assert "<b>retries" not in page
+
+
+WRITES = ["rename", "label", "pin", "note", "fork", "preview-rewind", "rewind", "trash", "restore"]
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_from_elsewhere_is_refused(writer: Client, session: clew.Session, name: str) -> None:
+    """A form or a script of another site, a page without the token, and anything but JSON change nothing."""
+    path, before = f"/c/{session.id}/{name}", session.refresh().version
+    values = {"title": "stolen", "label": "x", "message": session.head_id, "text": "x"}
+    attacks: list[dict[str, str | None]] = [
+        {"Origin": "https://evil.test"},
+        {"Origin": "null"},
+        {"Origin": None},
+        {"Origin": f"http://127.0.0.1:{writer.port + 1}"},
+        {"X_Clew_Token": None},
+        {"X_Clew_Token": "x"},
+        {"Cookie": None},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+        {"Host": "evil.test"},
+        {"Content_Type": "text/plain"},
+        {"Content_Type": "application/x-www-form-urlencoded"},
+    ]
+    for attack in attacks:
+        assert writer.write(path, values, **attack).status in (401, 403, 415, 421), attack
+    assert session.refresh().version == before
+
+
+def test_read_only_means_it(client: Client, session: clew.Session) -> None:
+    """Without --allow-write no change works, even with everything else in order."""
+    before = session.refresh().version
+    for name in WRITES:
+        assert client.write(f"/c/{session.id}/{name}", {"title": "x"}).status == 403
+    assert session.refresh().version == before
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
+        assert client.ask("/", method).status == 405
+
+
+def test_large_requests_are_refused(writer: Client, session: clew.Session) -> None:
+    """A body over the limit, one without a length, and headers over the limit are not read."""
+    assert writer.write(f"/c/{session.id}/rename", {"title": "x" * MAX_BODY}).status == 413
+    assert writer.ask("/", headers={"X-Long": "x" * 20_000}).status in (400, 431)
+    assert writer.write(f"/c/{session.id}/rename", [1]).status == 400
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["/static/../site.py", "/static/%2e%2e/site.py", "/static/..%2fsite.py", "/static/", "/static",
+     "/c/../../etc/passwd", "/c/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/c/x/blob/..%2f..%2fx", "/c/x/export/..%2f",
+     "//evil.test/"],
+)  # fmt: skip
+def test_no_path_leads_out(client: Client, asked: str) -> None:
+    """There are no folders to walk: an unknown name is not found."""
+    assert client.ask(asked).status == 404
+
+
+@pytest.fixture
+def other(path: Path) -> Iterator[clew.Session]:
+    """A conversation of another workspace in the same file."""
+    with clew.open(path, workspace="other") as store:
+        session = store.sessions.create(title="Not yours")
+        session.append(clew.user("secret of another workspace"))
+        yield session
+
+
+def test_another_workspace_is_not_found(client: Client, session: clew.Session, other: clew.Session) -> None:
+    """Its ids open no route, alone or below a conversation of this workspace (CVE-2026-45349)."""
+    for path in routes(other):
+        if str(other.id) in path:
+            assert client.ask(path).status == 404, path
+    assert client.ask(f"/c/{session.id}/m/{other.head_id}").status == 404
+    assert client.ask(f"/c/{session.id}/m/{other.head_id}/raw").status == 404
+    assert client.ask(f"/c/{session.id}?head={other.head_id}").status == 404
+    assert client.ask(f"/c/{session.id}/events?after={other.head_id}").status == 404
+    assert client.ask(f"/c/{session.id}/compare?b={other.head_id}").status == 404
+    assert client.get("/search.json?q=secret").json["count"] == 0
+
+
+HOSTILE = {
+    b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>": "text/plain; charset=utf-8",
+    b"<!doctype html><script>alert(1)</script>": "text/plain; charset=utf-8",
+    b"<?xml version='1.0'?><x/>": "text/plain; charset=utf-8",
+    b"MZ\0\0program": "application/octet-stream",
+    b"\x89PNG\r\n\x1a\n<script>": "image/png",
+    b"%PDF-1.7 x": "application/pdf",
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE, ids=lambda content: content[:12].decode("latin-1"))
+def test_an_attachment_is_what_it_is(client: Client, session: clew.Session, content: bytes) -> None:
+    """The type comes from the bytes, not from a name; SVG and HTML are text; everything is sandboxed."""
+    media = session.attach(content, mime_type="image/svg+xml", modality="image", name='x"\r\nSet-Cookie: a=b.svg')
+    session.append(clew.user(media))
+    found = client.ask(f"/c/{session.id}/blob/{media.blob}?name=x%22%0d%0aSet-Cookie:%20a=b.svg")
+    assert found.status == 200
+    assert found.body == content
+    assert found.headers["content-type"] == HOSTILE[content] == sniff(content)
+    assert found.headers["content-security-policy"].startswith("sandbox;")
+    assert "set-cookie" not in found.headers
+    inline = HOSTILE[content].startswith(("image/", "application/pdf"))
+    assert found.headers["content-disposition"].startswith("inline" if inline else "attachment")
+
+
+def test_ranges_are_cheap(client: Client, session: clew.Session) -> None:
+    """One range is answered in part; many ranges, or nonsense, are answered once (CVE-2025-62727)."""
+    media = session.attach(bytes(range(256)) * 4096, mime_type="application/octet-stream", name="x")
+    session.append(clew.user(media))
+    path = f"/c/{session.id}/blob/{media.blob}"
+    whole = client.get(path).body
+    part = client.ask(path, headers={"Range": "bytes=300000-300009"})
+    assert (part.status, part.body) == (206, whole[300000:300010])
+    assert client.ask(path, headers={"Range": "bytes=-5"}).body == whole[-5:]
+    assert client.ask(path, headers={"Range": "bytes=9999999-"}).status == 416
+    many = "bytes=" + ",".join(f"{n}-{n}" for n in range(1500))
+    assert client.ask(path, headers={"Range": many}).status == 200
+    assert client.ask(path, headers={"Range": "bytes=" + "0" * 5000 + "-"}).status == 200
+
+
+def test_it_listens_on_this_machine_alone() -> None:
+    """The socket is bound to the loopback address, and another port is picked if the wanted one is taken."""
+    with listen(0) as one:
+        assert one.getsockname()[0] == "127.0.0.1"
+        port = one.getsockname()[1]
+        with listen(port) as two:
+            assert two.getsockname()[1] != port
+        with pytest.raises(clew.Unavailable):
+            listen(port, strict=True)
