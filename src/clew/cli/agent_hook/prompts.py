@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from clew.base.files import open_regular
 from clew.providers.view import integer
-from clew.sources.items import Item
 
 BACK = 16 * 1024 * 1024
 """Bytes from the end in which the last prompt is searched."""
@@ -38,7 +38,7 @@ def last_prompt(path: str, prompt: str | None = None) -> TranscriptPrompt | None
 
 def first_message(path: str) -> str | None:
     """The ID of the first message of a transcript; None if it is not among the first lines. Unavailable, Invalid."""
-    with Item(path, 0, 0).open() as file:
+    with open_regular(path) as file:
         for _ in range(FIRST):
             line = file.readline(BACK)
             if not line.endswith(b"\n"):
@@ -72,7 +72,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 def _backwards(path: str) -> Iterator[bytes]:
     """The complete lines of a file, last first, within `BACK` bytes from the end."""
-    with Item(path, 0, 0).open() as file:
+    with open_regular(path) as file:
         at = file.seek(0, os.SEEK_END)
         rest, least = list[bytes](), max(0, at - BACK)  # rest: parts of a line whose start is not read yet, last first
         while at > least:
