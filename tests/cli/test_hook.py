@@ -16,8 +16,8 @@ import pytest
 import clew
 from clew import agents
 from clew.checkpoints import Checkpoints
-from clew.cli.agent_hook import follow as follow_module
-from clew.cli.agent_hook.follow import last_prompt
+from clew.cli.agent_hook.prompts import last_prompt
+from clew.sources import lines, records
 
 SESSION = "8c35adc1-0000-4000-8000-000000000001"
 PROMPTS = ["e117e877-9dc4-4e2a-8260-2910af0c3b05", "e117e877-9dc4-4e2a-8260-2910af0c3b06"]
@@ -31,10 +31,15 @@ class Agent:
         self.cli = clew_cli
         self.work = folder / "project"
         self.work.mkdir()
-        self.transcript = folder / "transcript.jsonl"
-        self.prompts, self.turn = prompts, -1
+        self.transcript = folder / "projects" / "p" / f"{SESSION}.jsonl"
+        self.transcript.parent.mkdir(parents=True)
+        self.prompts, self.turn, self.last = prompts, -1, None
 
     def write(self, **event):
+        """Writes a line, as a link of the chain unless it names its parent."""
+        if "uuid" in event:
+            event = {"parentUuid": self.last, "sessionId": SESSION, "cwd": str(self.work), **event}
+            self.last = event["uuid"]
         with self.transcript.open("a") as file:
             file.write(json.dumps(event) + "\n")
 
@@ -116,7 +121,7 @@ def test_what_rules_left_out_is_not_removed(agent, clew_cli):
     assert (agent.work / ".gitignore").read_text() == ".env\n"
 
 
-def test_the_transcript_is_in_the_log(agent, db):
+def test_the_transcript_is_kept(agent, db):
     """Every whole line is there once, byte for byte and in order, however often hooks run; a torn one waits."""
     run(agent)
     with agent.transcript.open("a") as file:
@@ -124,12 +129,12 @@ def test_the_transcript_is_in_the_log(agent, db):
     agent.hook("Stop")
     agent.hook("Stop")
     with agent.transcript.open("a") as file:
-        file.write(',"uuid":"x"}\nnot json\n[1]\n{"type":"again","uuid":"x"}\n{"no":"name"}\n{"no":"name"}\n')
+        file.write(',"uuid":"x"}\nnot json\n[1]\n{"type":"again","uuid":"x"}\n{"no":"name"}\n')
     agent.hook("Stop")
-    lines = [line for line in agent.transcript.read_bytes().split(b"\n") if line.startswith(b"{")]
+    lines = [line for line in agent.transcript.read_bytes().splitlines(keepends=True) if line.startswith(b"{")]
     with clew.open(db) as store:
         session = store.sessions.get(SESSION)
-        assert [entry.data for entry in session.log.read()] == [b"\x01" + line for line in lines]
+        assert list(records(session, store)) == lines
         assert session.extra["exit_reason"] == "logout"
         assert session.cwd == str(agent.work)
 
@@ -141,22 +146,23 @@ def test_a_transcript_that_was_exchanged_is_read_from_its_beginning(agent, db):
     agent.transcript.write_text('{"type":"other","uuid":"1"}\n')
     agent.hook("Stop")
     with clew.open(db) as store:
-        assert [json.loads(entry.data[1:])["type"] for entry in store.sessions.get(SESSION).log.read()] == [
-            "user",
-            "other",
-        ]
+        assert [json.loads(line)["type"] for line in records(store.sessions.get(SESSION), store)] == ["user", "other"]
 
 
 def test_a_subagent_has_a_session_of_its_own(agent, db):
-    """Its transcript goes into a trace that belongs to the session; its edits are kept with the session's."""
+    """Its transcript goes into a trace that belongs to the session, under the name that is beside it."""
     agent.say("send someone")
-    other = agent.transcript.with_name("agent.jsonl")
-    other.write_text('{"type":"assistant","uuid":"1"}\n')
+    other = agent.transcript.with_suffix("") / "subagents" / "agent-a1.jsonl"
+    other.parent.mkdir(parents=True)
+    line = {"type": "user", "uuid": str(uuid.UUID(int=7)), "parentUuid": None, "isSidechain": True,
+            "sessionId": SESSION, "message": {"role": "user", "content": "look"}}  # fmt: skip
+    other.write_text(json.dumps(line) + "\n")
+    other.with_name("agent-a1.meta.json").write_text('{"agentType": "Explore"}')
     for _ in range(2):
         agent.hook("SubagentStop", agent_id="a1", agent_type="Explore", agent_transcript_path=str(other))
     with clew.open(db) as store:
         (trace,) = store.sessions.get(SESSION).subagents()
-        assert (trace.agent, len(trace.log)) == ("Explore", 1)
+        assert (trace.agent, [node.text for node in trace.path()]) == ("Explore", ["look"])
 
 
 def test_many_hooks_at_once(agent, db, tmp_path):
@@ -183,7 +189,7 @@ def test_many_hooks_at_once(agent, db, tmp_path):
     with clew.open(db) as store:
         session = store.sessions.get(SESSION)
         assert {*Checkpoints(session, agent.work).show(PROMPTS[0]).states} == {*names}
-        assert len(session.log) == 4
+        assert len(list(records(session, store))) == 4
 
 
 @pytest.mark.parametrize(
@@ -303,7 +309,7 @@ def test_messages_are_messages_of_the_session(agent, db, clew_cli):
         assert session.model == "claude-sonnet-4-5"
         assert session.path()[1].created_at.isoformat() == "2026-01-31T10:00:00+00:00"
         assert session.counters.tokens == 15
-        assert len(session.log) == 6
+        assert len(list(records(session, store))) == 5
         store.verify()
     assert "Why does the build fail?" in clew_cli("show", SESSION).out
     assert clew_cli("search", "build", "--json").json
@@ -332,12 +338,12 @@ def test_where_the_agent_goes_back_the_session_does(agent, db):
     """A prompt that follows an earlier message: what came after that stays, as a branch."""
     talked(agent)
     agent.turn = 1
-    agent.write(type="user", uuid=SAID[1], parentUuid=str(uuid.UUID(int=100)),
+    agent.write(type="user", uuid=SAID[1], parentUuid=SAID[0],
                 message={"role": "user", "content": "No, something else"})  # fmt: skip
     agent.hook("Stop")
     with clew.open(db) as store:
         session = store.sessions.get(SESSION)
-        assert [node.id for node in session.path()] == [SAID[0], str(uuid.UUID(int=100)), SAID[1]]
+        assert [node.id for node in session.path()] == [SAID[0], SAID[1]]
         assert [branch.head_id for branch in session.branches()] == [str(uuid.UUID(int=102))]
 
 
@@ -368,24 +374,34 @@ def test_a_prompt_after_a_note_goes_on_at_the_end(agent, db):
         assert (len(session.path()), session.branches()) == (5, [])
 
 
-def test_a_session_that_the_agent_copied(agent, db):
-    """Another session with the same lines, as a fork by the agent leaves it: both are whole."""
+def test_a_session_that_the_agent_copied(agent, db, clew_cli):
+    """A fork by the agent has the same messages in another file: one node each, two sessions, files of its own."""
     talked(agent)
     other = SESSION[:-1] + "2"
-    agent.hook("Stop", session_id=other)
+    copy = agent.transcript.with_name(f"{other}.jsonl")
+    copy.write_text(agent.transcript.read_text().replace(SESSION, other))
+    (agent.work / "a.py").write_text("one")
+    given = {"session_id": other, "transcript_path": str(copy)}
+    edit = {"tool_name": "Edit", "tool_input": {"file_path": str(agent.work / "a.py")}, "prompt_id": PROMPTS[0]}
+    assert agent.hook("PreToolUse", **given, **edit) == ""
+    (agent.work / "a.py").write_text("two")
+    assert agent.hook("Stop", **given) == ""
     with clew.open(db) as store:
-        texts = [[node.text for node in store.sessions.get(id).path()] for id in (SESSION, other)]
-        assert texts[0] == texts[1] and len(texts[0]) == 4
+        names = [[node.id for node in store.sessions.get(id).path()] for id in (SESSION, other)]
+        assert (names[0], len(names[0])) == (names[1], 4)
+        store.verify()
+    assert clew_cli("rewind", other, SAID[0], "--files", "--json").json["canRewind"]
+    assert (agent.work / "a.py").read_text() == "one"
 
 
-def test_a_message_that_is_too_long_is_told(agent, db, monkeypatch):
-    """It is in the log, the rest is there, and stderr says so."""
+def test_a_large_message(agent, db):
+    """It is kept as an import keeps it, and the rest follows."""
     agent.say("x" * 11_000_000)
     agent.write(type="assistant", uuid=str(uuid.UUID(int=100)), message={"role": "assistant", "content": "yes"})
-    assert "was not stored" in agent.hook("Stop")
+    assert agent.hook("Stop") == ""
     with clew.open(db) as store:
-        session = store.sessions.get(SESSION)
-        assert ([node.text for node in session.path()], len(session.log)) == (["yes"], 2)
+        first, last = store.sessions.get(SESSION).path()
+        assert (first.id, last.text) == (SAID[0], "yes")
 
 
 STRANGE: list[dict[str, object]] = [
@@ -402,7 +418,8 @@ def test_strange_messages_do_not_stop_the_rest(agent, db, message):
     agent.hook("Stop")
     with clew.open(db) as store:
         session = store.sessions.get(SESSION)
-        assert session.path()[-1].id == SAID[0] and len(session.log) == 2
+        assert session.path()[-1].id == SAID[0]
+        assert len(list(records(session, store))) == 2
 
 
 # -- in the way
@@ -417,16 +434,15 @@ def test_a_transcript_that_is_no_file_is_not_waited_for(agent, what):
     if what == "link to a pipe":
         agent.transcript.symlink_to(place)
     for name in ("Stop", "UserPromptSubmit"):
-        assert "not copied" in agent.hook(name, transcript_path=str(path), prompt_id="")
+        assert "not imported" in agent.hook(name, transcript_path=str(path), prompt_id="")
     (agent.work / "a").write_text("one")
     tool = {"tool_name": "Edit", "tool_input": {"file_path": str(agent.work / "a")}}
     assert agent.hook("PreToolUse", transcript_path=str(path), prompt_id="", **tool) == ""
 
 
 def test_an_endless_line_is_passed_over(agent, db, monkeypatch):
-    """It is noted how long it was, and what comes after it is taken over; one that does not end yet waits."""
-    monkeypatch.setattr(follow_module, "PIECE", 1000)
-    monkeypatch.setattr(follow_module, "LONGEST", 5000)
+    """What comes after it is taken over; one that does not end yet waits."""
+    monkeypatch.setattr(lines, "LONGEST", 5000)
     agent.say("before")
     with agent.transcript.open("a") as file:
         file.write('{"type":"x","y":"' + "x" * 20_000)
@@ -436,9 +452,44 @@ def test_an_endless_line_is_passed_over(agent, db, monkeypatch):
     agent.hook("Stop")
     agent.hook("Stop")
     with clew.open(db) as store:
-        found = [json.loads(entry.data[1:]) for entry in store.sessions.get(SESSION).log.read()]
-        assert [one["type"] for one in found] == ["user", "clew-skipped", "after"]
-        assert found[1]["bytes"] == 20_020
+        found = [json.loads(line) for line in records(store.sessions.get(SESSION), store)]
+        assert [one["type"] for one in found] == ["user", "after"]
+
+
+# -- beside an import
+
+
+@pytest.mark.parametrize("first", ["hook", "import"])
+def test_a_hook_and_an_import_agree(agent, db, clew_cli, first):
+    """Whichever comes first: one session, one node for each message, and the second finds nothing new."""
+    agent.say("Why does the build fail?")
+    agent.write(type="assistant", uuid=str(uuid.UUID(int=100)), message={"role": "assistant", "content": "A test."})
+
+    def by_import():
+        done = clew_cli("import", str(agent.transcript.parent), "--json").json["files"]
+        return [(one["state"], sum(each["messages"] for each in one["conversations"])) for one in done]
+
+    def state():
+        with clew.open(db) as store:
+            store.verify()
+            found = {one.id: [node.id for node in one.path()] for one in store.sessions.list().all()}
+            return found, store.sessions.get(SESSION).version, list(records(store.sessions.get(SESSION), store))
+
+    if first == "hook":
+        agent.hook("Stop")
+        before = state()
+        assert by_import() == [("unchanged", 0)]
+    else:
+        assert by_import() == [("imported", 2)]
+        before = state()
+        agent.hook("Stop")
+    assert state() == before
+    assert before[0] == {SESSION: [SAID[0], str(uuid.UUID(int=100))]}
+    agent.say("And now?")
+    agent.hook("Stop") if first == "import" else by_import()
+    assert state()[0] == {SESSION: [SAID[0], str(uuid.UUID(int=100)), SAID[1]]}
+    clew_cli("import", str(agent.transcript.parent), "--again")
+    assert state()[0] == {SESSION: [SAID[0], str(uuid.UUID(int=100)), SAID[1]]}
 
 
 def test_a_folder_that_someone_keeps_is_not_waited_for_long(agent, monkeypatch):

@@ -12,6 +12,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import IO
 
 from clew.base.loading import CLOSE_SOME, NO_DESCRIPTOR
 from clew.errors import ClewError, Invalid, NotFound, ReadOnly, StorageFull, Unavailable, clip
@@ -40,6 +41,20 @@ def read_private(path: str, limit: int) -> bytes:
             return file.read(limit)
         except OSError as error:
             raise Unavailable(f"{path} cannot be read: {error.strerror}", hint="Check the disk.") from error
+
+
+def open_regular(path: str) -> IO[bytes]:
+    """A file to read, or a link to one, and nothing else: a pipe could block for ever. Unavailable, Invalid."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise Unavailable(
+            f"{path} cannot be opened ({error.strerror})", hint="Check the path and its rights."
+        ) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Invalid(f"{path} is not a file")
+    return os.fdopen(descriptor, "rb")
 
 
 def make_private(path: str, data: bytes) -> None:

@@ -237,7 +237,7 @@ class _Reader:
             extra["called_by"] = call
         is_typed = said.role == "user" and not line.is_meta and not line.is_compact_summary
         if is_typed and not self._titles.has_title(conversation):
-            self._titles.prompt(conversation, words(raw))
+            self._titles.prompt(conversation, words(line.message))
         self._join(id, said)
         return Entry(
             conversation=conversation,

@@ -109,9 +109,12 @@ def role_and_usage(said: LineMessage) -> Message | None:
 _USER, _ASSISTANT, _TOOL = Message("user"), Message("assistant"), Message("tool")
 
 
-def words(raw: bytes) -> str:
-    """The text of a message."""
-    content = any_value(raw).get("content")
+def words(raw: msgspec.Raw) -> str:
+    """The text of a message; none if it cannot be read."""
+    try:
+        content = any_value(raw).get("content")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
     return content if isinstance(content, str) else "\n".join(as_word(one.get("text")) for one in as_list(content))
 
 

@@ -6,14 +6,12 @@ Nothing is unpacked under its own name: a member's path is a label, and never a 
 from __future__ import annotations
 
 import os
-import stat
-import tempfile
-import zipfile
 from collections.abc import Iterator
 from mmap import ACCESS_READ, mmap
 from typing import IO, NamedTuple
 
-from clew.errors import Invalid, Unavailable
+from clew.base.files import open_regular
+from clew.errors import Invalid
 
 HEAD = 1 << 16
 """Bytes by which a file is recognised."""
@@ -39,9 +37,11 @@ class Item(NamedTuple):
 
     def open(self) -> IO[bytes]:
         """The bytes, to read from front to back. Unavailable, Invalid."""
-        file = _open_regular(self.path)
+        file = open_regular(self.path)
         if self.member is None:
             return file
+        import zipfile
+
         try:
             return _unpack(file, self.member)
         except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
@@ -62,7 +62,9 @@ class Item(NamedTuple):
 
 def items(path: str) -> Iterator[Item]:
     """A file as an item; of a zip archive, its members. Unavailable if it cannot be read."""
-    with _open_regular(path) as file:
+    import zipfile
+
+    with open_regular(path) as file:
         status = os.fstat(file.fileno())
         if not zipfile.is_zipfile(file):
             yield Item(path, status.st_size, status.st_mtime_ns)
@@ -76,22 +78,11 @@ def items(path: str) -> Iterator[Item]:
         yield Item(path, info.file_size, status.st_mtime_ns, info.filename)
 
 
-def _open_regular(path: str) -> IO[bytes]:
-    """A file, and nothing else: a pipe or a device could block for ever. Unavailable."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise Unavailable(
-            f"{path} cannot be opened ({error.strerror})", hint="Check the path and its rights."
-        ) from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Invalid(f"{path} is not a file")
-    return os.fdopen(descriptor, "rb")
-
-
 def _unpack(file: IO[bytes], member: str) -> IO[bytes]:
     """A member in a temporary file without a name. Invalid if it is larger than it may be."""
+    import tempfile
+    import zipfile
+
     with file, zipfile.ZipFile(file) as archive:
         info = archive.getinfo(member)
         most = min(LARGEST_MEMBER, max(BLOCK, info.compress_size * RATIO))

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import NamedTuple
 
 from clew.errors import ClewError, NotFound
@@ -60,6 +59,8 @@ class Found(NamedTuple):
 @cache
 def sources() -> tuple[Source, ...]:
     """Every source, clew's own first."""
+    from importlib.metadata import entry_points  # it takes long to import, and a hook has its one source
+
     own = []
     for name in _OWN:
         module, _, kind = name.partition(":")

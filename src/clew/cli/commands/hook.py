@@ -1,4 +1,4 @@
-"""`clew hook`: called by a coding agent at each step; saves its files and copies its transcript.
+"""`clew hook`: called by a coding agent at each step; saves its files and imports its transcript.
 
 It reads an event from stdin, in the format of Claude Code's hooks. It never blocks the agent: it ends within the time
 of the setting `hook_timeout`, errors go to stderr, nothing goes to stdout, and the exit code is 0.
@@ -20,8 +20,8 @@ from clew.base import ids
 from clew.base.visible import plain
 from clew.checkpoints import Checkpoints
 from clew.cli.agent_hook.deadline import OutOfTime, limit
-from clew.cli.agent_hook.follow import Follower, behind, last_prompt
 from clew.cli.agent_hook.install import install, status, uninstall
+from clew.cli.agent_hook.prompts import first_message, last_prompt
 from clew.cli.exits import report
 from clew.cli.options import examples
 from clew.cli.output.text import warn
@@ -115,12 +115,10 @@ class HookEvent:
                 self._after(session, tool)
             elif name == "Stop":
                 self._checkpoints(session).settle(self._message(session))
-            elif name == "SubagentStop":
-                self._subagent(store, session)
             elif name == "SessionEnd":
                 session.update(extra={**session.refresh().extra, "exit_reason": self._text("reason")})
             if name not in ("PreToolUse", "PostToolUse"):
-                self._follow(store, session)
+                self._follow(store)
 
     # -- files
 
@@ -182,7 +180,10 @@ class HookEvent:
             checkpoints.alias(message, found.message)
 
     def _session(self, store: clew.Store) -> clew.Session:
-        """The session, created at its first event; its directory is that of the project."""
+        """The session, created at its first event; its directory is that of the project.
+
+        A session that the agent has forked has the messages of another one, and belongs into the same tree.
+        """
         given = self._text("session_id")
         if not given:
             raise Invalid("the event has no session_id")
@@ -193,44 +194,35 @@ class HookEvent:
         except NotFound:
             cwd = os.environ.get("CLAUDE_PROJECT_DIR") or self._text("cwd") or None
         try:
-            return store.sessions.create(id=id, cwd=cwd)
+            return store.sessions.create(id=id, cwd=cwd, at=self._first_stored(store))
         except Conflict:  # another hook was first
             return store.sessions.get(id)
 
+    def _first_stored(self, store: clew.Store) -> str | None:
+        """The first message of the transcript, if it is stored."""
+        try:
+            first = ids.maybe(first_message(self._text("transcript_path")) or "")
+            return None if first is None else store.nodes.get(ids.text(first))[0].id
+        except (OSError, ClewError):
+            return None
+
     # -- the transcript
 
-    def _follow(self, store: clew.Store, session: clew.Session) -> None:
-        """Copies the session's transcript, then those of subagents that an earlier event had no time for."""
-        self._take(store, session, self._text("transcript_path"))
-        for trace in session.subagents():
-            self._take(store, trace, behind(trace) or "")
+    def _follow(self, store: clew.Store) -> None:
+        """Imports the session's transcript and those of subagents, also what an earlier event had no time for."""
+        from clew.cli.agent_hook.transcript import TranscriptImport, subagent_logs
 
-    def _subagent(self, store: clew.Store, session: clew.Session) -> None:
-        """Copies a subagent's transcript into a session of its own, owned by the calling session."""
-        path, name = self._text("agent_transcript_path"), self._text("agent_id")
-        if not path or not name:
-            return
-        id = str(uuid.uuid5(uuid.UUID(session.id), f"agent {name}"))
-        try:
-            trace = store.sessions.get(id)
-        except NotFound:
-            agent, extra = self._text("agent_type") or "subagent", {"transcript": {"path": path}}
-            trace = store.sessions.create(id=id, agent=agent, owner=session, extra=extra)
-        self._take(store, trace, path)
-
-    def _take(self, store: clew.Store, session: clew.Session, path: str) -> None:
-        if not path:
-            return
-        follower = Follower(store, session, path)
-        try:
-            follower.run()
-        except OutOfTime:
-            warn(f"clew: {plain(path)}: {follower.left:,} bytes left for the next call")
-            raise
-        except FileNotFoundError:
-            return  # no message yet
-        except (OSError, ClewError) as error:
-            warn(f"clew: transcript not copied: {plain(str(error))}")
+        own, importing = self._text("transcript_path"), TranscriptImport(store)
+        paths = [own, *subagent_logs(own)] if own else []
+        for path in dict.fromkeys([*paths, self._text("agent_transcript_path")]):
+            try:
+                if path:
+                    importing.take(path)
+            except OutOfTime:
+                warn(f"clew: {plain(path)}: the rest is left for the next call, or for 'clew import'")
+                raise
+            except (OSError, ClewError) as error:
+                warn(f"clew: transcript not imported: {plain(str(error))}")
 
     def _text(self, name: str) -> str:
         value = self._data.get(name)
