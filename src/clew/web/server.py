@@ -11,7 +11,7 @@ import uvicorn
 
 from clew.errors import Unavailable
 from clew.web.app import Pages, make_app
-from clew.web.guard import ENTER, Guard
+from clew.web.guard import ENTER, WebGuard
 from clew.web.site import IDLE, Opener, Site
 
 HOST = "127.0.0.1"
@@ -48,7 +48,7 @@ class Server:
         self._socket = opened
         self.site = Site(opener, page_token=lambda: self.guard.page_token, allow_write=allow_write, idle=idle)
         app, self._pages = make_app(self.site)
-        self.guard = Guard(app, self.port)
+        self.guard = WebGuard(app, self.port)
 
     def url(self, to: str = "/") -> str:
         """The URL to open, which works once."""

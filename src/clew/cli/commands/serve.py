@@ -20,6 +20,7 @@ from clew.cli.setup.open_store import (
     open_with_key,
     store_option,
 )
+from clew.store.parts import Parts
 
 if TYPE_CHECKING:
     from clew.keys import Key
@@ -52,33 +53,24 @@ def serve(port: int | None, allow_write: bool, no_browser: bool) -> None:
     _run("/", port, allow_write, no_browser)
 
 
-@click.command(name="open", epilog=examples("clew open k3m9qa", "clew open 7dq2xe"))
+@click.command(epilog=examples("clew open k3m9qa", "clew open 7dq2xe"))
 @click.argument("id")
 @port_option
 @write_option
 @browser_option
 @store_option
-def open_(id: str, port: int | None, allow_write: bool, no_browser: bool) -> None:
+def open(id: str, port: int | None, allow_write: bool, no_browser: bool) -> None:
     """Show the conversation or the message ID in a browser. Otherwise like 'clew serve'."""
     with open_for_reading() as store:
         found = find(store, id)
         if isinstance(found, clew.Session):
             to = f"/c/{found.id}"
         else:
-            hit = next((one for one in store.sessions.list().all() if _has(one, found.id)), None)
-            if hit is None:
+            owner = Parts.of(store).search.session_of(found)
+            if owner is None:
                 raise clew.NotFound("conversation", "", hint="The message belongs to no conversation.")
-            to = f"/c/{hit.id}/m/{found.id}"
+            to = f"/c/{owner.id}/m/{found.id}"
     _run(to, port, allow_write, no_browser)
-
-
-def _has(session: clew.Session, node_id: str) -> bool:
-    from clew.store.windows import message_of
-
-    try:
-        return message_of(session, node_id).id == node_id
-    except clew.NotFound:
-        return False
 
 
 def _run(to: str, port: int | None, allow_write: bool, no_browser: bool) -> None:
