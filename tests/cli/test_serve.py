@@ -46,6 +46,26 @@ def test_it_serves_until_it_is_interrupted(path: Path) -> None:
         assert "Traceback" not in errors
 
 
+def test_a_sealed_store_is_not_asked_for_on_the_terminal(path: Path) -> None:
+    """Without a key the server starts, and the page asks."""
+    with clew.open(path, key=clew.keys.generate()) as store:
+        store.sessions.create(title="Sealed")
+    running, url = start(path, "serve", "--port", "0")
+    port, query = int(url.split(":")[2].partition("/")[0]), url.partition("enter")[2]
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", f"/enter{query}")
+    answer = connection.getresponse()
+    cookie = answer.headers["Set-Cookie"].partition(";")[0]
+    answer.read()
+    connection.request("GET", "/", headers={"Cookie": cookie})
+    page = connection.getresponse()
+    assert page.status == 423
+    assert b"This store is sealed" in page.read()
+    connection.close()
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=10)
+
+
 def test_a_missing_package_is_named(clew_cli, monkeypatch) -> None:
     """Without the extra, the message says how to install it."""
     for name in [name for name in sys.modules if name.startswith("clew.web")]:

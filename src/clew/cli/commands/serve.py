@@ -11,15 +11,7 @@ import click
 import clew
 from clew.cli.options import examples
 from clew.cli.output.text import is_terminal, out, warn
-from clew.cli.setup.open_store import (
-    find,
-    key_source,
-    location,
-    open_existing,
-    open_for_reading,
-    open_with_key,
-    store_option,
-)
+from clew.cli.setup.open_store import find, open_for_reading, open_unasked, store_option
 from clew.store.parts import Parts
 
 if TYPE_CHECKING:
@@ -95,15 +87,11 @@ def _server(port: int | None, allow_write: bool) -> Server:
             f"the web page needs the package {error.name}", hint="Install it with: pip install 'clew[web]'"
         ) from None
 
-    given = key_source()
-    path, named = location()
-
     def opener(key: Key | None) -> clew.Store:
-        if key is not None:
-            return open_with_key(key)
-        if given is None and (named or os.path.exists(path)):
-            return clew.open(path, create=False)  # Sealed: the page asks for the key, not the terminal
-        return open_existing() if allow_write else open_for_reading()
+        try:
+            return open_unasked(key)
+        except (clew.NotFound, clew.NotAStore):  # nothing stored yet, or the file of another program
+            return open_for_reading()
 
     context = click.get_current_context()
 
