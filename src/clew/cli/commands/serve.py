@@ -67,6 +67,7 @@ def open(id: str, port: int | None, allow_write: bool, no_browser: bool) -> None
 
 def _run(to: str, port: int | None, allow_write: bool, no_browser: bool) -> None:
     server = _server(port, allow_write)
+    server.open()
     url = server.url(to)
 
     def ready() -> None:
