@@ -33,7 +33,7 @@ DOTTED = {
     # the file of the default store
     "clew.db",
 }  # fmt: skip
-INTERNAL = {"clew.names", "clew.settings"}
+INTERNAL = {"clew.names", "clew.settings", "clew.web", "clew.exports.render", "clew.css", "clew.js"}
 """Keys of click's context: they last as long as a command, and may change."""
 
 ROWS = {

@@ -18,6 +18,8 @@ from clew.base.messages import Text, Thinking, ToolCall
 from clew.web.server import Server, listen
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "docs/images"
+KEPT = ("conversation-light", "list-dark")
+"""The pictures that the documents show."""
 ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--no-first-run", "--hide-scrollbars",
@@ -127,10 +129,13 @@ def main() -> int:
                 page.emulate_media(color_scheme=scheme)
                 page.set_viewport_size({"width": width, "height": 900 if width > 400 else 844})
                 for name, where in shots.items():
+                    picture = f"{name}-{'phone' if width < 400 else scheme}"
+                    if folder == FOLDER and picture not in KEPT:
+                        continue
                     page.goto(base + where)
                     if name == "conversation":
                         page.locator("details.call").nth(1).evaluate("d => { d.open = true }")
-                    page.screenshot(path=folder / f"{name}-{'phone' if width < 400 else scheme}.png")
+                    page.screenshot(path=folder / f"{picture}.png")
     return 0
 
 

@@ -27,7 +27,7 @@ from clew.providers.registry import PROVIDERS
 from tests.cli.conftest import leaves
 
 LEAVES = leaves()
-BESIDE = {"append", "tour", "completion", "help", "hook install", "hook uninstall", "mcp"}
+BESIDE = {"append", "tour", "completion", "help", "hook install", "hook uninstall", "mcp", "serve", "open"}
 """Commands whose output has one form."""
 
 

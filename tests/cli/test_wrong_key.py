@@ -190,6 +190,8 @@ def test_a_wrong_key_changes_nothing(name: str, clew_cli: Run, crashed: Crashed,
     before, beside = state(path.parent), state(work)
     assert len(before) == 2
     for kind, make in list(KEYS.items())[:: len(KEYS) if name in STORELESS else 1]:
+        if name == "serve" and kind == "none":
+            continue  # the page asks for the key: tests/cli/test_serve.py
         done = clew_cli(*args, input=stdin(name), env={"CLEW_DB": str(path), **make(work)})
         assert state(path.parent) == before, kind
         if name in STORELESS:
@@ -206,7 +208,7 @@ def test_a_wrong_key_changes_nothing(name: str, clew_cli: Run, crashed: Crashed,
         assert OTHER.hex() not in told
 
 
-@pytest.mark.parametrize("name", sorted(LEAVES.keys() - STORELESS))
+@pytest.mark.parametrize("name", sorted(LEAVES.keys() - STORELESS - {"serve", "open"}))  # these do not end
 def test_with_the_right_key_it_is_done(name: str, clew_cli: Run, crashed: Crashed, tmp_path: Path, work: Path) -> None:
     """The same command lines are carried out with the right key: nothing but the key kept them from it."""
     path = crashed.copy(tmp_path / "store")

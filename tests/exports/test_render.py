@@ -72,9 +72,9 @@ def test_a_link_shows_where_it_leads() -> None:
 def test_hidden_characters_are_chips(char: str) -> None:
     """A character that nobody sees is shown by its number, in text, code, output and diffs."""
     chip = f'<span class="ctl" title="Hidden character U+{ord(char):04X}">'
-    for shown in (markdown(f"a{char}b"), inline(f"a{char}b"), code(f"a{char}b", "python"), terminal(f"a{char}b")):
-        assert chip in shown
-        assert char not in shown
+    for page in (markdown(f"a{char}b"), inline(f"a{char}b"), code(f"a{char}b", "python"), terminal(f"a{char}b")):
+        assert chip in page
+        assert char not in page
     assert chip in diff.render(diff.compare("", f"a{char}b"), "x")
 
 

@@ -244,6 +244,8 @@ def test_the_cache_forgets() -> None:
     now[0] += FRESH + 1
     cache.get(("b",), lambda: "y")
     assert (len(made), len(cache)) == (1, 1)
+    cache.clear()
+    assert len(cache) == 0
 
 
 @contextmanager

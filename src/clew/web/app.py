@@ -34,7 +34,7 @@ from clew.web.views import (
     project_of,
     resume_command,
     session_value,
-    shown,
+    to_line,
     tool,
     tool_of,
     utc_now,
@@ -54,7 +54,7 @@ class Pages:
         self.streams = live.Streams()
         loader = jinja2.PackageLoader("clew.web")
         self._templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-        self._templates.filters |= {"shown": shown, "n": lambda number: f"{number:,}", "many": many}
+        self._templates.filters |= {"shown": to_line, "n": lambda number: f"{number:,}", "many": many}
         self._templates.globals |= {
             "site": site, "tool": tool, "asset": lambda name: f"/static/{site.assets[name].name}",
         }  # fmt: skip
@@ -256,13 +256,13 @@ class Pages:
     def _page(self, template: str, *, status: int = 200, **values: Any) -> Response:
         return HTMLResponse(self._templates.get_template(template).render(**values), status)
 
-    def locked(self, request: Request, error: Exception) -> Response:
+    def render_locked(self, request: Request, error: Exception) -> Response:
         """The page of a sealed store."""
         if request.url.path.endswith(".json"):
             return _json({"error": "the store is locked"}, 423)
         return self._page("locked.html", status=423, wrong=False, to=_path(request))
 
-    def failed(self, request: Request, error: Exception) -> Response:
+    def render_error(self, request: Request, error: Exception) -> Response:
         """An error of clew as a page, or as JSON."""
         assert isinstance(error, ClewError)
         status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
@@ -271,7 +271,7 @@ class Pages:
         options = getattr(error, "candidates", ())
         return self._page("error.html", status=status, message=error.message, hint=error.hint, options=options)
 
-    def refused(self, request: Request, error: Exception) -> Response:
+    def render_refusal(self, request: Request, error: Exception) -> Response:
         """A route that does not exist, or a refusal."""
         assert isinstance(error, HTTPException)
         if request.method == "POST":
@@ -308,7 +308,11 @@ def make_app(site: Site) -> tuple[Starlette, Pages]:
         post("/lock", pages.lock),
         post("/c/{key}/{change}", pages.change),
     ]
-    handlers: dict[Any, Any] = {Locked: pages.locked, ClewError: pages.failed, HTTPException: pages.refused}
+    handlers: dict[Any, Any] = {
+        Locked: pages.render_locked,
+        ClewError: pages.render_error,
+        HTTPException: pages.render_refusal,
+    }
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
     return app, pages

@@ -72,24 +72,24 @@ def _side(session: Session, head: str, common: int) -> Side:
     renderer = Renderer(entries)
     articles = [Markup(html) for one in entries if (html := renderer.article(one))]
     title = snippet(entries[0].node, 60) if entries else "Nothing after the fork"
-    tokens, cost = _used(entries)
+    tokens, cost = _usage_of(entries)
     url = f"/c/{session.id}?head={head}"
     return Side(title, head, found.total, found.total - common, tokens, cost, articles, url)
 
 
-def _used(entries: list[Entry]) -> tuple[str, str]:
+def _usage_of(entries: list[Entry]) -> tuple[str, str]:
     """Tokens and cost of the answers shown; unknown if one is unknown."""
     used = [one.message.usage or Usage() for one in entries if one.message and one.message.role == "assistant"]
     known = [one for one in used if one.input is not None and one.output is not None]
     tokens = f"{sum(one.input or 0 for one in known):,} in · {sum(one.output or 0 for one in known):,} out"
     costs = [one.cost for one in used if one.cost is not None]
     return (
-        _known(tokens, len(known), len(used)),
-        _known(money(sum(costs)), len(costs), len(used)),
+        _say_known(tokens, len(known), len(used)),
+        _say_known(money(sum(costs)), len(costs), len(used)),
     )
 
 
-def _known(words: str, known: int, of: int) -> str:
+def _say_known(words: str, known: int, of: int) -> str:
     if known == of:
         return words
     unknown = f"unknown for {many(of - known, 'answer')}"

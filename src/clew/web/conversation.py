@@ -41,7 +41,7 @@ class Prompt(NamedTuple):
     url: str
 
 
-class Branch(NamedTuple):
+class SideBranch(NamedTuple):
     """A branch or fork beside the path."""
 
     title: str
@@ -68,7 +68,7 @@ class View(NamedTuple):
     entries: list[Entry]
     prompts: list[Prompt]
     whole_outline: bool
-    branches: list[Branch]
+    branches: list[SideBranch]
     files: list[tuple[str, int, int]]
     """Files changed by tool calls of the window, with lines added and removed."""
     failed: int
@@ -85,7 +85,7 @@ def view(site: Site, session: Session, first: int, *, head: str | None = None) -
     renderer = Renderer(results, links)
     sides = leaving(session, head=head)
     branches = _branches(session, sides)
-    forks: dict[int, list[Branch]] = {}
+    forks: dict[int, list[SideBranch]] = {}
     for side in branches:
         forks.setdefault(side.after, []).append(side)
     notes = session.extra.get(NOTES)
@@ -114,7 +114,7 @@ def window_start(number: int) -> int:
     return (number - 1) // WINDOW * WINDOW + 1
 
 
-def fork_bar(session: Session, others: Sequence[Branch], one: Entry, head: str | None) -> str:
+def fork_bar(session: Session, others: Sequence[SideBranch], one: Entry, head: str | None) -> str:
     """The line at a fork: which branch this is, the way to the others, and the comparison."""
     count = others[0].of
     taken = {other.place: other for other in others}
@@ -232,7 +232,7 @@ def _actions(one: Entry) -> str:
     )
 
 
-def _branches(session: Session, sides: Sequence[Leaving]) -> list[Branch]:
+def _branches(session: Session, sides: Sequence[Leaving]) -> list[SideBranch]:
     found = []
     for one in sides:
         fork, number = one.session, one.after + 1
@@ -241,8 +241,10 @@ def _branches(session: Session, sides: Sequence[Leaving]) -> list[Branch]:
             where = url(fork, start=start, anchor=f"m{number}")
         else:
             where = url(session, head=one.head_id, start=start, anchor=f"m{number}")
-        title = (fork.title if fork is not None else "") or snippet(one.first, 60) or "Branch"
-        found.append(Branch(title, where, one.messages, one.after, one.place, one.ways, one.head_id, fork is not None))
+        title = (fork.title if fork is not None else "") or snippet(one.first, 60) or "SideBranch"
+        found.append(
+            SideBranch(title, where, one.messages, one.after, one.place, one.ways, one.head_id, fork is not None)
+        )
     return found
 
 

@@ -17,7 +17,7 @@ from clew.store.search.query import Hit
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.web.listing import Filters, matches
-from clew.web.views import Tool, ago, is_failure, marked, project_of, tool_of
+from clew.web.views import ToolBadge, ago, is_failure, mark_matches, project_of, tool_of
 
 MOST = 200
 """Matches that one search looks at."""
@@ -79,12 +79,12 @@ class Match(NamedTuple):
     moment: str
 
 
-class Group(NamedTuple):
+class FoundConversation(NamedTuple):
     """The matches of one conversation."""
 
     key: str
     title: str
-    tool: Tool
+    tool: ToolBadge
     project: str
     when: str
     matches: list[Match]
@@ -93,7 +93,7 @@ class Group(NamedTuple):
 class Results(NamedTuple):
     """What a search found."""
 
-    groups: list[Group]
+    groups: list[FoundConversation]
     found: int
     complete: bool
     """False if more than `MOST` messages matched."""
@@ -109,16 +109,16 @@ def find_all(store: Store, asked: Asked, now: datetime, *, typing: bool = False)
     hits = store.search(words, limit=limit, role=role, since=asked.filters.start(now), until=asked.filters.end())
     if asked.newest:
         hits.sort(key=lambda hit: hit.node.created_at, reverse=True)
-    groups: dict[str, Group] = {}
+    groups: dict[str, FoundConversation] = {}
     count = 0
     for hit in hits:
         session = _session(hit)
-        if session is None or (asked.errors and not is_failure(hit.node)) or not _wanted(asked, session, now):
+        if session is None or (asked.errors and not is_failure(hit.node)) or not _is_wanted(asked, session, now):
             continue
         count += 1
         group = groups.get(session.id)
         if group is None:
-            group = groups[session.id] = Group(
+            group = groups[session.id] = FoundConversation(
                 session.id, session.title or "Untitled", tool_of(session), project_of(session),
                 ago(session.updated_at, now), [],
             )  # fmt: skip
@@ -137,7 +137,7 @@ def find_here(store: Store, session: Session, words: str) -> list[Match]:
 def match(hit: Hit) -> Match:
     """A hit as the page shows it."""
     node = hit.node
-    words = marked(hit.snippet, hit.marks)
+    words = mark_matches(hit.snippet, hit.marks)
     return Match(
         node.id,
         node.counters.messages,
@@ -173,7 +173,7 @@ def _session(hit: Hit) -> Session | None:
         return None
 
 
-def _wanted(asked: Asked, session: Session, now: datetime) -> bool:
+def _is_wanted(asked: Asked, session: Session, now: datetime) -> bool:
     only = asked.filters._replace(date="", since="", until="")
     return matches(only, session, now) and (not only.label or only.label in session.labels)
 

@@ -51,7 +51,7 @@ FORMS = ("/unlock",)
 """Routes that take a form, so that they work without script. Their token is a field of the form."""
 
 
-class Guard:
+class WebGuard:
     """Wraps an app in the checks. `port` is the port of the server."""
 
     def __init__(self, app: App, port: int, *, token: str | None = None) -> None:

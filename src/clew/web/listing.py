@@ -13,7 +13,7 @@ from clew.errors import ClewError, Corrupted
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.summaries import briefs
-from clew.web.views import PINNED, Tool, ago, day, project_of, snippet, tool, tool_of
+from clew.web.views import PINNED, ToolBadge, ago, day, project_of, snippet, tool, tool_of
 
 PAGE = 50
 FACETED = 2_000
@@ -85,7 +85,7 @@ class Row(NamedTuple):
     session: Session | None
     key: str
     title: str
-    tool: Tool
+    tool: ToolBadge
     project: str
     branch: str
     model: str

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
 import uvicorn
 
 from clew.errors import Unavailable
 from clew.web.app import Pages, make_app
-from clew.web.guard import ENTER, Guard
-from clew.web.site import IDLE, Opener, Site
+from clew.web.guard import ENTER, WebGuard
+from clew.web.site import IDLE, Locked, Opener, Site
 
 HOST = "127.0.0.1"
 PORT = 8765
@@ -48,11 +48,20 @@ class Server:
         self._socket = opened
         self.site = Site(opener, page_token=lambda: self.guard.page_token, allow_write=allow_write, idle=idle)
         app, self._pages = make_app(self.site)
-        self.guard = Guard(app, self.port)
+        self.guard = WebGuard(app, self.port)
 
     def url(self, to: str = "/") -> str:
         """The URL to open, which works once."""
         return f"http://{HOST}:{self.port}{ENTER}?token={self.guard.entrance}&to={quote(to, safe='/')}"
+
+    def open(self) -> None:
+        """Opens the store now, so that errors are told before the page is. A missing key is no error. WrongKey."""
+        try:
+            with suppress(Locked):
+                _ = self.site.store
+        except BaseException:
+            self.close()
+            raise
 
     def run(self, ready: Callable[[], object] = lambda: None) -> None:
         """Serves until a signal or `stop`; calls `ready` once it accepts requests."""
@@ -64,7 +73,12 @@ class Server:
         try:
             self._server.run(sockets=[self._socket])
         finally:
-            self.site.close()
+            self.close()
+
+    def close(self) -> None:
+        """Closes the store and the socket. Idempotent."""
+        self.site.close()
+        self._socket.close()
 
     def stop(self) -> None:
         """Ends `run`, from any thread."""

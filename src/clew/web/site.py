@@ -154,6 +154,7 @@ class Cache:
         self._size = 0
         self._clock = clock
         self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
 
     def get(self, key: tuple[Any, ...], make: Callable[[], str]) -> str:
         """The HTML under this key, made if it is missing."""
@@ -169,6 +170,7 @@ class Cache:
             if key not in self._items:
                 self._items[key] = now, html
                 self._size += len(html)
+                self._arm()
             while self._items and (len(self._items) > CACHED or self._size > CACHED_BYTES):
                 self._size -= len(self._items.popitem(last=False)[1][1])
         return html
@@ -176,11 +178,27 @@ class Cache:
     def clear(self) -> None:
         """Forgets everything."""
         with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             self._items.clear()
             self._size = 0
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def _arm(self) -> None:
+        """Forgets what is old also while nobody asks."""
+        if self._timer is None and self._items:
+            self._timer = threading.Timer(FRESH + 1, self._tick)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _tick(self) -> None:
+        with self._lock:
+            self._timer = None
+            self._expire(self._clock())
+            self._arm()
 
     def _expire(self, now: float) -> None:
         for key in [key for key, (at, _) in self._items.items() if now - at > FRESH]:

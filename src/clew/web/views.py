@@ -30,7 +30,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SPACE = re.compile(r"\s+")
 
 
-class Tool(NamedTuple):
+class ToolBadge(NamedTuple):
     """The program a conversation came from, as the page shows it."""
 
     name: str
@@ -39,18 +39,18 @@ class Tool(NamedTuple):
     hue: str
 
 
-def tool_of(session: Session) -> Tool:
+def tool_of(session: Session) -> ToolBadge:
     """The program that a conversation was imported from, or clew itself."""
     return tool(origin(session).get("tool") or OWN)
 
 
 @cache
-def tool(name: str) -> Tool:
+def tool(name: str) -> ToolBadge:
     """A program by its name."""
     known = _sources().get(name)
     title = known.title if known is not None else name
     badge, hue = _BADGES.get(name, (title[:2], "ow"))
-    return Tool(name, title, badge, hue)
+    return ToolBadge(name, title, badge, hue)
 
 
 def origin(session: Session) -> dict[str, str]:
@@ -97,7 +97,7 @@ def day(when: datetime, now: datetime) -> str:
     return "Last 7 days" if days < 7 else f"{when.astimezone():%B %Y}"
 
 
-def shown(text: str | None) -> Markup:
+def to_line(text: str | None) -> Markup:
     """Stored text on one line, escaped, with hidden characters as chips. Colours of a terminal are left out."""
     return Markup(inline(_one_line(text or "")))
 
@@ -112,7 +112,7 @@ def snippet(node: Node, width: int = 160) -> str:
     return words if len(words) <= width else f"{words[: width - 1]}…"
 
 
-def marked(text: str, marks: Any) -> Markup:
+def mark_matches(text: str, marks: Any) -> Markup:
     """A snippet with its matches marked."""
     parts, at = [], 0
     for start, end in marks:

@@ -12,14 +12,8 @@ import clew
 from clew.cli.options import examples
 from clew.cli.output.text import is_terminal, out, warn
 from clew.cli.setup.find import find
-from clew.cli.setup.open_store import (
-    key_source,
-    location,
-    open_existing,
-    open_for_reading,
-    open_with_key,
-    store_option,
-)
+from clew.cli.setup.open_store import open_for_reading, open_unasked, store_option
+from clew.store.parts import Parts
 
 if TYPE_CHECKING:
     from clew.keys import Key
@@ -52,37 +46,29 @@ def serve(port: int | None, allow_write: bool, no_browser: bool) -> None:
     _run("/", port, allow_write, no_browser)
 
 
-@click.command(name="open", epilog=examples("clew open k3m9qa", "clew open 7dq2xe"))
+@click.command(epilog=examples("clew open k3m9qa", "clew open 7dq2xe"))
 @click.argument("id")
 @port_option
 @write_option
 @browser_option
 @store_option
-def open_(id: str, port: int | None, allow_write: bool, no_browser: bool) -> None:
+def open(id: str, port: int | None, allow_write: bool, no_browser: bool) -> None:
     """Show the conversation or the message ID in a browser. Otherwise like 'clew serve'."""
     with open_for_reading() as store:
         found = find(store, id)
         if isinstance(found, clew.Session):
             to = f"/c/{found.id}"
         else:
-            hit = next((one for one in store.sessions.list().all() if _has(one, found.id)), None)
-            if hit is None:
+            owner = Parts.of(store).search.session_of(found)
+            if owner is None:
                 raise clew.NotFound("conversation", "", hint="The message belongs to no conversation.")
-            to = f"/c/{hit.id}/m/{found.id}"
+            to = f"/c/{owner.id}/m/{found.id}"
     _run(to, port, allow_write, no_browser)
-
-
-def _has(session: clew.Session, node_id: str) -> bool:
-    from clew.store.windows import message_of
-
-    try:
-        return message_of(session, node_id).id == node_id
-    except clew.NotFound:
-        return False
 
 
 def _run(to: str, port: int | None, allow_write: bool, no_browser: bool) -> None:
     server = _server(port, allow_write)
+    server.open()
     url = server.url(to)
 
     def ready() -> None:
@@ -103,15 +89,11 @@ def _server(port: int | None, allow_write: bool) -> Server:
             f"the web page needs the package {error.name}", hint="Install it with: pip install 'clew[web]'"
         ) from None
 
-    given = key_source()
-    path, named = location()
-
     def opener(key: Key | None) -> clew.Store:
-        if key is not None:
-            return open_with_key(key)
-        if given is None and (named or os.path.exists(path)):
-            return clew.open(path, create=False)  # Sealed: the page asks for the key, not the terminal
-        return open_existing() if allow_write else open_for_reading()
+        try:
+            return open_unasked(key)
+        except (clew.NotFound, clew.NotAStore):  # nothing stored yet, or the file of another program
+            return open_for_reading()
 
     context = click.get_current_context()
 

@@ -135,6 +135,12 @@ def open_with_key(key: Key) -> clew.Store:
     return _connect(_existing(), key=key)
 
 
+def open_unasked(key: Key | None) -> clew.Store:
+    """`open_existing` with this key, or that of the command line; asks nothing on the terminal. Sealed, WrongKey."""
+    source = key_source()
+    return _connect(_existing(), key=source.key() if key is None and source is not None else key, redact=in_settings())
+
+
 def key_source() -> KeySource | None:
     """Where the key of the store comes from: a flag, a variable, or the nearest settings file."""
     flagged = settings.flagged("key_file")

@@ -16,7 +16,7 @@ COMPARED = 4_000
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """A line of a diff. `kind` is a space, ``+``, ``-`` or ``@``."""
 
     kind: str
@@ -25,36 +25,36 @@ class Line(NamedTuple):
     text: str
 
 
-def compare(before: str, after: str) -> list[Line]:
+def compare(before: str, after: str) -> list[DiffLine]:
     """The lines that change `before` into `after`, with three lines around them."""
     old, new = before.splitlines(), after.splitlines()
     if max(len(old), len(new)) > COMPARED:
-        removed = [Line("-", number, None, text) for number, text in enumerate(old, 1)]
-        return removed + [Line("+", None, number, text) for number, text in enumerate(new, 1)]
+        removed = [DiffLine("-", number, None, text) for number, text in enumerate(old, 1)]
+        return removed + [DiffLine("+", None, number, text) for number, text in enumerate(new, 1)]
     if not old:
-        return [Line("+", None, number, text) for number, text in enumerate(new, 1)]
-    return list(_numbered(list(difflib.unified_diff(old, new, lineterm="", n=3))[2:]))
+        return [DiffLine("+", None, number, text) for number, text in enumerate(new, 1)]
+    return list(_number_lines(list(difflib.unified_diff(old, new, lineterm="", n=3))[2:]))
 
 
-def patch(text: str) -> list[Line]:
+def patch(text: str) -> list[DiffLine]:
     """The lines of a patch, as `diff` or as the patch tools of agents write them."""
-    return list(_numbered(line for line in text.splitlines() if not line.startswith(("--- ", "+++ "))))
+    return list(_number_lines(line for line in text.splitlines() if not line.startswith(("--- ", "+++ "))))
 
 
-def counts(lines: Iterable[Line]) -> tuple[int, int]:
+def counts(lines: Iterable[DiffLine]) -> tuple[int, int]:
     """How many lines were added, and how many removed."""
     kinds = [line.kind for line in lines]
     return kinds.count("+"), kinds.count("-")
 
 
-def summary(lines: Iterable[Line]) -> str:
+def summary(lines: Iterable[DiffLine]) -> str:
     """``+8 −4``."""
     added, removed = counts(lines)
     parts = [f'<span class="add">+{added:,}</span>'] if added or not removed else []
     return " ".join([*parts, *([f'<span class="rem">−{removed:,}</span>'] if removed else [])])
 
 
-def render(lines: list[Line], label: str) -> str:
+def render(lines: list[DiffLine], label: str) -> str:
     """The diff as a table of lines that scrolls on its own."""
     body = "".join(map(_render_line, lines[:MOST]))
     rest = f'<p class="out-more">{len(lines) - MOST:,} more lines in the raw form</p>' if len(lines) > MOST else ""
@@ -64,7 +64,7 @@ def render(lines: list[Line], label: str) -> str:
     )
 
 
-def _render_line(line: Line) -> str:
+def _render_line(line: DiffLine) -> str:
     text = inline(line.text)
     if line.kind == "@":
         return f'<div class="l h"><span>{text}</span></div>'
@@ -74,22 +74,22 @@ def _render_line(line: Line) -> str:
     return f'<div class="l{name}">{numbers}<b>{sign}</b><span>{text}</span></div>'
 
 
-def _numbered(lines: Iterable[str]) -> Iterator[Line]:
+def _number_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
     old = new = 1
     known = False
     for line in lines:
         if found := _HUNK.match(line):
             old, new, known = int(found[1]), int(found[2]), True
-            yield Line("@", None, None, line)
+            yield DiffLine("@", None, None, line)
         elif line.startswith(("@@", "***", "diff ", "index ")):
             known = False
-            yield Line("@", None, None, line)
+            yield DiffLine("@", None, None, line)
         elif line.startswith("+"):
-            yield Line("+", None, new if known else None, line[1:])
+            yield DiffLine("+", None, new if known else None, line[1:])
             new += 1
         elif line.startswith("-"):
-            yield Line("-", old if known else None, None, line[1:])
+            yield DiffLine("-", old if known else None, None, line[1:])
             old += 1
         else:
-            yield Line(" ", old if known else None, new if known else None, line[1:])
+            yield DiffLine(" ", old if known else None, new if known else None, line[1:])
             old, new = old + 1, new + 1

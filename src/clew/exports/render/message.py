@@ -11,7 +11,7 @@ from clew.base.visible import plain as one_line
 from clew.engine.node import Node
 from clew.errors import Corrupted
 from clew.exports.render.text import inline, markdown, plain
-from clew.exports.render.tools import Call, json_block, render_call, render_result
+from clew.exports.render.tools import ShownCall, json_block, render_call, render_result
 from clew.exports.to_markdown import HIDDEN, is_interrupted, read
 
 VERSION = 1
@@ -189,7 +189,7 @@ class Renderer:
         inside = holder is not None and self.is_inside(holder)
         first = inside and holder is not None and holder.results[0].call_id == call.id
         return render_call(
-            Call(
+            ShownCall(
                 call,
                 result,
                 anchor=holder.anchor if first and holder is not None else "",

@@ -27,7 +27,7 @@ WIDE = 160
 """Characters of the main argument on the line."""
 
 
-class Call(NamedTuple):
+class ShownCall(NamedTuple):
     """A tool call, its result if there is one, and where both are."""
 
     call: ToolCall
@@ -43,7 +43,7 @@ class Call(NamedTuple):
     """Where the trace of the subagent is."""
 
 
-def render_call(one: Call, media: Callable[[Media], str], *, open: bool = False) -> str:
+def render_call(one: ShownCall, media: Callable[[Media], str], *, open: bool = False) -> str:
     """One `details`: state, name, argument, summary; inside, what was done by its kind."""
     call, result = one.call, one.result
     state, icon = _state(result)
@@ -73,12 +73,12 @@ def render_result(result: ToolResult, media: Callable[[Media], str]) -> str:
     )
 
 
-def changes(call: ToolCall) -> list[diff.Line]:
+def changes(call: ToolCall) -> list[diff.DiffLine]:
     """The changes that a call makes to a file; empty if it is of another kind."""
     arguments = call.arguments
     edits = arguments.get("edits")
     pairs = [arguments, *(one for one in edits if isinstance(one, dict))] if isinstance(edits, list) else [arguments]
-    lines: list[diff.Line] = []
+    lines: list[diff.DiffLine] = []
     for one in pairs:
         before, after = _text(one, _BEFORE), _text(one, _AFTER)
         if before is not None or after is not None:
@@ -114,7 +114,7 @@ def json_block(value: Any) -> str:
     return f'<pre tabindex="0"><code>{code(shown, "json")}</code></pre>'
 
 
-def _inside(one: Call, lines: list[diff.Line], agent: bool, media: Callable[[Media], str]) -> str:
+def _inside(one: ShownCall, lines: list[diff.DiffLine], agent: bool, media: Callable[[Media], str]) -> str:
     call, result = one.call, one.result
     path = _text(call.arguments, _FILE) or ""
     shell = _SHELLS.fullmatch(call.name) is not None
@@ -136,7 +136,7 @@ def _inside(one: Call, lines: list[diff.Line], agent: bool, media: Callable[[Med
     return _heading(inline(one_line(path)) if _reads(call) and path else "Arguments", one) + asked + shown
 
 
-def _agent(one: Call) -> str:
+def _agent(one: ShownCall) -> str:
     asked = next((value for name in ("prompt", "task", "message") if (value := _text(one.call.arguments, (name,)))), "")
     answer = "" if one.result is None else "\n\n".join(b.text for b in one.result.content if isinstance(b, Text))
     parts = [f'<p class="lab">To <b>{inline(one_line(one.call.name))}</b></p><div class="body">{markdown(asked)}</div>']
@@ -147,7 +147,7 @@ def _agent(one: Call) -> str:
     return "".join(parts)
 
 
-def _heading(label: str, one: Call) -> str:
+def _heading(label: str, one: ShownCall) -> str:
     links = "".join(
         f'<a class="btn bare sm" href="{inline(url)}">{name}</a>'
         for name, url in (("Raw", one.raw), ("Raw result", one.raw_result))
@@ -180,7 +180,7 @@ def _state(result: ToolResult | None) -> tuple[str, str]:
     return ("Failed", "i-x") if result.is_error else ("Succeeded", "i-ok")
 
 
-def _summary(call: ToolCall, result: ToolResult | None, lines: list[diff.Line]) -> str:
+def _summary(call: ToolCall, result: ToolResult | None, lines: list[diff.DiffLine]) -> str:
     if result is None:
         return "no result"
     text = "\n".join(block.text for block in result.content if isinstance(block, Text))
