@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test test-full test-all check bench soak fix clean
+ADAPTERS := langgraph
+
+.PHONY: run test test-full test-adapters test-all check bench soak fix clean
 
 run: $(VENV)/.run
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew chat; else $(BIN)/clew tour; fi
@@ -14,7 +16,13 @@ test: $(VENV)/.dev
 test-full: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --dist worksteal --durations=20 -m "not soak and full"
 
-test-all: test test-full
+# Frameworks need versions of SDKs that exclude each other, so each has an environment of its own.
+test-adapters: $(ADAPTERS:%=.venv-adapters/%/.made)
+	@for name in $(ADAPTERS); do \
+	  .venv-adapters/$$name/bin/python -m pytest --confcutdir tests/adapters tests/adapters/$$name || exit 1; \
+	done
+
+test-all: test test-full test-adapters
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -36,7 +44,7 @@ fix: $(VENV)/.dev
 	$(BIN)/python tools/docs.py
 
 clean:
-	rm -rf $(VENV) .venv-bench dist
+	rm -rf $(VENV) .venv-bench .venv-adapters dist
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "clew needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
@@ -56,4 +64,11 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 .venv-bench/.bench: pyproject.toml benchmarks/requirements.txt
 	@$(MAKE) --no-print-directory VENV=.venv-bench .venv-bench/.dev
 	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
+	@touch $@
+
+.venv-adapters/%/.made: pyproject.toml tests/adapters/requirements.txt tests/adapters/%/requirements.txt
+	@echo "Setting up .venv-adapters/$* …"
+	@$(PYTHON) -m venv .venv-adapters/$*
+	@.venv-adapters/$*/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -e '.[aio,crypto,postgres,redaction]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
 	@touch $@

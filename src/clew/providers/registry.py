@@ -88,8 +88,8 @@ PROVIDERS: dict[str, Provider] = {
 }  # fmt: skip
 
 
-HISTORIES = ("chatgpt", "claude-ai")
-"""Formats that clew only reads, from the histories of other programs; each has a module in ``histories``."""
+HISTORIES = ("chatgpt", "claude-ai", "langchain")
+"""Formats of the histories of other programs, and of agent frameworks; each has a module in ``histories``."""
 
 
 def view_module(provider: str) -> Any | None:
