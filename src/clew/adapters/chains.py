@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clew.adapters.keyed import Keyed
-from clew.backends import ID, POS, InsertPoint, RefRow, Tx
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.engine import paths
 from clew.engine.append import append_chain
@@ -45,8 +45,10 @@ def _is_above(tx: Tx, pos: int, leaf: int | None) -> bool:
 
 
 def _leave(keyed: Keyed, tx: Tx, row: RefRow, at: InsertPoint) -> None:
-    """Adds a branch at a message, unless the ref has one there."""
+    """Adds a branch at a message, unless the ref has one there, or a message after it keeps it."""
     assert at.pos is not None
+    if tx.last_seq(at.pos >> SEQ_BITS) > at.pos & MAX_SEQ or tx.runs_from(at.pos, at.pos):
+        return
     owned = tx.refs_in_tree(at.tree, at.pos, at.pos)
     if not any(one.kind == BRANCH and one.owner == row.ref for one in owned):
         keyed.refs.branch(tx, row.ref, at)

@@ -104,12 +104,14 @@ class Keyed:
         Conflict if it is held.
         """
         row = self.parts.table.get(SESSION, self.key(*names))
-        if row is None:
-            return False
-        receipt = self.parts.purger.purge([row], reason="user-requested")
-        for failure in receipt.failures:
+        if row is not None:
+            self.purge_session(Session(self.parts, row))
+        return row is not None
+
+    def purge_session(self, session: Session) -> None:
+        """Deletes a session with all it owns, and clears every trace of it. Conflict if it is held."""
+        for failure in session.purge().failures:
             raise Conflict(failure.error)
-        return True
 
 
 class Adapter:

@@ -111,7 +111,7 @@ class ClaudeCode:
         return False
 
     def read(self, item: Item) -> Iterator[Part]:
-        reader = _Reader(item.member or item.path)
+        reader = LineReader(item.member or item.path)
         with item.open() as file:
             for line in read_lines(file):
                 if line.data is None:
@@ -121,7 +121,7 @@ class ClaudeCode:
         yield from reader.end()
 
 
-class _Reader:
+class LineReader:
     """One file on its way. Memory grows with the links that are no messages, not with the bytes."""
 
     def __init__(self, path: str) -> None:
@@ -148,6 +148,7 @@ class _Reader:
         self._titles: dict[str, tuple[int, str]] = {}
 
     def line(self, number: int, data: bytes) -> Iterator[Part]:
+        """What is in a line, which ends with a newline: facts and one record, or why it is skipped."""
         text = data[:-1].rstrip(b"\r")
         if not text.strip():
             return

@@ -75,7 +75,7 @@ def import_item(store: Store, source: Source, item: Item) -> ItemOutcome:
 
     An error ends it; every batch that was stored stays.
     """
-    found: dict[str, _Conversation] = {}
+    found: dict[str, ConversationWriter] = {}
     skipped: list[Skip] = []
     for part in source.read(item):
         if isinstance(part, Skip):
@@ -83,7 +83,7 @@ def import_item(store: Store, source: Source, item: Item) -> ItemOutcome:
             continue
         one = found.get(part.conversation)
         if one is None:
-            one = found[part.conversation] = _Conversation(store, source, part.conversation)
+            one = found[part.conversation] = ConversationWriter(store, source, part.conversation)
         one.take(part)
     done = []
     for one in found.values():
@@ -104,8 +104,8 @@ class _Message(NamedTuple):
     draft: Draft
 
 
-class _Conversation:
-    """A conversation on its way into the store."""
+class ConversationWriter:
+    """Stores the parts of one conversation."""
 
     def __init__(self, store: Store, source: Source, name: str) -> None:
         self._store = store
@@ -121,11 +121,21 @@ class _Conversation:
         self.notes: list[str] = []
         self._laid: set[str] = set()
         """Ids of the messages whose place among the records is in the log."""
+        self.seen = 0
+        """The length of the log that is known."""
+        self.catch_up()
+
+    def catch_up(self) -> int:
+        """Takes note of what is stored: at first, and after other writers. Returns the length of the log before."""
+        before = self.seen
         with suppress(NotFound):
-            self.session = store.sessions.get(self._id)
-            for entry in self.session.log.read():
+            if self.session is None:
+                self.session = self._store.sessions.get(self._id)
+            for entry in self.session.log.read(before):
+                self.seen = entry.number + 1
                 if entry.data[:1] == LAYOUT:
                     self._laid.update(id for id in _layout(entry.data).order if id is not None)
+        return before
 
     def take(self, part: About | Entry) -> None:
         """Adds a part; stores the batch once it is large enough."""
@@ -138,11 +148,11 @@ class _Conversation:
         if part.note is not None:
             self.notes.append(f"{self._name}: {part.key}: {part.note}")
         if self._size >= BATCH or len(self._waiting) >= MANY:
-            self._flush()
+            self.flush()
 
     def finish(self) -> None:
         """Stores the rest, and what is known about the conversation as a whole."""
-        self._flush()
+        self.flush()
         session = self.session
         if session is None:
             return
@@ -152,7 +162,8 @@ class _Conversation:
 
     # -- storing a batch
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Stores what was taken so far, in one transaction."""
         entries, self._waiting, self._size = self._waiting, [], 0
         if not entries:
             return
@@ -261,7 +272,8 @@ class _Conversation:
         if records:
             log.append([data for _, data in records], id=[ids.text(name) for name, _ in records])
             self.records += len(records)
-        log.append(LAYOUT + msgspec.json.encode(Layout(order)))
+        (last,) = log.append(LAYOUT + msgspec.json.encode(Layout(order)))
+        self.seen = last.number + 1
 
     # -- the session
 
@@ -324,10 +336,13 @@ class _Conversation:
         return {SOURCE: {"tool": self._source.name, "id": self._name, **known}}
 
 
-def records(session: Session, store: Store) -> Iterator[bytes]:
-    """The records of an imported session, as they were read and in their order. Corrupted, NotFound."""
+def records(session: Session, store: Store, start: int = 0) -> Iterator[bytes]:
+    """The records of an imported session, as they were read and in their order. Corrupted, NotFound.
+
+    With `start`, the length of the log at some time, those that were stored since.
+    """
     waiting: list[bytes] = []
-    for entry in session.log.read():
+    for entry in session.log.read(start):
         if entry.data[:1] == RECORD:
             waiting.append(entry.data[1:])
         elif entry.data[:1] == LAYOUT:

@@ -16,8 +16,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from clew.adapters.chains import place
 from clew.adapters.keyed import Keyed
-from clew.adapters.langgraph.messages import Known, from_native, is_messages, known, shared, to_native
-from clew.adapters.langgraph.states import Value
+from clew.adapters.langgraph.messages import Known, count_shared, from_native, is_messages, remember, to_native
+from clew.adapters.langgraph.states import ChannelValue
 from clew.backends import ID, POS, InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.engine import paths
@@ -34,10 +34,10 @@ REMEMBERED = 64
 """Threads whose last messages are remembered, so that a checkpoint need not read them."""
 
 
-class Packed(NamedTuple):
+class PackedValues(NamedTuple):
     """The values of a checkpoint before they are stored."""
 
-    values: dict[str, Value]
+    values: dict[str, ChannelValue]
     large: dict[str, tuple[ChannelVersions | Any, str, bytes]]
     """Values that become blobs: version, type and bytes."""
     messages: list[Any] | None
@@ -59,10 +59,10 @@ class Channels:
         values: Mapping[str, Any],
         versions: ChannelVersions,
         new: ChannelVersions,
-        before: Mapping[str, Value],
-    ) -> Packed:
+        before: Mapping[str, ChannelValue],
+    ) -> PackedValues:
         """Serializes the values that the checkpoint `before` does not have."""
-        packed: dict[str, Value] = {}
+        packed: dict[str, ChannelValue] = {}
         large: dict[str, tuple[Any, str, bytes]] = {}
         messages = None
         for channel, value in values.items():
@@ -71,32 +71,32 @@ class Channels:
                 packed[channel] = old
             elif channel == MESSAGES and is_messages(value):
                 messages = value
-                packed[channel] = Value(version, "messages")
+                packed[channel] = ChannelValue(version, "messages")
             else:
                 kind, data = serde.dumps_typed(value)
                 if len(data) <= INLINE:
-                    packed[channel] = Value(version, kind, data)
+                    packed[channel] = ChannelValue(version, kind, data)
                 else:
                     large[channel] = version, kind, data
-        return Packed(packed, large, messages)
+        return PackedValues(packed, large, messages)
 
     def store(
-        self, tx: Tx, serde: SerializerProtocol, packed: Packed, home: RefRow, ns: str, thread: str
-    ) -> dict[str, Value]:
+        self, tx: Tx, serde: SerializerProtocol, packed: PackedValues, home: RefRow, ns: str, thread: str
+    ) -> dict[str, ChannelValue]:
         """Stores what is new as a step of the caller's transaction, and returns the values of the checkpoint."""
         values = dict(packed.values)
         assert home.tree is not None
         tree = home.tree
         for channel, (version, kind, data) in packed.large.items():
             blob = put_in(Blobs(self._engine, lambda: tree), tx, tree, data)
-            values[channel] = Value(version, kind, blob=blob.digest)
+            values[channel] = ChannelValue(version, kind, blob=blob.digest)
         if packed.messages is not None:
             node = self._store_messages(tx, serde, packed.messages, home, ns, thread)
             version = values[MESSAGES].version
-            values[MESSAGES] = Value(version, "messages", node=ids.text(node))
+            values[MESSAGES] = ChannelValue(version, "messages", node=ids.text(node))
         return values
 
-    def use_blobs(self, tx: Tx, row: RefRow, tree: int, values: Mapping[str, Value]) -> None:
+    def use_blobs(self, tx: Tx, row: RefRow, tree: int, values: Mapping[str, ChannelValue]) -> None:
         """Notes which blobs a checkpoint needs. NotFound if one was deleted meanwhile."""
         used = set()
         for value in values.values():
@@ -108,7 +108,7 @@ class Channels:
         if used:
             tx.blobs.add_uses(-row.ref, used)
 
-    def load(self, serde: SerializerProtocol, tree: int, value: Value) -> Any:
+    def load(self, serde: SerializerProtocol, tree: int, value: ChannelValue) -> Any:
         """The value of a channel of a thread with this tree. NotFound, Corrupted."""
         if value.node is not None:
             node = value.node
@@ -130,11 +130,11 @@ class Channels:
             shown = self._keyed.ensure(tx, thread, ns, agent=agent, owner=home.ref, at=InsertPoint(home.tree))
         before = self._lists.get(shown.key)
         if before is None or (before and tx.node(before[-1].id) is None):
-            before = self._stored(tx, serde, shown)
-        count = shared(before, messages)
+            before = self._messages_at_head(tx, serde, shown)
+        count = count_shared(before, messages)
         drafts: list[Draft] = [self._engine.draft(to_native(one, serde)) for one in messages[count:]]
         place(self._keyed, tx, shown, before[count - 1].id if count else None, drafts)
-        new = [known(one, draft.id) for one, draft in zip(messages[count:], drafts, strict=True)]
+        new = [remember(one, draft.id) for one, draft in zip(messages[count:], drafts, strict=True)]
         self._remember(shown.key, before[:count] + new)
         return drafts[-1].id if drafts else before[count - 1].id
 
@@ -148,11 +148,11 @@ class Channels:
         if len(self._lists) > REMEMBERED:
             self._lists.popitem(last=False)
 
-    def _stored(self, tx: Tx, serde: SerializerProtocol, shown: RefRow) -> list[Known]:
+    def _messages_at_head(self, tx: Tx, serde: SerializerProtocol, shown: RefRow) -> list[Known]:
         """The messages at the head of a session."""
         head = self._keyed.refs.head_state(tx, shown).id
         found = [] if head is None else self._path(tx, ids.text(head))
-        return [known(from_native(one.said, serde), node_row(one)[ID]) for one in found]
+        return [remember(from_native(one.said, serde), node_row(one)[ID]) for one in found]
 
     def _path(self, tx: Tx, node: str) -> list[Node]:
         location = tx.node(ids.parse(node))

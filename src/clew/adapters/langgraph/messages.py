@@ -97,7 +97,7 @@ class Known(NamedTuple):
     id: bytes
 
 
-def known(message: Any, id: bytes) -> Known:
+def remember(message: Any, id: bytes) -> Known:
     """Remembers a message. Messages can change after they were stored, so the content is a copy."""
     return Known(type(message), copy.deepcopy(content(message)), id)
 
@@ -107,7 +107,7 @@ def content(message: Any) -> Any:
     return message if isinstance(message, dict) else message.__dict__
 
 
-def shared(before: list[Known], messages: list[Any]) -> int:
+def count_shared(before: list[Known], messages: list[Any]) -> int:
     """How many messages at the beginning of a list are those of a stored list."""
     count = 0
     for old, new in zip(before, messages, strict=False):

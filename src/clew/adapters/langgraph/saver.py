@@ -24,7 +24,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.langgraph.channels import Channels
 from clew.adapters.langgraph.pruning import Pruning
-from clew.adapters.langgraph.states import Found, State, States, Typed, Value, Write
+from clew.adapters.langgraph.states import ChannelValue, Found, States, ThreadState, Typed, Write
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.backends import RefRow, Tx
@@ -49,7 +49,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         self._states = States(self._keyed)
         self._channels = Channels(self._keyed)
         self._pruning = Pruning(self._keyed, self._states)
-        self._last: dict[tuple[str, str], State] = {}
+        self._last: dict[tuple[str, str], ThreadState] = {}
         """For each thread and namespace: the checkpoint that was stored last, which the next one follows."""
 
     # -- reading
@@ -121,7 +121,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         about = get_checkpoint_metadata(config, metadata)
         rest = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         run = about.get("run_id")
-        state = State(
+        state = ThreadState(
             thread, ns, checkpoint["id"], parent, self._dump(rest), self._dump(about), run if run is None else str(run)
         )
         try:
@@ -131,7 +131,9 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
             self._put(state, checkpoint, new_versions, {})
         return _config(state)
 
-    def _put(self, state: State, checkpoint: Checkpoint, new: ChannelVersions, before: Mapping[str, Value]) -> None:
+    def _put(
+        self, state: ThreadState, checkpoint: Checkpoint, new: ChannelVersions, before: Mapping[str, ChannelValue]
+    ) -> None:
         packed = self._channels.pack(
             self.serde, checkpoint["channel_values"], checkpoint["channel_versions"], new, before
         )
@@ -142,7 +144,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
             home = self._keyed.ensure(tx, state.thread)
             assert home.tree is not None
             values = self._channels.store(tx, self.serde, packed, home, state.ns, state.thread)
-            done = State(
+            done = ThreadState(
                 state.thread, state.ns, state.id, state.parent, state.checkpoint, state.metadata, state.run, values
             )
             row = self._states.put(tx, home, done)
@@ -167,7 +169,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         def work(tx: Tx) -> None:
             found = self._states.get(tx, thread, ns, id)
             if found is None:
-                state = State(thread, ns, id)
+                state = ThreadState(thread, ns, id)
                 found = Found(self._states.put(tx, self._keyed.ensure(tx, thread), state), state)
             self._states.put_writes(tx, found, rows)
 
@@ -260,7 +262,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         thread, ns, id = _names(config)
         return self._states.latest(thread, ns) if id is None else self._read(thread, ns, id)
 
-    def _values(self, thread: str, ns: str, id: str) -> Mapping[str, Value]:
+    def _values(self, thread: str, ns: str, id: str) -> Mapping[str, ChannelValue]:
         """The values of a checkpoint, which the next one may share."""
         last = self._last.get((thread, ns))
         if last is None or last.id != id:
@@ -268,7 +270,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
             return {} if found is None else found.state.values
         return last.values
 
-    def _value(self, row: RefRow, value: Value) -> Any:
+    def _value(self, row: RefRow, value: ChannelValue) -> Any:
         owner = self._keyed.engine.read(lambda tx: tx.ref_at(row.owner or 0)) if value.blob is not None else None
         return self._channels.load(self.serde, (owner.tree or 0) if owner else 0, value)
 
@@ -278,11 +280,11 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         checkpoint["channel_values"] = {
             channel: self._value(found.row, value) for channel, value in state.values.items()
         }
-        parent = None if state.parent is None else _config(State(state.thread, state.ns, state.parent))
+        parent = None if state.parent is None else _config(ThreadState(state.thread, state.ns, state.parent))
         writes = [self._pending(write) for write in self._states.writes(found.row)]
         return CheckpointTuple(_config(state), checkpoint, self._load(state.metadata), parent, writes)
 
-    def _delta_channels(self, state: State) -> set[str]:
+    def _delta_channels(self, state: ThreadState) -> set[str]:
         """The channels whose value is in the writes of earlier checkpoints."""
         counters = (self._load(state.metadata) or {}).get("counters_since_delta_snapshot") or {}
         return {channel for channel in counters if channel not in state.values}
@@ -300,5 +302,5 @@ def _names(config: RunnableConfig) -> tuple[str, str, str | None]:
     return str(wanted["thread_id"]), wanted.get("checkpoint_ns") or "", wanted.get("checkpoint_id") or None
 
 
-def _config(state: State) -> RunnableConfig:
+def _config(state: ThreadState) -> RunnableConfig:
     return {"configurable": {"thread_id": state.thread, "checkpoint_ns": state.ns, "checkpoint_id": state.id}}

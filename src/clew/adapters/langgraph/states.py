@@ -35,7 +35,7 @@ class Typed(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
 
-class Value(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChannelValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """The value of a channel: here, in a blob, or the messages down to a node."""
 
     version: str | int | float | None
@@ -45,7 +45,7 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str | None = None
 
 
-class State(msgspec.Struct, frozen=True, omit_defaults=True):
+class ThreadState(msgspec.Struct, frozen=True, omit_defaults=True):
     """A checkpoint. Without `checkpoint`, only writes have arrived so far."""
 
     thread: str
@@ -55,7 +55,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     checkpoint: Typed | None = None
     metadata: Typed | None = None
     run: str | None = None
-    values: dict[str, Value] = {}
+    values: dict[str, ChannelValue] = {}
 
 
 class Write(msgspec.Struct, frozen=True, array_like=True):
@@ -73,10 +73,10 @@ class Found(NamedTuple):
     """A stored checkpoint and its row."""
 
     row: RefRow
-    state: State
+    state: ThreadState
 
 
-_state = msgspec.json.Decoder(State).decode
+_state = msgspec.json.Decoder(ThreadState).decode
 _write = msgspec.msgpack.Decoder(Write).decode
 
 
@@ -117,7 +117,7 @@ class States:
         """The checkpoints of a run."""
         return list(self._rows(label=self._keyed.key("run", run)))
 
-    def read(self, row: RefRow) -> State:
+    def read(self, row: RefRow) -> ThreadState:
         """The data of a row. Corrupted."""
         try:
             return _state(self._keyed.refs.data(row)[1:])
@@ -134,7 +134,7 @@ class States:
 
     # -- writing
 
-    def put(self, tx: Tx, owner: RefRow, state: State) -> RefRow:
+    def put(self, tx: Tx, owner: RefRow, state: ThreadState) -> RefRow:
         """Stores a checkpoint, or replaces the one with its id."""
         keyed, payload = self._keyed, b"\x01" + msgspec.json.encode(state)
         key, look = keyed.key("state", state.thread, state.ns, state.id), keyed.key("ns", state.thread, state.ns)
