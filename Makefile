@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-ADAPTERS := langgraph claude
+ADAPTERS := langgraph claude openai_agents
 
 .PHONY: run test test-full test-adapters test-all check bench soak fix clean
 
@@ -19,7 +19,7 @@ test-full: $(VENV)/.dev
 # Frameworks need versions of SDKs that exclude each other, so each has an environment of its own.
 test-adapters: $(ADAPTERS:%=.venv-adapters/%/.made)
 	@for name in $(ADAPTERS); do \
-	  .venv-adapters/$$name/bin/python -m pytest --confcutdir tests/adapters tests/adapters/$$name || exit 1; \
+	  .venv-adapters/$$name/bin/python -m pytest -p no:asyncio --confcutdir tests/adapters tests/adapters/$$name || exit 1; \
 	done
 
 test-all: test test-full test-adapters
@@ -71,4 +71,7 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@$(PYTHON) -m venv .venv-adapters/$*
 	@.venv-adapters/$*/bin/python -m pip install --quiet --disable-pip-version-check \
 	  -e '.[aio,crypto,postgres,redaction]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
+	@if [ -e tests/adapters/$*/sdist.txt ]; then cd .venv-adapters/$* && mkdir -p sdist && \
+	  bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: -d sdist \
+	  -r ../../tests/adapters/$*/sdist.txt && for one in sdist/*.tar.gz; do tar xzf "$$one" -C sdist; done; fi
 	@touch $@

@@ -88,7 +88,7 @@ PROVIDERS: dict[str, Provider] = {
 }  # fmt: skip
 
 
-HISTORIES = ("chatgpt", "claude-ai", "langchain")
+HISTORIES = ("chatgpt", "claude-ai", "langchain", "pydantic-ai")
 """Formats of the histories of other programs, and of agent frameworks; each has a module in ``histories``."""
 
 
