@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-ADAPTERS := langgraph claude openai_agents
+ADAPTERS := langgraph claude openai_agents pydantic_ai
 
 .PHONY: run test test-full test-adapters test-all check bench soak fix clean
 
