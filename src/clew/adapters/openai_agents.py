@@ -88,12 +88,12 @@ class ClewSession(Adapter):
 
     def _add(self, items: list[Native]) -> None:
         try:
-            self._stored().append(items)
+            self._ensure_session().append(items)
         except NotFound:  # deleted since this object found it
             self._session = None
-            self._stored().append(items)
+            self._ensure_session().append(items)
 
-    def _stored(self) -> Session:
+    def _ensure_session(self) -> Session:
         if self._session is None:
             row = self._keyed.refs.write_one(lambda tx: self._keyed.ensure(tx, self.session_id))
             self._session = Session(self._keyed.parts, row)
