@@ -14,7 +14,9 @@ WORKERS ?= 3
 MEMORY := $(shell test -w /dev/shm && df -Pk /dev/shm | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
 test test-full soak: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
 
-.PHONY: run test test-full test-all check bench soak fix dist clean
+ADAPTERS := langgraph openai_agents pydantic_ai
+
+.PHONY: run test test-full test-adapters test-all check bench soak fix dist clean
 
 run: $(VENV)/.run
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew; else $(BIN)/clew tour; fi
@@ -24,6 +26,12 @@ test: $(VENV)/.dev
 
 test-full: $(VENV)/.dev
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=20 -m "not soak and full"
+
+# Frameworks need versions of SDKs that exclude each other, so each has an environment of its own.
+test-adapters: $(ADAPTERS:%=.venv-adapters/%/.made)
+	@for name in $(ADAPTERS); do \
+	  .venv-adapters/$$name/bin/python -m pytest -p no:asyncio --confcutdir tests/adapters tests/adapters/$$name || exit 1; \
+	done
 
 test-all: test test-full
 
@@ -51,7 +59,7 @@ dist: $(VENV)/.made
 	@ls dist/*.whl
 
 clean:
-	rm -rf $(VENV) .venv-bench dist
+	rm -rf $(VENV) .venv-bench .venv-adapters dist
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "clew needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
@@ -71,4 +79,14 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 .venv-bench/.bench: pyproject.toml benchmarks/requirements.txt
 	@$(MAKE) --no-print-directory VENV=.venv-bench .venv-bench/.dev
 	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
+	@touch $@
+
+.venv-adapters/%/.made: pyproject.toml tests/adapters/requirements.txt tests/adapters/%/requirements.txt
+	@echo "Setting up .venv-adapters/$* …"
+	@$(PYTHON) -m venv .venv-adapters/$*
+	@.venv-adapters/$*/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -e '.[aio,crypto,postgres,redaction]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
+	@if [ -e tests/adapters/$*/sdist.txt ]; then cd .venv-adapters/$* && mkdir -p sdist && \
+	  bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: -d sdist \
+	  -r ../../tests/adapters/$*/sdist.txt && for one in sdist/*.tar.gz; do tar xzf "$$one" -C sdist; done; fi
 	@touch $@

@@ -47,6 +47,7 @@ RANKS: list[dict[str, str]] = [
     {
         "": "the public names, `import clew`",
         "exports": "conversations as files: JSONL, Markdown, HTML, their own form",
+        "adapters": "sessions of agent frameworks, kept in a store",
         "aio": "async classes",
         "testing": "contracts as tests",
     },
@@ -58,7 +59,7 @@ RANKS: list[dict[str, str]] = [
 RANK = {room: rank for rank, rooms in enumerate(RANKS, 1) for room in rooms}
 
 LIMITS = {
-    "entries in src/clew": 25,
+    "entries in src/clew": 26,
     "loose modules": 4,
     "ranks": 13,
     "rings": 0,

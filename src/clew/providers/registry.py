@@ -107,8 +107,10 @@ HISTORIES = (
     "lm-studio",
     "hf-traces",
     "otel",
+    "langchain",
+    "pydantic-ai",
 )
-"""Formats that clew only reads, from the histories of other programs; each has a module in ``histories``."""
+"""Formats of other programs' histories, and of agent frameworks; each has a module in ``histories``."""
 
 
 def view_module(provider: str) -> Any | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from clew.backends import RefRow, Tx
+from clew.backends import InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.base.loading import loading
 from clew.engine.engine import Engine
@@ -240,26 +240,41 @@ class SessionTable:
         active_at: int | None = None,
     ) -> RefRow:
         """`create`; with `active_at` for a session whose last activity is in the past."""
-        engine = self._engine
-        payload, cwd_hash, label_hashes = self.pack(data)
         point = None if at is None else tx.insert_point(at)
-        if at is not None and (point is None or tx.tree_workspace(point.tree) != engine.workspace):
+        if at is not None and (point is None or tx.tree_workspace(point.tree) != self._engine.workspace):
             raise NotFound("node", ids.text(at))
         above = None if owner is None else self._refs.get(tx, *owner).ref
-        self.ensure_vacant(tx, key)
-        tree = tx.add_tree(engine.workspace, engine.clock()) if point is None else point.tree
-        row = self._refs.add(
-            tx, kind, key, payload, tree=tree, at=point, owner=above, look=cwd_hash, active_at=active_at
-        )  # fmt: skip
-        tx.set_labels(row.ref, label_hashes)
-        self.record_event(tx, "create", key)
-        return row
+        return self.add_at(tx, data, key, kind, at=point, owner=above, active_at=active_at)
 
     def change(self, tx: Tx, row: RefRow, data: SessionData) -> RefRow:
         """Replaces the data of a session. Conflict if the row was changed."""
         payload, cwd_hash, label_hashes = self.pack(data)
         row = self._refs.change(tx, row, payload, look=cwd_hash)
         tx.set_labels(row.ref, label_hashes)
+        return row
+
+    def add_at(
+        self,
+        tx: Tx,
+        data: SessionData,
+        key: bytes,
+        kind: str,
+        *,
+        at: InsertPoint | None,
+        owner: int | None,
+        active_at: int | None = None,
+    ) -> RefRow:
+        """`add` for an insertion point and the number of the owner."""
+        engine = self._engine
+        payload, cwd_hash, label_hashes = self.pack(data)
+        self.ensure_vacant(tx, key)
+        tree = tx.add_tree(engine.workspace, engine.clock()) if at is None else at.tree
+        point = None if at is None or at.pos is None else at
+        row = self._refs.add(
+            tx, kind, key, payload, tree=tree, at=point, owner=owner, look=cwd_hash, active_at=active_at
+        )  # fmt: skip
+        tx.set_labels(row.ref, label_hashes)
+        self.record_event(tx, "create", key)
         return row
 
     def fork(self, source: RefRow, *, at: str | None, title: str | None, id: str | None) -> RefRow:

@@ -1,0 +1,54 @@
+"""Moves of a session's head that frameworks ask for: replace the messages, remove some, continue at another one.
+
+Nothing is lost by a move: messages that the head leaves stay as a branch, as after `Session.rewind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clew.adapters.keyed import Keyed
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, InsertPoint, RefRow, Tx
+from clew.base import ids
+from clew.engine import paths
+from clew.engine.append import append_chain
+from clew.engine.engine import Draft
+from clew.engine.node import Node, node_row
+from clew.engine.refs import BRANCH
+from clew.errors import NotFound
+
+
+def place(keyed: Keyed, tx: Tx, row: RefRow, after: bytes | None, drafts: Sequence[Draft]) -> list[Node]:
+    """Stores `drafts` after a message of the tree, or as a root, and moves the head of a ref to the last of them.
+
+    Without drafts the head moves to that message, or before the first. NotFound if the message is not in the tree.
+    """
+    state = keyed.refs.head_state(tx, row)
+    point = InsertPoint(state.tree) if after is None else tx.insert_point(after)
+    if point is None or point.tree != state.tree:
+        raise NotFound("message", ids.text(after or b""), hint="It was deleted.")
+    nodes: list[Node] = []
+    if state.id != point.id and state.pos is not None and not _is_above(tx, state.pos, point.pos):
+        _leave(keyed, tx, row, state.insert_point)
+    if drafts:
+        keyed.refs.ensure_sound(tx, point.pos)
+        nodes = append_chain(keyed.engine, tx, point, drafts)
+        last = node_row(nodes[-1])
+        keyed.refs.move(tx, row.ref, state, last[POS], last[ID])
+    elif state.id != point.id:
+        keyed.refs.move(tx, row.ref, state, point.pos, point.id)
+    return nodes
+
+
+def _is_above(tx: Tx, pos: int, leaf: int | None) -> bool:
+    return leaf is not None and paths.on_path(tx, leaf, pos)
+
+
+def _leave(keyed: Keyed, tx: Tx, row: RefRow, at: InsertPoint) -> None:
+    """Adds a branch at a message, unless the ref has one there, or a message after it keeps it."""
+    assert at.pos is not None
+    if tx.last_seq(at.pos >> SEQ_BITS) > at.pos & MAX_SEQ or tx.runs_from(at.pos, at.pos):
+        return
+    owned = tx.refs_in_tree(at.tree, at.pos, at.pos)
+    if not any(one.kind == BRANCH and one.owner == row.ref for one in owned):
+        keyed.refs.branch(tx, row.ref, at)

@@ -1,0 +1,144 @@
+"""The sessions of one framework in a store, found by the framework's own keys.
+
+A key, such as a thread id, or an app, a user and a session, becomes the id of a session by a keyed hash. So a look-up
+is one indexed read, and the id reveals nothing. The session's free data says which framework it belongs to, and under
+which key, like that of an imported session.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import msgspec
+
+from clew.backends import InsertPoint, RefRow, Tx
+from clew.base import ids
+from clew.engine.refs import Refs
+from clew.engine.session_data import SessionData, label_set
+from clew.errors import Conflict, Invalid
+from clew.sources.importer import SOURCE
+from clew.store.parts import Parts
+from clew.store.session import Session
+from clew.store.session_table import SESSION, SUBAGENT
+from clew.store.store import Store
+from clew.store.store import open as open_store
+
+Target = str | os.PathLike[str] | Store
+"""Where an adapter keeps its sessions: a path or a URL to open, or an open store."""
+
+
+class Keyed:
+    """The sessions of one framework. Methods with `tx` are steps of the caller's transaction."""
+
+    def __init__(self, target: Target, tool: str, options: dict[str, Any]) -> None:
+        self._opened = not isinstance(target, Store)
+        self.store = target if isinstance(target, Store) else open_store(target, **options)
+        self.tool = tool
+        self.parts = Parts.of(self.store)
+        self.engine = self.parts.engine
+        self.refs: Refs = self.parts.refs
+
+    def close(self) -> None:
+        """Closes the store, unless the adapter was made with an open one."""
+        if self._opened:
+            self.store.close()
+
+    # -- keys
+
+    def key(self, *names: str) -> bytes:
+        """The keyed hash of a framework's names: the key of a ref, or a lookup hash."""
+        return self.engine.lookup_hash("adapter", msgspec.json.encode([self.tool, *names]))
+
+    def session_id(self, *names: str) -> str:
+        """The id of the session with these names."""
+        return ids.text(self.key(*names))
+
+    # -- sessions
+
+    def row(self, tx: Tx, *names: str, kind: str = SESSION) -> RefRow | None:
+        """The row of a session; None if there is none, or if it is in the trash."""
+        row = tx.ref(self.engine.workspace, kind, self.key(*names))
+        return None if row is None or row.trashed_at is not None else row
+
+    def find(self, *names: str) -> Session | None:
+        """The session with these names; None if there is none, or if it is in the trash."""
+        row = self.engine.read(lambda tx: self.row(tx, *names), single=True)
+        return None if row is None else Session(self.parts, row)
+
+    def ensure(
+        self,
+        tx: Tx,
+        *names: str,
+        about: dict[str, Any] | None = None,
+        labels: Sequence[str] = (),
+        title: str | None = None,
+        agent: str | None = None,
+        owner: int | None = None,
+        at: InsertPoint | None = None,
+    ) -> RefRow:
+        """The row of a session, which is created if there is none. Conflict if it is in the trash.
+
+        `about` goes into its free data. With `agent` it is the trace of a subagent.
+        """
+        kind = SESSION if agent is None else SUBAGENT
+        found = tx.ref(self.engine.workspace, kind, self.key(*names))
+        if found is not None:
+            if found.trashed_at is not None:
+                raise Conflict(
+                    f"session {ids.text(found.key)} is in the trash", hint="Restore it or purge it, then try again."
+                )
+            return found
+        origin = {"tool": self.tool, "id": "/".join(names), **(about or {})}
+        data = SessionData(title, labels=label_set(labels), agent=agent, extra={SOURCE: origin})
+        return self.parts.table.add_at(tx, data, self.key(*names), kind, at=at, owner=owner)
+
+    def labelled(self, label: str) -> Iterator[Session]:
+        """The sessions with a label, last active first."""
+        return iter(self.store.sessions.list(label=label, limit=200, include_expired=True).all())
+
+    def purge(self, *names: str) -> bool:
+        """Deletes a session, in the trash or not, and clears every trace of it. False if there is none.
+
+        Conflict if it is held.
+        """
+        row = self.parts.table.get(SESSION, self.key(*names))
+        if row is not None:
+            self.purge_session(Session(self.parts, row))
+        return row is not None
+
+    def purge_session(self, session: Session) -> None:
+        """Deletes a session with all it owns, and clears every trace of it. Conflict if it is held."""
+        for failure in session.purge().failures:
+            raise Conflict(failure.error)
+
+
+class Adapter:
+    """What all adapters have: a store, and a way to close it."""
+
+    _keyed: Keyed
+
+    @property
+    def store(self) -> Store:
+        """The store that has the sessions."""
+        return self._keyed.store
+
+    def close(self) -> None:
+        """Closes the store, unless the adapter was made with an open one."""
+        self._keyed.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def unchanged(keyed: Keyed) -> None:
+    """Invalid if the store redacts: for frameworks whose state must be read back as it was written."""
+    if keyed.engine.rules is not None:
+        raise Invalid(
+            f"{keyed.tool} needs its state back unchanged, and this store redacts",
+            hint="Open the store without redaction rules.",
+        )

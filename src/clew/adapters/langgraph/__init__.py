@@ -1,0 +1,7 @@
+"""LangGraph keeps its threads in clew: ``graph.compile(checkpointer=ClewSaver("chats.db"))``."""
+
+from __future__ import annotations
+
+from clew.adapters.langgraph.saver import ClewSaver
+
+__all__ = ["ClewSaver"]

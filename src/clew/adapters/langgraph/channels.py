@@ -1,0 +1,161 @@
+"""The values of a checkpoint's channels: each is stored once.
+
+A list of messages in the channel ``messages`` is the path to a node: only messages that are new are stored, and the
+session of the thread shows them. Other values are stored as the serializer writes them, small ones with the checkpoint,
+larger ones as blobs of the thread, which checkpoints with the same value share.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.base import ChannelVersions
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from clew.adapters.chains import place
+from clew.adapters.keyed import Keyed
+from clew.adapters.langgraph.messages import Known, count_shared, from_native, is_messages, remember, to_native
+from clew.adapters.langgraph.states import ChannelValue
+from clew.backends import ID, POS, InsertPoint, RefRow, Tx
+from clew.base import ids
+from clew.engine import paths
+from clew.engine.blobs import Blobs, put_in
+from clew.engine.engine import Draft
+from clew.engine.node import Node, node_row
+from clew.errors import NotFound
+
+MESSAGES = "messages"
+"""The channel that is the conversation."""
+INLINE = 512
+"""Maximum bytes of a value that is stored with its checkpoint."""
+REMEMBERED = 64
+"""Threads whose last messages are remembered, so that a checkpoint need not read them."""
+
+
+class PackedValues(NamedTuple):
+    """The values of a checkpoint before they are stored."""
+
+    values: dict[str, ChannelValue]
+    large: dict[str, tuple[ChannelVersions | Any, str, bytes]]
+    """Values that become blobs: version, type and bytes."""
+    messages: list[Any] | None
+    """The conversation, if it is new."""
+
+
+class Channels:
+    """Stores and loads values."""
+
+    def __init__(self, keyed: Keyed) -> None:
+        self._keyed = keyed
+        self._engine = keyed.engine
+        self._lists: OrderedDict[bytes, list[Known]] = OrderedDict()
+        """For each session or trace: the messages of the last list that was stored or loaded."""
+
+    def pack(
+        self,
+        serde: SerializerProtocol,
+        values: Mapping[str, Any],
+        versions: ChannelVersions,
+        new: ChannelVersions,
+        before: Mapping[str, ChannelValue],
+    ) -> PackedValues:
+        """Serializes the values that the checkpoint `before` does not have."""
+        packed: dict[str, ChannelValue] = {}
+        large: dict[str, tuple[Any, str, bytes]] = {}
+        messages = None
+        for channel, value in values.items():
+            version, old = versions.get(channel), before.get(channel)
+            if old is not None and channel not in new and old.version == version:
+                packed[channel] = old
+            elif channel == MESSAGES and is_messages(value):
+                messages = value
+                packed[channel] = ChannelValue(version, "messages")
+            else:
+                kind, data = serde.dumps_typed(value)
+                if len(data) <= INLINE:
+                    packed[channel] = ChannelValue(version, kind, data)
+                else:
+                    large[channel] = version, kind, data
+        return PackedValues(packed, large, messages)
+
+    def store(
+        self, tx: Tx, serde: SerializerProtocol, packed: PackedValues, home: RefRow, ns: str, thread: str
+    ) -> dict[str, ChannelValue]:
+        """Stores what is new as a step of the caller's transaction, and returns the values of the checkpoint."""
+        values = dict(packed.values)
+        assert home.tree is not None
+        tree = home.tree
+        for channel, (version, kind, data) in packed.large.items():
+            blob = put_in(Blobs(self._engine, lambda: tree), tx, tree, data)
+            values[channel] = ChannelValue(version, kind, blob=blob.digest)
+        if packed.messages is not None:
+            node = self._store_messages(tx, serde, packed.messages, home, ns, thread)
+            version = values[MESSAGES].version
+            values[MESSAGES] = ChannelValue(version, "messages", node=ids.text(node))
+        return values
+
+    def use_blobs(self, tx: Tx, row: RefRow, tree: int, values: Mapping[str, ChannelValue]) -> None:
+        """Notes which blobs a checkpoint needs. NotFound if one was deleted meanwhile."""
+        used = set()
+        for value in values.values():
+            if value.blob is not None:
+                blob = tx.blobs.blob(tree, self._engine.blob_hash(tree, value.blob))
+                if blob is None:
+                    raise NotFound("blob", value.blob)
+                used.add(blob.blob)
+        if used:
+            tx.blobs.add_uses(-row.ref, used)
+
+    def load(self, serde: SerializerProtocol, tree: int, value: ChannelValue) -> Any:
+        """The value of a channel of a thread with this tree. NotFound, Corrupted."""
+        if value.node is not None:
+            node = value.node
+            stored = self._engine.read(lambda tx: self._path(tx, node))
+            return [from_native(one.said, serde) for one in stored]
+        if value.blob is not None:
+            return serde.loads_typed((value.type, Blobs(self._engine, lambda: tree).get(value.blob)))
+        return serde.loads_typed((value.type, value.data or b""))
+
+    # -- messages
+
+    def _store_messages(
+        self, tx: Tx, serde: SerializerProtocol, messages: list[Any], home: RefRow, ns: str, thread: str
+    ) -> bytes:
+        shown = home
+        if ns:
+            assert home.tree is not None
+            agent = ns.rpartition("|")[2].partition(":")[0]
+            shown = self._keyed.ensure(tx, thread, ns, agent=agent, owner=home.ref, at=InsertPoint(home.tree))
+        before = self._lists.get(shown.key)
+        if before is None or (before and tx.node(before[-1].id) is None):
+            before = self._messages_at_head(tx, serde, shown)
+        count = count_shared(before, messages)
+        drafts: list[Draft] = [self._engine.draft(to_native(one, serde)) for one in messages[count:]]
+        place(self._keyed, tx, shown, before[count - 1].id if count else None, drafts)
+        new = [remember(one, draft.id) for one, draft in zip(messages[count:], drafts, strict=True)]
+        self._remember(shown.key, before[:count] + new)
+        return drafts[-1].id if drafts else before[count - 1].id
+
+    def forget(self, thread: str) -> None:
+        """Drops what is remembered of a thread: after a failed write, and after a deletion."""
+        self._lists.pop(self._keyed.key(thread), None)
+
+    def _remember(self, key: bytes, messages: list[Known]) -> None:
+        self._lists[key] = messages
+        self._lists.move_to_end(key)
+        if len(self._lists) > REMEMBERED:
+            self._lists.popitem(last=False)
+
+    def _messages_at_head(self, tx: Tx, serde: SerializerProtocol, shown: RefRow) -> list[Known]:
+        """The messages at the head of a session."""
+        head = self._keyed.refs.head_state(tx, shown).id
+        found = [] if head is None else self._path(tx, ids.text(head))
+        return [remember(from_native(one.said, serde), node_row(one)[ID]) for one in found]
+
+    def _path(self, tx: Tx, node: str) -> list[Node]:
+        location = tx.node(ids.parse(node))
+        if location is None:
+            raise NotFound("message", node, hint="It was deleted; use an earlier checkpoint.")
+        return paths.whole(self._engine, tx, location.row[POS])

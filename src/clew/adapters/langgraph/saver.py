@@ -1,0 +1,306 @@
+"""`ClewSaver`: LangGraph's checkpointer over a store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.langgraph.channels import Channels
+from clew.adapters.langgraph.pruning import Pruning
+from clew.adapters.langgraph.states import ChannelValue, Found, States, ThreadState, Typed, Write
+from clew.adapters.threads import in_thread
+from clew.adapters.versions import check_version
+from clew.backends import RefRow, Tx
+from clew.errors import NotFound
+
+TOOL = "langgraph"
+Tuples = Iterator[CheckpointTuple]
+
+
+class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
+    """Checkpoints in a store: a path, a URL or an open `Store`. `options` are those of `clew.open`.
+
+    A thread is a session, and the messages of its state are the messages of the session. By default only LangGraph's
+    safe types are deserialized; add your own with ``with_allowlist``, or pass another `serde`.
+    """
+
+    def __init__(self, target: Target, *, serde: SerializerProtocol | None = None, **options: Any) -> None:
+        check_version("langgraph-checkpoint", "4.1", "5")
+        super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=None))
+        self._keyed = Keyed(target, TOOL, options)
+        unchanged(self._keyed)
+        self._states = States(self._keyed)
+        self._channels = Channels(self._keyed)
+        self._pruning = Pruning(self._keyed, self._states)
+        self._last: dict[tuple[str, str], ThreadState] = {}
+        """For each thread and namespace: the checkpoint that was stored last, which the next one follows."""
+
+    # -- reading
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        found = self._find(config)
+        return None if found is None or found.state.checkpoint is None else self._tuple(found)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Tuples:
+        wanted = {} if config is None else config["configurable"]
+        if "thread_id" in wanted:
+            found = self._states.within(str(wanted["thread_id"]), wanted.get("checkpoint_ns"))
+        else:
+            found = self._states.everywhere()
+        only, edge = wanted.get("checkpoint_id"), get_checkpoint_id(before) if before else None
+        left = limit
+        for one in found:
+            if left is not None and left <= 0:
+                return
+            if one.state.checkpoint is None or (only and one.state.id != only) or (edge and one.state.id >= edge):
+                continue
+            if filter:
+                metadata = self._load(one.state.metadata)
+                if any(name not in metadata or metadata[name] != value for name, value in filter.items()):
+                    continue
+            left = None if left is None else left - 1
+            yield self._tuple(one)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        writes: dict[str, Any] = {channel: [] for channel in channels}
+        seeds: dict[str, Any] = {}
+        found = self._find(config) if channels else None
+        while found is not None and found.state.parent is not None and len(seeds) < len(writes):
+            found = self._read(found.state.thread, found.state.ns, found.state.parent)
+            if found is None:
+                break
+            for write in reversed(self._states.writes(found.row)):
+                if write.channel in writes and write.channel not in seeds:
+                    writes[write.channel].append(self._pending(write))
+            for channel in writes.keys() - seeds.keys():
+                if channel in found.state.values:
+                    seeds[channel] = self._value(found.row, found.state.values[channel])
+        history: dict[str, DeltaChannelHistory] = {}
+        for channel in channels:
+            history[channel] = {"writes": writes[channel][::-1]}
+            if channel in seeds:
+                history[channel]["seed"] = seeds[channel]
+        return history
+
+    # -- writing
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        thread, ns, parent = _names(config)
+        about = get_checkpoint_metadata(config, metadata)
+        rest = {name: value for name, value in checkpoint.items() if name != "channel_values"}
+        run = about.get("run_id")
+        state = ThreadState(
+            thread, ns, checkpoint["id"], parent, self._dump(rest), self._dump(about), run if run is None else str(run)
+        )
+        try:
+            self._put(state, checkpoint, new_versions, {} if parent is None else self._values(thread, ns, parent))
+        except NotFound:  # the checkpoint before it was deleted meanwhile, and values with it
+            self._channels.forget(thread)
+            self._put(state, checkpoint, new_versions, {})
+        return _config(state)
+
+    def _put(
+        self, state: ThreadState, checkpoint: Checkpoint, new: ChannelVersions, before: Mapping[str, ChannelValue]
+    ) -> None:
+        packed = self._channels.pack(
+            self.serde, checkpoint["channel_values"], checkpoint["channel_versions"], new, before
+        )
+        done = state
+
+        def work(tx: Tx) -> RefRow:
+            nonlocal done
+            home = self._keyed.ensure(tx, state.thread)
+            assert home.tree is not None
+            values = self._channels.store(tx, self.serde, packed, home, state.ns, state.thread)
+            done = ThreadState(
+                state.thread, state.ns, state.id, state.parent, state.checkpoint, state.metadata, state.run, values
+            )
+            row = self._states.put(tx, home, done)
+            self._channels.use_blobs(tx, row, home.tree, values)
+            return row
+
+        self._keyed.refs.write_one(work)
+        self._last[state.thread, state.ns] = done
+        if len(self._last) > 256:
+            self._last.pop(next(iter(self._last)))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        thread, ns, id = _names(config)
+        assert id is not None
+        rows = [
+            Write(task_id, task_path, WRITES_IDX_MAP.get(channel, index), channel, *self.serde.dumps_typed(value))
+            for index, (channel, value) in enumerate(writes)
+        ]
+
+        def work(tx: Tx) -> None:
+            found = self._states.get(tx, thread, ns, id)
+            if found is None:
+                state = ThreadState(thread, ns, id)
+                found = Found(self._states.put(tx, self._keyed.ensure(tx, thread), state), state)
+            self._states.put_writes(tx, found, rows)
+
+        self._keyed.engine.write(work)
+
+    def delete_thread(self, thread_id: str) -> None:
+        self._forget([thread_id])
+        self._keyed.purge(thread_id)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        self._forget(self._pruning.delete_runs(run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        self._forget([target_thread_id])
+        self._pruning.copy(source_thread_id, target_thread_id)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        self._forget(thread_ids)
+        for thread in thread_ids:
+            if strategy == "delete":
+                self._keyed.purge(thread)
+            elif strategy == "keep_latest":
+                self._pruning.keep_latest(thread, self._delta_channels)
+            else:
+                raise ValueError(f"unknown strategy {strategy!r}: use 'keep_latest' or 'delete'")
+
+    # -- async
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await in_thread(self.get_tuple, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        found = self.list(config, filter=filter, before=before, limit=limit)
+        while (one := await in_thread(next, found, None)) is not None:
+            yield one
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return await in_thread(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await in_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await in_thread(self.delete_thread, thread_id)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        await in_thread(self.delete_for_runs, run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        await in_thread(self.copy_thread, source_thread_id, target_thread_id)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        await in_thread(self.prune, thread_ids, strategy=strategy)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        return await in_thread(self.get_delta_channel_history, config=config, channels=channels)
+
+    # -- inside
+
+    def _dump(self, value: Any) -> Typed:
+        return Typed(*self.serde.dumps_typed(value))
+
+    def _load(self, typed: Typed | None) -> Any:
+        return None if typed is None else self.serde.loads_typed((typed.type, typed.data))
+
+    def _pending(self, write: Write) -> PendingWrite:
+        return write.task, write.channel, self.serde.loads_typed((write.type, write.data))
+
+    def _read(self, thread: str, ns: str, id: str) -> Found | None:
+        return self._keyed.engine.read(lambda tx: self._states.get(tx, thread, ns, id))
+
+    def _find(self, config: RunnableConfig) -> Found | None:
+        thread, ns, id = _names(config)
+        return self._states.latest(thread, ns) if id is None else self._read(thread, ns, id)
+
+    def _values(self, thread: str, ns: str, id: str) -> Mapping[str, ChannelValue]:
+        """The values of a checkpoint, which the next one may share."""
+        last = self._last.get((thread, ns))
+        if last is None or last.id != id:
+            found = self._read(thread, ns, id)
+            return {} if found is None else found.state.values
+        return last.values
+
+    def _value(self, row: RefRow, value: ChannelValue) -> Any:
+        owner = self._keyed.engine.read(lambda tx: tx.ref_at(row.owner or 0)) if value.blob is not None else None
+        return self._channels.load(self.serde, (owner.tree or 0) if owner else 0, value)
+
+    def _tuple(self, found: Found) -> CheckpointTuple:
+        state = found.state
+        checkpoint: Checkpoint = self._load(state.checkpoint)
+        checkpoint["channel_values"] = {
+            channel: self._value(found.row, value) for channel, value in state.values.items()
+        }
+        parent = None if state.parent is None else _config(ThreadState(state.thread, state.ns, state.parent))
+        writes = [self._pending(write) for write in self._states.writes(found.row)]
+        return CheckpointTuple(_config(state), checkpoint, self._load(state.metadata), parent, writes)
+
+    def _delta_channels(self, state: ThreadState) -> set[str]:
+        """The channels whose value is in the writes of earlier checkpoints."""
+        counters = (self._load(state.metadata) or {}).get("counters_since_delta_snapshot") or {}
+        return {channel for channel in counters if channel not in state.values}
+
+    def _forget(self, threads: Sequence[str]) -> None:
+        """Drops what is remembered of threads whose rows change."""
+        for thread in threads:
+            self._channels.forget(thread)
+        self._last = {key: state for key, state in self._last.items() if key[0] not in threads}
+
+
+def _names(config: RunnableConfig) -> tuple[str, str, str | None]:
+    """Thread, namespace and checkpoint id of a config."""
+    wanted = config["configurable"]
+    return str(wanted["thread_id"]), wanted.get("checkpoint_ns") or "", wanted.get("checkpoint_id") or None
+
+
+def _config(state: ThreadState) -> RunnableConfig:
+    return {"configurable": {"thread_id": state.thread, "checkpoint_ns": state.ns, "checkpoint_id": state.id}}

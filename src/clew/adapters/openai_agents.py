@@ -1,0 +1,135 @@
+"""The OpenAI Agents SDK keeps its sessions in clew: ``Runner.run(agent, "…", session=ClewSession("me", "chats.db"))``.
+
+An item is a message of the session, as the SDK writes it. `pop_item` and `clear_session` move the head of the session:
+what they remove stays as a branch, so a compaction that fails halfway destroys nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import msgspec
+from agents.items import TResponseInputItem
+from agents.memory import SessionSettings
+from agents.memory.session_settings import coerce_session_settings
+
+from clew.adapters.chains import place
+from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.threads import in_thread
+from clew.adapters.versions import check_version
+from clew.backends import RefRow, Tx
+from clew.base import ids
+from clew.base.messages import Native
+from clew.engine import paths
+from clew.engine.node import Node
+from clew.errors import Corrupted, NotFound
+from clew.store.session import Session
+
+TOOL = "openai-agents"
+PROVIDER = "openai-responses"
+
+
+class ClewSession(Adapter):
+    """A session in a store: a path, a URL or an open `Store`. `options` are those of `clew.open`.
+
+    The conversation is created by the first items. A write that has begun is stored, also if its task is cancelled.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        target: Target = ":memory:",
+        *,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        check_version("openai-agents", "0.20", "0.25")
+        self.session_id = session_id
+        self.session_settings = (
+            SessionSettings() if session_settings is None else coerce_session_settings(session_settings)
+        )
+        self._keyed = Keyed(target, TOOL, options)
+        unchanged(self._keyed)
+        self._session: Session | None = None
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """The items, or the latest ones, in the order they were added."""
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        return await in_thread(self._get, limit)
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Adds items, all or none."""
+        if items:
+            await in_thread(self._add, [Native(PROVIDER, _encode(item)) for item in items])
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Removes the latest item and returns it; None if there is none. It stays as a branch."""
+        return await in_thread(self._pop)
+
+    async def clear_session(self) -> None:
+        """Removes all items. They stay as a branch; `purge` deletes them for good."""
+        await in_thread(self._clear)
+
+    async def purge(self) -> None:
+        """Deletes the session and its branches, and clears every trace of them. Conflict if it is on hold."""
+        self._session = None
+        await in_thread(self._keyed.purge, self.session_id)
+
+    # -- on a thread
+
+    def _get(self, limit: int | None) -> list[TResponseInputItem]:
+        found = self._keyed.find(self.session_id)
+        if found is None:
+            return []
+        nodes = found.path() if limit is None else found.path(last=max(0, limit))
+        return [_decode(node) for node in nodes]
+
+    def _add(self, items: list[Native]) -> None:
+        try:
+            self._ensure_session().append(items)
+        except NotFound:  # deleted since this object found it
+            self._session = None
+            self._ensure_session().append(items)
+
+    def _ensure_session(self) -> Session:
+        if self._session is None:
+            row = self._keyed.refs.write_one(lambda tx: self._keyed.ensure(tx, self.session_id))
+            self._session = Session(self._keyed.parts, row)
+        return self._session
+
+    def _pop(self) -> TResponseInputItem | None:
+        def work(tx: Tx) -> Node | None:
+            row = self._keyed.row(tx, self.session_id)
+            if row is None or row.head is None:
+                return None
+            (last,) = paths.last(self._keyed.engine, tx, row.head, 1)
+            place(self._keyed, tx, row, None if last.parent_id is None else ids.parse(last.parent_id), [])
+            return last
+
+        popped = self._keyed.engine.write(work)
+        return None if popped is None else _decode(popped)
+
+    def _clear(self) -> None:
+        def work(tx: Tx) -> RefRow | None:
+            row = self._keyed.row(tx, self.session_id)
+            if row is not None:
+                place(self._keyed, tx, row, None, [])
+            return row
+
+        self._keyed.engine.write(work)
+
+
+def _encode(item: TResponseInputItem) -> bytes:
+    try:
+        return msgspec.json.encode(item)
+    except (UnicodeEncodeError, msgspec.EncodeError):  # a lone surrogate, which JSON has an escape for
+        return json.dumps(item, separators=(",", ":")).encode()
+
+
+def _decode(node: Node) -> TResponseInputItem:
+    said = node.said
+    if not isinstance(said, Native):
+        raise Corrupted(f"message {node.id}", "it is not an item of the OpenAI Agents SDK")
+    return cast("TResponseInputItem", json.loads(said.raw))

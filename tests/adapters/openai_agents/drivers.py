@@ -1,0 +1,53 @@
+"""Stores of the OpenAI Agents SDK for `clew.testing.adapters`: ours, and the SDK's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agents import SQLiteSession
+from clew.adapters.openai_agents import ClewSession
+
+
+class Sessions:
+    """Sessions of one class in one file."""
+
+    deduplicates = False
+    kind: Any
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._open: dict[str, Any] = {}
+
+    def _session(self, name: str) -> Any:
+        if name not in self._open:
+            self._open[name] = self.kind(name, self._path)
+        return self._open[name]
+
+    async def append(self, session: str, texts: Sequence[str], ids: Sequence[str]) -> None:
+        await self._session(session).add_items([{"role": "user", "content": text} for text in texts])
+
+    async def read(self, session: str) -> list[str]:
+        return [item["content"] for item in await self._session(session).get_items()]
+
+    async def delete(self, session: str) -> None:
+        await self._session(session).clear_session()
+
+    def close(self) -> None:
+        for one in self._open.values():
+            one.close()
+
+
+class Ours(Sessions):
+    """`ClewSession`."""
+
+    kind = ClewSession
+
+    async def delete(self, session: str) -> None:
+        await self._session(session).purge()
+
+
+class Theirs(Sessions):
+    """`SQLiteSession`."""
+
+    kind = SQLiteSession

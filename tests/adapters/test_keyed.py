@@ -1,0 +1,101 @@
+"""What all adapters share: sessions by a framework's key, and moves of their heads."""
+
+from __future__ import annotations
+
+import sqlite3
+import warnings
+from contextlib import closing
+
+import pytest
+
+import clew
+from clew.adapters.chains import place
+from clew.adapters.keyed import Keyed
+from clew.adapters.versions import check_version
+from clew.base import ids
+from clew.store.session import Session
+
+
+@pytest.fixture
+def keyed(tmp_path):
+    keyed = Keyed(tmp_path / "c.db", "made-up", {})
+    yield keyed
+    keyed.close()
+
+
+def ensure(keyed, *names):
+    return Session(keyed.parts, keyed.engine.write(lambda tx: keyed.ensure(tx, *names)))
+
+
+def test_a_key_is_a_session(keyed):
+    """The same names are the same session, whose free data says where it belongs."""
+    session = ensure(keyed, "app", "user")
+    session.append(clew.user("hello"))
+    assert ensure(keyed, "app", "user").id == session.id
+    assert keyed.find("app", "user").path()[0].text == "hello"
+    assert keyed.find("app", "other") is None
+    assert session.extra["source"] == {"tool": "made-up", "id": "app/user"}
+
+
+def test_names_do_not_run_together(keyed):
+    """Names that give the same text when joined are different keys."""
+    assert len({keyed.key("a", "b"), keyed.key("ab"), keyed.key("a/b"), keyed.key("a\0b"), keyed.key("b", "a")}) == 5
+
+
+def test_a_key_reveals_nothing(keyed, tmp_path):
+    """The id of a session does not show the framework's key: two stores have different ids for it."""
+    with closing(sqlite3.connect(tmp_path / "c.db")) as db:
+        ensure(keyed, "secret-user")
+        assert db.execute("SELECT key FROM refs").fetchall() == [(keyed.key("secret-user"),)]
+    other = Keyed(tmp_path / "other.db", "made-up", {})
+    assert other.session_id("secret-user") != keyed.session_id("secret-user")
+    other.close()
+
+
+def test_the_trash_is_not_written_to(keyed):
+    """A session in the trash is not found, and creating it again is a conflict."""
+    ensure(keyed, "a").trash()
+    assert keyed.find("a") is None
+    with pytest.raises(clew.Conflict, match="trash"):
+        ensure(keyed, "a")
+    assert keyed.purge("a")
+    assert not keyed.purge("a")
+
+
+def test_an_open_store_stays_open(tmp_path):
+    """Closing an adapter leaves a store open that it was given."""
+    with clew.open(tmp_path / "c.db") as store:
+        Keyed(store, "made-up", {}).close()
+        assert store.sessions.list().items == []
+
+
+def move(keyed, session, after, *texts):
+    drafts = [keyed.engine.draft(clew.user(text)) for text in texts]
+    target = None if after is None else ids.parse(after)
+    return keyed.engine.write(lambda tx: place(keyed, tx, keyed.row(tx, "a"), target, drafts))
+
+
+def test_moves_leave_branches(keyed, sound):
+    """The messages that a move leaves are a branch, once; moving on along the path leaves none."""
+    session = ensure(keyed, "a")
+    first, second, third = session.append([clew.user(text) for text in "123"])
+    move(keyed, session, second.id)
+    move(keyed, session, first.id)
+    assert len(session.branches()) == 1
+    move(keyed, session, second.id)
+    move(keyed, session, third.id)
+    move(keyed, session, None)
+    move(keyed, session, first.id, "4")
+    assert [node.text for node in session.path()] == ["1", "4"]
+    assert [branch.head_id for branch in session.branches()] == [third.id]
+    sound(keyed.store)
+
+
+def test_versions():
+    """A version outside the tested range warns; one inside does not, nor does a missing package."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_version("msgspec", "0.1", "99")
+        check_version("no-such-package", "1", "2")
+    with pytest.warns(UserWarning, match="msgspec"):
+        check_version("msgspec", "98.0", "99")
