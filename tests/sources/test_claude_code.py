@@ -129,7 +129,7 @@ def test_a_subagents_file_belongs_to_its_owner() -> None:
 
 
 def test_an_inline_subagent_is_a_conversation_of_its_own() -> None:
-    """Side lines in the main file, as older versions write them, are no part of the main path."""
+    """LlmTables lines in the main file, as older versions write them, are no part of the main path."""
     data = jsonl([
         claude_line(1, None, "user", "Hello"),
         claude_line(2, None, "user", "Search", isSidechain=True),

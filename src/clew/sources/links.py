@@ -12,7 +12,7 @@ class ChainLink(NamedTuple):
     derived: str | None = None
 
 
-class Links:
+class LinkMap:
     """The lines of a file so far, and the message that each of them stands for."""
 
     def __init__(self) -> None:

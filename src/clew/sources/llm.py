@@ -21,7 +21,7 @@ from clew.base.messages import Native, texts
 from clew.providers.histories import llm as view
 from clew.sources.contract import About, Attachment, Entry, Home, Part, derived_id, moment
 from clew.sources.items import Item
-from clew.sources.llm_responses import Responses, Side, attachment, fragment
+from clew.sources.llm_responses import LlmTables, Responses, attachment, fragment
 from clew.sources.sqlite import look_up, open_database, row_record, scan, tables, tables_of
 from clew.sources.titles import from_prompt
 
@@ -229,7 +229,7 @@ class _Reader:
 
     # -- older tables
 
-    def _older(self, name: str, sides: Sequence[Side]) -> Iterator[Entry]:
+    def _older(self, name: str, sides: Sequence[LlmTables]) -> Iterator[Entry]:
         parent: str | None = None
         for side in sides:
             raw = msgspec.json.encode(side.data)
@@ -246,7 +246,7 @@ class _Reader:
             )
             parent = id
 
-    def _repeated(self, found: dict[str, _Message], sides: Sequence[Side], name: str) -> Iterator[tuple[str, str]]:
+    def _repeated(self, found: dict[str, _Message], sides: Sequence[LlmTables], name: str) -> Iterator[tuple[str, str]]:
         """Messages of the newer tables that are sides of older responses: as long as role and words agree."""
         above: str | None = None
         for side, (hash, message) in zip(sides, found.items(), strict=False):

@@ -19,7 +19,7 @@ _ANSWER = (
 """Columns of a row that belong to the answer; the others belong to the prompt."""
 
 
-class Side(NamedTuple):
+class LlmTables(NamedTuple):
     """One message of a response."""
 
     response: str
@@ -58,7 +58,7 @@ class Responses:
         """The ids of all conversations, in the order of their first response."""
         return list(self._of)
 
-    def sides(self, conversation: str) -> Iterator[Side]:
+    def sides(self, conversation: str) -> Iterator[LlmTables]:
         """The messages of a conversation, in order."""
         rows = [self._row(number) for number in self._of.get(conversation, ())]
         system: str | None = None
@@ -66,7 +66,7 @@ class Responses:
             yield from self._sides(row, system)
             system = row.get("system") or system
 
-    def _sides(self, row: dict[str, Any], before: str | None) -> Iterator[Side]:
+    def _sides(self, row: dict[str, Any], before: str | None) -> Iterator[LlmTables]:
         name = row["id"]
         data: dict[str, Any]
         prompt = {column: value for column, value in row.items() if column not in _ANSWER}
@@ -74,20 +74,20 @@ class Responses:
         fragments = self._fragments("system_fragments", name)
         if (row.get("system") and row["system"] != before) or fragments:
             data = {"side": "system", "row": {"system": row.get("system")}, "fragments": fragments}
-            yield Side(name, "system", {"table": self.table, "id": name, **data}, row)
+            yield LlmTables(name, "system", {"table": self.table, "id": name, **data}, row)
         results = [dict(one) for one in self._rows("tool_results", name)]
         if results:
             data = {"side": "results", "tool_results": results}
-            yield Side(name, "results", {"table": self.table, "id": name, **data}, row)
+            yield LlmTables(name, "results", {"table": self.table, "id": name, **data}, row)
         fragments, files = self._fragments("prompt_fragments", name), self._attachments(name)
         data = {"table": self.table, "id": name, "side": "prompt", "row": prompt}
         if row.get("prompt") or fragments or files or not results:
-            yield Side(name, "prompt", {**data, "fragments": fragments, "attachments": files}, row)
+            yield LlmTables(name, "prompt", {**data, "fragments": fragments, "attachments": files}, row)
         else:
             answer = {**prompt, **answer}
         calls = [dict(one) for one in self._rows("tool_calls", name)]
         data = {"table": self.table, "id": name, "side": "response", "row": answer, "tool_calls": calls}
-        yield Side(name, "response", data, row)
+        yield LlmTables(name, "response", data, row)
 
     def _key(self) -> str:
         if self.table == "responses":

@@ -18,7 +18,7 @@ from clew.providers.json_values import Json, as_dict, as_text
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment
 from clew.sources.items import Item
 from clew.sources.json_lines import JsonLine, head_lines, json_lines
-from clew.sources.links import ChainLink, Links
+from clew.sources.links import ChainLink, LinkMap
 from clew.sources.pieces import field_bytes, pieces
 from clew.sources.values import title_of, tokens
 
@@ -60,7 +60,7 @@ class _Reader:
 
     def __init__(self, path: str) -> None:
         self._name = os.path.basename(path).removesuffix(".jsonl").rpartition("_")[2]
-        self._links = Links()
+        self._links = LinkMap()
         self._seen: set[str] = set()
         self._before: str | None = None
         """The id of the line before, for lines that do not name it."""

@@ -18,7 +18,7 @@ from clew.providers.json_values import Json, as_dict, as_text
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment
 from clew.sources.items import Item
 from clew.sources.json_lines import JsonLine, head_lines, json_lines
-from clew.sources.links import ChainLink, Links
+from clew.sources.links import ChainLink, LinkMap
 from clew.sources.pieces import RecordPiece, element_bytes, field_bytes, pieces
 from clew.sources.values import title_of, tokens
 
@@ -66,7 +66,7 @@ class _Reader:
         name = os.path.basename(path).removesuffix(".jsonl")
         self._agent = name.removeprefix("agent-") if name.startswith("agent-") else None
         self._name = name
-        self._links = Links()
+        self._links = LinkMap()
         self._seen: set[str] = set()
         self._about: About | None = None
         self._began = False

@@ -85,7 +85,7 @@ def places(source: Source, home: Home) -> list[str]:
 def find(
     paths: Iterable[str], *, only: Source | None = None, exclude: Iterable[str] = (), known: Known = lambda _: None
 ) -> Iterator[Found]:
-    """What is at these paths: files, archives, and everything below folders. Links in folders are not followed.
+    """What is at these paths: files, archives, and everything below folders. LinkMap in folders are not followed.
 
     Below a folder, files come in the order in which they were last changed, and those that no source recognises are
     left out. `only` is the one source to try; `exclude` are patterns of paths. A file that is `known` is not opened.

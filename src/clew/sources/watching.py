@@ -59,12 +59,12 @@ def _notices(places: Sequence[str], *, polling: bool) -> Notices:
         yield from _polled(folders, files)
         return
     try:
-        yield from _told(folders, files)
+        yield from _report(folders, files)
     except (ImportError, OSError, RuntimeError):  # no package, no notices, or no room for more of them
         yield from _polled(folders, files)
 
 
-def _told(folders: Sequence[str], files: set[str]) -> Notices:
+def _report(folders: Sequence[str], files: set[str]) -> Notices:
     """What the system says. For a file its folder is watched: the file may be replaced, and its log comes and goes."""
     import watchfiles
 
@@ -86,13 +86,13 @@ def _told(folders: Sequence[str], files: set[str]) -> Notices:
             yield {
                 path
                 for kind, path in told
-                if (os.path.isfile(path) and _wanted(path, folders, files))
+                if (os.path.isfile(path) and _is_wanted(path, folders, files))
                 # files that were written before the system watches a new folder are not reported
-                or (kind == watchfiles.Change.added and os.path.isdir(path) and _wanted(path, folders, ()))
+                or (kind == watchfiles.Change.added and os.path.isdir(path) and _is_wanted(path, folders, ()))
             }
 
 
-def _wanted(path: str, folders: Sequence[str], files: set[str] | tuple[()]) -> bool:
+def _is_wanted(path: str, folders: Sequence[str], files: set[str] | tuple[()]) -> bool:
     return path in files or any(path.startswith(os.path.join(os.path.abspath(one), "")) for one in folders)
 
 

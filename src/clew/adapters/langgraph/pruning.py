@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from clew.adapters.keyed import Keyed
-from clew.adapters.langgraph.states import STATE, Found, States, ThreadState
+from clew.adapters.langgraph.states import STATE, CheckpointThread, Found, States
 from clew.backends import POS, InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.engine import deletion, paths
@@ -36,7 +36,7 @@ class Pruning:
             self._delete(thread, [one for one in found if one.state.thread == thread])
         return threads
 
-    def keep_latest(self, thread: str, delta_channels: Callable[[ThreadState], set[str]]) -> None:
+    def keep_latest(self, thread: str, delta_channels: Callable[[CheckpointThread], set[str]]) -> None:
         """Deletes all checkpoints of a thread but the last of each namespace, and those that it depends on.
 
         The value of a delta channel is in the writes of the checkpoints before it, back to the last one that has the
@@ -113,7 +113,7 @@ class Pruning:
             if not any(paths.on_path(tx, row.head, pos) for pos in needed):
                 deletion.delete_ref(self._keyed.engine, tx, row)
 
-    def _hold_messages(self, tx: Tx, copy: RefRow, state: ThreadState) -> None:
+    def _hold_messages(self, tx: Tx, copy: RefRow, state: CheckpointThread) -> None:
         """Adds a branch to a copied thread for messages that its session does not have on its path."""
         for value in state.values.values():
             point = None if value.node is None else tx.insert_point(ids.parse(value.node))

@@ -24,7 +24,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.langgraph.channels import Channels
 from clew.adapters.langgraph.pruning import Pruning
-from clew.adapters.langgraph.states import ChannelValue, Found, States, ThreadState, Typed, Write
+from clew.adapters.langgraph.states import ChannelValue, CheckpointThread, Found, States, Typed, Write
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.backends import RefRow, Tx
@@ -49,7 +49,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         self._states = States(self._keyed)
         self._channels = Channels(self._keyed)
         self._pruning = Pruning(self._keyed, self._states)
-        self._last: dict[tuple[str, str], ThreadState] = {}
+        self._last: dict[tuple[str, str], CheckpointThread] = {}
         """For each thread and namespace: the checkpoint that was stored last, which the next one follows."""
 
     # -- reading
@@ -121,7 +121,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         about = get_checkpoint_metadata(config, metadata)
         rest = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         run = about.get("run_id")
-        state = ThreadState(
+        state = CheckpointThread(
             thread, ns, checkpoint["id"], parent, self._dump(rest), self._dump(about), run if run is None else str(run)
         )
         try:
@@ -132,7 +132,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         return _config(state)
 
     def _put(
-        self, state: ThreadState, checkpoint: Checkpoint, new: ChannelVersions, before: Mapping[str, ChannelValue]
+        self, state: CheckpointThread, checkpoint: Checkpoint, new: ChannelVersions, before: Mapping[str, ChannelValue]
     ) -> None:
         packed = self._channels.pack(
             self.serde, checkpoint["channel_values"], checkpoint["channel_versions"], new, before
@@ -144,7 +144,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
             home = self._keyed.ensure(tx, state.thread)
             assert home.tree is not None
             values = self._channels.store(tx, self.serde, packed, home, state.ns, state.thread)
-            done = ThreadState(
+            done = CheckpointThread(
                 state.thread, state.ns, state.id, state.parent, state.checkpoint, state.metadata, state.run, values
             )
             row = self._states.put(tx, home, done)
@@ -169,7 +169,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         def work(tx: Tx) -> None:
             found = self._states.get(tx, thread, ns, id)
             if found is None:
-                state = ThreadState(thread, ns, id)
+                state = CheckpointThread(thread, ns, id)
                 found = Found(self._states.put(tx, self._keyed.ensure(tx, thread), state), state)
             self._states.put_writes(tx, found, rows)
 
@@ -280,11 +280,11 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         checkpoint["channel_values"] = {
             channel: self._value(found.row, value) for channel, value in state.values.items()
         }
-        parent = None if state.parent is None else _config(ThreadState(state.thread, state.ns, state.parent))
+        parent = None if state.parent is None else _config(CheckpointThread(state.thread, state.ns, state.parent))
         writes = [self._pending(write) for write in self._states.writes(found.row)]
         return CheckpointTuple(_config(state), checkpoint, self._load(state.metadata), parent, writes)
 
-    def _delta_channels(self, state: ThreadState) -> set[str]:
+    def _delta_channels(self, state: CheckpointThread) -> set[str]:
         """The channels whose value is in the writes of earlier checkpoints."""
         counters = (self._load(state.metadata) or {}).get("counters_since_delta_snapshot") or {}
         return {channel for channel in counters if channel not in state.values}
@@ -302,5 +302,5 @@ def _names(config: RunnableConfig) -> tuple[str, str, str | None]:
     return str(wanted["thread_id"]), wanted.get("checkpoint_ns") or "", wanted.get("checkpoint_id") or None
 
 
-def _config(state: ThreadState) -> RunnableConfig:
+def _config(state: CheckpointThread) -> RunnableConfig:
     return {"configurable": {"thread_id": state.thread, "checkpoint_ns": state.ns, "checkpoint_id": state.id}}

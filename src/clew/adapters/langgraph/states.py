@@ -45,7 +45,7 @@ class ChannelValue(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str | None = None
 
 
-class ThreadState(msgspec.Struct, frozen=True, omit_defaults=True):
+class CheckpointThread(msgspec.Struct, frozen=True, omit_defaults=True):
     """A checkpoint. Without `checkpoint`, only writes have arrived so far."""
 
     thread: str
@@ -73,10 +73,10 @@ class Found(NamedTuple):
     """A stored checkpoint and its row."""
 
     row: RefRow
-    state: ThreadState
+    state: CheckpointThread
 
 
-_state = msgspec.json.Decoder(ThreadState).decode
+_state = msgspec.json.Decoder(CheckpointThread).decode
 _write = msgspec.msgpack.Decoder(Write).decode
 
 
@@ -117,7 +117,7 @@ class States:
         """The checkpoints of a run."""
         return list(self._rows(label=self._keyed.key("run", run)))
 
-    def read(self, row: RefRow) -> ThreadState:
+    def read(self, row: RefRow) -> CheckpointThread:
         """The data of a row. Corrupted."""
         try:
             return _state(self._keyed.refs.data(row)[1:])
@@ -134,7 +134,7 @@ class States:
 
     # -- writing
 
-    def put(self, tx: Tx, owner: RefRow, state: ThreadState) -> RefRow:
+    def put(self, tx: Tx, owner: RefRow, state: CheckpointThread) -> RefRow:
         """Stores a checkpoint, or replaces the one with its id."""
         keyed, payload = self._keyed, b"\x01" + msgspec.json.encode(state)
         key, look = keyed.key("state", state.thread, state.ns, state.id), keyed.key("ns", state.thread, state.ns)
